@@ -1,0 +1,1 @@
+//! What a statement touches and whether it may leave the primary.

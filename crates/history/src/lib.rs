@@ -1,0 +1,27 @@
+//! What happened, in which order. Positions in the log, transaction identities, snapshots, watermarks, footprints and
+//! decoded commits: the nouns that every other crate speaks in.
+//!
+//! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a server, a session or a
+//! proof is.
+
+mod columns;
+mod commit;
+mod footprint;
+mod incarnation;
+mod key;
+mod lsn;
+mod relation;
+mod snapshot;
+mod watermark;
+mod xid;
+
+pub use columns::ColumnSet;
+pub use commit::Commit;
+pub use footprint::{Access, Footprint, MAX_KEYS, MAX_TABLES, Rows};
+pub use incarnation::{Epoch, Incarnation, Timeline};
+pub use key::{Key, KeyBuilder};
+pub use lsn::{Lsn, ParseLsnError};
+pub use relation::{DatabaseId, RelationId};
+pub use snapshot::{ParseSnapshotError, Snapshot};
+pub use watermark::Watermark;
+pub use xid::Xid;

@@ -1,0 +1,1 @@
+//! One process: sockets, clocks, configuration, metrics; runs the flows.

@@ -1,0 +1,1 @@
+//! What the primary has shown: gauges and decoded commits in; settled gauges and doubts out.

@@ -1,0 +1,1 @@
+//! The PostgreSQL engine: gauge, decoder, watchers, analysis connections, local servers.

@@ -1,0 +1,1 @@
+//! Where and when a statement may run: freshness index, proof, choice of a node.

@@ -1,0 +1,1 @@
+//! A whole cluster in one thread under one seed; checkers; planted bugs.

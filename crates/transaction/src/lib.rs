@@ -1,0 +1,1 @@
+//! The flows: one statement, one commit, each in one place.

@@ -1,0 +1,1 @@
+//! The PostgreSQL protocol: raw frames, headers looked at.
