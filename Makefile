@@ -1,0 +1,32 @@
+# Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check test-all bench
+
+CARGO ?= cargo
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## a primary and two standbys on this machine, the same load through two designs, side by side
+	@scripts/prerequisites.sh rust build server
+	$(CARGO) build --release --locked -p consort
+	target/release/consort demo
+
+test: ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
+	@scripts/prerequisites.sh rust build server
+	$(CARGO) test --workspace --locked
+
+check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
+	@scripts/prerequisites.sh rust build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) test -q -p tidy --locked
+
+test-all: check ## check, then test, then more seeds
+	@$(MAKE) test
+
+bench: ## staleness and overhead against PgBouncer and a direct connection; tables, CSV and JSON in bench-results/
+	@scripts/prerequisites.sh rust build server pgbouncer
+	$(CARGO) build --release --locked -p consort
+	target/release/consort bench

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Makes sure that what a target of the Makefile needs is there: scripts/prerequisites.sh GROUP...
+#
+#   rust       cargo and rustc, at least the version that Cargo.toml asks for
+#   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
+#   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench
+#   pgbouncer  PgBouncer, which the benchmarks stand beside
+#
+# As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
+# It asks nothing, reads no input, and does nothing when nothing is missing. Clusters that the distribution's packages
+# start by themselves are left alone and never used.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+supported=15
+wanted_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+missing=()
+
+fail() {
+    printf 'consort: %s\n' "$*" >&2
+    exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# True when version $1 is at least version $2.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+rust() {
+    local installer='curl --proto =https --tlsv1.2 -sSf https://sh.rustup.rs | sh'
+    if ! have cargo && [ -x "$HOME/.cargo/bin/cargo" ]; then
+        fail "cargo is installed but not on the PATH; run: . \"\$HOME/.cargo/env\""
+    fi
+    have cargo && have rustc || fail "Rust $wanted_rust or newer is needed; install it with: $installer"
+    local found
+    found=$(rustc --version | awk '{print $2}')
+    at_least "${found%%-*}" "$wanted_rust" && return
+    if have rustup; then
+        fail "Rust $wanted_rust or newer is needed, this is $found; run: rustup update stable && rustup default stable"
+    fi
+    fail "Rust $wanted_rust or newer is needed, this is $found; install it with: $installer"
+}
+
+build() {
+    have cc || missing+=(gcc)
+    have make || missing+=(make)
+    echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || missing+=(libc6-dev)
+    if [ -z "${LIBCLANG_PATH:-}" ] && ! ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1; then
+        missing+=(libclang-dev)
+    fi
+}
+
+server() {
+    local bin=/usr/lib/postgresql/$supported/bin
+    if [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql; then
+        return
+    fi
+    if have apt-cache && ! apt-cache show "postgresql-$supported" >/dev/null 2>&1 && [ -n "$(other_majors)" ]; then
+        fail "PostgreSQL $(other_majors) is installed, but Consort supports PostgreSQL $supported only: other" \
+            "majors are refused until its tests run on them. Debian 12 ships postgresql-$supported."
+    fi
+    missing+=("postgresql-$supported")
+}
+
+other_majors() {
+    find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' 2>/dev/null \
+        | grep -vx "$supported" | sort -V | paste -sd' ' || true
+}
+
+pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
+
+install() {
+    have apt-get || fail "these are missing and there is no apt-get to install them with: $*"
+    if [ "$(id -u)" -ne 0 ]; then
+        fail "some packages are missing; run: sudo apt-get update && sudo apt-get install -y --no-install-recommends $*"
+    fi
+    echo "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q </dev/null
+    apt-get install -q -y --no-install-recommends "$@" </dev/null
+}
+
+for group in "$@"; do
+    case "$group" in
+        rust | build | server | pgbouncer) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, pgbouncer)" ;;
+    esac
+done
+[ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"
