@@ -52,19 +52,8 @@ build() {
 
 server() {
     local bin=/usr/lib/postgresql/$supported/bin
-    if [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql; then
-        return
-    fi
-    if have apt-cache && ! apt-cache show "postgresql-$supported" >/dev/null 2>&1 && [ -n "$(other_majors)" ]; then
-        fail "PostgreSQL $(other_majors) is installed, but Consort supports PostgreSQL $supported only: other" \
-            "majors are refused until its tests run on them. Debian 12 ships postgresql-$supported."
-    fi
+    [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql && return
     missing+=("postgresql-$supported")
-}
-
-other_majors() {
-    find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' 2>/dev/null \
-        | grep -vx "$supported" | sort -V | paste -sd' ' || true
 }
 
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
@@ -77,6 +66,13 @@ install() {
     echo "installing $*"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q </dev/null
+    local package
+    for package in "$@"; do
+        apt-cache show "$package" >/dev/null 2>&1 && continue
+        [ "$package" = "postgresql-$supported" ] || fail "this distribution has no package $package"
+        fail "this distribution has no $package, and other majors of PostgreSQL are refused until Consort's tests run" \
+            "on them; Debian 12 ships it"
+    done
     apt-get install -q -y --no-install-recommends "$@" </dev/null
 }
 

@@ -1,0 +1,129 @@
+//! Words that have one home: the papers' names live in `design`, listening and spawning in `node`; empty names nowhere.
+
+use crate::source::{Line, lines};
+use crate::tree::{Broken, Tree};
+
+/// Names of the designs that papers describe. Only `design` may know them in code; documents may speak of them.
+const PAPERS: &[&str] = &["hihooi", "ganymed", "tashkent", "dmv", "ph1"];
+
+/// What opens a listening socket, or starts a task or a thread.
+const LISTENING: &[&str] = &[
+    "TcpListener",
+    "UnixListener",
+    "tokio::spawn",
+    "task::spawn",
+    "spawn_local",
+    "thread::spawn",
+    "JoinSet",
+];
+
+/// Who besides `node` may, and why.
+const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
+    ("crates/bench/", "a program of its own, that plays many clients at once"),
+    ("crates/tidy/src/words.rs", "the list itself"),
+];
+
+/// Names of files that say nothing about what lives in them.
+const EMPTY_FILES: &[&str] =
+    &["utils.rs", "util.rs", "common.rs", "types.rs", "core.rs", "misc.rs", "helpers.rs"];
+
+/// Last parts of a type's name that say nothing about it.
+const EMPTY_ENDINGS: &[&str] = &["Manager", "Handler", "Helper", "Impl", "Utils"];
+
+/// Only `design` knows the papers' names.
+pub fn papers(tree: &Tree) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    let elsewhere = |path: &str| !path.starts_with("crates/design/") && path != "crates/tidy/src/words.rs";
+    for (path, text) in tree.rust().filter(|(path, _)| elsewhere(path)) {
+        for line in lines(path, text) {
+            let code = line.code.to_lowercase();
+            let mut words = code.split(|c: char| !c.is_ascii_alphanumeric());
+            if let Some(name) = words.find(|word| PAPERS.contains(word)) {
+                broken.push(Broken::new(
+                    path,
+                    line.number,
+                    format!("only the crate design knows \"{name}\""),
+                ));
+            }
+        }
+    }
+    broken
+}
+
+/// Only `node` opens listening sockets and starts tasks and threads; tests may.
+pub fn listening(tree: &Tree) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    let watched = |path: &str| {
+        !path.starts_with("crates/node/")
+            && !LISTENING_ELSEWHERE.iter().any(|(place, _)| path.starts_with(place))
+    };
+    for (path, text) in tree.rust().filter(|(path, _)| watched(path)) {
+        for line in lines(path, text).into_iter().filter(|line| !line.test) {
+            if let Some(name) = LISTENING.iter().find(|name| line.code.contains(**name)) {
+                broken.push(Broken::new(path, line.number, format!("{name}: only node listens and spawns")));
+            }
+        }
+    }
+    broken
+}
+
+/// No file and no type has a name that says nothing.
+pub fn empty_names(tree: &Tree) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    for (path, text) in tree.rust() {
+        let file = path.rsplit('/').next().unwrap_or(path);
+        if EMPTY_FILES.contains(&file) {
+            broken.push(Broken::new(path, 0, "name the file for what lives in it"));
+        }
+        for line in lines(path, text) {
+            if let Some(name) = declared_type(&line)
+                && let Some(ending) = EMPTY_ENDINGS.iter().find(|ending| name.ends_with(**ending))
+            {
+                broken.push(Broken::new(
+                    path,
+                    line.number,
+                    format!("{name}: \"{ending}\" says nothing; name what it is"),
+                ));
+            }
+        }
+    }
+    broken
+}
+
+/// The type that a line declares.
+fn declared_type<'a>(line: &Line<'a>) -> Option<&'a str> {
+    let mut words = line.code.split_whitespace();
+    words.find(|word| ["struct", "enum", "trait", "type"].contains(word))?;
+    words.next()?.split(|c: char| !c.is_alphanumeric()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn papers_are_named_in_design_alone() {
+        let code = "//! As in Ganymed, section 4.\nconst NAME: &str = \"ganymed\";\n";
+        let found = papers(&Tree::of([("crates/node/src/x.rs", code), ("crates/design/src/lib.rs", code)]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].path.as_str(), found[0].line),
+            ("crates/node/src/x.rs", 2),
+            "a comment may cite"
+        );
+    }
+
+    #[test]
+    fn listening_is_for_node() {
+        let code = "//! x\nfn f() { std::net::TcpListener::bind(\"\"); }\n#[cfg(test)]\nmod tests { fn g() { std::thread::spawn(f); } }\n";
+        let found = listening(&Tree::of([("crates/wire/src/x.rs", code), ("crates/node/src/x.rs", code)]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 2);
+    }
+
+    #[test]
+    fn names_say_something() {
+        let tree = Tree::of([("crates/x/src/utils.rs", "pub struct PoolManager {}\nstruct Pool;\n")]);
+        assert_eq!(empty_names(&tree).len(), 2);
+    }
+}
