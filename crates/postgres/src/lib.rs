@@ -1,1 +1,17 @@
-//! The PostgreSQL engine: gauge, decoder, watchers, analysis connections, local servers.
+//! The PostgreSQL engine: everything that speaks to PostgreSQL servers except the path of clients' data.
+//!
+//! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
+//! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
+//! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
+//! * [`attach`]: what Consort keeps inside a served database, made and removed with SQL.
+//! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
+//! * [`facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
+//!
+//! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
+//! to be sent between threads.
+
+pub mod address;
+mod error;
+pub mod local;
+
+pub use error::Error;

@@ -1,0 +1,129 @@
+//! Where a server is and who asks: the same for control queries, gauges, watchers and decoders.
+
+use crate::Error;
+use std::fmt;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio_postgres::{Config, NoTls};
+
+/// Connecting takes no longer than this.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// The application name of every connection that is Consort's own business.
+pub const APPLICATION: &str = "consort";
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A folder with its Unix socket.
+    Socket(PathBuf),
+    /// A name or an address to reach by TCP.
+    Name(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Socket(folder) => folder.display().fmt(f),
+            Host::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A server, a role and a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Where the server listens.
+    pub host: Host,
+    /// Its port; with a Unix socket the number in the socket's name.
+    pub port: u16,
+    /// The role.
+    pub user: String,
+    /// Its password, if the server asks for one.
+    pub password: Option<String>,
+    /// The database.
+    pub database: String,
+}
+
+impl Address {
+    /// The same server and role, another database.
+    #[must_use]
+    pub fn with_database(&self, database: &str) -> Address {
+        Address { database: database.to_owned(), ..self.clone() }
+    }
+
+    /// The same server and database, another role.
+    #[must_use]
+    pub fn with_user(&self, user: &str) -> Address {
+        Address { user: user.to_owned(), ..self.clone() }
+    }
+
+    /// The path of the Unix socket, if it is one.
+    pub fn socket(&self) -> Option<PathBuf> {
+        match &self.host {
+            Host::Socket(folder) => Some(folder.join(format!(".s.PGSQL.{}", self.port))),
+            Host::Name(_) => None,
+        }
+    }
+
+    /// The same for tokio-postgres.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new();
+        match &self.host {
+            Host::Socket(folder) => config.host_path(folder),
+            Host::Name(name) => config.host(name),
+        };
+        config.port(self.port).user(&self.user).dbname(&self.database);
+        config.application_name(APPLICATION).connect_timeout(CONNECT_LIMIT);
+        if let Some(password) = &self.password {
+            config.password(password);
+        }
+        config
+    }
+}
+
+/// `user@host:port/database`; never the password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}:{}/{}", self.user, self.host, self.port, self.database)
+    }
+}
+
+/// A connection for occasional queries: preparing a database, loading catalogs, comparing nodes. It ends when dropped.
+///
+/// It is the client of tokio-postgres together with the task that drives it.
+pub struct Control {
+    client: tokio_postgres::Client,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+impl Control {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::NotReady`], or [`Error::Refused`] for a log-in that the server does not allow.
+    pub async fn connect(address: &Address) -> Result<Control, Error> {
+        let (client, connection) = address.config().connect(NoTls).await?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a control connection ended");
+            }
+        });
+        Ok(Control { client, driver })
+    }
+}
+
+impl Deref for Control {
+    type Target = tokio_postgres::Client;
+
+    fn deref(&self) -> &Self::Target {
+        &self.client
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

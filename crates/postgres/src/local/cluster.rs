@@ -1,0 +1,304 @@
+//! A primary and its standbys in one folder: made once, started again as often as one likes.
+
+use super::node::{Node, Role, Stop};
+use super::programs::{MAJOR, Programs};
+use super::settings::{self, LogIns, NodeSettings};
+use crate::Error;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+/// The name of the primary's folder.
+const PRIMARY: &str = "primary";
+/// Without TCP the port is only a part of the socket's name.
+const FIRST_SOCKET_PORT: u16 = 5432;
+/// A Unix socket's path is no longer than this on any system.
+const LONGEST_SOCKET_PATH: usize = 103;
+
+/// How a cluster is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many standbys.
+    pub standbys: usize,
+    /// Who can log in at the nodes themselves.
+    pub log_ins: LogIns,
+    /// More settings for every node, last word over Consort's own.
+    pub settings: Vec<(String, String)>,
+    /// Whether the new folders are flushed to the disk before anything uses them.
+    pub durable: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { standbys: 2, log_ins: LogIns::SocketOnly, settings: Vec::new(), durable: true }
+    }
+}
+
+/// The servers in one folder.
+#[derive(Debug)]
+pub struct Cluster {
+    programs: Programs,
+    folder: PathBuf,
+    /// The primary first.
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    /// Makes and starts a primary and its standbys in `folder`. What a broken earlier attempt left there is made again;
+    /// what it finished is kept. `progress` hears of every step that takes over a second.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with a sentence for a person.
+    pub fn create(
+        programs: &Programs,
+        folder: &Path,
+        options: &Options,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Cluster, Error> {
+        let folder = prepare_folder(programs, folder)?;
+        if !folder.join(PRIMARY).join("data").exists() {
+            progress("making the primary");
+            make_primary(programs, &folder, options)?;
+        }
+        let mut cluster = Cluster::open(programs, &folder)?;
+        cluster.primary().start()?;
+        for number in cluster.standbys().len() + 1..=options.standbys {
+            progress(&format!("copying the primary to standby{number}"));
+            cluster.add_standby(&format!("standby{number}"), options)?;
+        }
+        progress("starting the standbys");
+        cluster.start().map(|()| cluster)
+    }
+
+    /// What is in the folder; nothing is started.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is no cluster, or one of another major version.
+    pub fn open(programs: &Programs, folder: &Path) -> Result<Cluster, Error> {
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .map_err(|error| Error::Setup(format!("cannot read the folder {}: {error}", folder.display())))?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| folder.join(name).join("data").is_dir())
+            .collect();
+        names.sort_by_key(|name| (name != PRIMARY, name.len(), name.clone()));
+        if names.first().is_none_or(|name| name != PRIMARY) {
+            return Err(Error::Setup(format!("there is no cluster in {}", folder.display())));
+        }
+        let nodes = names.iter().map(|name| open_node(programs, folder, name)).collect::<Result<_, _>>()?;
+        Ok(Cluster { programs: programs.clone(), folder: folder.to_owned(), nodes })
+    }
+
+    /// All nodes, the primary first.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node that takes the writes.
+    pub fn primary(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// The nodes that follow it.
+    pub fn standbys(&self) -> &[Node] {
+        &self.nodes[1..]
+    }
+
+    /// The folder of all.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts what does not run, all at once, and waits until all take connections.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start(&self) -> Result<(), Error> {
+        self.primary().start()?;
+        self.standbys().iter().try_for_each(Node::launch)?;
+        self.standbys().iter().try_for_each(|node| node.wait_ready(super::node::START_LIMIT))
+    }
+
+    /// Stops all: the primary first, so that its standbys receive its last record.
+    ///
+    /// # Errors
+    /// As [`Node::stop`].
+    pub fn stop(&self, how: Stop) -> Result<(), Error> {
+        self.nodes.iter().try_for_each(|node| node.stop(how))
+    }
+
+    /// Makes one standby more from a base backup of the running primary. It is not started yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with what `pg_basebackup` says.
+    pub fn add_standby(&mut self, name: &str, options: &Options) -> Result<&Node, Error> {
+        let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
+        let node = NodeSettings {
+            name,
+            port: free_port(options.log_ins, &ports)?,
+            sockets: self.primary().socket_folder(),
+            log_ins: options.log_ins,
+            follows: Some(self.primary().port()),
+        };
+        copy_primary(&self.programs, &self.folder, self.primary(), &node, options)?;
+        self.nodes.push(open_node(&self.programs, &self.folder, name)?);
+        Ok(self.nodes.last().expect("it was just added"))
+    }
+
+    /// Stops a standby, throws its data away and makes it anew. It is not started yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is no such standby, or with what `pg_basebackup` says.
+    pub fn renew_standby(&mut self, name: &str, options: &Options) -> Result<&Node, Error> {
+        let place = self.nodes.iter().skip(1).position(|node| node.name() == name);
+        let Some(place) = place else { return Err(Error::Setup(format!("there is no standby {name}"))) };
+        let node = self.nodes.remove(place + 1);
+        node.stop(Stop::Immediate)?;
+        let folder = self.folder.join(name);
+        std::fs::remove_dir_all(&folder)
+            .map_err(|error| Error::Setup(format!("cannot remove {}: {error}", folder.display())))?;
+        self.add_standby(name, options)
+    }
+}
+
+/// The cluster's folder and the one of its sockets, where the servers can reach them.
+fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathBuf, Error> {
+    let wrong = |error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(wrong)?;
+    let folder = std::fs::canonicalize(folder).map_err(wrong)?;
+    let sockets = folder.join("sockets");
+    if sockets.as_os_str().len() + ".s.PGSQL.65535".len() > LONGEST_SOCKET_PATH {
+        return Err(Error::Setup(format!(
+            "{} is too long a name: the path of a Unix socket has at most {LONGEST_SOCKET_PATH} characters",
+            folder.display()
+        )));
+    }
+    if !programs.account().can_enter(&folder) {
+        return Err(Error::Setup(format!(
+            "the system user postgres, who runs the servers when Consort is started by root, cannot enter {}; take \
+             another folder",
+            folder.display()
+        )));
+    }
+    programs.account().make_folder(&sockets)?;
+    Ok(folder)
+}
+
+/// initdb, next to where the data will be, and moved there when it is whole.
+fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result<(), Error> {
+    let node = NodeSettings {
+        name: PRIMARY,
+        port: free_port(options.log_ins, &[])?,
+        sockets: &folder.join("sockets"),
+        log_ins: options.log_ins,
+        follows: None,
+    };
+    let unfinished = empty_place(programs, folder, PRIMARY)?;
+    let mut initdb = programs.command("initdb");
+    initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-instructions", "--pgdata"]);
+    initdb.arg(&unfinished);
+    if !options.durable {
+        initdb.arg("--no-sync");
+    }
+    if !has_locale() {
+        initdb.arg("--locale=C");
+    }
+    programs.output(&mut initdb)?;
+    write(programs, &unfinished, "pg_hba.conf", &settings::host_based_authentication(options.log_ins))?;
+    let own = std::fs::read_to_string(unfinished.join("postgresql.conf")).map_err(setup)?;
+    write(programs, &unfinished, "postgresql.conf", &(own + settings::INCLUDE))?;
+    write(programs, &unfinished, settings::FILE, &settings::file(&node, &options.settings))?;
+    finish_place(folder, PRIMARY)
+}
+
+/// pg_basebackup, next to where the data will be, and moved there when it is whole.
+fn copy_primary(
+    programs: &Programs,
+    folder: &Path,
+    primary: &Node,
+    node: &NodeSettings<'_>,
+    options: &Options,
+) -> Result<(), Error> {
+    let unfinished = empty_place(programs, folder, node.name)?;
+    let slot = settings::slot_of(node.name);
+    primary.query(
+        "postgres",
+        &format!(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}'"
+        ),
+    )?;
+    let mut backup = programs.command("pg_basebackup");
+    backup.args(["--checkpoint=fast", "--wal-method=stream", "--create-slot", "--slot", &slot]);
+    backup.args(["--username=postgres", "--no-password", "--port", &primary.port().to_string(), "--host"]);
+    backup.arg(primary.socket_folder()).arg("--pgdata").arg(&unfinished);
+    if !options.durable {
+        backup.arg("--no-sync");
+    }
+    programs.output(&mut backup)?;
+    write(programs, &unfinished, "standby.signal", "")?;
+    write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
+    finish_place(folder, node.name)
+}
+
+/// The folders of a node, with an empty one for data that are not whole yet.
+fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf, Error> {
+    let node = folder.join(name);
+    let unfinished = node.join("data.unfinished");
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished).map_err(setup)?;
+    }
+    for place in [&node, &node.join("log"), &unfinished] {
+        programs.account().make_folder(place)?;
+    }
+    Ok(unfinished)
+}
+
+fn finish_place(folder: &Path, name: &str) -> Result<(), Error> {
+    let node = folder.join(name);
+    std::fs::rename(node.join("data.unfinished"), node.join("data")).map_err(setup)
+}
+
+/// Writes a file that belongs to the servers' account.
+fn write(programs: &Programs, data: &Path, file: &str, text: &str) -> Result<(), Error> {
+    let path = data.join(file);
+    std::fs::write(&path, text).map_err(setup)?;
+    programs.account().own(&path)
+}
+
+fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Error> {
+    let data = folder.join(name).join("data");
+    let read = |file: &str| {
+        std::fs::read_to_string(data.join(file))
+            .map_err(|error| Error::Setup(format!("cannot read {}: {error}", data.join(file).display())))
+    };
+    let version = read("PG_VERSION")?;
+    if version.trim() != MAJOR.to_string() {
+        return Err(Error::Setup(format!(
+            "{} was made by PostgreSQL {}; Consort works with PostgreSQL {MAJOR}",
+            data.display(),
+            version.trim()
+        )));
+    }
+    let port = read(settings::FILE)?
+        .lines()
+        .find_map(|line| line.strip_prefix("port = '")?.strip_suffix('\'')?.parse().ok())
+        .ok_or_else(|| Error::Setup(format!("{} names no port", data.join(settings::FILE).display())))?;
+    let role = if name == PRIMARY { Role::Primary } else { Role::Standby };
+    Ok(Node::new(programs, name, role, folder, port))
+}
+
+/// A port for one more node: by TCP one that the system has free, otherwise just the next number.
+fn free_port(log_ins: LogIns, taken: &[u16]) -> Result<u16, Error> {
+    if log_ins == LogIns::SocketOnly {
+        return Ok((FIRST_SOCKET_PORT..).find(|port| !taken.contains(port)).expect("there are few nodes"));
+    }
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(setup)?;
+    Ok(listener.local_addr().map_err(setup)?.port())
+}
+
+/// Whether the environment names a locale; initdb takes it over then.
+fn has_locale() -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"].iter().any(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()))
+}
+
+fn setup(error: std::io::Error) -> Error {
+    Error::Setup(error.to_string())
+}

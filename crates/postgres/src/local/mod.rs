@@ -1,0 +1,27 @@
+//! The servers of `consort up`: a primary and its standbys on this machine, made with PostgreSQL's own programs.
+//!
+//! ```text
+//! <folder>/primary/data      made by initdb
+//! <folder>/primary/log       what the server says
+//! <folder>/standby1/data     made by pg_basebackup, follows the primary through a physical slot
+//! <folder>/sockets/          only Consort's user and the servers' can enter: whoever can is trusted as any role
+//! ```
+//!
+//! Everything here blocks and takes its time (a base backup copies the whole database): call it outside the runtime or
+//! through `spawn_blocking`. PostgreSQL refuses to run as root; Consort as root runs it as the system's user `postgres`.
+
+mod account;
+mod cluster;
+mod node;
+mod probe;
+mod processes;
+mod programs;
+mod scratch;
+mod settings;
+
+pub use account::Account;
+pub use cluster::{Cluster, Options};
+pub use node::{Node, NodeState, Role, Stop};
+pub use programs::{MAJOR, Programs};
+pub use scratch::Scratch;
+pub use settings::LogIns;

@@ -1,0 +1,188 @@
+//! A cluster for a test: in a temporary folder, ended and removed with the test, however that ends.
+
+use super::cluster::{Cluster, Options};
+use super::node::{Node, wait_until};
+use super::probe::Rows;
+use super::programs::Programs;
+use crate::address::Address;
+use history::Lsn;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Ends the servers of a folder and removes it when its standard input closes: when the test drops the cluster, panics,
+/// or is killed. First politely (the postmaster takes its shared memory away), then not.
+const GUARD: &str = r#"
+cat > /dev/null
+children() {
+    for stat in /proc/[0-9]*/stat; do
+        { read -r line < "$stat"; } 2> /dev/null || continue
+        set -- "$1" ${line##*) }
+        [ "$3" = "$1" ] && { stat=${stat#/proc/}; echo "${stat%/stat}"; }
+    done
+}
+for file in "$1"/*/data/postmaster.pid; do
+    { read -r pid < "$file"; } 2> /dev/null || continue
+    all="$pid $(children "$pid")"
+    memory=$(sed -n '7s/.* //p' "$file")
+    kill -QUIT $pid 2> /dev/null
+    kill -CONT $all 2> /dev/null
+    tries=0
+    while kill -0 "$pid" 2> /dev/null && [ $tries -lt 250 ]; do
+        case $(cat /proc/$pid/stat 2> /dev/null) in *") Z "*) break ;; esac
+        tries=$((tries + 1))
+        sleep 0.02
+    done
+    kill -KILL $all 2> /dev/null
+    [ -n "$memory" ] && ipcrm -m "$memory" 2> /dev/null
+done
+rm -rf "$1"
+"#;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A cluster that lives as long as this value.
+#[derive(Debug)]
+pub struct Scratch {
+    cluster: Cluster,
+    guard: Child,
+}
+
+impl Scratch {
+    /// A primary and `standbys` standbys, without care for what a power failure would leave.
+    ///
+    /// # Panics
+    /// If they cannot be made, with the servers' own words: it is for tests.
+    pub fn start(standbys: usize) -> Scratch {
+        Scratch::with(Options { standbys, ..Scratch::options() })
+    }
+
+    /// What [`Scratch::start`] takes, to be changed.
+    pub fn options() -> Options {
+        let settings = [
+            ("fsync", "off"),
+            ("shared_buffers", "16MB"),
+            // Its files go with the folder when a server was killed.
+            ("dynamic_shared_memory_type", "mmap"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        Options { settings, durable: false, ..Options::default() }
+    }
+
+    /// A cluster as these options say.
+    ///
+    /// # Panics
+    /// If it cannot be made, with the servers' own words.
+    pub fn with(options: Options) -> Scratch {
+        let folder = folder();
+        let guard = Command::new("sh")
+            .args(["-c", GUARD, "guard"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sh runs");
+        let mut guard = Guarded(Some(guard));
+        let programs = Programs::find().expect("PostgreSQL is installed");
+        let cluster = Cluster::create(&programs, &folder, &options, &mut |_| {})
+            .unwrap_or_else(|error| panic!("a cluster for a test: {error}"));
+        Scratch { cluster, guard: guard.0.take().expect("it was just put there") }
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The cluster, to be changed.
+    pub fn cluster_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
+    /// Its primary.
+    pub fn primary(&self) -> &Node {
+        self.cluster.primary()
+    }
+
+    /// Its standby with this number, from 0.
+    pub fn standby(&self, number: usize) -> &Node {
+        &self.cluster.standbys()[number]
+    }
+
+    /// A database at the primary, as `postgres`.
+    pub fn address(&self, database: &str) -> Address {
+        self.primary().address("postgres", database)
+    }
+
+    /// Runs SQL at the primary in the database `postgres`.
+    ///
+    /// # Panics
+    /// With the server's error.
+    pub fn query(&self, sql: &str) -> Rows {
+        self.query_in("postgres", sql)
+    }
+
+    /// Runs SQL at the primary in a database.
+    ///
+    /// # Panics
+    /// With the server's error.
+    pub fn query_in(&self, database: &str, sql: &str) -> Rows {
+        self.primary().query(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Lets a standby replay commits this late.
+    ///
+    /// # Panics
+    /// With the server's error.
+    pub fn set_apply_delay(&self, standby: usize, delay: Duration) {
+        let value = format!("{}ms", delay.as_millis());
+        self.standby(standby).set("recovery_min_apply_delay", &value).expect("the standby takes a setting");
+    }
+
+    /// Waits until every standby has replayed what the primary has written by now.
+    ///
+    /// # Panics
+    /// If one has not within the time.
+    pub fn catch_up(&self, within: Duration) {
+        let goal = self.position(self.primary(), "pg_current_wal_flush_lsn()");
+        for standby in self.cluster.standbys() {
+            let arrived = wait_until(within, || self.position(standby, "pg_last_wal_replay_lsn()") >= goal);
+            assert!(arrived, "{} has not replayed {goal} within {within:?}", standby.name());
+        }
+    }
+
+    fn position(&self, node: &Node, function: &str) -> Lsn {
+        let rows = node.query("postgres", &format!("SELECT {function}")).expect("the server answers");
+        rows[0][0].as_deref().and_then(|text| text.parse().ok()).expect("a position")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        end(&mut self.guard);
+    }
+}
+
+/// The guard of a cluster that is still being made.
+struct Guarded(Option<Child>);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if let Some(guard) = &mut self.0 {
+            end(guard);
+        }
+    }
+}
+
+/// Closes the guard's input and waits until it has done its work.
+fn end(guard: &mut Child) {
+    drop(guard.stdin.take());
+    let _ = guard.wait();
+}
+
+fn folder() -> PathBuf {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("consort-{}-{number}", std::process::id()))
+}

@@ -1,0 +1,3 @@
+//! The engine against real servers. Every test has its own, in a temporary folder.
+
+mod local;
