@@ -1,1 +1,28 @@
-//! The PostgreSQL protocol: raw frames, headers looked at.
+//! The PostgreSQL protocol, version 3: raw frames are cut out of a stream, their headers are looked at, and what is not
+//! ours to understand is passed on as it came.
+//!
+//! This crate is pure: bytes in, bytes out. It opens no socket, asks for no time and draws no chance (nonces and salts
+//! are passed in). It does not know what a session, a standby or a proof is.
+//!
+//! Nothing here owns or decodes forwarded bytes: a [`Frame`] borrows the buffer that it was found in, and a frame that
+//! is too large to be held is handed on in [`Part`]s.
+
+mod answer;
+mod ask;
+mod frame;
+mod reply;
+mod request;
+mod scan;
+mod scram;
+mod startup;
+pub mod tag;
+
+pub use answer::{Answers, Column, Problem, Severity};
+pub use ask::Asks;
+pub use frame::{Frame, HEADER_BYTES, Malformed, Part, Side, Splitter, Step};
+pub use reply::{
+    Authentication, CommandTag, Complaint, Status, authentication, key_data, parameter_status, status,
+};
+pub use request::{Bind, Close, Describe, Execute, Parameters, Parse, Target, query_text};
+pub use scram::{ClientExchange, Keys, MECHANISM, Refused, ServerExchange, Verifier};
+pub use startup::{CancelRequest, FirstPacket, MAX_STARTUP_BYTES, Startup, first_packet};

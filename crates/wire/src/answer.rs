@@ -1,0 +1,274 @@
+//! What we answer clients ourselves: the log-in, our own errors, the console's results. Text for people is made here and
+//! nowhere deeper.
+
+use crate::Status;
+use crate::ask::{frame, string};
+use crate::tag::back;
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The statement failed.
+    Error,
+    /// The connection is closed behind it.
+    Fatal,
+    /// Nothing failed.
+    Notice,
+    /// Nothing failed, but somebody should know.
+    Warning,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+            Severity::Notice => "NOTICE",
+            Severity::Warning => "WARNING",
+        }
+    }
+}
+
+/// An error or a notice of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Five characters (PostgreSQL's documentation, Appendix A).
+    pub sqlstate: &'static str,
+    /// What happened.
+    pub message: String,
+    /// What can be done about it.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// The statement failed.
+    pub fn error(sqlstate: &'static str, message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Error, sqlstate, message: message.into(), hint: None }
+    }
+
+    /// The connection is closed behind it.
+    pub fn fatal(sqlstate: &'static str, message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Fatal, ..Problem::error(sqlstate, message) }
+    }
+
+    /// What can be done about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Problem {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// A column of a result of our own; its values are text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The type's object identifier (25 is text, 20 is bigint).
+    pub type_oid: u32,
+    /// The type's size in bytes; -1 for a varying one.
+    pub size: i16,
+}
+
+impl<'a> Column<'a> {
+    /// A column of texts.
+    pub fn text(name: &'a str) -> Column<'a> {
+        Column { name, type_oid: 25, size: -1 }
+    }
+
+    /// A column of whole numbers.
+    pub fn bigint(name: &'a str) -> Column<'a> {
+        Column { name, type_oid: 20, size: 8 }
+    }
+}
+
+/// A buffer to which answers are written.
+pub trait Answers {
+    /// AuthenticationOk.
+    fn authentication_ok(&mut self);
+    /// AuthenticationCleartextPassword.
+    fn authentication_cleartext(&mut self);
+    /// AuthenticationMD5Password.
+    fn authentication_md5(&mut self, salt: [u8; 4]);
+    /// AuthenticationSASL with one mechanism.
+    fn authentication_sasl(&mut self, mechanism: &str);
+    /// AuthenticationSASLContinue.
+    fn sasl_continue(&mut self, message: &[u8]);
+    /// AuthenticationSASLFinal.
+    fn sasl_final(&mut self, message: &[u8]);
+    /// NegotiateProtocolVersion: 3.0 is spoken, and these options are not known.
+    fn negotiate(&mut self, unknown: &[String]);
+    /// BackendKeyData.
+    fn key_data(&mut self, pid: i32, secret: &[u8]);
+    /// ParameterStatus.
+    fn parameter_status(&mut self, name: &[u8], value: &[u8]);
+    /// ReadyForQuery.
+    fn ready(&mut self, status: Status);
+    /// ErrorResponse or NoticeResponse.
+    fn problem(&mut self, problem: &Problem);
+    /// CommandComplete.
+    fn complete(&mut self, tag: &str);
+    /// EmptyQueryResponse.
+    fn empty_query(&mut self);
+    /// ParseComplete.
+    fn parse_complete(&mut self);
+    /// BindComplete.
+    fn bind_complete(&mut self);
+    /// CloseComplete.
+    fn close_complete(&mut self);
+    /// NoData.
+    fn no_data(&mut self);
+    /// RowDescription, all columns as text.
+    fn row_description(&mut self, columns: &[Column<'_>]);
+    /// DataRow; `None` is NULL.
+    fn data_row(&mut self, values: &[Option<&[u8]>]);
+}
+
+fn authentication(out: &mut Vec<u8>, kind: u32, rest: &[u8]) {
+    frame(out, back::AUTHENTICATION, |out| {
+        out.extend_from_slice(&kind.to_be_bytes());
+        out.extend_from_slice(rest);
+    });
+}
+
+fn count16(out: &mut Vec<u8>, count: usize) {
+    out.extend_from_slice(&u16::try_from(count).expect("few columns").to_be_bytes());
+}
+
+fn count32(out: &mut Vec<u8>, count: usize) {
+    out.extend_from_slice(&u32::try_from(count).expect("a short value").to_be_bytes());
+}
+
+impl Answers for Vec<u8> {
+    fn authentication_ok(&mut self) {
+        authentication(self, 0, &[]);
+    }
+
+    fn authentication_cleartext(&mut self) {
+        authentication(self, 3, &[]);
+    }
+
+    fn authentication_md5(&mut self, salt: [u8; 4]) {
+        authentication(self, 5, &salt);
+    }
+
+    fn authentication_sasl(&mut self, mechanism: &str) {
+        let mut list = Vec::with_capacity(mechanism.len() + 2);
+        string(&mut list, mechanism.as_bytes());
+        list.push(0);
+        authentication(self, 10, &list);
+    }
+
+    fn sasl_continue(&mut self, message: &[u8]) {
+        authentication(self, 11, message);
+    }
+
+    fn sasl_final(&mut self, message: &[u8]) {
+        authentication(self, 12, message);
+    }
+
+    fn negotiate(&mut self, unknown: &[String]) {
+        frame(self, back::NEGOTIATE_PROTOCOL_VERSION, |out| {
+            out.extend_from_slice(&0_u32.to_be_bytes());
+            count32(out, unknown.len());
+            unknown.iter().for_each(|name| string(out, name.as_bytes()));
+        });
+    }
+
+    fn key_data(&mut self, pid: i32, secret: &[u8]) {
+        frame(self, back::BACKEND_KEY_DATA, |out| {
+            out.extend_from_slice(&pid.to_be_bytes());
+            out.extend_from_slice(secret);
+        });
+    }
+
+    fn parameter_status(&mut self, name: &[u8], value: &[u8]) {
+        frame(self, back::PARAMETER_STATUS, |out| {
+            string(out, name);
+            string(out, value);
+        });
+    }
+
+    fn ready(&mut self, status: Status) {
+        frame(self, back::READY_FOR_QUERY, |out| out.push(status.byte()));
+    }
+
+    fn problem(&mut self, problem: &Problem) {
+        let tag = match problem.severity {
+            Severity::Error | Severity::Fatal => back::ERROR,
+            Severity::Notice | Severity::Warning => back::NOTICE,
+        };
+        let word = problem.severity.word();
+        let fields = [
+            (b'S', Some(word)),
+            (b'V', Some(word)),
+            (b'C', Some(problem.sqlstate)),
+            (b'M', Some(problem.message.as_str())),
+            (b'H', problem.hint.as_deref()),
+        ];
+        frame(self, tag, |out| {
+            for (field, value) in fields {
+                if let Some(value) = value {
+                    out.push(field);
+                    string(out, value.as_bytes());
+                }
+            }
+            out.push(0);
+        });
+    }
+
+    fn complete(&mut self, tag: &str) {
+        frame(self, back::COMMAND_COMPLETE, |out| string(out, tag.as_bytes()));
+    }
+
+    fn empty_query(&mut self) {
+        frame(self, back::EMPTY_QUERY, |_| {});
+    }
+
+    fn parse_complete(&mut self) {
+        frame(self, back::PARSE_COMPLETE, |_| {});
+    }
+
+    fn bind_complete(&mut self) {
+        frame(self, back::BIND_COMPLETE, |_| {});
+    }
+
+    fn close_complete(&mut self) {
+        frame(self, back::CLOSE_COMPLETE, |_| {});
+    }
+
+    fn no_data(&mut self) {
+        frame(self, back::NO_DATA, |_| {});
+    }
+
+    fn row_description(&mut self, columns: &[Column<'_>]) {
+        frame(self, back::ROW_DESCRIPTION, |out| {
+            count16(out, columns.len());
+            for column in columns {
+                string(out, column.name.as_bytes());
+                out.extend_from_slice(&[0; 6]);
+                out.extend_from_slice(&column.type_oid.to_be_bytes());
+                out.extend_from_slice(&column.size.to_be_bytes());
+                out.extend_from_slice(&(-1_i32).to_be_bytes());
+                out.extend_from_slice(&[0; 2]);
+            }
+        });
+    }
+
+    fn data_row(&mut self, values: &[Option<&[u8]>]) {
+        frame(self, back::DATA_ROW, |out| {
+            count16(out, values.len());
+            for value in values {
+                match value {
+                    None => out.extend_from_slice(&(-1_i32).to_be_bytes()),
+                    Some(value) => {
+                        count32(out, value.len());
+                        out.extend_from_slice(value);
+                    }
+                }
+            }
+        });
+    }
+}

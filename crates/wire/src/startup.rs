@@ -1,0 +1,126 @@
+//! The first packet of a connection, which has no tag: a start-up message, a wish for encryption, or the request to
+//! cancel what another connection runs. Limits hold before anybody is known.
+
+use crate::Malformed;
+use crate::scan::Scan;
+
+/// The longest first packet (PostgreSQL's `MAX_STARTUP_PACKET_LENGTH`).
+pub const MAX_STARTUP_BYTES: usize = 10_000;
+
+const CANCEL: u32 = 80_877_102;
+const SSL: u32 = 80_877_103;
+const GSS: u32 = 80_877_104;
+
+/// What a connection begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstPacket {
+    /// A session is wanted.
+    Startup(Startup),
+    /// TLS is wanted; answered by one byte.
+    Ssl,
+    /// GSSAPI encryption is wanted; answered by one byte.
+    Gss,
+    /// What this backend runs is to be cancelled.
+    Cancel(CancelRequest),
+    /// A protocol that is not spoken here: major and minor number.
+    Unsupported(u16, u16),
+}
+
+/// Which backend to disturb, and the secret that allows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CancelRequest {
+    /// The backend's process, as BackendKeyData said.
+    pub pid: i32,
+    /// Its secret: four bytes in protocol 3.0.
+    pub secret: Vec<u8>,
+}
+
+/// A session is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Startup {
+    /// Minor number of the protocol that the client would like; 0 is spoken.
+    pub minor: u16,
+    /// The role.
+    pub user: String,
+    /// The database; the role's name if the client named none.
+    pub database: String,
+    /// All other parameters, in the client's order: settings such as `application_name`, and `options`.
+    pub parameters: Vec<(String, String)>,
+    /// Protocol options (`_pq_.*`) that the client named: none is known here.
+    pub unknown: Vec<String>,
+}
+
+impl Startup {
+    /// The client must be told what is spoken here.
+    pub fn needs_negotiation(&self) -> bool {
+        self.minor > 0 || !self.unknown.is_empty()
+    }
+
+    /// A replication connection is wanted.
+    pub fn wants_replication(&self) -> bool {
+        self.parameters.iter().any(|(name, value)| {
+            name == "replication"
+                && !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "off" | "false" | "no")
+        })
+    }
+}
+
+/// Reads the first packet from the beginning of `unread`: `None` if it is not whole yet, else the packet and the bytes
+/// that it took.
+pub fn first_packet(unread: &[u8]) -> Result<Option<(FirstPacket, usize)>, Malformed> {
+    let Some(length) = unread.get(..4) else { return Ok(None) };
+    let length = u32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
+    if !(8..=MAX_STARTUP_BYTES).contains(&length) {
+        return Err(Malformed::StartupLength);
+    }
+    let Some(packet) = unread.get(4..length) else { return Ok(None) };
+    let (code, body) = packet.split_at(4);
+    let code = u32::from_be_bytes(code.try_into().expect("four bytes"));
+    let packet = match code {
+        SSL => FirstPacket::Ssl,
+        GSS => FirstPacket::Gss,
+        CANCEL => cancel_request(body)?,
+        _ => match ((code >> 16) as u16, code as u16) {
+            (3, minor) => FirstPacket::Startup(startup(minor, body)?),
+            (major, minor) => FirstPacket::Unsupported(major, minor),
+        },
+    };
+    Ok(Some((packet, length)))
+}
+
+fn cancel_request(body: &[u8]) -> Result<FirstPacket, Malformed> {
+    let mut scan = Scan::new(body);
+    let pid = scan.i32().map_err(|_| Malformed::StartupLength)?;
+    match scan.rest().len() {
+        4..=256 => Ok(FirstPacket::Cancel(CancelRequest { pid, secret: scan.rest().to_vec() })),
+        _ => Err(Malformed::StartupLength),
+    }
+}
+
+fn startup(minor: u16, body: &[u8]) -> Result<Startup, Malformed> {
+    let mut startup = Startup { minor, ..Startup::default() };
+    let mut scan = Scan::new(body);
+    loop {
+        let name = text(&mut scan)?;
+        if name.is_empty() {
+            break;
+        }
+        let value = text(&mut scan)?;
+        match name.as_str() {
+            "user" => startup.user = value,
+            "database" => startup.database = value,
+            name if name.starts_with("_pq_.") => startup.unknown.push(name.to_owned()),
+            _ => startup.parameters.push((name, value)),
+        }
+    }
+    scan.end().map_err(|_| Malformed::StartupLayout)?;
+    if startup.database.is_empty() {
+        startup.database.clone_from(&startup.user);
+    }
+    Ok(startup)
+}
+
+fn text(scan: &mut Scan<'_>) -> Result<String, Malformed> {
+    let bytes = scan.string().map_err(|_| Malformed::StartupLayout)?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed::StartupLayout)
+}
