@@ -1,1 +1,34 @@
 //! What the primary has shown: gauges and decoded commits in; settled gauges and doubts out.
+//!
+//! The primary of a PostgreSQL cluster does not say in which order its commits become visible, and a client's
+//! connection may die while its commit is on the way. Two things are known all the same, and this crate keeps them:
+//!
+//! - A **gauge** is one look at the primary: its snapshot and, read after it, its log position. It is **settled** for a
+//!   database when every commit of that database which the snapshot sees has come out of the decoder. Only then does it
+//!   prove anything, and only for those who wanted it before it was sent.
+//! - A **doubt** is the time in which a commit may or may not be visible at the primary: from the first byte sent that
+//!   may commit until a settled gauge that was sent after the answer. An error or a lost connection ends nothing.
+//!
+//! ```text
+//!    client's commit   |--- sent ---- visible? ---- answer |
+//!    doubt             [=====================================================)
+//!    gauge                                                    sent  answered  settled (decoder has caught up)
+//! ```
+//!
+//! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a standby, a session or
+//! a statement is. See [`Order`].
+
+mod bugs;
+mod counts;
+mod database;
+mod doubt;
+mod doubting;
+mod gauge;
+mod order;
+mod owed;
+
+pub use bugs::Bugs;
+pub use counts::Counts;
+pub use doubt::{DoubtId, DoubtState, DoubtView};
+pub use gauge::{Gauge, GaugeNumber, Void};
+pub use order::{Options, Order};

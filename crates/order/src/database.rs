@@ -1,0 +1,82 @@
+//! What is known of one database: how far its slot is decoded, which gauge is settled for it, what is in doubt.
+
+use crate::doubt::ByTable;
+use crate::{DoubtId, Gauge, GaugeNumber};
+use history::{Lsn, Watermark, Xid};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One database of the primary.
+///
+/// Invariants: the settled gauge's number never goes down within one run of the slot; the tickets in `ending` ascend; a database without a slot in
+/// this life has no settled gauge.
+#[derive(Debug, Default)]
+pub(crate) struct Database {
+    /// Every commit record of this database that starts below has been given. `None`: no slot in this life.
+    pub(crate) decoded: Option<Watermark<Lsn>>,
+    /// The slot's connection is there.
+    pub(crate) open: bool,
+    pub(crate) settled: Option<(GaugeNumber, Arc<Gauge>)>,
+    pub(crate) newborn: Newborn,
+    /// Everything of this database is in doubt until a gauge with this number or a higher one has settled.
+    pub(crate) in_doubt_until: GaugeNumber,
+    pub(crate) doubts: ByTable,
+    pub(crate) ending: VecDeque<(GaugeNumber, DoubtId)>,
+}
+
+/// Whether commits that are not visible may lie before the slot's beginning. A slot is made while transactions run: one
+/// whose commit record was written before the slot's first position, and that waits for a synchronous standby, is shown
+/// later and never comes out of this slot.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Newborn {
+    /// None can.
+    #[default]
+    No,
+    /// What runs in the first gauge with this number or a higher one may be such a commit.
+    Since(GaugeNumber),
+    /// Nothing settles until a gauge with this number or a higher one sees all of these finished.
+    WaitsFor(GaugeNumber, Vec<Xid>),
+}
+
+impl Database {
+    /// Whether every commit record that ends at or below `lsn`, as the primary's insert position, has been given.
+    pub(crate) fn decoded_past(&self, lsn: Lsn) -> bool {
+        // The insert position at a page boundary lies behind the page's header, the end of the last record before it.
+        self.decoded.is_some_and(|decoded| decoded.get().next_record_start() >= lsn)
+    }
+
+    pub(crate) fn settled_number(&self) -> Option<GaugeNumber> {
+        self.settled.as_ref().map(|(number, _)| *number)
+    }
+
+    /// A gauge was answered: a newborn slot learns from it what it has to wait for.
+    pub(crate) fn look(&mut self, number: GaugeNumber, gauge: &Gauge) {
+        if matches!(self.newborn, Newborn::Since(first) if number >= first) {
+            self.newborn = Newborn::WaitsFor(number, gauge.snapshot.running().to_vec());
+        }
+    }
+
+    /// Whether a gauge may settle as far as the slot's birth is concerned.
+    pub(crate) fn grown_up(&mut self, number: GaugeNumber, gauge: &Gauge) -> bool {
+        let grown_up = match &self.newborn {
+            Newborn::No => true,
+            Newborn::Since(_) => false,
+            Newborn::WaitsFor(first, running) => {
+                number >= *first && running.iter().all(|xid| gauge.snapshot.sees(*xid))
+            }
+        };
+        if grown_up {
+            self.newborn = Newborn::No;
+        }
+        grown_up
+    }
+
+    /// A new life of the primary: only doubts are left, and what is in doubt until a gauge of this life says otherwise.
+    pub(crate) fn void(&mut self, next: GaugeNumber) {
+        self.decoded = None;
+        self.open = false;
+        self.settled = None;
+        self.newborn = Newborn::No;
+        self.in_doubt_until = self.in_doubt_until.max(next);
+    }
+}

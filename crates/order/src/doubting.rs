@@ -1,0 +1,201 @@
+//! The life of a doubt: begun before the first byte that may commit, ended only by a settled gauge.
+//!
+//! ```text
+//!   doubt --> Open ---answered---> Ending(ticket) --settled gauge >= ticket--> ended
+//!               \--connection_lost--> Lost --backend_gone--^
+//! ```
+
+use crate::doubt::DoubtView;
+use crate::{DoubtId, DoubtState, Order};
+use history::{Commit, DatabaseId, Footprint};
+
+/// One doubt.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    pub(crate) database: DatabaseId,
+    pub(crate) footprint: Footprint,
+    pub(crate) state: DoubtState,
+}
+
+impl Order {
+    /// What may commit is about to be sent: `footprint` of the database is in doubt from now on.
+    ///
+    /// Call it before the first byte leaves, for everything that is not proven read-only: COMMIT, a statement outside a
+    /// block, CALL, DO, several statements in one query, the Sync that closes an implicit transaction, PREPARE
+    /// TRANSACTION (its doubt goes on until COMMIT or ROLLBACK PREPARED is answered), and inside a block LOCK, TRUNCATE
+    /// and DDL.
+    pub fn doubt(&mut self, database: DatabaseId, footprint: Footprint) -> DoubtId {
+        self.last_doubt += 1;
+        let id = DoubtId::new(self.last_doubt);
+        self.databases.entry(database).or_default().doubts.insert(id, &footprint);
+        self.doubts.insert(id, Doubt { database, footprint, state: DoubtState::Open });
+        self.counts.doubts_begun += 1;
+        id
+    }
+
+    /// It is known now that the doubt touches only `footprint`. What was not in it before is not taken out of anything:
+    /// a footprint that is not covered by the earlier one is added to it.
+    pub fn narrow(&mut self, id: DoubtId, footprint: Footprint) {
+        let Some(doubt) = self.doubts.get(&id) else { return };
+        if doubt.footprint.covers(&footprint) {
+            self.replace(id, footprint);
+        } else {
+            self.widen(id, &footprint);
+        }
+    }
+
+    /// The doubt touches `footprint` too.
+    pub fn widen(&mut self, id: DoubtId, footprint: &Footprint) {
+        let Some(doubt) = self.doubts.get(&id) else { return };
+        let mut wider = doubt.footprint.clone();
+        wider.union(footprint);
+        self.replace(id, wider);
+    }
+
+    /// The server answered: with success or with an error, which does not mean that nothing was committed. The doubt
+    /// ends when a gauge has settled that is sent after now.
+    pub fn answered(&mut self, id: DoubtId) {
+        if self.options.bugs.doubt_until_ack {
+            return self.take(id);
+        }
+        self.ends_by_a_gauge(id);
+    }
+
+    /// The connection was lost before the answer. The backend may wait for a flush or a standby, and its commit appear
+    /// later: the doubt stays until [`backend_gone`](Order::backend_gone).
+    pub fn connection_lost(&mut self, id: DoubtId) {
+        if self.options.bugs.forget_dead_commit {
+            return self.take(id);
+        }
+        if let Some(doubt) = self.doubts.get_mut(&id)
+            && doubt.state == DoubtState::Open
+        {
+            doubt.state = DoubtState::Lost;
+        }
+    }
+
+    /// The backend (by process and start time) is no more in `pg_stat_activity`: what it committed is visible. The
+    /// doubt ends when a gauge has settled that is sent after now.
+    pub fn backend_gone(&mut self, id: DoubtId) {
+        self.ends_by_a_gauge(id);
+    }
+
+    /// No backend is left that an earlier Consort used, or, where all writers must go through Consort, that is not
+    /// ours. Everything stays in doubt until a gauge has settled that is sent after now.
+    pub fn orphans_gone(&mut self) {
+        if self.without_orphans.is_none() {
+            self.without_orphans = Some(self.gauging.want());
+        }
+    }
+
+    /// Everything is in doubt again until [`orphans_gone`](Order::orphans_gone) and a settled gauge: for a while we did
+    /// not see all writers.
+    pub fn distrust(&mut self) {
+        self.without_orphans = None;
+    }
+
+    /// Whether doubts tell the whole truth about the database: no orphan, no unknown commit is left.
+    pub fn clear(&self, database: DatabaseId) -> bool {
+        if self.options.bugs.restart_without_floor {
+            return true;
+        }
+        let (Some(without_orphans), Some(database)) = (self.without_orphans, self.databases.get(&database))
+        else {
+            return false;
+        };
+        database.settled_number() >= Some(without_orphans.max(database.in_doubt_until))
+    }
+
+    /// Whether a commit that touches `footprint` may or may not be visible at the primary now.
+    pub fn in_doubt(&self, database: DatabaseId, footprint: &Footprint) -> bool {
+        if !self.clear(database) {
+            return true;
+        }
+        self.databases.get(&database).is_some_and(|database| database.doubts.overlaps(footprint))
+    }
+
+    /// Whether a doubt covers the tables that the commit wrote. If none does, somebody writes without us. Ask before
+    /// the commit is given to [`decoded`](Order::decoded): its doubt cannot have ended before.
+    pub fn explained(&self, commit: &Commit) -> bool {
+        if !self.clear(commit.database) || commit.wrote.is_nothing() {
+            return true;
+        }
+        let Some(database) = self.databases.get(&commit.database) else { return true };
+        if database.doubts.any_everything() {
+            return true;
+        }
+        let Footprint::Tables(wrote) = &commit.wrote else { return false };
+        let covers = |id: DoubtId| match &self.doubts[&id].footprint {
+            Footprint::Everything => true,
+            Footprint::Tables(mine) => wrote.keys().all(|table| mine.contains_key(table)),
+        };
+        wrote.keys().next().is_none_or(|first| database.doubts.of(*first).any(covers))
+    }
+
+    /// All doubts, the earliest first.
+    pub fn doubts(&self) -> impl Iterator<Item = DoubtView<'_>> {
+        self.doubts.iter().map(|(id, doubt)| DoubtView {
+            id: *id,
+            database: doubt.database,
+            footprint: &doubt.footprint,
+            state: doubt.state,
+        })
+    }
+
+    /// How many doubts there are for the database.
+    pub fn doubts_of(&self, database: DatabaseId) -> usize {
+        self.databases.get(&database).map_or(0, |database| database.doubts.len())
+    }
+
+    /// The doubt's gauge has settled.
+    pub(crate) fn end(&mut self, id: DoubtId) {
+        self.take(id);
+        self.counts.doubts_ended += 1;
+    }
+
+    /// Doubts whose answer has come are part of what everything is in doubt for after a new life began.
+    pub(crate) fn drop_all_ending(&mut self) {
+        let all: Vec<_> =
+            self.databases.values_mut().flat_map(|database| database.ending.drain(..)).collect();
+        all.into_iter().for_each(|(_, id)| self.fold(id));
+    }
+
+    fn ends_by_a_gauge(&mut self, id: DoubtId) {
+        let Some(doubt) = self.doubts.get_mut(&id) else { return };
+        if matches!(doubt.state, DoubtState::Ending(_)) {
+            return;
+        }
+        let ticket = self.gauging.want();
+        doubt.state = DoubtState::Ending(ticket);
+        let database = self.databases.get_mut(&doubt.database).expect("a doubt has its database");
+        database.ending.push_back((ticket, id));
+        let too_many = database.ending.len() > self.options.max_ending_doubts;
+        // Without a slot nothing settles, everything is in doubt, and will be until a gauge sent after the slot opened.
+        if too_many || database.decoded.is_none() {
+            database.in_doubt_until = database.in_doubt_until.max(ticket);
+            let all: Vec<_> = database.ending.drain(..).collect();
+            all.into_iter().for_each(|(_, id)| self.fold(id));
+        }
+        self.check();
+    }
+
+    fn fold(&mut self, id: DoubtId) {
+        self.take(id);
+        self.counts.doubts_folded += 1;
+    }
+
+    fn replace(&mut self, id: DoubtId, footprint: Footprint) {
+        let Some(doubt) = self.doubts.get_mut(&id) else { return };
+        let database = self.databases.get_mut(&doubt.database).expect("a doubt has its database");
+        database.doubts.remove(id, &doubt.footprint);
+        database.doubts.insert(id, &footprint);
+        doubt.footprint = footprint;
+    }
+
+    fn take(&mut self, id: DoubtId) {
+        let Some(doubt) = self.doubts.remove(&id) else { return };
+        if let Some(database) = self.databases.get_mut(&doubt.database) {
+            database.doubts.remove(id, &doubt.footprint);
+        }
+    }
+}

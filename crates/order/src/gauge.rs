@@ -1,0 +1,145 @@
+//! Gauges and their numbers: one is in flight, one is waiting, and nobody joins the one in flight.
+
+use history::{Incarnation, Lsn, Snapshot};
+use std::fmt;
+
+/// One look at the primary: `SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()`. What a
+/// server in recovery answers is never a gauge: its snapshot omits running transactions.
+///
+/// The position is evaluated after the snapshot, so the record of every commit that the snapshot sees ends at or below
+/// it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// The life of the server that answered.
+    pub incarnation: Incarnation,
+    /// Which transactions had finished.
+    pub snapshot: Snapshot,
+    /// Where the log ended, flushed or not.
+    pub insert_lsn: Lsn,
+}
+
+impl Gauge {
+    /// Whether this look can have been taken after `earlier` at the same server: nothing that was finished is
+    /// unfinished, and the log has not become shorter.
+    pub(crate) fn follows(&self, earlier: &Gauge) -> bool {
+        let (before, now) = (&earlier.snapshot, &self.snapshot);
+        self.insert_lsn >= earlier.insert_lsn
+            && now.xmax() >= before.xmax()
+            && now.running().iter().all(|xid| !before.sees(*xid))
+    }
+}
+
+/// The place of a gauge in the order of sending. Who wants a gauge gets the number of one that is sent after the wish;
+/// any settled gauge with this number or a higher one serves the wish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GaugeNumber(u64);
+
+impl GaugeNumber {
+    /// The number with this value.
+    pub const fn new(number: u64) -> GaugeNumber {
+        GaugeNumber(number)
+    }
+
+    /// The value.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The number of the gauge sent after this one.
+    #[must_use]
+    pub(crate) const fn next(self) -> GaugeNumber {
+        GaugeNumber(self.0 + 1)
+    }
+}
+
+impl fmt::Display for GaugeNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "g{}", self.0)
+    }
+}
+
+/// Why an answered gauge was thrown away. It is wanted again by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Void {
+    /// It is not the one in flight: its loss was reported before, or its server's.
+    NotInFlight,
+    /// It was answered by another life of the server than the one that we are connected to: read the incarnation anew.
+    OtherIncarnation,
+    /// It saw less than a gauge before it: this cannot be the same server. Read the incarnation anew.
+    Backwards,
+}
+
+impl fmt::Display for Void {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Void::NotInFlight => "the gauge is not the one in flight",
+            Void::OtherIncarnation => "the gauge was answered by another incarnation of the primary",
+            Void::Backwards => "the gauge saw less than the one before it",
+        })
+    }
+}
+
+impl std::error::Error for Void {}
+
+/// Which gauge is under way.
+///
+/// Invariant: what is in flight is the one sent last.
+#[derive(Debug, Default)]
+pub(crate) struct Gauging {
+    sent: GaugeNumber,
+    in_flight: bool,
+    wanted: bool,
+    join_in_flight: bool,
+}
+
+impl Gauging {
+    pub(crate) fn new(join_in_flight: bool) -> Gauging {
+        Gauging { join_in_flight, ..Gauging::default() }
+    }
+
+    /// The number of a gauge that will be sent after now.
+    pub(crate) fn want(&mut self) -> GaugeNumber {
+        if self.join_in_flight && self.in_flight {
+            return self.sent;
+        }
+        self.wanted = true;
+        self.sent.next()
+    }
+
+    pub(crate) fn next_to_send(&mut self) -> Option<GaugeNumber> {
+        if !self.wanted || self.in_flight {
+            return None;
+        }
+        (self.wanted, self.in_flight) = (false, true);
+        self.sent = self.sent.next();
+        Some(self.sent)
+    }
+
+    /// An answer came for this number. Whether it was the one in flight.
+    pub(crate) fn came(&mut self, number: GaugeNumber) -> bool {
+        let expected = self.in_flight && number == self.sent;
+        if expected {
+            self.in_flight = false;
+        }
+        expected
+    }
+
+    /// What is in flight will not come; those who waited for it wait for the next. Whether there was one.
+    pub(crate) fn lost(&mut self) -> bool {
+        let was = std::mem::take(&mut self.in_flight);
+        self.wanted |= was;
+        was
+    }
+
+    pub(crate) fn again(&mut self) {
+        self.wanted = true;
+    }
+
+    pub(crate) fn sent(&self) -> GaugeNumber {
+        self.sent
+    }
+
+    pub(crate) fn in_flight(&self) -> Option<GaugeNumber> {
+        self.in_flight.then_some(self.sent)
+    }
+}
