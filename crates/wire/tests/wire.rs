@@ -1,5 +1,7 @@
 //! The splitter under random splits, readers and builders against each other, and malformed input of every kind.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::tag::{back, front};
