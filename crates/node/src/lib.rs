@@ -1,1 +1,3 @@
 //! One process: sockets, clocks, configuration, metrics; runs the flows.
+
+pub mod config;

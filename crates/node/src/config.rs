@@ -1,0 +1,441 @@
+//! The configuration: one TOML file, one table of keys ([`keys::KEYS`]) from which the file is read, checked, shown and
+//! documented.
+//!
+//! A file is read whole or not at all: every mistake in it is named with file, line and key, and with what would be
+//! right. Keys that the file leaves out have the table's defaults, which are read by the same code as the file.
+
+pub mod auth_file;
+pub mod keys;
+pub mod manual;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use analysis::session::{Consistency, Defaults};
+use design::Design;
+use postgres::{Address, Host};
+use scheduler::Writers;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use keys::{Key, Place, Set};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Addresses on which clients are awaited, `host:port`.
+    pub listen: Vec<String>,
+    /// Folder of the Unix socket for clients, with the first listening port in its name as PostgreSQL has it.
+    pub unix_socket_dir: Option<PathBuf>,
+    /// How clients prove who they are.
+    pub auth_type: AuthType,
+    /// Roles and their secrets, in PgBouncer's format.
+    pub auth_file: Option<PathBuf>,
+    /// PEM file with the certificate chain for clients.
+    pub tls_certificate: Option<PathBuf>,
+    /// PEM file with its key.
+    pub tls_key: Option<PathBuf>,
+    /// Clients without TLS are refused.
+    pub tls_required: bool,
+    /// The role with which Consort itself watches the nodes.
+    pub control_user: String,
+    /// The primary.
+    pub primary: Server,
+    /// The standbys.
+    pub standbys: Vec<Server>,
+    design: Option<Design>,
+    writers: Option<Writers>,
+    /// Databases that are followed, so that their reads may leave; `*` is all.
+    pub databases: Vec<String>,
+    /// A database that is not attached is attached when it is first used.
+    pub attach_on_first_use: bool,
+    /// What a session has that asks for nothing else, by database and by user too.
+    pub consistency: Choice,
+    /// The same for some databases.
+    pub database_consistency: BTreeMap<String, Choice>,
+    /// The same for some users; they win.
+    pub user_consistency: BTreeMap<String, Choice>,
+    /// How long an answer is held until it is proven.
+    pub proof_limit: Duration,
+    /// Clients at one time.
+    pub max_clients: usize,
+    /// How long a client may take to log in.
+    pub login_time: Duration,
+    /// Connections to one standby.
+    pub standby_connections: usize,
+    /// Bytes of the analysis cache.
+    pub analysis_cache_bytes: usize,
+    /// Rows that the freshness index remembers.
+    pub freshness_rows: usize,
+    /// Bytes of an answer that are held until it is proven.
+    pub held_answer_bytes: usize,
+    /// Name of the console's database.
+    pub console_database: String,
+    /// Who may command in the console.
+    pub admin_users: Vec<String>,
+    /// Who may look in the console.
+    pub stats_users: Vec<String>,
+    /// Address of `/metrics`, `/healthz` and `/readyz`.
+    pub metrics_listen: Option<String>,
+    /// The least level that is logged.
+    pub log_level: String,
+    /// Lines for people or for programs.
+    pub log_format: LogFormat,
+    /// How long open transactions may go on at shut-down.
+    pub drain_time: Duration,
+    /// Every global key's value as the file (or the default) has it.
+    written: BTreeMap<&'static str, String>,
+    /// Folder of the file: relative paths in it start there.
+    folder: PathBuf,
+}
+
+/// How clients prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthType {
+    /// SCRAM-SHA-256, with secrets or keys from the `auth_file`.
+    #[default]
+    Scram,
+    /// The password in clear; sensible under TLS only.
+    Password,
+    /// Nobody is asked. For loopback and sockets.
+    Trust,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// One PostgreSQL server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// Its name in Consort's words.
+    pub name: String,
+    /// Host name, address, or folder of its socket.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its share of the reads, against the other standbys'.
+    pub weight: u32,
+}
+
+/// What sessions begin with, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// `consort.consistency`.
+    pub consistency: Option<Consistency>,
+    /// `consort.read_only_snapshots`.
+    pub read_only_snapshots: Option<bool>,
+}
+
+/// One mistake in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file as it was named.
+    pub file: String,
+    /// Line, from 1; 0 if the whole file is meant.
+    pub line: usize,
+    /// The key with its table, empty if none is meant.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl Config {
+    /// Reads a file. All mistakes are named, not only the first.
+    pub fn read(path: &Path) -> Result<Self, Vec<Mistake>> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            vec![Mistake { file: file.clone(), line: 0, key: String::new(), message: error.to_string() }]
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads a text; `path` is the file's name for messages, its folder the start of relative paths.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Mistake>> {
+        let mut reader = Reader::new(text, path);
+        let mut config = Self::with_defaults();
+        config.folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        match DeTable::parse(text) {
+            Ok(table) => reader.file(&mut config, table.get_ref()),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                reader.mistake_at(at, "", error.message().to_owned());
+            }
+        }
+        for (at, standby) in
+            config.standbys.iter_mut().enumerate().filter(|(_, standby)| standby.name.is_empty())
+        {
+            standby.name = format!("standby{}", at + 1);
+        }
+        if reader.mistakes.is_empty() {
+            reader.whole(&config);
+        }
+        reader.mistakes.sort_by_key(|mistake| mistake.line);
+        if reader.mistakes.is_empty() { Ok(config) } else { Err(reader.mistakes) }
+    }
+
+    /// What a session in this database and of this user begins with. The user's choice wins over the database's, as
+    /// PostgreSQL's ALTER ROLE wins over ALTER DATABASE.
+    pub fn defaults(&self, database: &str, user: &str) -> Defaults {
+        let by_database = self.database_consistency.get(database).copied().unwrap_or_default();
+        let by_user = self.user_consistency.get(user).copied().unwrap_or_default();
+        let chosen = [by_user, by_database, self.consistency];
+        Defaults {
+            consistency: chosen.iter().find_map(|choice| choice.consistency).unwrap_or_default(),
+            read_only_snapshots: chosen
+                .iter()
+                .find_map(|choice| choice.read_only_snapshots)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Certificate chain and key for clients, if they may use TLS.
+    pub fn tls(&self) -> Option<(&Path, &Path)> {
+        self.tls_certificate.as_deref().zip(self.tls_key.as_deref())
+    }
+
+    /// The design, the default one if the file names none.
+    pub fn design(&self) -> Design {
+        self.design.unwrap_or(design::CONSORT)
+    }
+
+    /// Who writes at the primary.
+    pub fn writers(&self) -> Writers {
+        self.writers.unwrap_or(Writers::Anywhere)
+    }
+
+    /// True if this database is followed, so that its reads may leave the primary.
+    pub fn follows(&self, database: &str) -> bool {
+        self.databases.iter().any(|name| name == "*" || name == database)
+    }
+
+    /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`.
+    pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
+        let global = keys::KEYS.iter().filter(|key| key.place == Place::Global);
+        global.map(|key| (key, self.written[key.name].as_str()))
+    }
+
+    /// A path in the file, none if it is empty; from the file's folder if it is relative.
+    fn path(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, String> {
+        let text = value::text(value)?;
+        Ok((!text.is_empty()).then(|| self.folder.join(text)))
+    }
+
+    /// Every key has its default.
+    fn with_defaults() -> Self {
+        let mut config = Self { primary: Server::with_defaults(Place::Primary), ..Self::default() };
+        for key in keys::KEYS {
+            if let Set::Global(set) = key.set {
+                let default = value::default(key.default);
+                set(&mut config, &default).expect("defaults are sound");
+                config.written.insert(key.name, value::shown(&default));
+            }
+        }
+        config
+    }
+}
+
+impl Server {
+    /// The server's address for this role and database.
+    pub fn address(&self, user: &str, password: Option<&str>, database: &str) -> Address {
+        let host = match self.host.starts_with('/') {
+            true => Host::Socket(PathBuf::from(&self.host)),
+            false => Host::Name(self.host.clone()),
+        };
+        let password = password.map(str::to_owned);
+        Address { host, port: self.port, user: user.to_owned(), password, database: database.to_owned() }
+    }
+
+    fn with_defaults(place: Place) -> Self {
+        let mut server = Self::default();
+        for key in keys::KEYS.iter().filter(|key| key.place == place) {
+            if let Set::Server(set) = key.set
+                && !key.default.is_empty()
+            {
+                set(&mut server, &value::default(key.default)).expect("defaults are sound");
+            }
+        }
+        server
+    }
+}
+
+/// Reads one file and gathers its mistakes.
+struct Reader<'a> {
+    text: &'a str,
+    file: String,
+    mistakes: Vec<Mistake>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, path: &Path) -> Self {
+        Self { text, file: path.display().to_string(), mistakes: Vec::new() }
+    }
+
+    /// The file's top: global keys, and the tables of servers, databases and users.
+    fn file(&mut self, config: &mut Config, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let at = name.span().start;
+            match (name.get_ref().as_ref(), value.get_ref()) {
+                ("primary", DeValue::Table(keys)) => config.primary = self.server(Place::Primary, at, keys),
+                ("standby", DeValue::Array(tables)) => self.standbys(config, at, tables),
+                ("standby", DeValue::Table(keys)) => {
+                    let standby = self.server(Place::Standby, at, keys);
+                    config.standbys.push(standby);
+                }
+                ("database", DeValue::Table(tables)) => {
+                    config.database_consistency = self.choices("database", tables);
+                }
+                ("user", DeValue::Table(tables)) => config.user_consistency = self.choices("user", tables),
+                ("primary" | "standby" | "database" | "user", _) => {
+                    let message = "is a table; docs/configuration.md shows one".to_owned();
+                    self.mistake_at(at, name.get_ref(), message);
+                }
+                (name, DeValue::Table(_)) => self.unknown(at, "", name, Place::Global),
+                (name, _) => self.global(config, at, name, value),
+            }
+        }
+    }
+
+    fn global(&mut self, config: &mut Config, at: usize, name: &str, value: &Spanned<DeValue<'_>>) {
+        let Some(key) = keys::find(Place::Global, name) else {
+            return self.unknown(at, "", name, Place::Global);
+        };
+        let Set::Global(set) = key.set else { return };
+        match set(config, value.get_ref()) {
+            Ok(()) => {
+                config.written.insert(key.name, value::shown(value.get_ref()));
+            }
+            Err(message) => self.mistake_at(value.span().start, name, message),
+        }
+    }
+
+    fn standbys(&mut self, config: &mut Config, at: usize, tables: &[Spanned<DeValue<'_>>]) {
+        for table in tables {
+            match table.get_ref() {
+                DeValue::Table(keys) => {
+                    let standby = self.server(Place::Standby, table.span().start, keys);
+                    config.standbys.push(standby);
+                }
+                _ => self.mistake_at(at, "standby", "is a list of tables: write [[standby]]".to_owned()),
+            }
+        }
+    }
+
+    fn server(&mut self, place: Place, at: usize, table: &DeTable<'_>) -> Server {
+        let mut server = Server::with_defaults(place);
+        for (name, value) in table {
+            let Some(Key { set: Set::Server(set), .. }) = keys::find(place, name.get_ref()) else {
+                self.unknown(name.span().start, place.table(), name.get_ref(), place);
+                continue;
+            };
+            if let Err(message) = set(&mut server, value.get_ref()) {
+                self.mistake_at(
+                    value.span().start,
+                    &format!("{}.{}", place.table(), name.get_ref()),
+                    message,
+                );
+            }
+        }
+        if server.host.is_empty() {
+            let message = "host is missing: a name, an address, or the folder of a socket".to_owned();
+            self.mistake_at(at, place.table(), message);
+        }
+        server
+    }
+
+    fn choices(&mut self, of: &str, tables: &DeTable<'_>) -> BTreeMap<String, Choice> {
+        let mut choices = BTreeMap::new();
+        for (name, table) in tables {
+            let path = format!("{of}.{}", name.get_ref());
+            let DeValue::Table(table) = table.get_ref() else {
+                self.mistake_at(name.span().start, &path, format!("is a table: write [{path}]"));
+                continue;
+            };
+            let mut choice = Choice::default();
+            for (key, value) in table {
+                let Some(Key { set: Set::Choice(set), .. }) = keys::find(Place::Choice, key.get_ref()) else {
+                    self.unknown(key.span().start, &path, key.get_ref(), Place::Choice);
+                    continue;
+                };
+                if let Err(message) = set(&mut choice, value.get_ref()) {
+                    self.mistake_at(value.span().start, &format!("{path}.{}", key.get_ref()), message);
+                }
+            }
+            choices.insert(name.get_ref().to_string(), choice);
+        }
+        choices
+    }
+
+    /// What only the whole file can tell.
+    fn whole(&mut self, config: &Config) {
+        let mut refuse = |key: &str, message: &str| {
+            let file = self.file.clone();
+            self.mistakes.push(Mistake { file, line: 0, key: key.to_owned(), message: message.to_owned() });
+        };
+        if config.primary.host.is_empty() {
+            refuse("primary", "is missing: write a table [primary] with its host");
+        }
+        if config.tls_required && config.tls().is_none() {
+            refuse("tls_required", "needs tls_certificate and tls_key");
+        }
+        if config.tls_certificate.is_some() != config.tls_key.is_some() {
+            refuse("tls_certificate", "and tls_key are set together, or neither");
+        }
+        if config.auth_type != AuthType::Trust && config.auth_file.is_none() {
+            refuse("auth_file", "is missing: with this auth_type it holds the roles' secrets");
+        }
+        if config.listen.is_empty() && config.unix_socket_dir.is_none() {
+            refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");
+        }
+        let mut names: Vec<&str> = config.standbys.iter().map(|standby| standby.name.as_str()).collect();
+        names.push(&config.primary.name);
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1] && !pair[0].is_empty()) {
+            refuse("name", &format!("{} is the name of two servers", pair[0]));
+        }
+    }
+
+    fn unknown(&mut self, at: usize, table: &str, name: &str, place: Place) {
+        let key = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
+        let message = match keys::nearest(place, name) {
+            Some(nearest) => format!("unknown key; did you mean {nearest}?"),
+            None => "unknown key; docs/configuration.md lists them all".to_owned(),
+        };
+        self.mistake_at(at, &key, message);
+    }
+
+    fn mistake_at(&mut self, offset: usize, key: &str, message: String) {
+        let line =
+            self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
+                + 1;
+        self.mistakes.push(Mistake { file: self.file.clone(), line, key: key.to_owned(), message });
+    }
+}
+
+#[cfg(test)]
+mod tests;

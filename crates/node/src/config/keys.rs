@@ -1,0 +1,354 @@
+//! The table of keys: name, default, what it is for, and how it is read. The only place that knows them; the manual's
+//! table is generated from it.
+
+use design::Design;
+use scheduler::Writers;
+use toml::de::DeValue;
+
+use super::value::{Read, duration, flag, number, one_of, size, text, texts};
+use super::{AuthType, Choice, Config, LogFormat, Server};
+
+/// One key of the file.
+pub struct Key {
+    /// Where it stands.
+    pub place: Place,
+    /// Its name.
+    pub name: &'static str,
+    /// What is meant when the file leaves it out, as the file would write it; empty if it must be given.
+    pub default: &'static str,
+    /// `RELOAD` takes a new value over; otherwise it counts from the next start.
+    pub reloads: bool,
+    /// What it is for, in one or two sentences.
+    pub doc: &'static str,
+    pub(super) set: Set,
+}
+
+/// Where a key may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the top of the file.
+    Global,
+    /// In `[primary]`.
+    Primary,
+    /// In each `[[standby]]`.
+    Standby,
+    /// In `[database.NAME]` and `[user.NAME]`.
+    Choice,
+}
+
+impl Place {
+    /// The table's name in the file.
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::Global => "",
+            Self::Primary => "primary",
+            Self::Standby => "standby",
+            Self::Choice => "database or user",
+        }
+    }
+}
+
+type Reads<T> = fn(&mut T, &DeValue<'_>) -> Read<()>;
+
+/// How a value is read into its place.
+#[derive(Clone, Copy)]
+pub(super) enum Set {
+    Global(Reads<Config>),
+    Server(Reads<Server>),
+    Choice(Reads<Choice>),
+}
+
+/// The key of this name in this place.
+pub fn find(place: Place, name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.place == place && key.name == name)
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
+    let names = KEYS.iter().filter(|key| key.place == place).map(|key| key.name);
+    let tables = ["primary", "standby", "database", "user"].into_iter().filter(|_| place == Place::Global);
+    let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
+    near.filter(|(distance, known)| *distance <= known.len().max(name.len()) / 3 + 1)
+        .min()
+        .map(|(_, known)| known)
+}
+
+const fn global(name: &'static str, default: &'static str, doc: &'static str, set: Reads<Config>) -> Key {
+    Key { place: Place::Global, name, default, reloads: false, doc, set: Set::Global(set) }
+}
+
+const fn reloaded(key: Key) -> Key {
+    Key { reloads: true, ..key }
+}
+
+const fn server(
+    place: Place,
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Server>,
+) -> Key {
+    Key { place, name, default, reloads: false, doc, set: Set::Server(set) }
+}
+
+const fn choice(name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
+    Key { place: Place::Choice, name, default: "", reloads: true, doc, set: Set::Choice(set) }
+}
+
+/// Every key.
+pub static KEYS: &[Key] = &[
+    global("listen", "[\"127.0.0.1:6432\"]", "Addresses on which clients are awaited.", |config, value| {
+        config.listen = texts(value)?;
+        config.listen.iter().try_for_each(|address| check_address(address))
+    }),
+    global(
+        "unix_socket_dir",
+        "\"\"",
+        "Folder of a Unix socket for clients, `.s.PGSQL.PORT` with the first port of `listen`; empty: none.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.unix_socket_dir, path)
+        },
+    ),
+    global(
+        "auth_type",
+        "\"scram-sha-256\"",
+        "How clients prove who they are: `scram-sha-256`, `password` (in clear: sensible under TLS only) or `trust` \
+         (nobody is asked: for loopback and sockets).",
+        |config, value| put(&mut config.auth_type, one_of(value, AUTH_TYPES)),
+    ),
+    reloaded(global(
+        "auth_file",
+        "\"\"",
+        "Roles and their secrets, one `\"role\" \"secret\"` a line as PgBouncer has it. A secret is a password or a \
+         SCRAM key. Consort logs in at the nodes as the client's role with it.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.auth_file, path)
+        },
+    )),
+    global(
+        "tls_certificate",
+        "\"\"",
+        "PEM file with the certificate chain that clients are shown; empty: no TLS.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.tls_certificate, path)
+        },
+    ),
+    global("tls_key", "\"\"", "PEM file with the key of `tls_certificate`.", |config, value| {
+        let path = config.path(value);
+        put(&mut config.tls_key, path)
+    }),
+    global("tls_required", "false", "Refuse clients that do not use TLS.", |config, value| {
+        put(&mut config.tls_required, flag(value))
+    }),
+    global(
+        "control_user",
+        "\"postgres\"",
+        "The role with which Consort itself watches the nodes: a superuser, or what `consort check` lists. Its secret \
+         comes from `auth_file`.",
+        |config, value| put(&mut config.control_user, text(value)),
+    ),
+    global(
+        "databases",
+        "[\"*\"]",
+        "Databases that are followed, so that their reads may leave the primary; `*` is all. Each takes one replication \
+         slot at the primary. Others are served by the primary alone.",
+        |config, value| put(&mut config.databases, texts(value)),
+    ),
+    global(
+        "attach_on_first_use",
+        "false",
+        "Attach a followed database by itself when it is first used. `consort up` sets it; otherwise `consort attach` \
+         is what changes your servers.",
+        |config, value| put(&mut config.attach_on_first_use, flag(value)),
+    ),
+    global(
+        "design",
+        "\"consort\"",
+        "What decides where a read runs: `consort` (only where it is proven to show what the primary would show) or \
+         `weak` (anywhere: stale reads, for comparison only).",
+        |config, value| put(&mut config.design, design(value).map(Some)),
+    ),
+    global(
+        "writers",
+        "\"anywhere\"",
+        "`anywhere`: others may write at the primary past Consort, and each read's proof reckons with it. \
+         `through-consort`: nobody else can log in at the nodes; cheaper proofs. Watched: a foreign log-in switches to \
+         `anywhere` at once.",
+        |config, value| put(&mut config.writers, one_of(value, WRITERS).map(Some)),
+    ),
+    reloaded(global(
+        "consistency",
+        "\"strong\"",
+        "What a session's reads may see that asks for nothing else: `strong`, `session`, `bounded 200ms` (any \
+         duration), `weak` or `primary`; docs/consistency.md says what each means.",
+        |config, value| set_consistency(&mut config.consistency, value),
+    )),
+    reloaded(global(
+        "read_only_snapshots",
+        "false",
+        "Transactions declared REPEATABLE READ READ ONLY may run at a standby.",
+        |config, value| put(&mut config.consistency.read_only_snapshots, flag(value).map(Some)),
+    )),
+    global(
+        "proof_limit",
+        "\"2ms\"",
+        "How long a standby's answer is held for its proof before the statement runs at the primary instead.",
+        |config, value| put(&mut config.proof_limit, duration(value)),
+    ),
+    reloaded(global(
+        "max_clients",
+        "80",
+        "Clients at one time. Each owns a connection at the primary, so that its `max_connections` must be larger.",
+        |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
+    )),
+    reloaded(global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
+        put(&mut config.login_time, duration(value))
+    })),
+    global(
+        "standby_connections",
+        "64",
+        "Connections that Consort opens to one standby at most. A read that finds none free runs at the primary.",
+        |config, value| put(&mut config.standby_connections, number(value, 1, 10_000)),
+    ),
+    global(
+        "analysis_cache",
+        "\"16MB\"",
+        "Memory for what is known about statements. A statement that is not in it is analysed again.",
+        |config, value| put(&mut config.analysis_cache_bytes, size(value, 64 << 10)),
+    ),
+    global(
+        "freshness_rows",
+        "100000",
+        "Rows whose last change is remembered. Older ones count as their table's last forgotten change.",
+        |config, value| put(&mut config.freshness_rows, number(value, 1_000, 100_000_000)),
+    ),
+    global(
+        "held_answer",
+        "\"64kB\"",
+        "How much of a standby's answer is held until it is proven; a longer answer waits in the network.",
+        |config, value| put(&mut config.held_answer_bytes, size(value, 1 << 10)),
+    ),
+    global(
+        "console_database",
+        "\"consort\"",
+        "Name of the database that answers SHOW commands instead of a server's.",
+        |config, value| put(&mut config.console_database, text(value)),
+    ),
+    reloaded(global(
+        "admin_users",
+        "[\"postgres\"]",
+        "Roles that may look and command in the console (RELOAD, PAUSE, RESUME, SHUTDOWN).",
+        |config, value| put(&mut config.admin_users, texts(value)),
+    )),
+    reloaded(global("stats_users", "[]", "Roles that may look in the console.", |config, value| {
+        put(&mut config.stats_users, texts(value))
+    })),
+    global(
+        "metrics_listen",
+        "\"\"",
+        "Address of `/metrics` (Prometheus), `/healthz` and `/readyz`; empty: none.",
+        |config, value| {
+            let address = text(value)?;
+            config.metrics_listen = (!address.is_empty()).then_some(address);
+            config.metrics_listen.as_deref().map_or(Ok(()), check_address)
+        },
+    ),
+    reloaded(global(
+        "log_level",
+        "\"info\"",
+        "The least level that is logged: `error`, `warn`, `info`, `debug` or `trace`.",
+        |config, value| {
+            let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
+            put(&mut config.log_level, one_of(value, &levels).map(str::to_owned))
+        },
+    )),
+    global("log_format", "\"text\"", "`text` for people, `json` for programs.", |config, value| {
+        put(&mut config.log_format, one_of(value, &[("text", LogFormat::Text), ("json", LogFormat::Json)]))
+    }),
+    reloaded(global(
+        "drain_time",
+        "\"30s\"",
+        "After SIGTERM or SHUTDOWN: how long open transactions may go on before their clients are cut off.",
+        |config, value| put(&mut config.drain_time, duration(value)),
+    )),
+    server(Place::Primary, "name", "\"primary\"", "Its name in Consort's words.", set_name),
+    server(Place::Primary, "host", "", "Host name, address, or the folder of its Unix socket.", set_host),
+    server(Place::Primary, "port", "5432", "Its port.", set_port),
+    server(
+        Place::Standby,
+        "name",
+        "\"\"",
+        "Its name in Consort's words; empty: `standby1`, `standby2` ..",
+        set_name,
+    ),
+    server(Place::Standby, "host", "", "Host name, address, or the folder of its Unix socket.", set_host),
+    server(Place::Standby, "port", "5432", "Its port.", set_port),
+    server(
+        Place::Standby,
+        "weight",
+        "1",
+        "Its share of the reads against the other standbys'; 0: it is watched and never read from.",
+        |server, value| put(&mut server.weight, number(value, 0, 1_000)),
+    ),
+    choice(
+        "consistency",
+        "As the global key, for sessions in this database or of this user; the user's wins.",
+        set_consistency,
+    ),
+    choice(
+        "read_only_snapshots",
+        "As the global key, for sessions in this database or of this user; the user's wins.",
+        |choice, value| put(&mut choice.read_only_snapshots, flag(value).map(Some)),
+    ),
+];
+
+const AUTH_TYPES: &[(&str, AuthType)] =
+    &[("scram-sha-256", AuthType::Scram), ("password", AuthType::Password), ("trust", AuthType::Trust)];
+
+const WRITERS: &[(&str, Writers)] =
+    &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];
+
+fn design(value: &DeValue<'_>) -> Read<Design> {
+    one_of(value, &design::ALL.map(|design| (design.name, design)))
+}
+
+fn set_consistency(choice: &mut Choice, value: &DeValue<'_>) -> Read<()> {
+    let written = text(value)?;
+    let parsed = written.parse();
+    choice.consistency = Some(parsed.map_err(|_| {
+        format!(
+            "expected \"strong\", \"session\", \"bounded 200ms\", \"weak\" or \"primary\", found {written}"
+        )
+    })?);
+    Ok(())
+}
+
+fn set_name(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
+    put(&mut server.name, text(value))
+}
+
+fn set_host(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
+    put(&mut server.host, text(value))
+}
+
+fn set_port(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
+    put(&mut server.port, number(value, 1, u16::MAX))
+}
+
+/// Puts a value into its place, if it could be read.
+fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
+    *place = value?;
+    Ok(())
+}
+
+/// `host:port`, an IPv6 address in brackets.
+fn check_address(address: &str) -> Read<()> {
+    let port = address
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(drop).ok_or_else(|| format!("expected an address such as \"127.0.0.1:6432\", found {address}"))
+}

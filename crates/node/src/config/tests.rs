@@ -1,0 +1,142 @@
+//! What the configuration takes, and how it refuses.
+
+use super::*;
+
+const LEAST: &str = "auth_type = \"trust\"\n[primary]\nhost = \"db1\"\n";
+
+fn parse(text: &str) -> Result<Config, Vec<Mistake>> {
+    Config::parse(text, Path::new("dir/consort.toml"))
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    parse(text).expect_err("the text has mistakes").iter().map(Mistake::to_string).collect()
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let config = parse(LEAST).unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:6432"]);
+    assert_eq!(config.primary, Server { name: "primary".into(), host: "db1".into(), port: 5432, weight: 0 });
+    assert_eq!(config.proof_limit, Duration::from_millis(2));
+    assert_eq!(config.held_answer_bytes, 65_536);
+    assert_eq!(config.writers(), Writers::Anywhere);
+    assert_eq!(config.design(), design::CONSORT);
+    assert!(config.follows("shop"));
+}
+
+#[test]
+fn every_table_is_read() {
+    let config = parse(
+        "auth_file = \"users.txt\"\nwriters = \"through-consort\"\ndatabases = [\"shop\"]\nconsistency = \"session\"\n\
+         [primary]\nhost = \"/run/p\"\nport = 5433\n[[standby]]\nhost = \"a\"\nweight = 3\n[[standby]]\nname = \"far\"\n\
+         host = \"b\"\n[database.shop]\nconsistency = \"bounded 200ms\"\n[user.report]\nconsistency = \"weak\"\n",
+    )
+    .unwrap();
+    assert_eq!(
+        config.auth_file.as_deref(),
+        Some(Path::new("dir/users.txt")),
+        "relative to the file's folder"
+    );
+    assert!(!config.follows("other"));
+    let names: Vec<_> =
+        config.standbys.iter().map(|standby| (standby.name.as_str(), standby.weight)).collect();
+    assert_eq!(names, [("standby1", 3), ("far", 1)]);
+    assert_eq!(config.defaults("x", "y").consistency, Consistency::Session);
+    assert_eq!(config.defaults("shop", "y").consistency, Consistency::Bounded(Duration::from_millis(200)));
+    assert_eq!(config.defaults("shop", "report").consistency, Consistency::Weak);
+    assert!(matches!(config.primary.address("u", None, "d").host, Host::Socket(_)));
+}
+
+#[test]
+fn a_mistake_has_file_line_key_and_what_would_be_right() {
+    assert_eq!(
+        mistakes(&format!("max_client = 5\nproof_limit = 2\nlisten = [\"x\"]\n{LEAST}prot = 1\n")),
+        [
+            "dir/consort.toml:1: max_client: unknown key; did you mean max_clients?",
+            "dir/consort.toml:2: proof_limit: expected a duration such as \"2ms\" (us, ms, s, min, h, d), found 2",
+            "dir/consort.toml:3: listen: expected an address such as \"127.0.0.1:6432\", found x",
+            "dir/consort.toml:7: primary.prot: unknown key; did you mean port?",
+        ]
+    );
+}
+
+#[test]
+fn values_out_of_their_bounds_are_refused() {
+    for (line, word) in [
+        ("max_clients = 0", "from 1"),
+        ("analysis_cache = \"16 mb\"", "MB"),
+        ("analysis_cache = \"1kB\"", "at least"),
+        ("design = \"strong\"", "\"consort\" or \"weak\""),
+        ("writers = \"nobody\"", "through-consort"),
+        ("consistency = \"bounded\"", "bounded 200ms"),
+        ("tls_required = 1", "true or false"),
+        ("listen = \"127.0.0.1:1\"", "a list"),
+        ("log_level = \"loud\"", "\"info\""),
+        ("standby = 1", "a table"),
+    ] {
+        let found = mistakes(&format!("{line}\n{LEAST}"));
+        assert!(
+            found.len() == 1 && found[0].contains(":1: ") && found[0].contains(word),
+            "{line}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn the_whole_must_make_sense() {
+    for (text, word) in [
+        ("auth_type = \"trust\"\n", "[primary]"),
+        ("[primary]\nhost = \"a\"\n", "auth_file"),
+        ("auth_type = \"trust\"\n[primary]\nport = 1\n", "host is missing"),
+        ("auth_type = \"trust\"\ntls_key = \"k\"\n[primary]\nhost = \"a\"\n", "together"),
+        ("auth_type = \"trust\"\ntls_required = true\n[primary]\nhost = \"a\"\n", "needs tls_certificate"),
+        ("auth_type = \"trust\"\nlisten = []\n[primary]\nhost = \"a\"\n", "nobody could connect"),
+        (
+            "auth_type = \"trust\"\n[primary]\nhost = \"a\"\n[[standby]]\nhost = \"b\"\nname = \"primary\"\n",
+            "two servers",
+        ),
+    ] {
+        let found = mistakes(text);
+        assert!(found.len() == 1 && found[0].contains(word), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_no_toml_is_refused_with_its_line() {
+    let found = mistakes("auth_type = \"trust\"\nlisten = [\n");
+    assert!(found[0].starts_with("dir/consort.toml:"), "{found:?}");
+}
+
+#[test]
+fn durations_and_sizes_are_written_as_postgresql_writes_them() {
+    for (written, ms) in
+        [("0", 0), ("5ms", 5), ("2s", 2_000), ("3min", 180_000), ("1h", 3_600_000), ("1d", 86_400_000)]
+    {
+        let config = parse(&format!("drain_time = \"{written}\"\n{LEAST}")).unwrap();
+        assert_eq!(config.drain_time, Duration::from_millis(ms), "{written}");
+    }
+    for (written, bytes) in [("2048B", 2048), ("64kB", 65_536), ("1MB", 1 << 20)] {
+        let config = parse(&format!("held_answer = \"{written}\"\n{LEAST}")).unwrap();
+        assert_eq!(config.held_answer_bytes, bytes, "{written}");
+    }
+}
+
+#[test]
+fn what_is_shown_is_what_was_written() {
+    let config = parse(&format!("max_clients = 7\n{LEAST}")).unwrap();
+    let shown: BTreeMap<_, _> = config.shown().map(|(key, value)| (key.name, value.to_owned())).collect();
+    assert_eq!(shown["max_clients"], "7");
+    assert_eq!(shown["auth_type"], "trust");
+    assert_eq!(shown["login_time"], "60s");
+    assert_eq!(shown["admin_users"], "postgres");
+}
+
+#[test]
+fn the_manual_names_every_key_with_its_default_and_nothing_else() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let manual = fs::read_to_string(path).expect("docs/configuration.md is there");
+    let begin = manual.find(manual::BEGIN).expect("the mark is there") + manual::BEGIN.len();
+    let end = manual.find(manual::END).expect("the other mark is there");
+    let there = manual[begin..end].trim();
+    assert!(there == manual::tables().trim(), "put this between the marks:\n{}", manual::tables());
+}

@@ -1,0 +1,110 @@
+//! Values of the configuration: texts, numbers, durations as `2ms`, sizes as `64kB`, as PostgreSQL writes them.
+
+use std::fmt;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// A value, or what would be right.
+pub(super) type Read<T> = Result<T, String>;
+
+const DURATIONS: &[(&str, u64)] = &[
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("min", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+];
+
+const SIZES: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
+
+/// A text.
+pub(super) fn text(value: &DeValue<'_>) -> Read<String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| wanted("a text in quotes", value))
+}
+
+/// A list of texts.
+pub(super) fn texts(value: &DeValue<'_>) -> Read<Vec<String>> {
+    let list = value.as_array().ok_or_else(|| wanted("a list of texts such as [\"a\", \"b\"]", value))?;
+    list.iter().map(|item| text(item.get_ref())).collect()
+}
+
+/// `true` or `false`.
+pub(super) fn flag(value: &DeValue<'_>) -> Read<bool> {
+    value.as_bool().ok_or_else(|| wanted("true or false", value))
+}
+
+/// A whole number between two bounds.
+pub(super) fn number<T>(value: &DeValue<'_>, least: T, most: T) -> Read<T>
+where
+    T: Copy + fmt::Display + PartialOrd + TryFrom<u64>,
+{
+    let number = match value {
+        DeValue::Integer(number) => {
+            u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+        }
+        _ => None,
+    };
+    let number = number.and_then(|number| T::try_from(number).ok());
+    let number = number.filter(|number| *number >= least && *number <= most);
+    number.ok_or_else(|| wanted(&format!("a whole number from {least} to {most}"), value))
+}
+
+/// A duration such as `2ms`.
+pub(super) fn duration(value: &DeValue<'_>) -> Read<Duration> {
+    let micros = value.as_str().and_then(|text| with_unit(text, DURATIONS));
+    micros
+        .map(Duration::from_micros)
+        .ok_or_else(|| wanted("a duration such as \"2ms\" (us, ms, s, min, h, d)", value))
+}
+
+/// A size such as `64kB`, in bytes.
+pub(super) fn size(value: &DeValue<'_>, least: u64) -> Read<usize> {
+    let bytes = value.as_str().and_then(|text| with_unit(text, SIZES));
+    let bytes = bytes.filter(|bytes| *bytes >= least).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        wanted(&format!("a size such as \"64kB\" (B, kB, MB, GB, TB), at least {least}B"), value)
+    })
+}
+
+/// One of several words.
+pub(super) fn one_of<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T> {
+    let found = value.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
+    let names: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| wanted(&names.join(" or "), value))
+}
+
+/// The value as a person would write it without quotes: for `SHOW CONFIG`.
+pub(super) fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(list) => list.iter().map(|item| shown(item.get_ref())).collect::<Vec<_>>().join(","),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// A default of the table of keys: written as in the file.
+pub(super) fn default(written: &'static str) -> DeValue<'static> {
+    DeValue::parse(written).map(Spanned::into_inner).expect("defaults are written as in the file")
+}
+
+fn wanted(what: &str, value: &DeValue<'_>) -> String {
+    format!("expected {what}, found {}", shown(value))
+}
+
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    if text == "0" {
+        return Some(0);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(split);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
