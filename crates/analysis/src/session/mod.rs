@@ -1,0 +1,5 @@
+//! What is known of one client's session.
+
+mod consistency;
+
+pub use consistency::{Consistency, ParseConsistencyError};
