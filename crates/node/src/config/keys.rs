@@ -5,7 +5,7 @@ use design::Design;
 use scheduler::Writers;
 use toml::de::DeValue;
 
-use super::value::{Read, duration, flag, number, one_of, size, text, texts};
+use super::value::{Read, default, duration, flag, number, one_of, shown, size, text, texts};
 use super::{AuthType, Choice, Config, LogFormat, Server};
 
 /// One key of the file.
@@ -61,6 +61,11 @@ pub(super) enum Set {
 /// The key of this name in this place.
 pub fn find(place: Place, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.place == place && key.name == name)
+}
+
+/// A key's default as `SHOW CONFIG` writes values: without quotes.
+pub fn shown_default(key: &Key) -> String {
+    shown(&default(key.default))
 }
 
 /// The name that was probably meant.

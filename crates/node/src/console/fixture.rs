@@ -1,0 +1,123 @@
+//! A node's state with one of everything: for tests of what shows it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use history::Lsn;
+
+use super::view::*;
+use crate::config::Config;
+
+/// A node's state with one of everything.
+pub(crate) struct Fixture {
+    /// Small, with one of each list.
+    pub(crate) config: Config,
+}
+
+/// The state.
+pub(crate) fn fixture() -> Fixture {
+    let text = "auth_type = \"trust\"\nmax_clients = 7\nstats_users = [\"eye\"]\n[primary]\nhost = \"db1\"\n";
+    Fixture { config: Config::parse(text, Path::new("consort.toml")).unwrap() }
+}
+
+fn node(name: &str, role: Role, replayed: u64) -> Node {
+    Node {
+        name: name.into(),
+        role,
+        host: "db1".into(),
+        port: 5432,
+        weight: 1,
+        not_serving: (role == Role::Standby).then(|| "recovering".into()),
+        received: Some(Lsn::new(replayed)),
+        replayed: Some(Lsn::new(replayed)),
+        lag: Some(Duration::from_millis(3)),
+        pending: 2,
+        served: 40,
+        refused: BTreeMap::from([("not_replayed", 3), ("proof_late", 1)]),
+    }
+}
+
+impl View for Fixture {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn clients(&self) -> Vec<Client> {
+        let client = |id, state, waited| Client {
+            id,
+            user: "ann".into(),
+            database: "shop".into(),
+            state,
+            from: ("10.0.0.9".into(), 50_000),
+            to: ("10.0.0.1".into(), 6432),
+            connected_unix_s: 0,
+            requested_unix_s: 1,
+            waited,
+            backend_pid: 77,
+            tls: None,
+            application_name: "psql".into(),
+        };
+        let waiting = Duration::from_micros(2_000_005);
+        vec![client(1, ClientState::Active, Duration::ZERO), client(2, ClientState::Waiting, waiting)]
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        let server = |id, client| Server {
+            id,
+            node: "standby1".into(),
+            user: "ann".into(),
+            database: "shop".into(),
+            client,
+            to: ("db2".into(), 5432),
+            connected_unix_s: 0,
+            requested_unix_s: 0,
+            backend_pid: 78,
+        };
+        vec![server(3, Some(1)), server(4, None)]
+    }
+
+    fn databases(&self) -> Vec<Database> {
+        vec![Database { name: "shop".into(), paused: true, not_serving: None }]
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        let total = Counts { transactions: 10, statements: 20, ..Counts::default() };
+        let average = Counts { transactions: 2, transaction_us: 50, ..Counts::default() };
+        vec![Traffic { database: "shop".into(), total, average }]
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        vec![node("primary", Role::Primary, 1_000), node("standby1", Role::Standby, 900)]
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        vec![Route {
+            database: "shop".into(),
+            statement: "SELECT * FROM t WHERE id = ?".into(),
+            node: "standby1".into(),
+            reason: "proven",
+            count: 5,
+            mean: Duration::from_micros(120),
+        }]
+    }
+
+    fn doubts(&self) -> Vec<Doubt> {
+        vec![Doubt { id: 4, database: "shop".into(), state: "open", footprint: "everything".into() }]
+    }
+
+    fn gauges(&self) -> Gauges {
+        let shop = GaugedDatabase {
+            database: "shop".into(),
+            settled: Some(9),
+            settled_lsn: Some(Lsn::new(800)),
+            decoded: None,
+            not_serving: Some("no slot".into()),
+        };
+        Gauges { sent: 12, settled_quick: 10, databases: vec![shop], ..Gauges::default() }
+    }
+
+    fn users(&self) -> Vec<String> {
+        vec!["ann".into()]
+    }
+}

@@ -1,0 +1,37 @@
+//! `SHOW GAUGES`: looks at the primary, how they settled, and how far each database's log has been decoded.
+
+use super::view::{GaugedDatabase, View};
+use super::{Column, Show, Table, number, text, value};
+
+pub(super) const SHOW: Show =
+    Show { name: "GAUGES", meaning: "looks at the primary, and how far its log has been decoded", rows };
+
+/// The first columns are the database's; the counts behind them are the primary's, the same in each row.
+const COLUMNS: &[Column] = &[
+    text("database"),
+    number("settled_gauge"),
+    text("settled_lsn"),
+    text("decoded_lsn"),
+    text("why_not_serving"),
+    number("sent"),
+    number("lost"),
+    number("void"),
+    number("settled_quick"),
+    number("settled_by_lsn"),
+];
+
+fn rows(view: &dyn View) -> Table {
+    let gauges = view.gauges();
+    let counts = [gauges.sent, gauges.lost, gauges.void, gauges.settled_quick, gauges.settled_by_lsn];
+    let row = |database: GaugedDatabase| {
+        let own = [
+            Some(database.database),
+            database.settled.map(|gauge| gauge.to_string()),
+            database.settled_lsn.map(|lsn| lsn.to_string()),
+            database.decoded.map(|lsn| lsn.to_string()),
+            database.not_serving,
+        ];
+        own.into_iter().chain(counts.map(value)).collect()
+    };
+    Table { columns: COLUMNS, rows: gauges.databases.into_iter().map(row).collect() }
+}

@@ -1,0 +1,66 @@
+//! `SHOW REPLICAS`: the nodes, how far each has come, what it served, and why it does not serve.
+
+use history::Lsn;
+
+use super::view::{Node, Role, View};
+use super::{Column, Show, Table, number, text, value};
+
+pub(super) const SHOW: Show = Show {
+    name: "REPLICAS",
+    meaning: "the nodes: how far each has come, what it served, why it does not",
+    rows,
+};
+
+const COLUMNS: &[Column] = &[
+    text("name"),
+    text("role"),
+    text("host"),
+    number("port"),
+    text("state"),
+    text("why"),
+    text("received_lsn"),
+    text("replayed_lsn"),
+    number("lag_bytes"),
+    number("lag_ms"),
+    number("weight"),
+    number("pending"),
+    number("reads_served"),
+    number("reads_refused"),
+    text("refused_by_reason"),
+];
+
+fn rows(view: &dyn View) -> Table {
+    let nodes = view.nodes();
+    let written = nodes.iter().find(|node| node.role == Role::Primary).and_then(|primary| primary.replayed);
+    Table { columns: COLUMNS, rows: nodes.into_iter().map(|node| row(node, written)).collect() }
+}
+
+/// `written` is how far the primary's own log has come: lag is counted from there.
+fn row(node: Node, written: Option<Lsn>) -> Vec<Option<String>> {
+    let role = match node.role {
+        Role::Primary => "primary",
+        Role::Standby => "standby",
+    };
+    let standby = node.role == Role::Standby;
+    let lag_bytes =
+        written.zip(node.replayed).map(|(end, replayed)| end.get().saturating_sub(replayed.get()));
+    let reasons: Vec<String> =
+        node.refused.iter().map(|(reason, count)| format!("{reason}={count}")).collect();
+    vec![
+        Some(node.name),
+        value(role),
+        Some(node.host),
+        value(node.port),
+        value(if node.not_serving.is_none() { "serving" } else { "not serving" }),
+        node.not_serving,
+        node.received.map(|lsn| lsn.to_string()),
+        node.replayed.map(|lsn| lsn.to_string()),
+        lag_bytes.filter(|_| standby).map(|bytes| bytes.to_string()),
+        node.lag.filter(|_| standby).map(|lag| lag.as_millis().to_string()),
+        value(node.weight),
+        value(node.pending),
+        value(node.served),
+        value(node.refused.values().sum::<u64>()),
+        value(reasons.join(" ")),
+    ]
+}

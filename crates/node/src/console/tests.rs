@@ -1,0 +1,165 @@
+//! The console's answers, from a view with one of everything.
+
+use super::fixture::fixture;
+use super::*;
+
+/// One row of a SHOW command as `column=value`, NULL left out.
+fn shown(command: &str) -> Vec<String> {
+    let Reply::Rows(table) = answer(command, Rights::Look, &fixture()) else {
+        panic!("{command} has no rows")
+    };
+    let line = |row: &Vec<Option<String>>| {
+        assert_eq!(row.len(), table.columns.len(), "{command}: as many values as columns");
+        let pairs = table.columns.iter().zip(row);
+        let pairs = pairs.filter_map(|(column, value)| Some(format!("{}={}", column.name, value.as_ref()?)));
+        pairs.collect::<Vec<_>>().join(" ")
+    };
+    table.rows.iter().map(line).collect()
+}
+
+#[test]
+fn show_clients() {
+    let rows = shown("SHOW CLIENTS");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(
+        rows[1],
+        "type=C user=ann database=shop state=waiting addr=10.0.0.9 port=50000 local_addr=10.0.0.1 local_port=6432 \
+         connect_time=1970-01-01 00:00:00 UTC request_time=1970-01-01 00:00:01 UTC wait=2 wait_us=5 close_needed=0 \
+         ptr=2 link= remote_pid=77 tls= application_name=psql"
+    );
+}
+
+#[test]
+fn show_servers() {
+    let rows = shown("show servers");
+    assert!(rows[0].contains("state=active") && rows[0].contains("link=1") && rows[0].contains("standby1"));
+    assert!(rows[1].contains("state=idle") && rows[1].contains("link= "));
+}
+
+#[test]
+fn show_pools() {
+    assert_eq!(
+        shown("SHOW POOLS"),
+        [
+            "database=shop user=ann cl_active=1 cl_waiting=1 cl_active_cancel_req=0 cl_waiting_cancel_req=0 sv_active=1 \
+          sv_active_cancel=0 sv_being_canceled=0 sv_idle=1 sv_used=0 sv_tested=0 sv_login=0 maxwait=2 maxwait_us=5 \
+          pool_mode=statement"
+        ]
+    );
+}
+
+#[test]
+fn show_stats() {
+    let rows = shown("SHOW STATS");
+    assert!(rows[0].starts_with("database=shop total_xact_count=10 total_query_count=20 "), "{rows:?}");
+    assert!(rows[0].contains("avg_xact_count=2 ") && rows[0].contains("avg_xact_time=25 "), "{rows:?}");
+}
+
+#[test]
+fn show_databases() {
+    let rows = shown("SHOW DATABASES");
+    assert!(rows[0].starts_with("name=shop host=db1 port=5432 database=shop pool_size=64 "), "{rows:?}");
+    assert!(rows[0].ends_with("max_connections=7 current_connections=2 paused=1 disabled=0"), "{rows:?}");
+}
+
+#[test]
+fn show_users() {
+    assert_eq!(shown("SHOW USERS"), ["name=ann"]);
+}
+
+#[test]
+fn show_config() {
+    let rows = shown("SHOW CONFIG");
+    assert!(rows.contains(&"key=max_clients value=7 default=80 changeable=yes".to_owned()), "{rows:?}");
+    assert!(
+        rows.contains(&"key=listen value=127.0.0.1:6432 default=127.0.0.1:6432 changeable=no".to_owned())
+    );
+}
+
+#[test]
+fn show_version() {
+    assert_eq!(shown("SHOW VERSION"), [concat!("version=Consort ", env!("CARGO_PKG_VERSION"))]);
+}
+
+#[test]
+fn show_help() {
+    let rows = shown("SHOW HELP");
+    assert_eq!(rows.len(), SHOWS.len() + COMMANDS.len());
+    assert!(rows[0].starts_with("command=SHOW CLIENTS meaning="));
+}
+
+#[test]
+fn show_replicas() {
+    let rows = shown("SHOW REPLICAS");
+    assert_eq!(
+        rows[1],
+        "name=standby1 role=standby host=db1 port=5432 state=not serving why=recovering received_lsn=0/384 \
+         replayed_lsn=0/384 lag_bytes=100 lag_ms=3 weight=1 pending=2 reads_served=40 reads_refused=4 \
+         refused_by_reason=not_replayed=3 proof_late=1"
+    );
+    assert!(
+        rows[0].contains("role=primary") && rows[0].contains("state=serving") && !rows[0].contains("lag_")
+    );
+}
+
+#[test]
+fn show_routes() {
+    assert_eq!(
+        shown("SHOW ROUTES"),
+        [
+            "database=shop statement=SELECT * FROM t WHERE id = ? node=standby1 reason=proven count=5 mean_us=120"
+        ]
+    );
+}
+
+#[test]
+fn show_doubts() {
+    assert_eq!(shown("SHOW DOUBTS"), ["id=4 database=shop state=open footprint=everything"]);
+}
+
+#[test]
+fn show_gauges() {
+    assert_eq!(
+        shown("SHOW GAUGES"),
+        ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot sent=12 lost=0 void=0 \
+          settled_quick=10 settled_by_lsn=0"]
+    );
+}
+
+#[test]
+fn commands_are_found_in_a_text() {
+    assert_eq!(commands(" SHOW CLIENTS ;; reload; ").collect::<Vec<_>>(), ["SHOW CLIENTS", "reload"]);
+    assert_eq!(commands(" ; ").count(), 0);
+}
+
+#[test]
+fn what_changes_something_is_for_admins() {
+    let view = fixture();
+    assert_eq!(answer("reload", Rights::Command, &view), Reply::Do(Command::Reload));
+    assert_eq!(answer("PAUSE", Rights::Command, &view), Reply::Do(Command::Pause(None)));
+    assert_eq!(
+        answer("PAUSE \"Shop\"", Rights::Command, &view),
+        Reply::Do(Command::Pause(Some("Shop".into())))
+    );
+    assert_eq!(
+        answer("Resume shop", Rights::Command, &view),
+        Reply::Do(Command::Resume(Some("shop".into())))
+    );
+    assert_eq!(answer("SHUTDOWN", Rights::Command, &view), Reply::Do(Command::Shutdown));
+    let Reply::Refused(refusal) = answer("SHUTDOWN", Rights::Look, &view) else {
+        panic!("it must be refused")
+    };
+    assert_eq!(refusal.sqlstate, "42501");
+    assert_eq!(rights(&view.config, "postgres"), Some(Rights::Command));
+    assert_eq!(rights(&view.config, "eye"), Some(Rights::Look));
+    assert_eq!(rights(&view.config, "ann"), None);
+}
+
+#[test]
+fn what_is_no_command_gets_a_hint() {
+    for text in ["SELECT 1", "SHOW", "SHOW NONSENSE", "RELOAD now", "SHOW CLIENTS now"] {
+        let Reply::Refused(refusal) = answer(text, Rights::Command, &fixture()) else { panic!("{text}") };
+        assert_eq!(refusal.sqlstate, "42601");
+        assert!(refusal.message.contains("SHOW HELP") && !refusal.hint.is_empty());
+    }
+}

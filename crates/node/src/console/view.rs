@@ -1,0 +1,237 @@
+//! What the console and the metrics see of the node: plain rows, made when somebody asks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use history::Lsn;
+
+use crate::config::Config;
+
+/// The node's state, as far as it is shown. Everything is made when it is asked for; nothing here is on a statement's
+/// path.
+pub trait View {
+    /// The configuration that counts now.
+    fn config(&self) -> &Config;
+    /// Who is connected.
+    fn clients(&self) -> Vec<Client>;
+    /// Connections to the nodes that serve clients.
+    fn servers(&self) -> Vec<Server>;
+    /// Databases that are known: followed ones and those that a client uses.
+    fn databases(&self) -> Vec<Database>;
+    /// What went through, by database.
+    fn traffic(&self) -> Vec<Traffic>;
+    /// The primary, then the standbys.
+    fn nodes(&self) -> Vec<Node>;
+    /// Statements by shape, the most frequent first.
+    fn routes(&self) -> Vec<Route>;
+    /// Commits that may or may not be visible.
+    fn doubts(&self) -> Vec<Doubt>;
+    /// Looks at the primary.
+    fn gauges(&self) -> Gauges;
+    /// Roles of the `auth_file`, or those that were seen if nobody is asked.
+    fn users(&self) -> Vec<String>;
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientState {
+    /// A statement runs, or a transaction is open.
+    Active,
+    /// Nothing runs.
+    Idle,
+    /// It waits for PAUSE to end.
+    Waiting,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// A number of its own.
+    pub id: u64,
+    /// Its role.
+    pub user: String,
+    /// Its database.
+    pub database: String,
+    /// What it does.
+    pub state: ClientState,
+    /// Its host and port; `unix` and 0 on a socket.
+    pub from: (String, u16),
+    /// Ours.
+    pub to: (String, u16),
+    /// When it came, seconds since 1970.
+    pub connected_unix_s: u64,
+    /// When its last request came, seconds since 1970.
+    pub requested_unix_s: u64,
+    /// How long it has been waiting.
+    pub waited: Duration,
+    /// The process of its backend at the primary.
+    pub backend_pid: i32,
+    /// The TLS version and cipher, if it uses TLS.
+    pub tls: Option<String>,
+    /// Its `application_name`.
+    pub application_name: String,
+}
+
+/// A connection to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// A number of its own.
+    pub id: u64,
+    /// The node's name.
+    pub node: String,
+    /// The role that it is logged in as.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// The client that uses it now.
+    pub client: Option<u64>,
+    /// The node's host and port.
+    pub to: (String, u16),
+    /// When it was made, seconds since 1970.
+    pub connected_unix_s: u64,
+    /// When it was last used, seconds since 1970.
+    pub requested_unix_s: u64,
+    /// The process at the node.
+    pub backend_pid: i32,
+}
+
+/// A database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// Its name.
+    pub name: String,
+    /// PAUSE holds it.
+    pub paused: bool,
+    /// Why its reads stay at the primary; nothing: they may leave.
+    pub not_serving: Option<String>,
+}
+
+/// What went through one database since the start, and a second in the last full period.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// The database.
+    pub database: String,
+    /// Since the start.
+    pub total: Counts,
+    /// A second, in the last full period.
+    pub average: Counts,
+}
+
+/// Counts of traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions.
+    pub transactions: u64,
+    /// Statements.
+    pub statements: u64,
+    /// Bytes from clients.
+    pub received_bytes: u64,
+    /// Bytes to clients.
+    pub sent_bytes: u64,
+    /// Time in transactions.
+    pub transaction_us: u64,
+    /// Time in statements.
+    pub statement_us: u64,
+    /// Time in which clients waited for a connection or for RESUME.
+    pub wait_us: u64,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Writes go there.
+    Primary,
+    /// Reads may go there.
+    Standby,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub role: Role,
+    /// Host, or socket folder.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Its share against the others'.
+    pub weight: u32,
+    /// Why it does not serve; nothing: it does.
+    pub not_serving: Option<String>,
+    /// How far its log has been received (at the primary: written).
+    pub received: Option<Lsn>,
+    /// How far its log has been replayed (at the primary: written).
+    pub replayed: Option<Lsn>,
+    /// The age of the last replayed commit, while something is left to replay.
+    pub lag: Option<Duration>,
+    /// Statements that run there now.
+    pub pending: u64,
+    /// Reads that it answered.
+    pub served: u64,
+    /// Reads whose answer was thrown away, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// Where statements of one shape went, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The database.
+    pub database: String,
+    /// The statement without its literals.
+    pub statement: String,
+    /// The node's name.
+    pub node: String,
+    /// Why there: `proven`, or what kept it at the primary.
+    pub reason: &'static str,
+    /// How often.
+    pub count: u64,
+    /// Mean time from arrival to the last byte.
+    pub mean: Duration,
+}
+
+/// A commit that may or may not be visible at the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Its number.
+    pub id: u64,
+    /// The database.
+    pub database: String,
+    /// `open`, `lost` (its connection broke), or `ending` (answered; waits for a gauge).
+    pub state: &'static str,
+    /// What it may have written.
+    pub footprint: String,
+}
+
+/// Looks at the primary, and how far its log has been decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Sent.
+    pub sent: u64,
+    /// Not answered.
+    pub lost: u64,
+    /// Answered by an earlier life of the primary.
+    pub void: u64,
+    /// Settled because all that finished has come out of a decoder.
+    pub settled_quick: u64,
+    /// Settled because the decoder has passed the gauge's position.
+    pub settled_by_lsn: u64,
+    /// By database.
+    pub databases: Vec<GaugedDatabase>,
+}
+
+/// How far one database's log has been decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GaugedDatabase {
+    /// The database.
+    pub database: String,
+    /// The newest settled gauge.
+    pub settled: Option<u64>,
+    /// Its position in the log.
+    pub settled_lsn: Option<Lsn>,
+    /// How far the decoder has come.
+    pub decoded: Option<Lsn>,
+    /// Why its reads stay at the primary; nothing: they may leave.
+    pub not_serving: Option<String>,
+}

@@ -1,0 +1,378 @@
+//! Counters of one process, and the page that Prometheus reads.
+//!
+//! One thread owns them: they are plain cells, and counting costs an addition. What other parts know anyway (positions,
+//! doubts, reads served) is not counted again but taken from the [`View`] when the page is made.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::console::View;
+use crate::console::view::{ClientState, Counts, Node, Role};
+
+/// Upper bounds of the histograms' buckets in microseconds; the last bucket has none.
+pub const BUCKETS_US: [u64; 12] =
+    [50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(Cell<u64>);
+
+impl Counter {
+    /// One more.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, more: u64) {
+        self.0.set(self.0.get() + more);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Counters by name: the reasons of one decision, which are few.
+#[derive(Debug, Default)]
+pub struct ByName(RefCell<BTreeMap<&'static str, u64>>);
+
+impl ByName {
+    /// One more of this name.
+    pub fn one(&self, name: &'static str) {
+        *self.0.borrow_mut().entry(name).or_default() += 1;
+    }
+
+    /// All, by name.
+    pub fn get(&self) -> BTreeMap<&'static str, u64> {
+        self.0.borrow().clone()
+    }
+}
+
+/// How long something took, in [`BUCKETS_US`].
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Cell<u64>; BUCKETS_US.len() + 1],
+    sum_us: Cell<u64>,
+}
+
+impl Histogram {
+    /// It took so long.
+    pub fn took(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = &self.buckets[BUCKETS_US.partition_point(|bound| *bound < us)];
+        bucket.set(bucket.get() + 1);
+        self.sum_us.set(self.sum_us.get().saturating_add(us));
+    }
+
+    /// How often.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(Cell::get).sum()
+    }
+}
+
+/// What went through one database: totals, and what the last full period had in a second.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    total: Cell<Counts>,
+    before: Cell<Counts>,
+    average: Cell<Counts>,
+    since: Cell<Duration>,
+}
+
+/// How long a period of averages is.
+pub const PERIOD: Duration = Duration::from_secs(60);
+
+impl Traffic {
+    /// Changes the totals.
+    pub fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut total = self.total.get();
+        change(&mut total);
+        self.total.set(total);
+    }
+
+    /// Since the start.
+    pub fn total(&self) -> Counts {
+        self.total.get()
+    }
+
+    /// A second, in the last full period.
+    pub fn average(&self) -> Counts {
+        self.average.get()
+    }
+
+    /// Ends the period if it is over; `now` is the time since the start.
+    pub fn roll(&self, now: Duration) {
+        let seconds = now.saturating_sub(self.since.get()).as_secs();
+        if seconds < PERIOD.as_secs() {
+            return;
+        }
+        let (total, before) = (self.total.get(), self.before.get());
+        let each = |total: u64, before: u64| (total - before) / seconds;
+        self.average.set(Counts {
+            transactions: each(total.transactions, before.transactions),
+            statements: each(total.statements, before.statements),
+            received_bytes: each(total.received_bytes, before.received_bytes),
+            sent_bytes: each(total.sent_bytes, before.sent_bytes),
+            transaction_us: each(total.transaction_us, before.transaction_us),
+            statement_us: each(total.statement_us, before.statement_us),
+            wait_us: each(total.wait_us, before.wait_us),
+        });
+        self.before.set(total);
+        self.since.set(now);
+    }
+}
+
+/// What the process counts itself.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Clients that came.
+    pub clients_accepted: Counter,
+    /// Clients that were turned away, by what they broke (`too_many_clients`, `authentication`, `protocol` ..).
+    pub clients_refused: ByName,
+    /// Cancel requests.
+    pub cancel_requests: Counter,
+    /// Reads that a standby answered, by what proved them.
+    pub reads_at_standbys: ByName,
+    /// Statements that ran at the primary, by what kept them there.
+    pub statements_at_primary: ByName,
+    /// Results that broke off after their first bytes had left.
+    pub results_cut_off: Counter,
+    /// How long answers were held for their proof.
+    pub proof_wait: Histogram,
+    /// How long a look at the primary took.
+    pub gauge_round_trip: Histogram,
+    /// How long a statement waited for its analysis, when it had to.
+    pub analysis_wait: Histogram,
+}
+
+/// The page that Prometheus reads, in its text format.
+pub fn page(metrics: &Metrics, view: &dyn View) -> String {
+    let mut page = Page::default();
+    own(&mut page, metrics);
+    clients(&mut page, view);
+    nodes(&mut page, &view.nodes());
+    progress(&mut page, view);
+    page.text
+}
+
+fn own(page: &mut Page, metrics: &Metrics) {
+    page.counter("consort_clients_accepted_total", "Clients that came.")
+        .sample(&[], metrics.clients_accepted.get());
+    page.counter("consort_clients_refused_total", "Clients that were turned away.")
+        .by("reason", metrics.clients_refused.get());
+    page.counter("consort_cancel_requests_total", "Cancel requests.")
+        .sample(&[], metrics.cancel_requests.get());
+    page.counter("consort_reads_at_standbys_total", "Reads that a standby answered, by what proved them.")
+        .by("proof", metrics.reads_at_standbys.get());
+    page.counter(
+        "consort_statements_at_primary_total",
+        "Statements at the primary, by what kept them there.",
+    )
+    .by("reason", metrics.statements_at_primary.get());
+    page.counter("consort_results_cut_off_total", "Results that broke off after their first bytes had left.")
+        .sample(&[], metrics.results_cut_off.get());
+    page.histogram(
+        "consort_proof_wait_seconds",
+        "How long answers were held for their proof.",
+        &metrics.proof_wait,
+    );
+    page.histogram(
+        "consort_gauge_seconds",
+        "How long a look at the primary took.",
+        &metrics.gauge_round_trip,
+    );
+    page.histogram(
+        "consort_analysis_wait_seconds",
+        "How long statements waited for analysis.",
+        &metrics.analysis_wait,
+    );
+}
+
+fn clients(page: &mut Page, view: &dyn View) {
+    let clients = view.clients();
+    let mut family = page.gauge("consort_clients", "Clients, by what they do.");
+    for (name, state) in
+        [("active", ClientState::Active), ("idle", ClientState::Idle), ("waiting", ClientState::Waiting)]
+    {
+        let count = clients.iter().filter(|client| client.state == state).count();
+        family.sample(&[("state", name)], count as u64);
+    }
+    let traffic = view.traffic();
+    let mut family = page.counter("consort_transactions_total", "Transactions, by database.");
+    traffic.iter().for_each(|one| family.sample(&[("database", &one.database)], one.total.transactions));
+    let mut family = page.counter("consort_statements_total", "Statements, by database.");
+    traffic.iter().for_each(|one| family.sample(&[("database", &one.database)], one.total.statements));
+    let mut family = page.counter("consort_received_bytes_total", "Bytes from clients, by database.");
+    traffic.iter().for_each(|one| family.sample(&[("database", &one.database)], one.total.received_bytes));
+    let mut family = page.counter("consort_sent_bytes_total", "Bytes to clients, by database.");
+    traffic.iter().for_each(|one| family.sample(&[("database", &one.database)], one.total.sent_bytes));
+}
+
+fn nodes(page: &mut Page, nodes: &[Node]) {
+    let written = nodes.iter().find(|node| node.role == Role::Primary).and_then(|primary| primary.replayed);
+    let mut family = page.gauge("consort_node_serving", "1 if the node serves, by node.");
+    nodes
+        .iter()
+        .for_each(|node| family.sample(&[("node", &node.name)], u64::from(node.not_serving.is_none())));
+    let standbys = || nodes.iter().filter(|node| node.role == Role::Standby);
+    let mut family = page.gauge("consort_standby_lag_bytes", "Log that the standby has not replayed yet.");
+    for node in standbys() {
+        if let Some((end, replayed)) = written.zip(node.replayed) {
+            family.sample(&[("node", &node.name)], end.get().saturating_sub(replayed.get()));
+        }
+    }
+    let mut family = page.gauge("consort_standby_pending", "Statements that run at the standby now.");
+    standbys().for_each(|node| family.sample(&[("node", &node.name)], node.pending));
+    let mut family = page.counter("consort_standby_reads_total", "Reads that the standby answered.");
+    standbys().for_each(|node| family.sample(&[("node", &node.name)], node.served));
+    let mut family =
+        page.counter("consort_standby_refused_total", "Answers thrown away, by node and reason.");
+    for node in standbys() {
+        for (reason, count) in &node.refused {
+            family.sample(&[("node", &node.name), ("reason", reason)], *count);
+        }
+    }
+}
+
+fn progress(page: &mut Page, view: &dyn View) {
+    let gauges = view.gauges();
+    page.counter("consort_gauges_total", "Looks at the primary.").sample(&[], gauges.sent);
+    page.counter("consort_gauges_lost_total", "Looks that were not answered.").sample(&[], gauges.lost);
+    page.counter("consort_gauges_void_total", "Looks answered by an earlier life of the primary.")
+        .sample(&[], gauges.void);
+    let mut family = page.counter("consort_gauges_settled_total", "Looks that settled, by rule.");
+    family.sample(&[("rule", "quick")], gauges.settled_quick);
+    family.sample(&[("rule", "lsn")], gauges.settled_by_lsn);
+    page.gauge("consort_doubts", "Commits that may or may not be visible yet.")
+        .sample(&[], view.doubts().len() as u64);
+    let mut family = page.gauge("consort_database_serving", "1 if reads may leave the primary, by database.");
+    for database in view.databases() {
+        family.sample(&[("database", &database.name)], u64::from(database.not_serving.is_none()));
+    }
+}
+
+/// A page in the making.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+/// One metric of a page, whose samples follow.
+struct Family<'a> {
+    page: &'a mut Page,
+    name: &'static str,
+}
+
+impl Page {
+    fn counter(&mut self, name: &'static str, help: &str) -> Family<'_> {
+        self.family(name, help, "counter")
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &str) -> Family<'_> {
+        self.family(name, help, "gauge")
+    }
+
+    fn family(&mut self, name: &'static str, help: &str, kind: &str) -> Family<'_> {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Family { page: self, name }
+    }
+
+    fn histogram(&mut self, name: &'static str, help: &str, histogram: &Histogram) {
+        let page = self.family(name, help, "histogram").page;
+        let mut below = 0;
+        for (bound, bucket) in BUCKETS_US.iter().zip(&histogram.buckets) {
+            below += bucket.get();
+            let _ = writeln!(page.text, "{name}_bucket{{le=\"{}\"}} {below}", *bound as f64 / 1e6);
+        }
+        let count = histogram.count();
+        let sum = histogram.sum_us.get() as f64 / 1e6;
+        let _ = writeln!(
+            page.text,
+            "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}"
+        );
+    }
+}
+
+impl Family<'_> {
+    fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.page.text, "{}{labels} {value}", self.name);
+    }
+
+    fn by(mut self, label: &str, counts: BTreeMap<&'static str, u64>) {
+        counts.iter().for_each(|(name, count)| self.sample(&[(label, name)], *count));
+    }
+}
+
+/// A label's value as the text format wants it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::fixture;
+
+    #[test]
+    fn a_histogram_counts_up_to_each_bound() {
+        let histogram = Histogram::default();
+        for us in [10, 50, 51, 2_000_000] {
+            histogram.took(Duration::from_micros(us));
+        }
+        let mut page = Page::default();
+        page.histogram("x_seconds", "X.", &histogram);
+        assert!(page.text.contains("x_seconds_bucket{le=\"0.00005\"} 2\n"), "{}", page.text);
+        assert!(page.text.contains("x_seconds_bucket{le=\"0.0001\"} 3\n"));
+        assert!(page.text.contains("x_seconds_bucket{le=\"1\"} 3\nx_seconds_bucket{le=\"+Inf\"} 4\n"));
+        assert!(page.text.contains("x_seconds_sum 2.000111\nx_seconds_count 4\n"));
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Page::default();
+        page.gauge("x", "X.").sample(&[("database", "a\"b\\c\nd")], 1);
+        assert!(page.text.ends_with("x{database=\"a\\\"b\\\\c\\nd\"} 1\n"), "{}", page.text);
+    }
+
+    #[test]
+    fn averages_are_those_of_the_last_full_period() {
+        let traffic = Traffic::default();
+        traffic.count(|counts| counts.statements += 600);
+        traffic.roll(Duration::from_secs(59));
+        assert_eq!(traffic.average().statements, 0);
+        traffic.roll(Duration::from_secs(60));
+        assert_eq!((traffic.average().statements, traffic.total().statements), (10, 600));
+        traffic.roll(Duration::from_secs(120));
+        assert_eq!(traffic.average().statements, 0, "nothing came in the second period");
+    }
+
+    #[test]
+    fn the_page_tells_what_was_counted_and_what_the_view_knows() {
+        let metrics = Metrics::default();
+        metrics.clients_refused.one("too_many_clients");
+        metrics.statements_at_primary.one("in_doubt");
+        let page = page(&metrics, &fixture());
+        for line in [
+            "consort_clients_refused_total{reason=\"too_many_clients\"} 1",
+            "consort_statements_at_primary_total{reason=\"in_doubt\"} 1",
+            "consort_clients{state=\"waiting\"} 1",
+            "consort_node_serving{node=\"primary\"} 1",
+            "consort_standby_lag_bytes{node=\"standby1\"} 100",
+            "consort_standby_refused_total{node=\"standby1\",reason=\"proof_late\"} 1",
+            "consort_gauges_settled_total{rule=\"quick\"} 10",
+            "consort_doubts 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
+        }
+        let mut kinds = page.lines().filter(|line| line.starts_with("# TYPE")).collect::<Vec<_>>();
+        kinds.dedup();
+        assert_eq!(kinds.len(), page.matches("# TYPE").count(), "no metric is declared twice");
+    }
+}
