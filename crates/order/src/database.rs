@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Database {
     /// Every commit record of this database that starts below has been given. `None`: no slot in this life.
     pub(crate) decoded: Option<Watermark<Lsn>>,
+    /// Commits given to us in this life.
+    pub(crate) commits: u64,
     /// The slot's connection is there.
     pub(crate) open: bool,
     pub(crate) settled: Option<(GaugeNumber, Arc<Gauge>)>,
@@ -74,6 +76,7 @@ impl Database {
     /// A new life of the primary: only doubts are left, and what is in doubt until a gauge of this life says otherwise.
     pub(crate) fn void(&mut self, next: GaugeNumber) {
         self.decoded = None;
+        self.commits = 0;
         self.open = false;
         self.settled = None;
         self.newborn = Newborn::No;

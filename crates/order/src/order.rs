@@ -260,6 +260,7 @@ impl Order {
             return false;
         }
         decoded.advance(commit.end);
+        database.commits += 1;
         self.owed.came_out(commit.xid, limits);
         if self.options.bugs.settled_by_finished_without_fallback {
             self.owed.guess_below(commit.xid);
@@ -281,6 +282,11 @@ impl Order {
     /// How far the database's slot is decoded; `None` if it had none in this life.
     pub fn position(&self, database: DatabaseId) -> Option<Lsn> {
         Some(self.databases.get(&database)?.decoded?.get())
+    }
+
+    /// How many commits of the database came out in this life.
+    pub fn commits(&self, database: DatabaseId) -> u64 {
+        self.databases.get(&database).map_or(0, |database| database.commits)
     }
 
     /// Whether every commit that a gauge with this position can see has come out of the database's slot.

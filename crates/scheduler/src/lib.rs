@@ -1,1 +1,28 @@
 //! Where and when a statement may run: freshness index, proof, choice of a node.
+//!
+//! A read may be answered by a standby only if, for all that it reads, the standby's snapshot equals the primary's at
+//! an instant between the statement's arrival and its end. The [`Scheduler`] decides before the statement runs whether
+//! that is likely ([`route`](Scheduler::route)), and afterwards whether it is so ([`judge`](Scheduler::judge)). What it
+//! knows: the [order](order::Order) of one primary, for each item when it was last written (the freshness index), and
+//! how far each standby has replayed.
+//!
+//! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a socket, a session or a
+//! text of a statement is.
+
+mod ages;
+mod bugs;
+mod freshness;
+mod judge;
+mod question;
+mod reason;
+mod recent;
+mod route;
+mod rows;
+mod scheduler;
+mod standby;
+
+pub use bugs::Bugs;
+pub use question::{Consistency, End, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
+pub use reason::Reason;
+pub use scheduler::{Decoded, Options, Scheduler, Writers};
+pub use standby::{Serving, StandbyId, StandbyView};

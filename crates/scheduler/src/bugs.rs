@@ -1,0 +1,33 @@
+//! Planted bugs: each breaks the scheduler in one place, so that the simulator can test that its checkers notice.
+
+/// For the simulator's tests of its checkers: each switch leaves out one rule. All are off unless a test sets them. The
+/// switches of the order are in [`order::Bugs`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs {
+    /// What falls out of the freshness index was never written.
+    pub index_evicts_without_floor: bool,
+    /// What was written before the slot's first position was never written.
+    pub restart_without_floor: bool,
+    /// A standby shows no commit before its replay position has moved past it.
+    pub standby_no_plus_one: bool,
+    /// A commit that lies between what was heard before and the position in the snapshot counts as shown.
+    pub standby_between_counts: bool,
+    /// A gauge sent before the statement arrived proves its answer.
+    pub standby_old_gauge: bool,
+    /// A gauge that is not settled proves an answer.
+    pub standby_unsettled: bool,
+    /// An answer of a standby counts as soon as the primary has shown all that may be in it.
+    pub standby_hold_only: bool,
+    /// Every answer of a standby counts.
+    pub standby_live: bool,
+    /// With writers through Consort, doubts are looked at when a statement arrives and not at its end.
+    pub closed_doubt_at_arrival_only: bool,
+    /// With writers through Consort, the freshness index is not asked.
+    pub closed_no_freshness: bool,
+    /// With writers through Consort, a doubt ends with the answer of the server.
+    pub closed_doubt_until_ack: bool,
+    /// A standby's mark, once heard, holds for its next incarnation too.
+    pub backend_crash_keeps_low: bool,
+    /// A commit that no doubt explains does not switch the mode of writers.
+    pub bypass_unnoticed: bool,
+}

@@ -1,0 +1,204 @@
+//! After a read ran at a standby: whether its answer is one that the primary would have given.
+//!
+//! # Why a proven answer is right
+//!
+//! The read arrived at `a`; its answer is judged at `z`. The standby's snapshot is of an instant between. Commits are
+//! compared by what they wrote and what the read reads; only those that overlap count.
+//!
+//! **Positioned.** The gauge was sent after `a` and answered before `z`, and is settled: every commit that it sees is
+//! decoded. Let `low` be the replay position heard before the read was sent and `q` the one in the read's snapshot.
+//! Replay is in the order of the log, and redo shows a commit before the position moves past it:
+//!
+//! ```text
+//!                 low             q
+//!   --------------|---------------|------------------->  log
+//!    surely shown |  possibly shown, and one that starts at q  |  surely not shown
+//! ```
+//!
+//! If each commit that overlaps is surely shown and seen by the gauge, or surely not shown and not seen, then for all
+//! that the read reads, the snapshot equals the primary at the gauge's instant. A commit that is not decoded yet is not
+//! seen; it must be known not to be shown: the decoder is past `q`, or it has come to the position of a gauge that was
+//! sent after `q` was read, and that lies not above `q`: then nothing was there to be shown.
+//!
+//! **Plain** (writers through Consort only). At `a` nothing that overlaps was in doubt, at `z` nothing is, and no
+//! decoded commit that overlaps ends above `low`. Take a commit that overlaps, with its doubt from `b`, before it was
+//! sent, to `e`, after it was visible and decoded. If `e` is before `a`, the commit was visible at `a`, and it ends at
+//! or below `low`: it is shown. `b` before `a` and `e` after it was ruled out at `a`. If `b` is after `a`, its record
+//! was written after `low` was heard and so ends above `low`: were it decoded at `z`, the index would say so; were it
+//! not, its doubt would be open at `z`; both were ruled out, so `b` is after `z`, and the snapshot cannot have it. So
+//! nothing that the read reads changed between `a` and `z`, and the answer is right at every instant between. A doubt
+//! that began and ended in between needs no remembering: what it wrote is in the index, above `low`.
+
+use crate::Reason;
+use crate::question::{Proof, Ran, Ticket, Verdict};
+use crate::scheduler::{Followed, Scheduler, Writers};
+use history::{Commit, Lsn};
+use order::{Gauge, GaugeNumber};
+
+impl Scheduler {
+    /// Whether the answer may be handed on. The read's snapshot must have been taken: ask when its first bytes, or its
+    /// position, are here. After [`Verdict::Wait`] ask again when a gauge was answered or something was decoded. May
+    /// want a gauge.
+    pub fn judge(&mut self, ticket: &mut Ticket, ran: &Ran) -> Verdict {
+        self.look(ticket.database);
+        if self.options.bugs.standby_live {
+            return Verdict::Proven;
+        }
+        if ran.incarnation != ticket.incarnation && !self.options.bugs.backend_crash_keeps_low {
+            return Verdict::Refused(Reason::StandbyRestarted);
+        }
+        match ticket.proof {
+            Proof::Unproven => Verdict::Proven,
+            Proof::Session if ran.replayed.is_none() => Verdict::Refused(Reason::NoPosition),
+            Proof::Session => Verdict::Proven,
+            _ if ticket.life != self.order.life() => Verdict::Refused(Reason::PrimaryRestarted),
+            Proof::Plain => self.plain(ticket),
+            Proof::Positioned(wanted) => match ran.replayed {
+                None => Verdict::Refused(Reason::NoPosition),
+                Some(replayed) => self.positioned(ticket, wanted, replayed),
+            },
+        }
+    }
+
+    fn plain(&self, ticket: &Ticket) -> Verdict {
+        let (database, bugs) = (ticket.database, self.options.bugs);
+        if self.writers != Writers::ThroughConsort {
+            return Verdict::Refused(Reason::WritersSwitched);
+        }
+        let Some(newest) = self.newest(database, &ticket.footprint) else {
+            return Verdict::Refused(Reason::DatabaseNotFollowed);
+        };
+        if newest > ticket.low && !bugs.closed_no_freshness {
+            return Verdict::Refused(Reason::WrittenMeanwhile);
+        }
+        if !bugs.closed_doubt_at_arrival_only && !self.undoubted(database, &ticket.footprint, newest) {
+            return Verdict::Refused(Reason::InDoubt);
+        }
+        Verdict::Proven
+    }
+
+    fn positioned(&mut self, ticket: &mut Ticket, wanted: GaugeNumber, replayed: Lsn) -> Verdict {
+        if let Some(reason) = self.written_between(ticket, replayed) {
+            return Verdict::Refused(reason);
+        }
+        let bugs = self.options.bugs;
+        let gauge = if bugs.standby_unsettled {
+            self.order.newest_gauge()
+        } else {
+            self.order.settled(ticket.database)
+        };
+        let gauge = gauge.filter(|(number, _)| *number >= wanted || bugs.standby_old_gauge);
+        let Some((_, gauge)) = gauge else { return Verdict::Wait(Reason::GaugeNotSettled) };
+        let gauge = gauge.clone();
+        if !self.decoded_past(ticket, replayed) && !bugs.standby_unsettled {
+            return Verdict::Wait(Reason::DecoderBehind);
+        }
+        self.compare(ticket, replayed, &gauge).map_or(Verdict::Proven, Verdict::Refused)
+    }
+
+    /// A decoded commit that may or may not be in the snapshot decides without any gauge.
+    fn written_between(&self, ticket: &Ticket, replayed: Lsn) -> Option<Reason> {
+        let bugs = self.options.bugs;
+        let followed = self.databases.get(&ticket.database)?;
+        if self.newest(ticket.database, &ticket.footprint)? <= ticket.low {
+            return None;
+        }
+        let Some(mut above) = followed.recent.above(ticket.low) else {
+            return Some(Reason::HistoryForgotten);
+        };
+        let between = above
+            .any(|commit| commit.wrote.overlaps(&ticket.footprint) && self.possibly_shown(commit, replayed));
+        (between && !bugs.standby_between_counts && !bugs.standby_hold_only).then_some(Reason::Between)
+    }
+
+    /// Whether a commit above `low` may be in a snapshot in which the position was `replayed`.
+    fn possibly_shown(&self, commit: &Commit, replayed: Lsn) -> bool {
+        if self.options.bugs.standby_no_plus_one {
+            return commit.end <= replayed;
+        }
+        commit.start <= replayed.next_record_start()
+    }
+
+    /// Whether every commit that the snapshot can have is decoded. Wants a gauge if only that can say so: nothing may
+    /// ever come after the position.
+    fn decoded_past(&mut self, ticket: &mut Ticket, replayed: Lsn) -> bool {
+        let beyond = replayed.next_record_start();
+        if self.order.position(ticket.database).is_some_and(|decoded| decoded > beyond) {
+            return true;
+        }
+        if !self.order.decoded_past(ticket.database, replayed) {
+            return false;
+        }
+        let after = *ticket.after.get_or_insert_with(|| self.order.want_gauge());
+        self.order.newest_gauge().is_some_and(|(number, gauge)| {
+            number >= after
+                && gauge.insert_lsn <= beyond
+                && self.order.decoded_past(ticket.database, gauge.insert_lsn)
+        })
+    }
+
+    /// Each commit that overlaps must be surely shown and seen, or surely not shown and not seen. All that can be shown
+    /// or seen are decoded. The reason if one is neither.
+    fn compare(&self, ticket: &Ticket, replayed: Lsn, gauge: &Gauge) -> Option<Reason> {
+        let Some(followed) = self.databases.get(&ticket.database) else {
+            return Some(Reason::DatabaseNotFollowed);
+        };
+        let bugs = self.options.bugs;
+        if bugs.standby_unsettled
+            || bugs.standby_between_counts
+            || bugs.standby_hold_only
+            || bugs.standby_old_gauge
+        {
+            return self.compare_wrongly(followed, ticket, replayed, gauge);
+        }
+        // The newest settled gauge is the one that `unseen` is about.
+        let newest = followed.freshness.newest(&ticket.footprint, &self.rows);
+        if newest <= ticket.low {
+            return followed
+                .recent
+                .unseen_overlaps(&ticket.footprint, newest)
+                .then_some(Reason::StandbyAhead);
+        }
+        let Some(above) = followed.recent.above(ticket.low) else { return Some(Reason::HistoryForgotten) };
+        for commit in above.filter(|commit| commit.wrote.overlaps(&ticket.footprint)) {
+            if self.possibly_shown(commit, replayed) {
+                return Some(Reason::Between);
+            }
+            if gauge.snapshot.sees(commit.xid) {
+                return Some(Reason::StandbyBehind);
+            }
+        }
+        // What is not shown is unseen, and may be. What is shown must be seen.
+        let ahead = followed.recent.unseen_overlaps(&ticket.footprint, ticket.low);
+        ahead.then_some(Reason::StandbyAhead)
+    }
+
+    /// For the planted bugs: the comparison with one rule left out.
+    fn compare_wrongly(
+        &self,
+        followed: &Followed,
+        ticket: &Ticket,
+        replayed: Lsn,
+        gauge: &Gauge,
+    ) -> Option<Reason> {
+        let bugs = self.options.bugs;
+        let Some(all) = followed.recent.above(followed.recent.dropped_to()) else {
+            return Some(Reason::HistoryForgotten);
+        };
+        for commit in all.filter(|commit| commit.wrote.overlaps(&ticket.footprint)) {
+            let seen = gauge.snapshot.sees(commit.xid);
+            let surely = commit.end <= ticket.low;
+            let shown = surely || self.possibly_shown(commit, replayed);
+            if shown && !surely && !bugs.standby_between_counts && !bugs.standby_hold_only {
+                return Some(Reason::Between);
+            }
+            if shown && !seen {
+                return Some(Reason::StandbyAhead);
+            }
+            if !shown && seen && !bugs.standby_hold_only {
+                return Some(Reason::StandbyBehind);
+            }
+        }
+        None
+    }
+}

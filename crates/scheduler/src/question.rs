@@ -1,0 +1,163 @@
+//! What is asked of the scheduler, and what it answers.
+
+use crate::{Reason, StandbyId};
+use history::{DatabaseId, Footprint, Incarnation, Lsn};
+use order::GaugeNumber;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How fresh an answer must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// As from one server.
+    #[default]
+    Strong,
+    /// Never without what the session itself has written, and never older than what it has seen.
+    Session,
+    /// Never older than this.
+    Bounded(Duration),
+    /// However old.
+    Weak,
+    /// From the primary itself.
+    Primary,
+}
+
+/// How far a session has come: what a read with [`Consistency::Session`] must not be older than.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionMarks {
+    /// A position at or after the end of its own last commit: that of a gauge sent after the commit's answer;
+    /// [`Lsn::MAX`] as long as that is not known.
+    pub own_commit: Lsn,
+    /// The highest of what [`Ticket::seen`] gave, and of the positions of gauges sent after its reads at the primary.
+    pub last_seen: Lsn,
+    /// The standby that gave `last_seen`, in its life: it may answer again without having come further.
+    pub seen_at: Option<(StandbyId, Incarnation)>,
+}
+
+/// May this read leave the primary?
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The database that it reads.
+    pub database: DatabaseId,
+    /// All that its result depends on.
+    pub footprint: Arc<Footprint>,
+    /// How fresh it must be.
+    pub consistency: Consistency,
+    /// How far its session has come.
+    pub session: SessionMarks,
+    /// The standby that shall run it if that one can: unordered results of one session come from one node.
+    pub prefer: Option<StandbyId>,
+    /// The time since the caller's start, for [`Consistency::Bounded`].
+    pub now: Duration,
+}
+
+/// Where a read goes.
+#[derive(Debug)]
+#[must_use]
+pub enum Route {
+    /// To this standby; its answer must be judged before a byte of it is handed on.
+    Standby(Ticket),
+    /// To the primary.
+    Primary(Reason),
+}
+
+/// What makes an answer right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing that it reads was in doubt or above the mark, from its arrival to its end. Nothing is added to the
+    /// statement.
+    Plain,
+    /// The position in its snapshot, compared with a settled gauge of this number or a higher one.
+    Positioned(GaugeNumber),
+    /// The position in its snapshot, remembered as seen by the session.
+    Session,
+    /// None: the mark at its arrival was enough.
+    Unproven,
+}
+
+/// One read's way to a standby and back. It must be given to [`finish`](crate::Scheduler::finish) once, whatever
+/// happens: until then it counts as pending, and commits are kept for its sake.
+#[derive(Debug)]
+#[must_use]
+pub struct Ticket {
+    pub(crate) database: DatabaseId,
+    pub(crate) footprint: Arc<Footprint>,
+    pub(crate) standby: StandbyId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) low: Lsn,
+    pub(crate) proof: Proof,
+    /// The primary's life at arrival.
+    pub(crate) life: u64,
+    /// A gauge sent after the position was read, wanted at the first judging that needs it.
+    pub(crate) after: Option<GaugeNumber>,
+}
+
+impl Ticket {
+    /// Where the read shall run.
+    pub fn standby(&self) -> StandbyId {
+        self.standby
+    }
+
+    /// In which life of the standby. A connection to another life gets no answer proven.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The replay position last heard from the standby before the read is sent.
+    pub fn low(&self) -> Lsn {
+        self.low
+    }
+
+    /// What will make its answer right.
+    pub fn proof(&self) -> Proof {
+        self.proof
+    }
+
+    /// Whether the read must run as `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_last_wal_replay_lsn();
+    /// <statement>; COMMIT`, so that [`Ran::replayed`] is known.
+    pub fn asks_position(&self) -> bool {
+        matches!(self.proof, Proof::Positioned(_) | Proof::Session)
+    }
+
+    /// After the answer was handed on: what [`SessionMarks::last_seen`] must be at least. Any node that has replayed
+    /// to here shows at least what this answer showed. `None` where nothing is promised.
+    pub fn seen(&self, ran: &Ran) -> Option<Lsn> {
+        match self.proof {
+            // All that the answer shows of its footprint lies at or below what was heard before.
+            Proof::Plain | Proof::Positioned(_) => Some(self.low),
+            // The record that starts at the position may be shown already: one byte more takes it in.
+            Proof::Session => ran.replayed.map(|at| Lsn::new(at.next_record_start().get().saturating_add(1))),
+            Proof::Unproven => None,
+        }
+    }
+}
+
+/// How a read ran at a standby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// The life of the standby, read when the connection was made on which it ran.
+    pub incarnation: Incarnation,
+    /// `pg_last_wal_replay_lsn()` in the read's snapshot, if the ticket asked for it.
+    pub replayed: Option<Lsn>,
+}
+
+/// Whether an answer may be handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It may.
+    Proven,
+    /// Not yet known: ask again when something has changed. If the limit passes first, this is the reason to give.
+    Wait(Reason),
+    /// It may not: the read runs at the primary.
+    Refused(Reason),
+}
+
+/// How a ticket ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its answer was handed on.
+    Delivered,
+    /// The read runs at the primary, or its client has gone.
+    Refused(Reason),
+}

@@ -1,0 +1,174 @@
+//! Why a statement ran, or runs again, at the primary.
+
+use std::fmt;
+
+/// Why a statement is not answered by a standby. One list for metrics, the console and `explain`; the names are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The session or the statement asked for the primary.
+    AskedForPrimary,
+    /// What the statement is keeps it at the primary: the name of the analysis' reason.
+    Stay(&'static str),
+    /// There is no standby.
+    NoStandby,
+    /// No standby serves reads, or none whose position is known.
+    NoneServing,
+    /// The database's commits are not decoded (yet), or not at the moment.
+    DatabaseNotFollowed,
+    /// The primary is away, so that no gauge can be taken, and without one nothing is proven.
+    PrimaryLost,
+    /// No standby is known to have replayed the newest commit that the statement must see.
+    StandbysBehind,
+    /// No standby is known to have replayed what the session has written or seen.
+    SessionAhead,
+    /// No gauge is young enough to say which standby is within the bound.
+    NoRecentGauge,
+    /// No standby is within the bound.
+    OlderThanBound,
+    /// A commit that the statement might see was in doubt when it ended.
+    InDoubt,
+    /// A commit that the statement must see, or might, came while it ran.
+    WrittenMeanwhile,
+    /// A commit lies between what the standby had surely replayed and what it may have shown.
+    Between,
+    /// The primary had shown a commit that the standby surely had not.
+    StandbyBehind,
+    /// The standby had shown a commit that the primary had not.
+    StandbyAhead,
+    /// The gauge that would prove the answer was not settled in time.
+    GaugeNotSettled,
+    /// The decoder had not come past the standby's position in time.
+    DecoderBehind,
+    /// The commits that would have to be compared are no longer kept.
+    HistoryForgotten,
+    /// The standby began another life.
+    StandbyRestarted,
+    /// The primary began another life.
+    PrimaryRestarted,
+    /// While the statement ran it was found that not all writers go through Consort.
+    WritersSwitched,
+    /// The standby did not say its position.
+    NoPosition,
+    /// No connection to the standby could be had in time.
+    NoConnection,
+    /// The connection to the standby failed before the first byte was handed on.
+    StandbyFailed,
+    /// The standby refused the statement for its own sake: a recovery conflict, for example.
+    StandbyRefused,
+    /// The standby took longer than a limit allows.
+    TimedOut,
+}
+
+impl Reason {
+    /// Every reason but [`Reason::Stay`].
+    pub const ALL: [Reason; 25] = [
+        Reason::AskedForPrimary,
+        Reason::NoStandby,
+        Reason::NoneServing,
+        Reason::DatabaseNotFollowed,
+        Reason::PrimaryLost,
+        Reason::StandbysBehind,
+        Reason::SessionAhead,
+        Reason::NoRecentGauge,
+        Reason::OlderThanBound,
+        Reason::InDoubt,
+        Reason::WrittenMeanwhile,
+        Reason::Between,
+        Reason::StandbyBehind,
+        Reason::StandbyAhead,
+        Reason::GaugeNotSettled,
+        Reason::DecoderBehind,
+        Reason::HistoryForgotten,
+        Reason::StandbyRestarted,
+        Reason::PrimaryRestarted,
+        Reason::WritersSwitched,
+        Reason::NoPosition,
+        Reason::NoConnection,
+        Reason::StandbyFailed,
+        Reason::StandbyRefused,
+        Reason::TimedOut,
+    ];
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        self.texts().0
+    }
+
+    /// The name, and the sentence that explains it.
+    const fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Reason::AskedForPrimary => {
+                ("asked_for_primary", "the session or the statement asked for the primary")
+            }
+            Reason::Stay(name) => (name, name),
+            Reason::NoStandby => ("no_standby", "there is no standby"),
+            Reason::NoneServing => ("none_serving", "no standby serves reads"),
+            Reason::DatabaseNotFollowed => {
+                ("database_not_followed", "the commits of the database are not decoded at the moment")
+            }
+            Reason::PrimaryLost => ("primary_lost", "the primary is away, and without it nothing is proven"),
+            Reason::StandbysBehind => {
+                ("standbys_behind", "no standby has replayed the newest commit that the statement must see")
+            }
+            Reason::SessionAhead => {
+                ("session_ahead", "no standby has replayed what the session has written or seen")
+            }
+            Reason::NoRecentGauge => {
+                ("no_recent_gauge", "no look at the primary is young enough for the bound")
+            }
+            Reason::OlderThanBound => ("older_than_bound", "no standby is within the bound"),
+            Reason::InDoubt => ("in_doubt", "a commit that the statement might see was in doubt"),
+            Reason::WrittenMeanwhile => {
+                ("written_meanwhile", "what the statement reads was written while it ran")
+            }
+            Reason::Between => ("between", "a commit may or may not have been in the standby's snapshot"),
+            Reason::StandbyBehind => {
+                ("standby_behind", "the standby's snapshot lacked a commit that the primary had shown")
+            }
+            Reason::StandbyAhead => {
+                ("standby_ahead", "the standby's snapshot had a commit that the primary had not shown")
+            }
+            Reason::GaugeNotSettled => {
+                ("gauge_not_settled", "the look at the primary was not settled in time")
+            }
+            Reason::DecoderBehind => {
+                ("decoder_behind", "the decoder had not come past the standby's position in time")
+            }
+            Reason::HistoryForgotten => {
+                ("history_forgotten", "the commits to compare with are no longer remembered")
+            }
+            Reason::StandbyRestarted => ("standby_restarted", "the standby began another life"),
+            Reason::PrimaryRestarted => ("primary_restarted", "the primary began another life"),
+            Reason::WritersSwitched => {
+                ("writers_switched", "a writer was found that does not go through Consort")
+            }
+            Reason::NoPosition => ("no_position", "the standby did not say its position"),
+            Reason::NoConnection => ("no_connection", "no connection to the standby could be had in time"),
+            Reason::StandbyFailed => ("standby_failed", "the connection to the standby failed"),
+            Reason::StandbyRefused => {
+                ("standby_refused", "the standby refused the statement for its own sake")
+            }
+            Reason::TimedOut => ("timed_out", "the standby took longer than the limit"),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.texts().1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_distinct_and_searchable() {
+        let names: BTreeSet<&str> = Reason::ALL.into_iter().map(Reason::name).collect();
+        assert_eq!(names.len(), Reason::ALL.len());
+        assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
+        assert_eq!(Reason::Stay("clock").name(), "clock");
+    }
+}

@@ -1,0 +1,361 @@
+//! What the scheduler knows, and how it learns it. Decisions before a read are in `route`, those after it in `judge`.
+
+use crate::Bugs;
+use crate::ages::Ages;
+use crate::freshness::Freshness;
+use crate::question::{End, Ticket};
+use crate::recent::{Limits, Recent};
+use crate::rows::Rows;
+use crate::standby::{Serving, Standby, StandbyId, StandbyView, Standbys};
+use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn};
+use order::{Gauge, GaugeNumber, Order, Void};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who writes at the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Only sessions of this Consort: nobody else can log in. What may commit is always in doubt first.
+    ThroughConsort,
+    /// Anybody. Only a gauge sent after a read's arrival says what it must see.
+    Anywhere,
+}
+
+/// Bounds and behaviour of a [`Scheduler`].
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Who writes, at first.
+    pub writers: Writers,
+    /// Rows of all databases whose last commit is remembered; older ones fold into a floor. The default fills two
+    /// tables of 2^19 slots: 18 MB at most.
+    pub max_rows: usize,
+    /// Tables of one database whose last commit is remembered; when there are more, all fold into a floor.
+    pub max_tables: usize,
+    /// Commits of one database that are kept for comparing; older ones fold into a floor.
+    pub max_recent: usize,
+    /// Commits of one database that no settled gauge has seen; when there are more, everything counts as unseen until a
+    /// gauge sees them all. At half of it a gauge is wanted.
+    pub max_unseen: usize,
+    /// Bounds of the order.
+    pub order: order::Options,
+    /// For the simulator's tests of its checkers.
+    pub bugs: Bugs,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            writers: Writers::Anywhere,
+            max_rows: 7 << 17,
+            max_tables: 16_384,
+            max_recent: 4_096,
+            max_unseen: 4_096,
+            order: order::Options::default(),
+            bugs: Bugs::default(),
+        }
+    }
+}
+
+/// What a decoded commit was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// It came for the first time, and its database is followed.
+    pub fresh: bool,
+    /// A doubt covered it.
+    pub explained: bool,
+    /// It was not explained, and from here on writers are taken to be anywhere: say so to the operator.
+    pub switched: bool,
+}
+
+/// Where statements run, and whether their answers are right.
+///
+/// Invariants:
+/// - Every commit that the order was given, this was given: nothing is settled that the freshness index lacks.
+/// - An item that is not in the index, or was dropped from it, counts as written at a floor that is not older than the
+///   dropped one's commit.
+/// - A standby's mark, and a ticket's `low`, count only in the incarnation in which they were heard; a proof counts only
+///   in the life of the primary in which it began.
+/// - A read is proven only by what DESIGN calls its invariant 4: for all that it reads, the standby's snapshot equals
+///   the primary's at an instant between its arrival and its end. `judge` has the argument.
+///
+/// Bounds: those of [`Options`].
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(crate) options: Options,
+    pub(crate) order: Order,
+    pub(crate) writers: Writers,
+    pub(crate) databases: BTreeMap<DatabaseId, Followed>,
+    pub(crate) rows: Rows,
+    pub(crate) standbys: Standbys,
+    pub(crate) ages: Ages,
+    /// The life of the primary that `databases`, `rows` and `ages` are about.
+    life: u64,
+    newest_commit: Lsn,
+    /// The `low` of each ticket that is not finished.
+    low: BTreeMap<Lsn, usize>,
+}
+
+/// What is known of the commits of one database.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    pub(crate) freshness: Freshness,
+    pub(crate) recent: Recent,
+}
+
+impl Scheduler {
+    /// Nothing is known.
+    pub fn new(options: Options) -> Scheduler {
+        let mut options = options;
+        options.order.bugs.doubt_until_ack |= options.bugs.closed_doubt_until_ack;
+        Scheduler {
+            order: Order::new(options.order),
+            writers: options.writers,
+            databases: BTreeMap::new(),
+            rows: Rows::new(options.max_rows, !options.bugs.index_evicts_without_floor),
+            standbys: Standbys::default(),
+            ages: Ages::default(),
+            life: 0,
+            newest_commit: Lsn::ZERO,
+            low: BTreeMap::new(),
+            options,
+        }
+    }
+
+    /// The order of the primary.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The order of the primary, for doubts, wishes for gauges, losses and lives. What the scheduler must know too goes
+    /// through its own functions: `decoded`, `ddl`, `slot_opened`, `slot_created`, `database_dropped`, `gauge_to_send`
+    /// and `gauge_answered`.
+    pub fn order_mut(&mut self) -> &mut Order {
+        &mut self.order
+    }
+
+    /// Who writes, as far as is known.
+    pub fn writers(&self) -> Writers {
+        self.writers
+    }
+
+    /// The operator says who writes. Back to [`Writers::ThroughConsort`] everything is in doubt first: say
+    /// [`Order::orphans_gone`] when no foreign backend is left.
+    pub fn set_writers(&mut self, writers: Writers) {
+        if writers == Writers::ThroughConsort && self.writers == Writers::Anywhere {
+            self.order.distrust();
+        }
+        self.writers = writers;
+    }
+
+    /// Somebody who is not Consort has logged in at the primary. Whether this switched to [`Writers::Anywhere`].
+    pub fn foreign_login(&mut self) -> bool {
+        let switched = self.writers == Writers::ThroughConsort;
+        self.writers = Writers::Anywhere;
+        switched
+    }
+
+    /// The database's slot goes on at `from`. See [`Order::slot_opened`].
+    pub fn slot_opened(&mut self, database: DatabaseId, from: Lsn) {
+        self.begin(database, from);
+        self.order.slot_opened(database, from);
+    }
+
+    /// The database's slot was made, and begins at `from`. See [`Order::slot_created`].
+    pub fn slot_created(&mut self, database: DatabaseId, from: Lsn) {
+        self.begin(database, from);
+        self.order.slot_created(database, from);
+    }
+
+    /// The database is gone.
+    pub fn database_dropped(&mut self, database: DatabaseId) {
+        self.databases.remove(&database);
+        self.order.database_dropped(database);
+    }
+
+    /// The gauge that must be sent now, `now` since the caller's start. See [`Order::gauge_to_send`]; ask after
+    /// everything that may want one: a route, a judgement, the end of a doubt, a decoded commit.
+    pub fn gauge_to_send(&mut self, now: Duration) -> Option<GaugeNumber> {
+        let number = self.order.gauge_to_send()?;
+        self.ages.sent(number, now);
+        Some(number)
+    }
+
+    /// The primary answered a gauge. See [`Order::gauge_answered`].
+    ///
+    /// # Errors
+    /// The gauge is void.
+    pub fn gauge_answered(&mut self, number: GaugeNumber, gauge: Gauge) -> Result<(), Void> {
+        self.renew();
+        let insert_lsn = gauge.insert_lsn;
+        self.order.gauge_answered(number, gauge)?;
+        self.ages.answered(number, insert_lsn);
+        Ok(())
+    }
+
+    /// A commit came out of its database's slot.
+    pub fn decoded(&mut self, commit: Commit) -> Decoded {
+        self.renew();
+        let database = commit.database;
+        let before = self.order.position(database);
+        let followed = self.databases.get_mut(&database);
+        let (Some(followed), Some(_)) = (followed, before.filter(|decoded| *decoded < commit.end)) else {
+            return Decoded { fresh: false, explained: true, switched: false };
+        };
+        let commit = Arc::new(commit);
+        let explained = self.order.explained(&commit);
+        followed.freshness.note(&commit.wrote, commit.end, &mut self.rows, self.options.max_tables);
+        let limits = Limits { recent: self.options.max_recent, unseen: self.options.max_unseen };
+        followed.recent.push(&commit, self.order.settled(database).map(|(_, gauge)| gauge), limits);
+        let horizon = self.low.keys().next().copied().unwrap_or(Lsn::MAX).min(self.standbys.horizon());
+        followed.recent.prune(horizon);
+        let many_unseen = followed.recent.unseen() >= self.options.max_unseen / 2;
+        self.newest_commit = self.newest_commit.max(commit.end);
+        assert!(self.order.decoded(&commit), "what is new to the scheduler is new to the order");
+        if many_unseen {
+            self.order.want_gauge();
+        }
+        let switched = !explained && !self.options.bugs.bypass_unnoticed && self.foreign_login();
+        Decoded { fresh: true, explained, switched }
+    }
+
+    /// A commit came out that changed the catalog: it counts as having written everything.
+    pub fn ddl(&mut self, commit: Commit) -> Decoded {
+        self.decoded(Commit { wrote: Footprint::Everything, ..commit })
+    }
+
+    /// Every commit record of the database that starts below `to` was given.
+    pub fn decoded_to(&mut self, database: DatabaseId, to: Lsn) {
+        self.order.decoded_to(database, to);
+    }
+
+    /// How far the database's slot may be told that we have come: below every commit that no settled gauge has seen.
+    /// After a restart these come again, so that none is shown that we do not know.
+    pub fn confirmable(&mut self, database: DatabaseId) -> Option<Lsn> {
+        self.look(database);
+        let decoded = self.order.position(database)?;
+        let unseen = self.databases.get(&database)?.recent.first_unseen();
+        Some(unseen.unwrap_or(decoded).min(decoded))
+    }
+
+    /// A standby is in the cluster. It takes no reads before it is [serving](Scheduler::standby_serving) and its mark
+    /// is heard.
+    pub fn standby_joined(&mut self, id: StandbyId, weight: u32) {
+        self.standbys.all.insert(id, Standby::new(weight));
+    }
+
+    /// A standby is not in the cluster any more.
+    pub fn standby_left(&mut self, id: StandbyId) {
+        self.standbys.all.remove(&id);
+    }
+
+    /// A standby's share of reads, relative to the others.
+    pub fn standby_weight(&mut self, id: StandbyId, weight: u32) {
+        if let Some(standby) = self.standbys.all.get_mut(&id) {
+            standby.weight = weight;
+        }
+    }
+
+    /// This life of a standby has replayed the log to `replayed`.
+    pub fn standby_marked(&mut self, id: StandbyId, incarnation: Incarnation, replayed: Lsn) {
+        if let Some(standby) = self.standbys.all.get_mut(&id) {
+            standby.marked(incarnation, replayed, self.options.bugs.backend_crash_keeps_low);
+        }
+    }
+
+    /// The connection over which the standby's position is heard was lost: its mark is unknown.
+    pub fn standby_lost(&mut self, id: StandbyId) {
+        if let Some(standby) = self.standbys.all.get_mut(&id)
+            && !self.options.bugs.backend_crash_keeps_low
+        {
+            standby.lost();
+        }
+    }
+
+    /// Whether a standby takes reads.
+    pub fn standby_serving(&mut self, id: StandbyId, serving: Serving) {
+        if let Some(standby) = self.standbys.all.get_mut(&id) {
+            standby.serving = serving;
+        }
+    }
+
+    /// All standbys, by number.
+    pub fn standbys(&self) -> impl Iterator<Item = StandbyView<'_>> {
+        self.standbys.all.iter().map(|(id, standby)| standby.view(*id))
+    }
+
+    /// Whether a decoded commit lies above the standby's mark, or the mark is unknown: its position should be asked
+    /// for again at once, else only now and then.
+    pub fn mark_wanted(&self, id: StandbyId) -> bool {
+        let standby = self.standbys.all.get(&id);
+        standby.is_some_and(|standby| standby.mark().is_none_or(|mark| mark < self.newest_commit))
+    }
+
+    /// The ticket has come to its end. Exactly once for each.
+    pub fn finish(&mut self, ticket: Ticket, end: End) {
+        let pinned = self.low.get_mut(&ticket.low).expect("a ticket pins its low until it is finished");
+        *pinned -= 1;
+        if *pinned == 0 {
+            self.low.remove(&ticket.low);
+        }
+        let Some(standby) = self.standbys.all.get_mut(&ticket.standby) else { return };
+        standby.pending = standby.pending.saturating_sub(1);
+        match end {
+            End::Delivered => standby.served += 1,
+            End::Refused(reason) => *standby.refused.entry(reason).or_default() += 1,
+        }
+    }
+
+    /// How much is kept: rows, tables, recent commits, unseen commits. For metrics and tests of the bounds.
+    pub fn kept(&self) -> (usize, usize, usize, usize) {
+        let sum = |of: fn(&Followed) -> usize| self.databases.values().map(of).sum();
+        let tables = sum(|followed| followed.freshness.tables());
+        (
+            self.rows.len(),
+            tables,
+            sum(|followed| followed.recent.len()),
+            sum(|followed| followed.recent.unseen()),
+        )
+    }
+
+    /// Keeps commits above the ticket's low until it is finished.
+    pub(crate) fn pin(&mut self, low: Lsn) {
+        *self.low.entry(low).or_default() += 1;
+    }
+
+    /// Takes notice of a new life of the primary, and of what has settled for the database.
+    pub(crate) fn look(&mut self, database: DatabaseId) {
+        self.renew();
+        let Some(followed) = self.databases.get_mut(&database) else { return };
+        assert_eq!(followed.recent.given, self.order.commits(database), "commits come through the scheduler");
+        if let Some((number, gauge)) = self.order.settled(database) {
+            followed.recent.look(number, gauge);
+        }
+    }
+
+    /// What was known of an earlier life of the primary is void.
+    pub(crate) fn renew(&mut self) {
+        if self.life == self.order.life() {
+            return;
+        }
+        self.life = self.order.life();
+        self.databases.clear();
+        self.rows.clear();
+        self.ages.clear();
+        self.newest_commit = Lsn::ZERO;
+    }
+
+    /// Commits that start below `from` and were not decoded in this life are not known one by one.
+    fn begin(&mut self, database: DatabaseId, from: Lsn) {
+        self.renew();
+        let gap = self.order.position(database).is_none_or(|decoded| decoded < from);
+        let followed = self
+            .databases
+            .entry(database)
+            .or_insert_with(|| Followed { freshness: Freshness::new(database), recent: Recent::default() });
+        if gap && !self.options.bugs.restart_without_floor {
+            followed.freshness.raise_floor(from);
+            followed.recent.raise_floor(from);
+        }
+    }
+}
