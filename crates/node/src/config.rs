@@ -73,6 +73,8 @@ pub struct Config {
     pub freshness_rows: usize,
     /// Bytes of an answer that are held until it is proven.
     pub held_answer_bytes: usize,
+    /// Functions and extensions that are declared harmless.
+    pub harmless_functions: Vec<String>,
     /// Name of the console's database.
     pub console_database: String,
     /// Who may command in the console.

@@ -226,7 +226,7 @@ pub static KEYS: &[Key] = &[
     ),
     global(
         "freshness_rows",
-        "100000",
+        "917504",
         "Rows whose last change is remembered. Older ones count as their table's last forgotten change.",
         |config, value| put(&mut config.freshness_rows, number(value, 1_000, 100_000_000)),
     ),
@@ -235,6 +235,13 @@ pub static KEYS: &[Key] = &[
         "\"64kB\"",
         "How much of a standby's answer is held until it is proven; a longer answer waits in the network.",
         |config, value| put(&mut config.held_answer_bytes, size(value, 1 << 10)),
+    ),
+    global(
+        "harmless_functions",
+        "[]",
+        "Functions (`schema.name`) and extensions (`name`) of yours that may run at a standby although \
+         PostgreSQL does not declare them so: they change nothing and read nothing but tables.",
+        |config, value| put(&mut config.harmless_functions, texts(value)),
     ),
     global(
         "console_database",
