@@ -1,0 +1,101 @@
+//! What is known of PostgreSQL's own functions: the reviewed table `builtin.txt`. Volatility alone does not tell: a
+//! STABLE `current_setting` must stay, a VOLATILE `random` may leave, an IMMUTABLE `pg_visible_in_snapshot` must stay.
+
+use std::collections::BTreeMap;
+
+/// Functions from here to the first user's were made by initdb under an OID of the day: those of `information_schema`.
+pub const FIRST_UNPINNED_OID: u32 = 12_000;
+
+const TABLE: &str = include_str!("builtin.txt");
+
+/// What a function's result depends on, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Its arguments, mirrored settings, and the tables of its statement.
+    Harmless,
+    /// As harmless, but for the order in which rows come.
+    ByOrder,
+    /// The time.
+    Clock,
+    /// It makes values of any type out of text.
+    TextInput,
+    /// The running transactions.
+    Transaction,
+    /// A sequence.
+    Sequence,
+    /// What belongs to the session.
+    Session,
+    /// It changes what belongs to the session.
+    SessionChange,
+    /// What belongs to one server.
+    Node,
+    /// Objects of the database, looked up by name or OID.
+    Catalog,
+    /// It runs SQL that it is given as text.
+    RunsText,
+    /// Large objects.
+    LargeObject,
+    /// It writes what is in no table's stream.
+    Effect,
+    /// No statement can call it.
+    Uncallable,
+    /// Nothing is known of it.
+    Unknown,
+}
+
+impl Class {
+    const NAMES: [(&str, Class); 14] = [
+        ("harmless", Class::Harmless),
+        ("by_order", Class::ByOrder),
+        ("clock", Class::Clock),
+        ("text_input", Class::TextInput),
+        ("transaction", Class::Transaction),
+        ("sequence", Class::Sequence),
+        ("session", Class::Session),
+        ("session_change", Class::SessionChange),
+        ("node", Class::Node),
+        ("catalog", Class::Catalog),
+        ("runs_text", Class::RunsText),
+        ("large_object", Class::LargeObject),
+        ("effect", Class::Effect),
+        ("uncallable", Class::Uncallable),
+    ];
+}
+
+/// The table of PostgreSQL's own functions.
+#[derive(Clone, Debug)]
+pub struct Builtin {
+    classes: BTreeMap<u32, (Class, &'static str)>,
+}
+
+impl Default for Builtin {
+    fn default() -> Self {
+        Builtin { classes: lines().collect() }
+    }
+}
+
+impl Builtin {
+    /// What is known of the function with this OID below that of the first user's.
+    pub fn class(&self, function: u32) -> Class {
+        match self.classes.get(&function) {
+            Some((class, _)) => *class,
+            None if function < FIRST_UNPINNED_OID => Class::Harmless,
+            None => Class::Catalog,
+        }
+    }
+
+    /// Every line of the table: OID, class, signature.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, Class, &'static str)> + '_ {
+        self.classes.iter().map(|(oid, (class, signature))| (*oid, *class, *signature))
+    }
+}
+
+fn lines() -> impl Iterator<Item = (u32, (Class, &'static str))> {
+    TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
+        let mut words = line.splitn(3, ' ');
+        let mut word = || words.next().expect("three words on a line of builtin.txt");
+        let (oid, name, signature) = (word(), word(), word());
+        let class = Class::NAMES.iter().find(|(known, _)| *known == name).expect("a class in builtin.txt").1;
+        (oid.parse().expect("an OID in builtin.txt"), (class, signature))
+    })
+}

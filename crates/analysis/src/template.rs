@@ -1,0 +1,152 @@
+//! What is known of a statement whatever its literals and parameters are: what it touches, and whether it may leave the
+//! primary. [`judge`] makes a template from PostgreSQL's own tree of the statement; filling it with values gives the
+//! footprint of one execution.
+
+mod chance;
+mod footprint;
+mod judge;
+mod keys;
+mod literals;
+mod stay;
+mod writes;
+
+use history::RelationId;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+pub use chance::Chance;
+pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
+pub use judge::judge;
+pub use stay::Stay;
+
+/// What is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The detail of the notice `rewritten parse tree:`.
+    pub trees: &'a str,
+    /// The statement that was parsed.
+    pub text: &'a str,
+    /// The bytes of `text` that the statement's shape leaves out, in ascending order.
+    pub literals: &'a [Range<usize>],
+}
+
+/// What a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It asks.
+    Read,
+    /// Some part of it inserts, updates, deletes or merges.
+    Write,
+    /// It has no plan; nothing is known of it.
+    Utility,
+}
+
+/// What holds of every statement of one shape, under one search path, role and catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// What it is.
+    pub kind: Kind,
+    /// What its result depends on.
+    pub reads: FootprintTemplate,
+    /// What it may change, foreign keys' actions included. *Nothing* is a proof that it only reads.
+    pub writes: FootprintTemplate,
+    /// Why it must stay at the primary, the first of `stays`. Ask [`Template::stay_with`] about one execution.
+    pub stay: Option<Stay>,
+    /// All that keeps it at the primary.
+    pub stays: BTreeSet<Stay>,
+    /// Why two runs over the same data may give different answers.
+    pub chance: Option<Chance>,
+    /// It may change the session's state in a way that cannot be told.
+    pub dirties: bool,
+    /// A literal decides more than a value: it holds for this text alone.
+    pub exact: bool,
+    /// Types of the parameters, `$1` first; 0 if it does not occur.
+    pub parameters: Vec<u32>,
+    /// Types of the result's columns; 0 if unknown.
+    pub results: Vec<u32>,
+    /// Relations that its author named, views before what they stand for.
+    pub named: Vec<RelationId>,
+    /// All relations that it depends on.
+    pub relations: BTreeSet<RelationId>,
+    /// A literal such as `'today'` may stand for the clock.
+    pub clock_literals: bool,
+    /// Numbers of the parameters in which a text such as `today` may stand for the clock.
+    pub clock_parameters: Vec<u32>,
+}
+
+/// The values of one execution.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Values<'a> {
+    /// The literals as they stand in the text, quotes included; as many as the shape left out.
+    pub literals: &'a [&'a str],
+    /// The parameters, `$1` first.
+    pub parameters: &'a [Parameter<'a>],
+    /// The client's and the server's encoding are UTF-8. Else strings beyond ASCII are no keys.
+    pub utf8: bool,
+}
+
+/// A parameter's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parameter<'a> {
+    /// NULL.
+    Null,
+    /// In text format.
+    Text(&'a [u8]),
+    /// In binary format.
+    Binary(&'a [u8]),
+    /// Not known: any value.
+    #[default]
+    Unknown,
+}
+
+impl Template {
+    /// Nothing is known: it touches everything and stays.
+    pub fn everything(kind: Kind, stay: Stay) -> Template {
+        Template {
+            kind,
+            reads: FootprintTemplate::Everything,
+            writes: FootprintTemplate::Everything,
+            stay: Some(stay),
+            stays: BTreeSet::from([stay]),
+            chance: None,
+            dirties: true,
+            exact: true,
+            parameters: Vec::new(),
+            results: Vec::new(),
+            named: Vec::new(),
+            relations: BTreeSet::new(),
+            clock_literals: true,
+            clock_parameters: Vec::new(),
+        }
+    }
+
+    /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
+    pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
+        let literal = || self.clock_literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
+        let parameter = |number: &u32| {
+            let place = usize::try_from(*number).map_or(0, |number| number.wrapping_sub(1));
+            match values.parameters.get(place) {
+                Some(Parameter::Text(text)) => means_clock(text),
+                Some(Parameter::Null | Parameter::Binary(_)) => false,
+                Some(Parameter::Unknown) | None => true,
+            }
+        };
+        let clock = || literal() || self.clock_parameters.iter().any(parameter);
+        self.stay.or_else(|| clock().then_some(Stay::Clock))
+    }
+
+    /// How much memory it takes, roughly.
+    pub fn bytes(&self) -> usize {
+        let relations = self.relations.len() + self.named.len() + self.parameters.len() + self.results.len();
+        size_of::<Template>() + 16 * relations + self.reads.bytes() + self.writes.bytes()
+    }
+}
+
+/// Whether a date's input function could take a part of this for the current day or instant. An escape could hide one.
+fn means_clock(text: &[u8]) -> bool {
+    let within = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    [&b"now"[..], b"today", b"tomorrow", b"yesterday", b"\\"].into_iter().any(within)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Results that PostgreSQL's documentation does not determine: two runs over the same data may differ. On one server they
+//! rarely do, so that a client should not see them alternate between nodes.
+
+use super::footprint::KeyTemplate;
+use super::keys::Keys;
+use crate::catalog::{Catalog, Class};
+use crate::tree::query::Query;
+use crate::tree::walk::Facts;
+use crate::tree::{NodeId, Tree, Value};
+use history::ColumnSet;
+
+/// Why a result may differ from one run to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Chance {
+    /// LIMIT or OFFSET without an order that tells all rows apart.
+    Limit,
+    /// DISTINCT ON keeps one row of several.
+    DistinctOn,
+    /// An aggregate whose result depends on the order of its input: lists, sums of floating-point numbers.
+    Aggregate,
+    /// A window function over rows that its order does not tell apart.
+    Window,
+}
+
+impl Chance {
+    /// Its name in metrics and explanations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Chance::Limit => "limit",
+            Chance::DistinctOn => "distinct_on",
+            Chance::Aggregate => "aggregate",
+            Chance::Window => "window",
+        }
+    }
+}
+
+/// The first reason that is found.
+pub(super) fn chance(tree: &Tree<'_>, facts: &Facts, catalog: &Catalog, keys: &Keys<'_, '_>) -> Option<Chance> {
+    let by_order = |functions: &std::collections::BTreeSet<u32>| {
+        functions.iter().any(|function| catalog.function_class(*function) == Class::ByOrder)
+    };
+    let mut queries = facts.queries.iter().enumerate();
+    if queries.any(|(number, query)| is_cut(tree, query) && !is_told_apart(tree, number, query, keys)) {
+        return Some(Chance::Limit);
+    }
+    if facts.queries.iter().any(|query| tree.flag(query.node, "hasDistinctOn")) {
+        return Some(Chance::DistinctOn);
+    }
+    match (by_order(&facts.unordered_aggregates), by_order(&facts.window_functions)) {
+        (true, _) => Some(Chance::Aggregate),
+        (_, true) => Some(Chance::Window),
+        _ => None,
+    }
+}
+
+fn is_cut(tree: &Tree<'_>, query: &Query) -> bool {
+    let limits = ["limitCount", "limitOffset"].map(|label| tree.node(query.node, label));
+    limits.into_iter().flatten().any(|limit| !tree.flag(limit, "constisnull"))
+}
+
+/// At most one row, rows that are all equal, or an order by the whole key of the only table.
+fn is_told_apart(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, '_>) -> bool {
+    let grouped = tree.field(query.node, "groupClause") != Value::Null || tree.field(query.node, "groupingSets") != Value::Null;
+    if tree.flag(query.node, "hasAggs") && !grouped {
+        return true;
+    }
+    let visible: Vec<NodeId> = tree.nodes(query.node, "targetList").filter(|target| !tree.flag(*target, "resjunk")).collect();
+    let constant = |target: &NodeId| tree.node(*target, "expr").is_some_and(|expr| tree.name(expr) == "CONST");
+    if visible.iter().all(constant) {
+        return true;
+    }
+    let mut joined = query.relations().filter(|(_, relation)| relation.joined);
+    let (Some((place, relation)), None, false) = (joined.next(), joined.next(), grouped) else { return false };
+    let Some(key) = keys.key_of(relation.id).filter(|_| only_joined(tree, query)) else { return false };
+    let columns = ColumnSet::of(key.columns.iter().map(|column| column.attribute));
+    let one = |key: KeyTemplate| key.0.iter().all(|values| values.len() == 1);
+    keys.confined(number, place, key).is_some_and(one) || sorted(tree, query.node, place).covers(columns)
+}
+
+/// The join tree is one table.
+fn only_joined(tree: &Tree<'_>, query: &Query) -> bool {
+    let from = tree.node(query.node, "jointree").map_or(&[][..], |from| tree.list(from, "fromlist"));
+    matches!(from, [Value::Node(only)] if tree.name(*only) == "RANGETBLREF")
+}
+
+/// The columns of this entry that the query is ordered by.
+fn sorted(tree: &Tree<'_>, query: NodeId, place: usize) -> ColumnSet {
+    let references: Vec<i64> =
+        tree.nodes(query, "sortClause").filter_map(|clause| tree.number(clause, "tleSortGroupRef")).collect();
+    let column = |target: NodeId| {
+        let reference = tree.number(target, "ressortgroupref")?;
+        let column = tree.node(target, "expr").filter(|_| references.contains(&reference))?;
+        let number = |label| tree.number(column, label);
+        let own = tree.name(column) == "VAR" && number("varlevelsup") == Some(0);
+        let own = own && number("varno").and_then(|varno| usize::try_from(varno - 1).ok()) == Some(place);
+        i16::try_from(number("varattno")?).ok().filter(|attribute| own && *attribute > 0)
+    };
+    ColumnSet::of(tree.nodes(query, "targetList").filter_map(column))
+}

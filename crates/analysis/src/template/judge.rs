@@ -1,0 +1,266 @@
+//! From a tree to a template: what a statement touches, and all that keeps it at the primary.
+
+use super::chance::chance;
+use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
+use super::keys::Keys;
+use super::literals::Literals;
+use super::writes::writes;
+use super::{Input, Kind, Stay, Template};
+use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind};
+use crate::tree::query::{Command, Relation};
+use crate::tree::walk::{self, Facts};
+use crate::tree::{NodeId, Tree};
+use history::RelationId;
+use std::collections::BTreeSet;
+
+/// Makes a template from PostgreSQL's own tree of a statement.
+pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
+    let Ok(tree) = Tree::read(input.trees) else { return Template::everything(Kind::Write, Stay::UnreadableTree) };
+    let facts = walk::facts(&tree);
+    let commands: Vec<Command> = facts.commands().collect();
+    if commands.iter().any(|command| matches!(command, Command::Utility | Command::Unknown)) {
+        return Template::everything(Kind::Utility, Stay::Utility);
+    }
+    if facts.roots.is_empty() || facts.marks.untraced || facts.marks.unknown_node {
+        return Template::everything(Kind::Write, Stay::UnreadableTree);
+    }
+    let literals = Literals::of(input, &facts);
+    let keys = Keys::of(&tree, &facts, catalog, &literals);
+    let mut judge = Judge { catalog, facts: &facts, stays: BTreeSet::new(), opaque: false, dirties: false };
+    judge.commands(&commands);
+    judge.functions();
+    judge.types();
+    judge.marks();
+    let (reads, relations) = judge.relations(&keys);
+    let writes = if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
+    let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
+    Template {
+        kind: if commands.iter().all(|command| *command == Command::Select) { Kind::Read } else { Kind::Write },
+        reads,
+        writes,
+        stay: judge.stays.first().copied(),
+        chance: chance(&tree, &facts, catalog, &keys),
+        dirties: judge.dirties,
+        exact: literals.unclaimed,
+        parameters: parameters(&facts),
+        results: results(&tree, &facts),
+        named: facts.named.iter().copied().collect(),
+        relations,
+        clock_literals: facts.constants.iter().any(|constant| constant.location.is_some() && clock(constant.type_id)),
+        clock_parameters: facts.parameters.iter().filter(|(_, of)| clock(**of)).map(|(number, _)| *number).collect(),
+        stays: judge.stays,
+    }
+}
+
+struct Judge<'j> {
+    catalog: &'j Catalog,
+    facts: &'j Facts,
+    stays: BTreeSet<Stay>,
+    /// Something runs that may write anything.
+    opaque: bool,
+    dirties: bool,
+}
+
+impl Judge<'_> {
+    fn stay(&mut self, stay: Stay) {
+        self.stays.insert(stay);
+    }
+
+    fn unknown(&mut self) {
+        self.stay(Stay::UnknownFunction);
+        self.opaque = true;
+        self.dirties = true;
+    }
+
+    fn commands(&mut self, commands: &[Command]) {
+        if commands.iter().any(|command| *command != Command::Select) {
+            self.stay(Stay::Writes);
+        }
+    }
+
+    fn functions(&mut self) {
+        let functions = self.facts.functions.iter().map(|function| self.catalog.function_class(*function));
+        let operators = self.facts.operators.iter().map(|operator| self.catalog.operator_class(*operator));
+        let classes: BTreeSet<Class> = functions.chain(operators).collect();
+        for class in classes {
+            match class {
+                Class::Harmless | Class::ByOrder => {}
+                Class::Clock | Class::TextInput => self.stay(Stay::Clock),
+                Class::Transaction => self.stay(Stay::Transaction),
+                Class::Sequence => self.stay(Stay::Sequence),
+                Class::Session => self.stay(Stay::Session),
+                Class::SessionChange => {
+                    self.stay(Stay::Session);
+                    self.dirties = true;
+                }
+                Class::Node => self.stay(Stay::Node),
+                Class::Catalog => self.stay(Stay::ObjectIdentifier),
+                Class::LargeObject => self.stay(Stay::LargeObject),
+                Class::Effect => self.stay(Stay::Effect),
+                Class::RunsText => {
+                    self.stay(Stay::RunsText);
+                    self.opaque = true;
+                    self.dirties = true;
+                }
+                Class::Uncallable | Class::Unknown => self.unknown(),
+            }
+        }
+    }
+
+    fn types(&mut self) {
+        for type_id in &self.facts.types {
+            let traits = self.catalog.type_traits(*type_id);
+            if traits.unknown {
+                self.unknown();
+            }
+            if traits.object {
+                self.stay(Stay::ObjectIdentifier);
+            }
+        }
+        // Text in data or in a parameter may say "today", or name a zone whose offset is another one tomorrow.
+        let catalog = self.catalog;
+        let by_text = |type_id: &u32| {
+            let traits = catalog.type_traits(*type_id);
+            traits.clock || traits.clock_words
+        };
+        let zoned = |type_id: u32| catalog.type_traits(type_id).clock;
+        let facts = self.facts;
+        if facts.text_conversions.iter().any(by_text)
+            || facts.parameters.values().any(|type_id| zoned(*type_id))
+            || facts.constants.iter().any(|constant| constant.location.is_some() && zoned(constant.type_id))
+        {
+            self.stay(Stay::Clock);
+        }
+    }
+
+    fn marks(&mut self) {
+        let marks = self.facts.marks;
+        let found = [
+            (marks.row_locks, Stay::LocksRows),
+            (marks.next_value, Stay::Sequence),
+            (marks.current_of || marks.sample, Stay::ByPlace),
+            (marks.system_column, Stay::SystemColumn),
+        ];
+        found.into_iter().filter(|(there, _)| *there).for_each(|(_, stay)| self.stay(stay));
+        for operation in &self.facts.value_functions {
+            match operation {
+                // CURRENT_DATE to LOCALTIMESTAMP(n)
+                0..=8 => self.stay(Stay::Clock),
+                // CURRENT_ROLE, CURRENT_USER, USER, SESSION_USER, CURRENT_CATALOG: of the log-in, or mirrored
+                9..=13 => {}
+                // CURRENT_SCHEMA
+                14 => self.stay(Stay::Session),
+                _ => self.unknown(),
+            }
+        }
+    }
+
+    /// What is read, and all relations that matter.
+    fn relations(&mut self, keys: &Keys<'_, '_>) -> (FootprintTemplate, BTreeSet<RelationId>) {
+        let mut reads = FootprintTemplate::NOTHING;
+        let mut seen = BTreeSet::new();
+        let facts = self.facts;
+        for (number, query) in facts.queries.iter().enumerate() {
+            for (place, relation) in query.relations() {
+                seen.insert(relation.id);
+                let target = query.target == Some(place);
+                if relation.view || !(relation.joined || relation.columns != history::ColumnSet::NONE) {
+                    if target {
+                        self.kind_of(relation.id);
+                    }
+                    continue;
+                }
+                let family = if relation.children { self.catalog.family(relation.id) } else { vec![relation.id] };
+                for member in family {
+                    seen.insert(member);
+                    self.kind_of(member);
+                    reads.add(member, self.read(relation, member, number, place, keys));
+                }
+            }
+        }
+        (reads, seen)
+    }
+
+    fn read(&self, relation: &Relation, member: RelationId, query: usize, place: usize, keys: &Keys<'_, '_>) -> AccessTemplate {
+        let columns = self.catalog.columns_in(relation.columns, relation.id, member);
+        let columns = self.catalog.with_bases(member, columns);
+        let confined = keys.key_of(relation.id).and_then(|key| keys.confined(query, place, key));
+        let rows = match confined.filter(|_| self.catalog.same_key(relation.id, member)) {
+            Some(key) => RowsTemplate::Keys(vec![key]),
+            None => RowsTemplate::All,
+        };
+        AccessTemplate { columns, rows, existence: false }
+    }
+
+    fn kind_of(&mut self, relation: RelationId) {
+        if relation.get() < FIRST_USER_OID {
+            return self.stay(Stay::Catalog);
+        }
+        let Some(known) = self.catalog.relations.get(&relation) else {
+            self.opaque = true;
+            return self.stay(Stay::UnknownRelation);
+        };
+        match known.kind {
+            RelationKind::Table => {
+                let temporary = known.persistence == Persistence::Temporary;
+                self.dirties |= temporary;
+                if !known.published || known.persistence != Persistence::Permanent {
+                    self.stay(Stay::NotInStream);
+                }
+            }
+            RelationKind::Partitioned | RelationKind::View => {}
+            RelationKind::Materialized => self.stay(Stay::NotInStream),
+            RelationKind::Foreign => {
+                self.stay(Stay::ForeignTable);
+                self.opaque = true;
+                self.dirties = true;
+            }
+            RelationKind::Sequence => self.stay(Stay::Sequence),
+            RelationKind::Other => self.stay(Stay::UnknownRelation),
+        }
+    }
+}
+
+fn parameters(facts: &Facts) -> Vec<u32> {
+    /// More parameters than the protocol can carry are not listed.
+    const MAX: u32 = 65_535;
+    let last = facts.parameters.keys().copied().filter(|number| *number <= MAX).max().unwrap_or(0);
+    (1..=last).map(|number| facts.parameters.get(&number).copied().unwrap_or(0)).collect()
+}
+
+/// The types of the columns that the client gets.
+fn results(tree: &Tree<'_>, facts: &Facts) -> Vec<u32> {
+    let own = facts.roots.iter().map(|root| &facts.queries[*root]).find(|query| tree.flag(query.node, "canSetTag"));
+    let Some(query) = own else { return Vec::new() };
+    let label = if query.command == Command::Select { "targetList" } else { "returningList" };
+    let visible = tree.nodes(query.node, label).filter(|target| !tree.flag(*target, "resjunk"));
+    visible.map(|target| tree.node(target, "expr").map_or(0, |expression| type_of(tree, expression))).collect()
+}
+
+/// The type of an expression, 0 if it takes more than a look.
+fn type_of(tree: &Tree<'_>, expression: NodeId) -> u32 {
+    const BOOL: u32 = 16;
+    let label = match tree.name(expression) {
+        "VAR" => "vartype",
+        "CONST" => "consttype",
+        "PARAM" => "paramtype",
+        "FUNCEXPR" => "funcresulttype",
+        "OPEXPR" | "NULLIFEXPR" => "opresulttype",
+        "AGGREF" => "aggtype",
+        "WINDOWFUNC" => "wintype",
+        "RELABELTYPE" | "COERCEVIAIO" | "ARRAYCOERCEEXPR" | "COERCETODOMAIN" | "CONVERTROWTYPEEXPR" | "FIELDSELECT" => {
+            "resulttype"
+        }
+        "CASEEXPR" => "casetype",
+        "COALESCEEXPR" => "coalescetype",
+        "MINMAXEXPR" => "minmaxtype",
+        "ARRAYEXPR" => "array_typeid",
+        "ROWEXPR" => "row_typeid",
+        "SQLVALUEFUNCTION" => "type",
+        "SUBSCRIPTINGREF" => "refrestype",
+        "NEXTVALUEEXPR" => "typeId",
+        "BOOLEXPR" | "NULLTEST" | "BOOLEANTEST" | "DISTINCTEXPR" | "SCALARARRAYOPEXPR" | "ROWCOMPAREEXPR" => return BOOL,
+        _ => return 0,
+    };
+    tree.oid(expression, label)
+}
