@@ -1,1 +1,27 @@
-//! The flows: one statement, one commit, each in one place.
+//! The flows: the life of one statement, one commit, one block, one snapshot, each told in one place.
+//!
+//! A flow decides where a statement runs and which answer leaves. It is written over two traits, [`Cluster`] and
+//! [`Session`], which `node` implements over sockets and `sim` over a model, so that what runs in production is what
+//! the simulator attacks. This crate is pure: it opens nothing, asks no clock and knows no runtime. It does not know what
+//! a statement, a message or a socket is, and it does not decide what is proven: that is `scheduler`.
+//!
+//! A flow may be dropped at any `await` (the client went away): its ticket is given back and its doubt goes on, because
+//! both are guards.
+
+mod block;
+mod bugs;
+mod doubt;
+mod pinned;
+mod read;
+mod snapshot;
+mod world;
+mod write;
+
+pub use block::{BLOCK_NOT_OPEN, Block, LOCK_REFUSED, OWN_WRITES, Standing};
+pub use bugs::Bugs;
+pub use doubt::InDoubt;
+pub use pinned::Pinned;
+pub use read::{Ended, read};
+pub use snapshot::{SNAPSHOT_ATTEMPTS, snapshot};
+pub use world::{AtPrimary, Backend, Cluster, Delivered, Locks, Session, StandbyFailed};
+pub use write::write;

@@ -1,0 +1,159 @@
+//! The life of a transaction block at READ COMMITTED: its writes stay at the primary and become doubtful at COMMIT; a
+//! read that they do not touch may leave.
+
+use crate::read::{at_primary, deliver, proven};
+use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
+use history::{DatabaseId, Footprint};
+use scheduler::{Question, Reason, Route};
+
+/// The block has failed, or its state is not known: every statement belongs to the primary.
+pub const BLOCK_NOT_OPEN: Reason = Reason::Stay("block_not_open");
+/// The block has written what the statement reads.
+pub const OWN_WRITES: Reason = Reason::Stay("own_writes");
+/// The locks that an offloaded read needs were refused: the client has the primary's error.
+pub const LOCK_REFUSED: Reason = Reason::Stay("lock_refused");
+
+/// How a block stands at the primary, by its last ReadyForQuery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// `T`: the next statement runs.
+    Open,
+    /// `E`: everything but its end is refused.
+    Failed,
+    /// Something was sent whose ReadyForQuery has not come yet.
+    Unknown,
+}
+
+/// A read-write block in progress. Dropped without an end (the session is gone) its doubts stay open and its backend is
+/// watched.
+#[derive(Debug)]
+pub struct Block<C: Cluster> {
+    cluster: C,
+    database: DatabaseId,
+    standing: Standing,
+    wrote: Footprint,
+    locked: Vec<(Footprint, InDoubt<C>)>,
+}
+
+impl<C: Cluster> Block<C> {
+    /// A block that was just begun in this database.
+    pub fn new(cluster: &C, database: DatabaseId) -> Block<C> {
+        Block {
+            cluster: cluster.clone(),
+            database,
+            standing: Standing::Unknown,
+            wrote: Footprint::NOTHING,
+            locked: Vec::new(),
+        }
+    }
+
+    /// The primary's last word on it.
+    pub fn stands(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// Everything that it may have written so far.
+    pub fn wrote(&self) -> &Footprint {
+        &self.wrote
+    }
+
+    /// A read inside the block. It may leave if the block stands and has not written what it reads; locks taken at the
+    /// primary see to it that nobody can do to its tables what they could not do while one server reads them.
+    pub async fn read<S: Session>(&mut self, session: &mut S, question: &Question) -> Ended {
+        let route = self.route(question);
+        let mut pinned = match route {
+            Route::Standby(ticket) => Pinned::new(&self.cluster, ticket),
+            Route::Primary(reason) => return at_primary(session, reason).await,
+        };
+        self.cluster.gauge_wanted();
+        let bugs = self.cluster.bugs();
+        if !bugs.no_access_share && session.ask_locks().await == AtPrimary::ConnectionLost {
+            return Ended::PrimaryLost;
+        }
+        let ran = session.at_standby(pinned.ticket()).await;
+        let locks = if bugs.no_access_share { Locks::Granted } else { session.locks_granted().await };
+        let (answer, ran) = match (locks, ran) {
+            (Locks::Granted, Ok(held)) => held,
+            (Locks::Granted, Err(StandbyFailed(reason))) => {
+                pinned.failed(reason);
+                drop(pinned);
+                return at_primary(session, reason).await;
+            }
+            (refused, ran) => {
+                return self.refused(session, refused, ran.ok().map(|(answer, _)| answer)).await;
+            }
+        };
+        match proven(&self.cluster, &mut pinned, &ran).await {
+            Ok(()) => deliver(&self.cluster, session, pinned, &ran, answer).await,
+            Err(reason) => {
+                session.discard(answer).await;
+                drop(pinned);
+                at_primary(session, reason).await
+            }
+        }
+    }
+
+    /// A statement inside the block that is not proven read-only. `locks_out_readers`: LOCK, TRUNCATE or DDL, which
+    /// makes readers elsewhere wait from now on, so that its tables are in doubt from now on.
+    pub async fn write<S: Session>(
+        &mut self,
+        session: &mut S,
+        footprint: &Footprint,
+        locks_out_readers: bool,
+        reason: Reason,
+    ) -> AtPrimary {
+        self.wrote.union(footprint);
+        let known = self.locked.iter().any(|(locked, _)| locked.covers(footprint));
+        if locks_out_readers && !known && !self.cluster.bugs().lock_without_doubt {
+            let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
+            self.locked.push((footprint.clone(), doubt));
+        }
+        session.at_primary(reason).await
+    }
+
+    /// COMMIT. What the block may have written is in doubt before its first byte is sent.
+    pub async fn commit<S: Session>(self, session: &mut S, reason: Reason) -> AtPrimary {
+        if self.wrote.is_nothing() {
+            return session.at_primary(reason).await;
+        }
+        let outcome = crate::write(&self.cluster, session, self.database, self.wrote).await;
+        answered(self.locked, outcome);
+        outcome
+    }
+
+    /// ROLLBACK, or the end of a block that has failed. It commits nothing; what locked readers out ends with it.
+    pub async fn roll_back<S: Session>(self, session: &mut S, reason: Reason) -> AtPrimary {
+        let outcome = session.at_primary(reason).await;
+        answered(self.locked, outcome);
+        outcome
+    }
+
+    fn route(&self, question: &Question) -> Route {
+        let bugs = self.cluster.bugs();
+        if self.standing != Standing::Open && !bugs.offload_in_failed_block {
+            return Route::Primary(BLOCK_NOT_OPEN);
+        }
+        if self.wrote.overlaps(&question.footprint) && !bugs.own_writes_ignored {
+            return Route::Primary(OWN_WRITES);
+        }
+        self.cluster.scheduler().route(question)
+    }
+
+    /// The locks were not granted: the client already has the primary's error, or nothing more to expect.
+    async fn refused<S: Session>(&mut self, session: &mut S, locks: Locks, held: Option<S::Answer>) -> Ended {
+        if let Some(answer) = held {
+            session.discard(answer).await;
+        }
+        if locks == Locks::ConnectionLost {
+            return Ended::PrimaryLost;
+        }
+        self.standing = Standing::Failed;
+        Ended::Primary(LOCK_REFUSED)
+    }
+}
+
+fn answered<C: Cluster>(locked: Vec<(Footprint, InDoubt<C>)>, outcome: AtPrimary) {
+    if outcome == AtPrimary::Answered {
+        locked.into_iter().for_each(|(_, doubt)| doubt.answered());
+    }
+}

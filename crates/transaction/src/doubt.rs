@@ -1,0 +1,58 @@
+//! A doubt that outlives its session.
+
+use crate::{Backend, Cluster};
+use history::{DatabaseId, Footprint};
+use order::DoubtId;
+
+/// What may be committed by a backend at any moment from now on. It begins before the first byte that may commit and
+/// ends only by a settled gauge that was sent after the answer, or after the backend is known to be gone.
+///
+/// Dropped without an answer (the connection broke, the client went away, the flow was cut off) it stays open, and the
+/// cluster watches the backend.
+#[derive(Debug)]
+pub struct InDoubt<C: Cluster> {
+    cluster: C,
+    doubt: DoubtId,
+    backend: Backend,
+    answered: bool,
+}
+
+impl<C: Cluster> InDoubt<C> {
+    /// From here on whoever reads `footprint` stays at the primary.
+    pub(crate) fn begin(
+        cluster: &C,
+        backend: Backend,
+        database: DatabaseId,
+        footprint: Footprint,
+    ) -> InDoubt<C> {
+        let doubt = cluster.scheduler().order_mut().doubt(database, footprint);
+        InDoubt { cluster: cluster.clone(), doubt, backend, answered: false }
+    }
+
+    /// Its name in the order: for `narrow`, when the statement's tree arrives.
+    pub fn id(&self) -> DoubtId {
+        self.doubt
+    }
+
+    /// The primary has answered, with a result or an error: the next gauge that is sent may end the doubt.
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+        self.cluster.scheduler().order_mut().answered(self.doubt);
+        self.cluster.gauge_wanted();
+    }
+}
+
+impl<C: Cluster> Drop for InDoubt<C> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        if self.cluster.bugs().forget_dead_commit {
+            self.cluster.scheduler().order_mut().answered(self.doubt);
+            self.cluster.gauge_wanted();
+            return;
+        }
+        self.cluster.scheduler().order_mut().connection_lost(self.doubt);
+        self.cluster.orphaned(self.doubt, self.backend);
+    }
+}

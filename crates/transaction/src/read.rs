@@ -1,0 +1,101 @@
+//! The life of a statement that is proven read-only: at a standby if its answer can be proven, else at the primary.
+
+use crate::{AtPrimary, Cluster, Delivered, Pinned, Session, StandbyFailed};
+use history::Lsn;
+use scheduler::{Question, Ran, Reason, Route, Verdict};
+
+/// Where a read was answered, and how that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A standby's answer, proven, reached the client. `seen`: what the session's `last_seen` mark must reach now.
+    Standby {
+        /// How far the client has seen, where that is known.
+        seen: Option<Lsn>,
+    },
+    /// The primary answered, for this reason.
+    Primary(Reason),
+    /// The standby failed after the first byte had left: the client got a connection failure.
+    CutOff,
+    /// The client went away during the delivery.
+    ClientGone,
+    /// The connection to the primary broke.
+    PrimaryLost,
+}
+
+/// One read outside a block. The standby runs it first; its answer is held until it is proven to be what the primary
+/// would have said at some instant since the statement arrived. What is not proven in time, or failed for the standby's
+/// sake, runs at the primary, and the client does not notice.
+pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question: &Question) -> Ended {
+    let route = cluster.scheduler().route(question);
+    let mut pinned = match route {
+        Route::Standby(ticket) => Pinned::new(cluster, ticket),
+        Route::Primary(reason) => return at_primary(session, reason).await,
+    };
+    // The ticket may have asked for a gauge sent after this statement's arrival; it travels while the standby works.
+    cluster.gauge_wanted();
+    let (answer, ran) = match session.at_standby(pinned.ticket()).await {
+        Ok(held) => held,
+        Err(StandbyFailed(reason)) => {
+            pinned.failed(reason);
+            drop(pinned);
+            return at_primary(session, reason).await;
+        }
+    };
+    match proven(cluster, &mut pinned, &ran).await {
+        Ok(()) => deliver(cluster, session, pinned, &ran, answer).await,
+        Err(reason) => {
+            session.discard(answer).await;
+            drop(pinned);
+            at_primary(session, reason).await
+        }
+    }
+}
+
+/// Waits for the verdict on what ran under this ticket, no longer than the proof limit. The error is the reason why the
+/// statement must run at the primary.
+pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran: &Ran) -> Result<(), Reason> {
+    if cluster.bugs().deliver_unproven {
+        return Ok(());
+    }
+    let mut left = cluster.proof_limit();
+    loop {
+        let waiting = match pinned.judge(ran) {
+            Verdict::Proven => return Ok(()),
+            Verdict::Refused(reason) => return Err(reason),
+            Verdict::Wait(reason) => reason,
+        };
+        // A verdict may want a gauge too.
+        cluster.gauge_wanted();
+        match cluster.changed(left).await {
+            Some(rest) => left = rest,
+            None if cluster.bugs().wait_without_bound => {}
+            None => return Err(waiting),
+        }
+    }
+}
+
+/// The first byte leaves here: nothing is repeated any more.
+pub(crate) async fn deliver<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    mut pinned: Pinned<C>,
+    ran: &Ran,
+    answer: S::Answer,
+) -> Ended {
+    pinned.delivered();
+    match session.deliver(answer).await {
+        Delivered::Whole => Ended::Standby { seen: pinned.ticket().seen(ran) },
+        Delivered::CutOff if cluster.bugs().retry_after_first_row => {
+            at_primary(session, Reason::StandbyFailed).await
+        }
+        Delivered::CutOff => Ended::CutOff,
+        Delivered::ClientGone => Ended::ClientGone,
+    }
+}
+
+pub(crate) async fn at_primary<S: Session>(session: &mut S, reason: Reason) -> Ended {
+    match session.at_primary(reason).await {
+        AtPrimary::Answered => Ended::Primary(reason),
+        AtPrimary::ConnectionLost => Ended::PrimaryLost,
+    }
+}

@@ -1,0 +1,67 @@
+//! The life of a snapshot for a whole transaction that is declared REPEATABLE READ READ ONLY.
+
+use crate::read::proven;
+use crate::{Cluster, Pinned, Session, StandbyFailed};
+use history::Footprint;
+use scheduler::{Question, Reason, Route};
+use std::sync::Arc;
+
+/// How often a standby is tried before the transaction begins at the primary.
+pub const SNAPSHOT_ATTEMPTS: usize = 5;
+
+/// Opens the snapshot at a standby and proves it for everything: its first statement says nothing about what the others
+/// will read. Returns the ticket under which the whole transaction runs there; keep it until the transaction has ended.
+/// An `Err` says why the transaction must begin at the primary. Only for transactions that can never write: one that is
+/// not declared READ ONLY begins at the primary.
+pub async fn snapshot<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    question: &Question,
+) -> Result<Pinned<C>, Reason> {
+    let mut whole = question.clone();
+    if !cluster.bugs().snapshot_by_first_statement {
+        whole.footprint = Arc::new(Footprint::Everything);
+    }
+    let mut last = Reason::StandbyFailed;
+    for _ in 0..SNAPSHOT_ATTEMPTS {
+        match attempt(cluster, session, &whole).await {
+            Ok(pinned) => return Ok(pinned),
+            Err(reason) => last = reason,
+        }
+        // Something was in doubt, or landed between: another moment may do.
+        if cluster.changed(cluster.proof_limit()).await.is_none() {
+            break;
+        }
+    }
+    Err(last)
+}
+
+async fn attempt<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    whole: &Question,
+) -> Result<Pinned<C>, Reason> {
+    let route = cluster.scheduler().route(whole);
+    let mut pinned = match route {
+        Route::Standby(ticket) => Pinned::new(cluster, ticket),
+        Route::Primary(reason) => return Err(reason),
+    };
+    cluster.gauge_wanted();
+    let ran = match session.open_snapshot(pinned.ticket()).await {
+        Ok(ran) => ran,
+        Err(StandbyFailed(reason)) => {
+            pinned.failed(reason);
+            return Err(reason);
+        }
+    };
+    match proven(cluster, &mut pinned, &ran).await {
+        Ok(()) => {
+            pinned.delivered();
+            Ok(pinned)
+        }
+        Err(reason) => {
+            session.close_snapshot().await;
+            Err(reason)
+        }
+    }
+}
