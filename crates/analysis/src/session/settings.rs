@@ -1,0 +1,336 @@
+//! The settings of a session that a statement's result, or its analysis, may depend on, as interned values: two sessions
+//! with equal settings hold the same one, and comparing or looking up by it costs a number.
+//!
+//! A standby connection is brought to a session's settings by value, not by what the client once wrote: `SET DateStyle =
+//! 'ISO'` means another thing after `'DMY'`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// The identity of settings: equal numbers mean equal settings, for as long as the process lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SettingsId(u64);
+
+impl SettingsId {
+    /// The identity with this number.
+    pub const fn new(number: u64) -> SettingsId {
+        SettingsId(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Settings that change how a text is read, what its names mean, or what its constants become: a statement is analysed
+/// under them.
+pub const ANALYSED_UNDER: [&str; 15] = [
+    "array_nulls",
+    "backslash_quote",
+    "datestyle",
+    "default_text_search_config",
+    "intervalstyle",
+    "lc_monetary",
+    "role",
+    "row_security",
+    "search_path",
+    "session_authorization",
+    "session_replication_role",
+    "standard_conforming_strings",
+    "timezone",
+    "timezone_abbreviations",
+    "transform_null_equals",
+];
+
+/// Settings that change a result, its form, or whether there is one: a standby connection must have the session's. The
+/// server is asked for them in this order, which is sorted.
+pub const MIRRORED: [&str; 36] = [
+    "array_nulls",
+    "backslash_quote",
+    "bytea_output",
+    "client_encoding",
+    "client_min_messages",
+    "datestyle",
+    "default_text_search_config",
+    "default_transaction_deferrable",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "escape_string_warning",
+    "exit_on_error",
+    "extra_float_digits",
+    "gin_fuzzy_search_limit",
+    "idle_in_transaction_session_timeout",
+    "intervalstyle",
+    "lc_messages",
+    "lc_monetary",
+    "lc_numeric",
+    "lc_time",
+    "lock_timeout",
+    "quote_all_identifiers",
+    "restrict_nonsystem_relation_kind",
+    "role",
+    "row_security",
+    "search_path",
+    "session_authorization",
+    "session_replication_role",
+    "standard_conforming_strings",
+    "statement_timeout",
+    "synchronize_seqscans",
+    "timezone",
+    "timezone_abbreviations",
+    "transform_null_equals",
+    "xmlbinary",
+    "xmloption",
+];
+
+/// Who the session is.
+const IDENTITY: [&str; 2] = ["role", "session_authorization"];
+
+/// Settings that are known but not sent to a standby: there they mean nothing to a read, or would stop it.
+const NOT_SENT: [&str; 4] = [
+    "default_transaction_deferrable",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "idle_in_transaction_session_timeout",
+];
+
+/// Beginnings of the names of settings that concern the log, the statistics, writes and the connection itself: what a
+/// session makes of them stays at the primary, and changes nothing that a read could show.
+const PRIMARYS_OWN: [&str; 22] = [
+    "application_name",
+    "check_function_bodies",
+    "client_connection_check_interval",
+    "commit_",
+    "createrole_",
+    "deadlock_timeout",
+    "debug_",
+    "default_table",
+    "default_toast_compression",
+    "idle_session_timeout",
+    "log_",
+    "password_encryption",
+    "synchronous_commit",
+    "tcp_",
+    "temp_tablespaces",
+    "trace_",
+    "track_",
+    "transaction_",
+    "vacuum_",
+    "wal_",
+    "zero_damaged_pages",
+    "ignore_",
+];
+
+/// More settings than this beside the mirrored ones keep a session at the primary.
+const MAX_OTHERS: usize = 64;
+/// Longer values than this, all together, keep a session at the primary.
+const MAX_VALUES: usize = 8 * 1024;
+
+/// What a setting is to Consort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Known and mirrored.
+    Mirrored,
+    /// It means nothing to a read.
+    PrimarysOwn,
+    /// `seed`: it makes `random()` a sequence, which lives where it was set.
+    Seed,
+}
+
+pub(super) fn kind(name: &str) -> Kind {
+    if name == "seed" {
+        Kind::Seed
+    } else if MIRRORED.binary_search(&name).is_err()
+        && PRIMARYS_OWN.iter().any(|start| name.starts_with(start))
+    {
+        Kind::PrimarysOwn
+    } else {
+        Kind::Mirrored
+    }
+}
+
+/// Known settings with their values, interned. Cheap to clone and compare.
+///
+/// Invariant: of one interner, equal settings are one value with one identity.
+#[derive(Clone, Debug)]
+pub struct Settings(Rc<Known>);
+
+#[derive(Debug)]
+struct Known {
+    id: SettingsId,
+    analysis_id: SettingsId,
+    values: BTreeMap<String, String>,
+}
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Settings) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Settings {}
+
+impl Settings {
+    /// Which they are.
+    pub fn id(&self) -> SettingsId {
+        self.0.id
+    }
+
+    /// Which they are as far as the analysis of a statement depends on them.
+    pub fn analysis_id(&self) -> SettingsId {
+        self.0.analysis_id
+    }
+
+    /// The value of a setting, by its name in small letters.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.values.get(name).map(String::as_str)
+    }
+
+    /// Every known setting, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// What an analysis connection must have, besides the role.
+    pub fn analysis(&self) -> impl Iterator<Item = (&str, &str)> {
+        let names = ANALYSED_UNDER.iter().filter(|name| !IDENTITY.contains(name));
+        names.filter_map(|name| Some((*name, self.get(name)?)))
+    }
+
+    /// The role whose rights and whose `$user` count: the one that was set, else the one of the session.
+    pub fn effective_role(&self) -> Option<&str> {
+        self.get("role").filter(|role| *role != "none").or_else(|| self.get("session_authorization"))
+    }
+
+    /// Known settings that not every session has: those of applications (`app.tenant`), of the planner and of extensions.
+    pub(super) fn others(&self) -> impl Iterator<Item = &str> {
+        self.0.values.keys().map(String::as_str).filter(|name| MIRRORED.binary_search(name).is_err())
+    }
+
+    /// As many or as long as a standby connection is made to follow, or more.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.0.values.len() >= MIRRORED.len() + MAX_OTHERS
+            || self.0.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() >= MAX_VALUES
+    }
+
+    /// The statement that brings a standby connection with these settings to the wanted ones: one SELECT whose row nobody
+    /// needs. `None` if there is nothing to do. If it fails, the connection is of no use to that session.
+    ///
+    /// `set_config` is evaluated from left to right. The session's identity is changed last, for the others may need the
+    /// rights of the role that logged in; a role that is set is put off first for the same reason.
+    pub fn to_become(&self, wanted: &Settings) -> Option<String> {
+        if self == wanted {
+            return None;
+        }
+        let changed = |name: &str| self.get(name) != wanted.get(name);
+        let names: BTreeSet<&str> = self.iter().chain(wanted.iter()).map(|(name, _)| name).collect();
+        let plain = names.into_iter().filter(|name| !NOT_SENT.contains(name) && !IDENTITY.contains(name));
+        let mut steps: Vec<(&str, Option<&str>)> =
+            plain.filter(|name| changed(name)).map(|name| (name, wanted.get(name))).collect();
+        let authorization = changed("session_authorization");
+        let role_now = self.get("role").unwrap_or("none");
+        let role = wanted.get("role").unwrap_or("none");
+        if role_now != "none" && (!steps.is_empty() || authorization || role == "none") {
+            steps.insert(0, ("role", Some("none")));
+        }
+        if authorization {
+            steps.push(("session_authorization", wanted.get("session_authorization")));
+        }
+        if role != "none" && (role != role_now || !steps.is_empty()) {
+            steps.push(("role", Some(role)));
+        }
+        (!steps.is_empty()).then(|| select_set_config(&steps))
+    }
+}
+
+fn select_set_config(steps: &[(&str, Option<&str>)]) -> String {
+    let step = |(name, value): &(&str, Option<&str>)| {
+        let value = value.map_or_else(|| "NULL".to_owned(), literal);
+        format!("pg_catalog.set_config({}, {value}, false)", literal(name))
+    };
+    format!("SELECT {}", steps.iter().map(step).collect::<Vec<String>>().join(", "))
+}
+
+/// A string literal that means the same whatever `standard_conforming_strings` is.
+pub(super) fn literal(value: &str) -> String {
+    let quoted = value.replace('\'', "''");
+    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}
+
+/// Makes equal settings one value. One per thread; all sessions of a thread share it.
+#[derive(Debug)]
+pub struct Interner {
+    all: BTreeMap<BTreeMap<String, String>, Settings>,
+    analysed_under: BTreeMap<Vec<Option<String>>, SettingsId>,
+    next: u64,
+    max: usize,
+}
+
+impl Interner {
+    /// An empty one that keeps at most `max` settings that no session holds.
+    pub fn new(max: usize) -> Interner {
+        Interner { all: BTreeMap::new(), analysed_under: BTreeMap::new(), next: 1, max }
+    }
+
+    /// These settings.
+    pub fn intern(&mut self, values: BTreeMap<String, String>) -> Settings {
+        if let Some(settings) = self.all.get(&values) {
+            return settings.clone();
+        }
+        self.tidy();
+        let id = self.number();
+        let under: Vec<Option<String>> =
+            ANALYSED_UNDER.iter().map(|name| values.get(*name).cloned()).collect();
+        let analysis_id = match self.analysed_under.get(&under) {
+            Some(id) => *id,
+            None => {
+                let id = self.number();
+                self.analysed_under.insert(under, id);
+                id
+            }
+        };
+        let settings = Settings(Rc::new(Known { id, analysis_id, values: values.clone() }));
+        self.all.insert(values, settings.clone());
+        settings
+    }
+
+    /// These settings with one changed, or taken away.
+    pub fn with(&mut self, settings: &Settings, name: &str, value: Option<&str>) -> Settings {
+        if settings.get(name) == value {
+            return settings.clone();
+        }
+        let mut values = settings.0.values.clone();
+        match value {
+            Some(value) => values.insert(name.to_owned(), value.to_owned()),
+            None => values.remove(name),
+        };
+        self.intern(values)
+    }
+
+    /// How many it keeps.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether it keeps none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn number(&mut self) -> SettingsId {
+        self.next += 1;
+        SettingsId(self.next - 1)
+    }
+
+    /// Forgets what nobody holds, once there are many. A number is never given twice, so what was cached under a forgotten
+    /// one is never found again.
+    fn tidy(&mut self) {
+        if self.all.len() < self.max {
+            return;
+        }
+        self.all.retain(|_, settings| Rc::strong_count(&settings.0) > 1);
+        let held: BTreeSet<SettingsId> = self.all.values().map(Settings::analysis_id).collect();
+        self.analysed_under.retain(|_, id| held.contains(id));
+    }
+}

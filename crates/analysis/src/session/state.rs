@@ -1,0 +1,549 @@
+//! The state of a session, and how statements change it.
+
+use super::own::{Own, SettingError};
+use super::probe::{self, Found};
+use super::settings::{Interner, Kind, Settings, kind};
+use super::{BlockStatus, Consistency, Dirt, SessionStay, Startup};
+use crate::shape::Strings;
+use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
+use std::collections::BTreeMap;
+
+/// More savepoints than this in one block, and going back to one is not followed.
+const MAX_SAVEPOINTS: usize = 256;
+/// A setting longer than this is not followed.
+const MAX_SETTING: usize = 2 * 1024;
+
+/// What Consort answers to a statement about its own settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// CommandComplete with this tag.
+    Tag(&'static str),
+    /// CommandComplete with this tag, after a WARNING 25P01 with this message.
+    TagWithWarning(&'static str, &'static str),
+    /// One row with one column of text.
+    Row {
+        /// The column's name.
+        column: String,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// What a transaction can take back.
+#[derive(Clone, Debug)]
+struct Layer {
+    settings: Settings,
+    own: Own,
+    /// SET LOCAL of Consort's own settings: `own` as it will be when the block ends.
+    own_after: Option<Own>,
+    modes: Modes,
+}
+
+/// One block, explicit or implicit.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// BEGIN was seen, so its isolation is known.
+    known: bool,
+    set_local: bool,
+    ddl: bool,
+    snapshot: bool,
+    savepoints: Vec<(String, Layer)>,
+    /// Going back to a savepoint cannot be followed any more.
+    lost_savepoints: bool,
+}
+
+/// One client's session.
+///
+/// Invariants: outside a block, with the server ready, `now` is `committed`; dirt ends only by a probe or DISCARD ALL, and
+/// never by a rollback.
+#[derive(Clone, Debug)]
+pub struct SessionState {
+    defaults: Own,
+    committed: Layer,
+    now: Layer,
+    block: Block,
+    status: BlockStatus,
+    /// An error came since the server was last ready.
+    failed: bool,
+    /// One bit for each [`Dirt`].
+    dirt: u8,
+    /// A probe may find the session clean.
+    probe_due: bool,
+    /// `random()` may be a sequence that lives at the primary.
+    seeded: bool,
+    /// The settings when the session began, to which RESET goes back; known if a probe came before any SET.
+    first: Option<Settings>,
+    any_set: bool,
+    /// What ParameterStatus said of mirrored settings.
+    reported: BTreeMap<&'static str, String>,
+    /// Settings may have moved since the reports were last believed.
+    moved: bool,
+    /// More or longer settings than are followed.
+    overflown: bool,
+    client_utf8: bool,
+    server_utf8: bool,
+}
+
+fn bit(dirt: Dirt) -> u8 {
+    1 << dirt as u8
+}
+
+impl SessionState {
+    /// A session that has just logged in. It is dirty until a probe has made it known.
+    pub fn new(startup: &Startup, interner: &mut Interner) -> SessionState {
+        let settings = interner.intern(BTreeMap::new());
+        let layer = Layer { settings, own: startup.own, own_after: None, modes: Modes::default() };
+        SessionState {
+            defaults: startup.own,
+            committed: layer.clone(),
+            now: layer,
+            block: Block::default(),
+            status: BlockStatus::Idle,
+            failed: false,
+            dirt: bit(Dirt::Fresh),
+            probe_due: true,
+            seeded: false,
+            first: None,
+            any_set: false,
+            reported: BTreeMap::new(),
+            moved: false,
+            overflown: false,
+            client_utf8: false,
+            server_utf8: false,
+        }
+    }
+
+    // What the node asks.
+
+    /// Whether the session's next statement may leave the primary, as far as the session goes. To be asked only while the
+    /// server is ready: between ReadyForQuery and the next byte that goes to the primary.
+    pub fn may_leave(&self) -> Result<(), SessionStay> {
+        self.known()?;
+        let isolation = match self.status {
+            BlockStatus::Failed => return Err(SessionStay::FailedBlock),
+            BlockStatus::Open => self.isolation(),
+            BlockStatus::Idle => self.default_isolation(),
+        };
+        if isolation.is_read_committed() { Ok(()) } else { Err(SessionStay::Isolation) }
+    }
+
+    /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole.
+    pub fn read_only_snapshot(&self) -> bool {
+        self.status == BlockStatus::Open
+            && self.now.own.read_only_snapshots
+            && self.now.modes.isolation == Some(Isolation::RepeatableRead)
+            && self.now.modes.read_only == Some(true)
+            && self.known().is_ok()
+    }
+
+    /// Everything but the isolation.
+    fn known(&self) -> Result<(), SessionStay> {
+        if let Some(dirt) = Dirt::ALL.into_iter().find(|dirt| self.dirt & bit(*dirt) != 0) {
+            return Err(SessionStay::Dirty(dirt));
+        }
+        let in_block = self.status == BlockStatus::Open;
+        let is_not = |name, value| self.now.settings.get(name).is_some_and(|is| is != value);
+        let stays = [
+            (in_block && !self.block.known, SessionStay::UnknownBlock),
+            (self.block.set_local, SessionStay::SetLocal),
+            (self.block.ddl, SessionStay::BlockHasDdl),
+            (self.block.snapshot, SessionStay::ImportedSnapshot),
+            (in_block && is_not("idle_in_transaction_session_timeout", "0"), SessionStay::IdleLimit),
+            (is_not("session_replication_role", "origin"), SessionStay::ReplicationRole),
+            (is_not("exit_on_error", "off"), SessionStay::ExitOnError),
+            (is_not("restrict_nonsystem_relation_kind", ""), SessionStay::RelationKinds),
+            (self.overflown, SessionStay::TooManySettings),
+        ];
+        stays.into_iter().find(|(stays, _)| *stays).map_or(Ok(()), |(_, why)| Err(why))
+    }
+
+    /// Where the session is.
+    pub fn block(&self) -> BlockStatus {
+        self.status
+    }
+
+    /// The isolation of the current transaction, or of the next one outside a block. SERIALIZABLE where it is not known.
+    pub fn isolation(&self) -> Isolation {
+        self.now.modes.isolation.unwrap_or_else(|| self.default_isolation())
+    }
+
+    fn default_isolation(&self) -> Isolation {
+        let value = self.now.settings.get("default_transaction_isolation");
+        value.and_then(Isolation::of).unwrap_or(Isolation::Serializable)
+    }
+
+    /// How fresh reads must be now.
+    pub fn consistency(&self) -> Consistency {
+        self.now.own.consistency
+    }
+
+    /// The known settings now.
+    pub fn settings(&self) -> &Settings {
+        &self.now.settings
+    }
+
+    /// How plain string literals are read now.
+    pub fn strings(&self) -> Strings {
+        let off = |value: &str| value == "off";
+        match self.reported.get("standard_conforming_strings") {
+            Some(value) if off(value) => Strings::Escaping,
+            _ => Strings::Standard,
+        }
+    }
+
+    /// Whether this text means the same here as at the server, byte by byte: both sides speak UTF-8, or it is ASCII.
+    pub fn text_is_plain(&self, text: &[u8]) -> bool {
+        (self.client_utf8 && self.server_utf8) || text.is_ascii()
+    }
+
+    /// Whether `random()` may be a sequence that was begun at the primary.
+    pub fn is_seeded(&self) -> bool {
+        self.seeded
+    }
+
+    /// The dirtiest thing about it.
+    pub fn dirt(&self) -> Option<Dirt> {
+        Dirt::ALL.into_iter().find(|dirt| self.dirt & bit(*dirt) != 0)
+    }
+
+    // What the node says.
+
+    /// A ParameterStatus came.
+    pub fn reported(&mut self, name: &str, value: &str) {
+        match name {
+            "client_encoding" => self.client_utf8 = value == "UTF8",
+            "server_encoding" => self.server_utf8 = value == "UTF8",
+            _ => {}
+        }
+        let known = super::MIRRORED.iter().find(|mirrored| mirrored.eq_ignore_ascii_case(name));
+        if let Some(known) = known {
+            self.reported.insert(known, value.to_owned());
+            self.moved = true;
+        }
+    }
+
+    /// Something is about to run that may do this to the session. To be said before its first byte is sent.
+    pub fn dirtied(&mut self, dirt: Dirt) {
+        self.dirt |= bit(dirt);
+        self.probe_due = true;
+        self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
+    }
+
+    /// The CommandComplete of this statement came.
+    pub fn completed(&mut self, utility: &Utility, interner: &mut Interner) {
+        if let Some(dirt) = utility.dirties() {
+            self.dirtied(dirt);
+        }
+        match utility {
+            Utility::Begin(modes) => self.begin(modes),
+            Utility::Commit { chain } => self.end(!self.aborted(), *chain),
+            Utility::Rollback { chain } => self.end(false, *chain),
+            Utility::PrepareTransaction(_) => self.end(!self.aborted(), false),
+            Utility::Savepoint(name) => self.savepoint(name),
+            Utility::Release(name) => self.release(name),
+            Utility::RollbackTo(name) => self.rollback_to(name),
+            Utility::Set(assignment) => self.assign(assignment, interner),
+            Utility::ResetAll => self.reset_all(),
+            Utility::SetTransaction(modes) => self.set_transaction(modes),
+            Utility::SetCharacteristics(modes) => self.set_characteristics(modes, interner),
+            Utility::Discard(Discard::All) => self.discard_all(),
+            Utility::Discard(_) | Utility::Unlisten => self.probe_due = self.dirt != 0,
+            Utility::Maintain => self.block.ddl = true,
+            Utility::Ddl { .. } | Utility::Unknown => {
+                self.block.ddl = true;
+                self.probe_due = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// An ErrorResponse came instead. Code may have committed before it failed, so dirt stays.
+    pub fn failed(&mut self, utility: &Utility) {
+        if let Some(dirt) = utility.dirties() {
+            self.dirtied(dirt);
+        }
+        self.statement_failed();
+    }
+
+    /// An ErrorResponse came to a statement that has a query tree.
+    pub fn statement_failed(&mut self) {
+        self.failed = true;
+    }
+
+    /// A ReadyForQuery came, with this status: `I`, `T` or `E`.
+    pub fn ready(&mut self, status: u8, interner: &mut Interner) {
+        match status {
+            b'I' => {
+                if self.status != BlockStatus::Idle && !self.failed {
+                    // The block's end was not seen: nobody knows whether its settings were kept.
+                    self.dirtied(Dirt::Unknown);
+                }
+                self.end(!self.failed, false);
+                self.failed = false;
+            }
+            b'T' => {
+                self.status = BlockStatus::Open;
+                self.failed = false;
+            }
+            _ => self.status = BlockStatus::Failed,
+        }
+        self.believe_reports(interner);
+    }
+
+    /// What the server reports is true, however it came to be.
+    fn believe_reports(&mut self, interner: &mut Interner) {
+        if !std::mem::take(&mut self.moved) {
+            return;
+        }
+        for (name, value) in &self.reported {
+            self.now.settings = interner.with(&self.now.settings, name, Some(value));
+        }
+        if self.status == BlockStatus::Idle {
+            self.committed.settings = self.now.settings.clone();
+        }
+    }
+
+    // Blocks.
+
+    fn aborted(&self) -> bool {
+        self.failed || self.status == BlockStatus::Failed
+    }
+
+    fn begin(&mut self, modes: &Modes) {
+        if self.status == BlockStatus::Idle {
+            // What the block begins with it keeps, whatever happens to the defaults.
+            let read_only = self.now.settings.get("default_transaction_read_only") == Some("on");
+            self.block.known = true;
+            let isolation = self.default_isolation();
+            self.now.modes.isolation.get_or_insert(isolation);
+            self.now.modes.read_only.get_or_insert(read_only);
+        }
+        self.status = BlockStatus::Open;
+        self.set_transaction(modes);
+    }
+
+    fn set_transaction(&mut self, modes: &Modes) {
+        let now = &mut self.now.modes;
+        now.isolation = modes.isolation.or(now.isolation);
+        now.read_only = modes.read_only.or(now.read_only);
+        now.deferrable = modes.deferrable.or(now.deferrable);
+        self.block.snapshot |= modes.snapshot;
+    }
+
+    fn end(&mut self, committed: bool, chain: bool) {
+        let modes = self.now.modes;
+        if committed {
+            if let Some(own) = self.now.own_after.take() {
+                self.now.own = own;
+            }
+            self.committed = self.now.clone();
+        }
+        self.now = self.committed.clone();
+        self.now.modes = if chain { modes } else { Modes::default() };
+        self.committed.modes = Modes::default();
+        let known = chain && self.block.known;
+        self.block = Block { known, ..Block::default() };
+        self.status = if chain { BlockStatus::Open } else { BlockStatus::Idle };
+        if chain {
+            self.failed = false;
+        }
+    }
+
+    fn savepoint(&mut self, name: &str) {
+        if self.block.savepoints.len() == MAX_SAVEPOINTS {
+            self.block.lost_savepoints = true;
+            return;
+        }
+        self.block.savepoints.push((name.to_owned(), self.now.clone()));
+    }
+
+    fn release(&mut self, name: &str) {
+        if let Some(at) = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name) {
+            self.block.savepoints.truncate(at);
+        }
+    }
+
+    fn rollback_to(&mut self, name: &str) {
+        let at = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name);
+        match at {
+            Some(at) if !self.block.lost_savepoints => {
+                self.block.savepoints.truncate(at + 1);
+                self.now = self.block.savepoints[at].1.clone();
+            }
+            _ => self.dirtied(Dirt::Setting),
+        }
+        self.failed = false;
+        self.status = BlockStatus::Open;
+    }
+
+    // Settings.
+
+    fn assign(&mut self, assignment: &Assignment, interner: &mut Interner) {
+        let name = assignment.name.as_str();
+        match kind(name) {
+            Kind::PrimarysOwn => {}
+            Kind::Seed => self.seeded = true,
+            Kind::Mirrored if assignment.local => self.block.set_local = true,
+            Kind::Mirrored => {
+                self.any_set = true;
+                match &assignment.value {
+                    NewValue::To(value) => self.set(name, Some(value), interner),
+                    NewValue::Default => match self.first.clone() {
+                        Some(first) => self.set(name, first.get(name), interner),
+                        None => self.dirtied(Dirt::Setting),
+                    },
+                    NewValue::Unknown => {}
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>, interner: &mut Interner) {
+        self.moved = true;
+        let fits = value.is_none_or(|value| name.len() + value.len() <= MAX_SETTING)
+            && !self.now.settings.are_too_many();
+        if !fits {
+            self.overflown = true;
+            return;
+        }
+        self.now.settings = interner.with(&self.now.settings, name, value);
+        if name == "session_authorization" {
+            // It takes the role back with it.
+            self.now.settings = interner.with(&self.now.settings, "role", Some("none"));
+        }
+    }
+
+    fn set_characteristics(&mut self, modes: &Modes, interner: &mut Interner) {
+        self.any_set = true;
+        if let Some(isolation) = modes.isolation {
+            self.set("default_transaction_isolation", Some(isolation.as_str()), interner);
+        }
+        let on_off = |on| if on { "on" } else { "off" };
+        if let Some(read_only) = modes.read_only {
+            self.set("default_transaction_read_only", Some(on_off(read_only)), interner);
+        }
+        if let Some(deferrable) = modes.deferrable {
+            self.set("default_transaction_deferrable", Some(on_off(deferrable)), interner);
+        }
+    }
+
+    fn reset_all(&mut self) {
+        self.any_set = true;
+        self.moved = true;
+        self.now.own = self.defaults;
+        self.now.own_after = self.now.own_after.map(|_| self.defaults);
+        match self.first.clone() {
+            // The role stays: it is not reset by RESET ALL. A probe tells what it is.
+            Some(first)
+                if first.get("role") == self.now.settings.get("role")
+                    && first.get("session_authorization")
+                        == self.now.settings.get("session_authorization") =>
+            {
+                self.now.settings = first;
+            }
+            _ => self.dirtied(Dirt::Setting),
+        }
+    }
+
+    fn discard_all(&mut self) {
+        self.now.own = self.defaults;
+        self.now.own_after = None;
+        self.dirt &= bit(Dirt::Library);
+        self.overflown = false;
+        self.moved = true;
+        match self.first.clone() {
+            Some(first) => self.now.settings = first,
+            None => {
+                // As at the beginning: the next probe tells what that is.
+                self.dirt |= bit(Dirt::Fresh);
+                self.any_set = false;
+            }
+        }
+        self.probe_due = self.dirt != 0;
+    }
+
+    // Probes.
+
+    /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
+    /// the session is idle outside a block. Its answer is one row of text.
+    pub fn probe(&self) -> Option<String> {
+        let due = self.probe_due && self.dirt & !bit(Dirt::Library) != 0 && self.status == BlockStatus::Idle;
+        due.then(|| probe::question(self.now.settings.others()))
+    }
+
+    /// The probe's answer. What is still wrong, if anything is.
+    pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
+        self.probe_due = false;
+        let Some((settings, found)) = probe::answer(row, self.now.settings.others(), interner) else {
+            return Err(self.dirt().unwrap_or(Dirt::Unknown));
+        };
+        if self.first.is_none() && !self.any_set && self.dirt & !bit(Dirt::Fresh) == 0 {
+            self.first = Some(settings.clone());
+        }
+        self.overflown |= settings.are_too_many();
+        self.now.settings = settings;
+        self.committed.settings = self.now.settings.clone();
+        self.dirt &= bit(Dirt::Library);
+        for found in found {
+            self.dirt |= bit(match found {
+                Found::Temporary => Dirt::Temporary,
+                Found::Listening => Dirt::Listen,
+                Found::AdvisoryLock => Dirt::AdvisoryLock,
+            });
+        }
+        self.dirt().map_or(Ok(()), Err)
+    }
+
+    /// No probe, or none that could be read: what is known stays as it is, and it is not asked again until something
+    /// happens.
+    pub fn probe_failed(&mut self) {
+        self.probe_due = false;
+    }
+
+    // Consort's own settings.
+
+    /// Answers SET, RESET or SHOW of one of Consort's own settings ([`Utility::consort_setting`]).
+    pub fn consort(&mut self, utility: &Utility) -> Result<Answer, SettingError> {
+        if self.status == BlockStatus::Failed {
+            return Err(SettingError {
+                sqlstate: "25P02",
+                message: "current transaction is aborted, commands ignored until end of transaction block"
+                    .to_owned(),
+                hint: None,
+            });
+        }
+        match utility {
+            Utility::Show(name) => Ok(Answer::Row { column: name.clone(), value: self.now.own.show(name)? }),
+            Utility::Set(assignment) => self.set_own(assignment),
+            _ => Err(SettingError {
+                sqlstate: "XX000",
+                message: "this is not a setting of Consort's own".to_owned(),
+                hint: None,
+            }),
+        }
+    }
+
+    fn set_own(&mut self, assignment: &Assignment) -> Result<Answer, SettingError> {
+        let value = match &assignment.value {
+            NewValue::To(value) => Some(value.as_str()),
+            NewValue::Default => None,
+            NewValue::Unknown => Some(""),
+        };
+        let mut own = self.now.own;
+        own.set(&assignment.name, value, &self.defaults)?;
+        let in_block = self.status == BlockStatus::Open;
+        if assignment.local && !in_block {
+            return Ok(Answer::TagWithWarning("SET", "SET LOCAL can only be used in transaction blocks"));
+        }
+        if assignment.local {
+            self.now.own_after.get_or_insert(self.now.own);
+        } else if let Some(after) = &mut self.now.own_after {
+            after.set(&assignment.name, value, &self.defaults)?;
+        }
+        self.now.own = own;
+        if !in_block {
+            self.committed.own = own;
+        }
+        Ok(Answer::Tag("SET"))
+    }
+}
