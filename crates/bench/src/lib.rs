@@ -1,8 +1,65 @@
 //! Workloads and experiments; ratios side by side.
+//!
+//! Everything here works against an address of any PostgreSQL server or proxy, and knows Consort by nothing but that
+//! address: so other products are measured by the same runs. `consort bench` is the command; the demo's workload and the
+//! slow disk are functions for others to call.
+
 pub mod check;
+pub mod histories;
 pub mod latency;
 pub mod progress;
 pub mod session;
 pub mod share;
 pub mod stop;
 pub mod table;
+
+use clap::Subcommand;
+
+/// The subcommands of `consort bench`.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Run list-append transactions and judge what the clients saw under every consistency model
+    Histories(histories::Options),
+}
+
+/// What a run says about the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing that one PostgreSQL server would not show.
+    Clean,
+    /// Something stale, backwards or inconsistent; the output says what.
+    Violated,
+}
+
+impl Verdict {
+    fn clean_if(clean: bool) -> Verdict {
+        if clean { Verdict::Clean } else { Verdict::Violated }
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server or proxy did not do what the run needs.
+    #[error(transparent)]
+    Trouble(#[from] session::Trouble),
+    /// A log cannot be judged.
+    #[error(transparent)]
+    History(#[from] check::ParseHistoryError),
+    /// A result cannot be written.
+    #[error(transparent)]
+    Write(#[from] table::WriteError),
+    /// A file cannot be opened or written.
+    #[error("{0}: {1}")]
+    File(String, std::io::Error),
+}
+
+/// Runs a subcommand; its results go to the standard output, its progress to the standard error.
+///
+/// # Errors
+/// See `Error`.
+pub async fn run(command: &Command) -> Result<Verdict, Error> {
+    match command {
+        Command::Histories(options) => histories::run(options).await,
+    }
+}

@@ -73,7 +73,9 @@ pub enum Trouble {
 impl Trouble {
     fn of(error: &tokio_postgres::Error) -> Trouble {
         match error.as_db_error() {
-            Some(error) => Trouble::Refused { state: error.code().clone(), message: error.message().to_owned() },
+            Some(error) => {
+                Trouble::Refused { state: error.code().clone(), message: error.message().to_owned() }
+            }
             None => Trouble::Lost(error.to_string()),
         }
     }
@@ -116,7 +118,8 @@ impl Cell {
 
     fn of_text(text: Option<&str>) -> Result<Cell, Trouble> {
         let Some(text) = text else { return Ok(Cell::Null) };
-        let number = |text: &str| text.parse::<i64>().map_err(|_| Trouble::Unexpected(format!("value {text:?}")));
+        let number =
+            |text: &str| text.parse::<i64>().map_err(|_| Trouble::Unexpected(format!("value {text:?}")));
         match text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             Some("") => Ok(Cell::List(Vec::new())),
             Some(elements) => Ok(Cell::List(elements.split(',').map(number).collect::<Result<_, _>>()?)),
@@ -197,7 +200,11 @@ impl Session {
             _ => None,
         });
         let named = |row: &tokio_postgres::SimpleQueryRow| {
-            let values = row.columns().iter().enumerate().map(|(index, column)| (column.name().to_owned(), row.get(index)));
+            let values = row
+                .columns()
+                .iter()
+                .enumerate()
+                .map(|(index, column)| (column.name().to_owned(), row.get(index)));
             values.filter_map(|(name, value)| Some((name, value?.to_owned()))).collect()
         };
         Ok(rows.map(named).collect())
@@ -221,7 +228,9 @@ impl Session {
         let mut rows = Vec::new();
         for message in &messages {
             if let SimpleQueryMessage::Row(row) = message {
-                rows.push((0..row.len()).map(|index| Cell::of_text(row.get(index))).collect::<Result<_, _>>()?);
+                rows.push(
+                    (0..row.len()).map(|index| Cell::of_text(row.get(index))).collect::<Result<_, _>>()?,
+                );
             }
         }
         Ok(rows)
@@ -240,7 +249,8 @@ impl Session {
             let prepared = self.within(self.client.prepare_typed(statement, &types)).await?;
             self.prepared.insert(statement.to_owned(), prepared);
         }
-        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        let values: Vec<&(dyn ToSql + Sync)> =
+            values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let rows = self.within(self.client.query(&self.prepared[statement], &values)).await?;
         rows.iter().map(cells).collect()
     }

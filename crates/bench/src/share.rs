@@ -139,7 +139,8 @@ impl Before {
         match self.source {
             Source::Nothing => BTreeMap::new(),
             Source::Statistics(_) => {
-                let share = |(table, asked): (&String, &Asked)| (table.clone(), self.share_of(after, table, *asked));
+                let share =
+                    |(table, asked): (&String, &Asked)| (table.clone(), self.share_of(after, table, *asked));
                 asked.iter().map(share).collect()
             }
             Source::Console(_) => {
@@ -242,7 +243,8 @@ mod tests {
             source: Source::Statistics(Vec::new()),
             counts: BTreeMap::from([("p".to_owned(), counts(false, 100)), ("s".to_owned(), counts(true, 7))]),
         };
-        let after = BTreeMap::from([("p".to_owned(), counts(false, 160)), ("s".to_owned(), counts(true, 97))]);
+        let after =
+            BTreeMap::from([("p".to_owned(), counts(false, 160)), ("s".to_owned(), counts(true, 97))]);
         let share = before.share_of(&after, "t", Asked { reads: 100, writes: 40 });
         assert!((share.at_standbys - 0.8).abs() < 1e-9);
         assert_eq!(share.by_server["s"], 90);

@@ -34,7 +34,8 @@ impl Table {
     /// # Errors
     /// The file cannot be written.
     pub fn write_csv(&self, path: &Path) -> Result<(), WriteError> {
-        let failed = |error: csv::Error| WriteError { path: path.display().to_string(), problem: error.to_string() };
+        let failed =
+            |error: csv::Error| WriteError { path: path.display().to_string(), problem: error.to_string() };
         let mut writer = csv::Writer::from_path(path).map_err(failed)?;
         writer.write_record(&self.columns).map_err(failed)?;
         for row in &self.rows {
@@ -80,7 +81,11 @@ impl fmt::Display for Table {
             for (column, cell) in row.iter().enumerate() {
                 let width = widths[column];
                 let gap = if column == 0 { "" } else { "  " };
-                line += &if to_the_right[column] { format!("{gap}{cell:>width$}") } else { format!("{gap}{cell:<width$}") };
+                line += &if to_the_right[column] {
+                    format!("{gap}{cell:>width$}")
+                } else {
+                    format!("{gap}{cell:<width$}")
+                };
             }
             writeln!(f, "{}", line.trim_end())?;
         }

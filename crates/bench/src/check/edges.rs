@@ -39,7 +39,8 @@ fn unread(history: &History, observed: &Observed) -> BTreeMap<Key, Vec<(Value, u
 }
 
 fn draw_writes(observed: &Observed, unread: &BTreeMap<Key, Vec<(Value, usize)>>, graph: &mut Graph) {
-    let writer = |key: Key, value: Value| observed.writers.get(&(key, value)).map(|writer| writer.transaction);
+    let writer =
+        |key: Key, value: Value| observed.writers.get(&(key, value)).map(|writer| writer.transaction);
     for (key, list) in &observed.lists {
         for pair in list.windows(2) {
             if let (Some(from), Some(to)) = (writer(*key, pair[0]), writer(*key, pair[1])) {
@@ -133,7 +134,8 @@ fn draw_real_time(history: &History, observed: &Observed, graph: &mut Graph) {
 }
 
 fn in_order_of(history: &History, observed: &Observed, time: impl Fn(&Transaction) -> u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..history.transactions.len()).filter(|&index| observed.lives[index]).collect();
+    let mut order: Vec<usize> =
+        (0..history.transactions.len()).filter(|&index| observed.lives[index]).collect();
     order.sort_by_key(|&index| time(&history.transactions[index]));
     order
 }

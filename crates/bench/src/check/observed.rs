@@ -79,8 +79,10 @@ impl Observed {
                     self.fault(Class::NeverAppended, vec![index], words);
                 }
                 Some(writer) if history.transactions[writer.transaction].outcome == Outcome::Failed => {
-                    let words =
-                        format!("T{index} read {value} in key {key}, and its writer T{} failed", writer.transaction);
+                    let words = format!(
+                        "T{index} read {value} in key {key}, and its writer T{} failed",
+                        writer.transaction
+                    );
                     let pair = vec![index, writer.transaction];
                     self.fault(Class::G1a, pair, words);
                 }
@@ -152,7 +154,8 @@ fn living(history: &History, writers: &BTreeMap<(Key, Value), Writer>) -> Vec<bo
             let Operation::Read(key, list) = operation else { continue };
             for value in list {
                 let Some(writer) = writers.get(&(*key, *value)) else { continue };
-                if !lives[writer.transaction] && transactions[writer.transaction].outcome == Outcome::Unknown {
+                if !lives[writer.transaction] && transactions[writer.transaction].outcome == Outcome::Unknown
+                {
                     lives[writer.transaction] = true;
                     to_look_at.push(writer.transaction);
                 }

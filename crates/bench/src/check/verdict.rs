@@ -161,7 +161,8 @@ impl<'a> Search<'a> {
         if cyclic.is_empty() {
             return Vec::new();
         }
-        let found = [self.g0(), self.g1c(), self.g_single(&cyclic), self.g_nonadjacent(), self.g2_item(&cyclic)];
+        let found =
+            [self.g0(), self.g1c(), self.g_single(&cyclic), self.g_nonadjacent(), self.g2_item(&cyclic)];
         found.into_iter().flatten().collect()
     }
 
@@ -182,7 +183,8 @@ impl<'a> Search<'a> {
             return None;
         }
         let back = self.view(Follow::Dependencies);
-        let cycle = shortest(&self.view(Follow::Everything), &back, cyclic, |edge| edge.reason.is_read_write())?;
+        let cycle =
+            shortest(&self.view(Follow::Everything), &back, cyclic, |edge| edge.reason.is_read_write())?;
         Some((Class::GSingle, cycle))
     }
 
@@ -206,5 +208,8 @@ fn read_writes(cycle: &Cycle) -> usize {
 fn has_adjacent_read_writes(cycle: &Cycle) -> bool {
     let following = cycle.iter().cycle().skip(1);
     read_writes(cycle) > 1
-        && cycle.iter().zip(following).any(|(one, other)| one.reason.is_read_write() && other.reason.is_read_write())
+        && cycle
+            .iter()
+            .zip(following)
+            .any(|(one, other)| one.reason.is_read_write() && other.reason.is_read_write())
 }

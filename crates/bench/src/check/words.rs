@@ -57,12 +57,16 @@ fn reason(edge: &Edge) -> String {
         Reason::WriteWrite { key, before, after } => {
             format!("T{to} appended {after} to key {key} after T{from} appended {before} (ww)")
         }
-        Reason::WriteRead { key, value } => format!("T{to} read {value}, which T{from} appended to key {key} (wr)"),
+        Reason::WriteRead { key, value } => {
+            format!("T{to} read {value}, which T{from} appended to key {key} (wr)")
+        }
         Reason::ReadWrite { key, length: 0, next } => {
             format!("T{from} found key {key} empty and did not see {next}, which T{to} appended (rw)")
         }
         Reason::ReadWrite { key, length, next } => {
-            format!("T{from} read {length} elements of key {key} and did not see {next}, which T{to} appended (rw)")
+            format!(
+                "T{from} read {length} elements of key {key} and did not see {next}, which T{to} appended (rw)"
+            )
         }
         Reason::Session => format!("session order: the session ran T{from} first"),
         Reason::RealTime => format!("T{from} had ended when T{to} began (real time)"),

@@ -1,0 +1,32 @@
+//! A primary and standbys for a test, ended with it, and their addresses.
+
+use bench::session::{Protocol, Session};
+use postgres::address::Host;
+use postgres::local::{Node, Scratch};
+use std::time::{Duration, Instant};
+
+/// Starts the servers away from the runtime's thread, for that takes its time.
+pub(crate) async fn servers(standbys: usize) -> Scratch {
+    tokio::task::spawn_blocking(move || Scratch::start(standbys)).await.expect("the servers start")
+}
+
+/// The address of a node's database `postgres`.
+pub(crate) fn url(node: &Node) -> String {
+    let address = node.address("postgres", "postgres");
+    let Host::Socket(folder) = &address.host else { panic!("local nodes are reached by sockets") };
+    format!("host={} port={} user=postgres dbname=postgres", folder.display(), address.port)
+}
+
+/// Waits until a query gives rows.
+pub(crate) async fn wait_for_rows(url: &str, query: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut every = tokio::time::interval(Duration::from_millis(20));
+    while Instant::now() < deadline {
+        every.tick().await;
+        let Ok(session) = Session::open(url, Protocol::Simple).await else { continue };
+        if session.texts(query).await.is_ok_and(|rows| !rows.is_empty()) {
+            return;
+        }
+    }
+    panic!("{query}: no rows within 30 s");
+}
