@@ -229,6 +229,7 @@ impl Order {
 
     /// Decoding goes on where it was, or repeats a part.
     fn go_on(&mut self, database: DatabaseId) {
+        self.gauging.want();
         if let Some(database) = self.databases.get_mut(&database) {
             database.open = true;
         }
@@ -354,31 +355,30 @@ impl Order {
 
     /// Moves each database's settled gauge as far as it goes, and ends the doubts that waited for it.
     fn settle(&mut self) {
+        let bugs = self.options.bugs;
         let furthest =
             self.databases.values().filter_map(|database| database.decoded).map(Watermark::get).max();
+        let past = bugs.other_database_counts_as_out.then_some(furthest).flatten();
         let mut ended = Vec::new();
         for database in self.databases.values_mut() {
-            let past = self.options.bugs.other_database_counts_as_out.then_some(furthest).flatten();
-            let Some((place, quick)) =
-                candidate(&self.answered, &self.owed, database, &self.options.bugs, past)
-            else {
-                continue;
-            };
-            let (number, gauge) = &self.answered[place];
-            if !database.grown_up(*number, gauge) {
-                continue;
-            }
-            if quick {
-                self.counts.settled_quick += 1;
-            } else {
-                self.counts.settled_by_lsn += 1;
-                let before = database.settled_number().unwrap_or(*number);
-                self.counts.xids_never_out += self.owed.count(before, *number);
-            }
-            assert!(database.settled_number() < Some(*number), "what has settled moves forward");
-            database.settled = Some((*number, gauge.clone()));
-            while database.ending.front().is_some_and(|(ticket, _)| ticket <= number) {
-                ended.extend(database.ending.pop_front().map(|(_, doubt)| doubt));
+            // Once more after each step: what settled by position may let the quick rule go on from there.
+            while let Some((place, quick)) = candidate(&self.answered, &self.owed, database, &bugs, past) {
+                let (number, gauge) = &self.answered[place];
+                if !database.grown_up(*number, gauge) {
+                    break;
+                }
+                if quick {
+                    self.counts.settled_quick += 1;
+                } else {
+                    self.counts.settled_by_lsn += 1;
+                    let before = database.settled_number().unwrap_or(*number);
+                    self.counts.xids_never_out += self.owed.count(before, *number);
+                }
+                assert!(database.settled_number() < Some(*number), "what has settled moves forward");
+                database.settled = Some((*number, gauge.clone()));
+                while database.ending.front().is_some_and(|(ticket, _)| ticket <= number) {
+                    ended.extend(database.ending.pop_front().map(|(_, doubt)| doubt));
+                }
             }
         }
         ended.into_iter().for_each(|doubt| self.end(doubt));
