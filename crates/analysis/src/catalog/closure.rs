@@ -56,7 +56,9 @@ impl Catalog {
         if from == to {
             return true;
         }
-        let (Some(from), Some(to)) = (self.relations.get(&from), self.relations.get(&to)) else { return false };
+        let (Some(from), Some(to)) = (self.relations.get(&from), self.relations.get(&to)) else {
+            return false;
+        };
         let (Some(mine), Some(theirs)) = (&from.key, &to.key) else { return false };
         mine.columns.len() == theirs.columns.len()
             && mine.columns.iter().zip(&theirs.columns).all(|(mine, theirs)| {
@@ -76,7 +78,8 @@ impl Catalog {
     /// These columns and those that are computed from them.
     pub fn with_generated(&self, relation: RelationId, columns: ColumnSet) -> ColumnSet {
         let Some(relation) = self.relations.get(&relation) else { return ColumnSet::All };
-        let generated = relation.columns.iter().filter(|(_, column)| column.generated_from.intersects(columns));
+        let generated =
+            relation.columns.iter().filter(|(_, column)| column.generated_from.intersects(columns));
         generated.fold(columns, |all, (attribute, _)| all.with(*attribute))
     }
 
@@ -126,13 +129,18 @@ impl Catalog {
                 continue;
             };
             let own = known.schema == "pg_catalog";
-            traits.object |= own && known.name.starts_with("reg") && !matches!(&*known.name, "regconfig" | "regdictionary");
+            traits.object |= own
+                && known.name.starts_with("reg")
+                && !matches!(&*known.name, "regconfig" | "regdictionary");
             traits.clock_words |= DATE_TYPES.contains(&type_id);
             traits.clock |= type_id == TIMETZ;
-            traits.unknown |= known.functions.iter().any(|function| self.function_class(*function) != Class::Harmless);
+            traits.unknown |=
+                known.functions.iter().any(|function| self.function_class(*function) != Class::Harmless);
             match &known.kind {
                 TypeKind::Base | TypeKind::Enum => {}
-                TypeKind::Array(of) | TypeKind::Domain(of) | TypeKind::Range(of) => open.push((*of, depth + 1)),
+                TypeKind::Array(of) | TypeKind::Domain(of) | TypeKind::Range(of) => {
+                    open.push((*of, depth + 1))
+                }
                 TypeKind::Composite(columns) => open.extend(columns.iter().map(|of| (*of, depth + 1))),
             }
         }

@@ -2,8 +2,8 @@
 //! runs them, all in one REPEATABLE READ transaction, so that the catalog is of one instant.
 
 use super::{
-    Catalog, Column, ForeignAction, ForeignKey, Function, Identity, KeyColumn, KeyForm, Persistence, PrimaryKey,
-    Relation, RelationKind, Trigger, Type, TypeKind,
+    Catalog, Column, ForeignAction, ForeignKey, Function, Identity, KeyColumn, KeyForm, Persistence,
+    PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind,
 };
 use crate::tree::{Tree, walk};
 use history::{ColumnSet, DatabaseId, RelationId};
@@ -48,10 +48,10 @@ const KEYS: &str = "
     SELECT i.indrelid, k.attnum, a.atttypid, o.opcfamily, coalesce(l.collisdeterministic, true) AND o.oid < 16384
     FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[])
-         WITH ORDINALITY AS k(attnum, opclass, collation, place)
+         WITH ORDINALITY AS k(attnum, opclass, sorted, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     JOIN pg_opclass o ON o.oid = k.opclass
-    LEFT JOIN pg_collation l ON l.oid = k.collation
+    LEFT JOIN pg_collation l ON l.oid = k.sorted
     WHERE i.indisprimary AND i.indimmediate AND i.indisvalid AND k.place <= i.indnkeyatts AND i.indrelid >= 16384
     ORDER BY i.indrelid, k.place";
 
@@ -105,7 +105,8 @@ const TYPES: &str = "
     WHERE t.oid >= 16384 OR t.typrelid = 0 AND NOT EXISTS (
           SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typrelid <> 0 AND e.oid < 16384)";
 
-const DOMAIN_CHECKS: &str = "SELECT contypid, conbin::text FROM pg_constraint WHERE contypid >= 16384 AND contype = 'c'";
+const DOMAIN_CHECKS: &str =
+    "SELECT contypid, conbin::text FROM pg_constraint WHERE contypid >= 16384 AND contype = 'c'";
 
 const EQUALITIES: &str = "
     SELECT o.amopfamily, o.amopopr FROM pg_amop o JOIN pg_am a ON a.oid = o.amopmethod
@@ -139,8 +140,20 @@ pub fn queries(publication: &str) -> Vec<String> {
 /// Builds the catalog of a database from the answers to [`queries`].
 pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, LoadError> {
     let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 14] = [
-        relation, column, key_column, inherits, foreign_key, trigger, write_expression, write_function, function, operator,
-        type_of, domain_check, equality, collation,
+        relation,
+        column,
+        key_column,
+        inherits,
+        foreign_key,
+        trigger,
+        write_expression,
+        write_function,
+        function,
+        operator,
+        type_of,
+        domain_check,
+        equality,
+        collation,
     ];
     let mut catalog = Catalog { database, ..Catalog::default() };
     if answers.len() != steps.len() {
@@ -254,7 +267,8 @@ fn key_column(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 fn drop_keys_without_form(catalog: &mut Catalog) {
     for relation in catalog.relations.values_mut() {
         let told = matches!(relation.identity, Identity::Default | Identity::Full);
-        relation.key = relation.key.take().filter(|key| told && key.columns.iter().all(|column| column.attribute > 0));
+        relation.key =
+            relation.key.take().filter(|key| told && key.columns.iter().all(|column| column.attribute > 0));
     }
 }
 
