@@ -10,6 +10,7 @@
 mod answer;
 mod ask;
 mod frame;
+mod md5;
 mod reply;
 mod request;
 mod scan;
@@ -20,6 +21,7 @@ pub mod tag;
 pub use answer::{Answers, Column, Problem, Severity};
 pub use ask::Asks;
 pub use frame::{Frame, HEADER_BYTES, Malformed, Part, Side, Splitter, Step};
+pub use md5::{md5_answer, md5_secret};
 pub use reply::{
     Authentication, CommandTag, Complaint, Status, authentication, key_data, parameter_status, status,
 };

@@ -1,0 +1,278 @@
+//! How a client comes in, from its first packet to its session: encryption or not, the limit of clients, its proof, and
+//! its own connection at the primary, logged in as its role.
+
+use super::admit::{Turned, admit};
+use super::{Console, Door, Seat, own_settings};
+use crate::chance;
+use crate::log_in::{Refusal, Wish, log_in};
+use crate::peer::{Peer, malformation};
+use crate::session::Session;
+use crate::session::request::REQUEST_HELD_BYTES;
+use crate::socket::{Origin, Socket};
+use std::io;
+use std::rc::Rc;
+use tokio::time::timeout;
+use tokio_rustls::TlsStream;
+use wire::tag::front;
+use wire::{Answers, CancelRequest, FirstPacket, Frame, Problem, Side, Startup, Status};
+
+/// A client's way in. Returns when its session has ended.
+pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
+    let limit = door.options.log_in_limit;
+    let Ok(Some((mut client, mut startup, tls))) = timeout(limit, first(door, socket)).await else { return };
+    if let Err(problem) = acceptable(door, &startup, tls || origin == Origin::Local) {
+        client.out().problem(&problem);
+        return door.farewell(client).await;
+    }
+    let own = own_settings::take(&mut startup);
+    let Some(seat) = door.take_seat(origin, port, tls, &startup) else {
+        client.out().problem(&too_many(door));
+        return door.farewell(client).await;
+    };
+    if startup.needs_negotiation() {
+        client.out().negotiate(&startup.unknown);
+    }
+    let entered = match timeout(limit, admit(door, &mut client, origin, &startup.user)).await {
+        Ok(entered) => entered,
+        Err(_) => Err(Turned::Away(Problem::fatal("57014", "canceling authentication due to timeout"))),
+    };
+    match entered {
+        Err(turned) => {
+            if let Turned::Away(problem) = turned {
+                client.out().problem(&problem);
+            }
+            door.leave(&seat);
+            door.farewell(client).await;
+        }
+        Ok(_) if startup.database == door.options.console_database => {
+            let console = door.console.borrow().clone();
+            serve_console(door, client, &seat, console).await;
+            door.leave(&seat);
+        }
+        Ok(secret) => {
+            let place = door.primary();
+            let wish = place.map(|place| Wish {
+                place,
+                user: startup.user,
+                database: startup.database,
+                parameters: startup.parameters,
+                secret,
+                limit: door.options.server_limit,
+            });
+            begin(door, client, seat, wish, own).await;
+        }
+    }
+}
+
+/// The first packets, until a session is wanted: the client, its start-up message, and whether it speaks TLS. `None`:
+/// it wanted something else, and has got it.
+async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, bool)> {
+    let mut client = Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms);
+    let mut tls = false;
+    // Encryption of either kind may be asked for once each.
+    for _ in 0..3 {
+        let packet = match packet(&mut client).await {
+            Ok(packet) => packet,
+            Err(error) => {
+                if let Some(why) = malformation(&error) {
+                    client.out().problem(&Problem::fatal("08P01", why.to_string()));
+                    door.farewell(client).await;
+                }
+                return None;
+            }
+        };
+        match packet {
+            FirstPacket::Startup(startup) => return Some((client, startup, tls)),
+            FirstPacket::Cancel(request) => {
+                door.cancels.cancel(&request).await;
+                return None;
+            }
+            FirstPacket::Ssl if door.options.tls.is_some() && !tls => {
+                client = encrypted(door, client).await?;
+                tls = true;
+            }
+            FirstPacket::Ssl | FirstPacket::Gss => {
+                client.out().push(b'N');
+                client.send().await.ok()?;
+            }
+            FirstPacket::Unsupported(major, minor) => {
+                let why =
+                    format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0");
+                client.out().problem(&Problem::fatal("0A000", why));
+                door.farewell(client).await;
+                return None;
+            }
+        }
+    }
+    client.out().problem(&Problem::fatal("08P01", "encryption was asked for again and again"));
+    door.farewell(client).await;
+    None
+}
+
+/// Reads one first packet.
+async fn packet(client: &mut Peer) -> io::Result<FirstPacket> {
+    loop {
+        match wire::first_packet(client.unread()).map_err(crate::peer::malformed)? {
+            Some((packet, bytes)) => {
+                client.consume(bytes);
+                return Ok(packet);
+            }
+            None => client.fill().await?,
+        }
+    }
+}
+
+/// Begins TLS. What came in clear text behind the wish for TLS could be anybody's: then nothing begins.
+async fn encrypted(door: &Door, mut client: Peer) -> Option<Peer> {
+    let acceptor = door.options.tls.as_ref()?;
+    if !client.unread().is_empty() {
+        client.out().problem(&Problem::fatal("08P01", "received unencrypted data after SSL request"));
+        door.farewell(client).await;
+        return None;
+    }
+    client.out().push(b'S');
+    client.send().await.ok()?;
+    let Some(Socket::Tcp(stream)) = client.into_socket() else { return None };
+    let stream = acceptor.accept(stream).await.ok()?;
+    let socket = Socket::Tls(Box::new(TlsStream::Server(stream)));
+    Some(Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms))
+}
+
+fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Problem> {
+    if door.options.tls_required && !private {
+        return Err(Problem::fatal("28000", "this server takes encrypted connections only")
+            .hint("Connect with sslmode=require."));
+    }
+    if startup.user.is_empty() {
+        return Err(Problem::fatal("28000", "no PostgreSQL user name specified in startup packet"));
+    }
+    if startup.wants_replication() {
+        return Err(Problem::fatal("0A000", "replication connections do not pass through Consort")
+            .hint("Connect to the node itself."));
+    }
+    if door.closing.get() {
+        return Err(Problem::fatal("57P03", "Consort is shutting down"));
+    }
+    Ok(())
+}
+
+fn too_many(door: &Door) -> Problem {
+    Problem::fatal("53300", format!("too many clients: max_clients is {}", door.options.max_clients))
+        .hint("Raise max_clients, or open fewer connections.")
+}
+
+/// Logs in at the primary as the client's role, hands the primary's greeting on, and runs the session.
+async fn begin(
+    door: &Rc<Door>,
+    mut client: Peer,
+    seat: Rc<Seat>,
+    wish: Option<Wish>,
+    own: Vec<(String, String)>,
+) {
+    let logged_in = match &wish {
+        Some(wish) => log_in(wish, &door.rooms).await,
+        None => Err(Refusal::Unreachable("nobody knows where it is".to_owned())),
+    };
+    let (log_in, wish) = match (logged_in, wish) {
+        (Ok(log_in), Some(wish)) => (log_in, wish),
+        (Ok(_), None) => return,
+        (Err(refusal), _) => {
+            refuse(client.out(), refusal);
+            door.leave(&seat);
+            return door.farewell(client).await;
+        }
+    };
+    let key = CancelRequest { pid: log_in.key.pid, secret: chance::cancel_secret().to_vec() };
+    let out = client.out();
+    out.authentication_ok();
+    out.extend_from_slice(&log_in.greeting);
+    out.key_data(key.pid, &key.secret);
+    out.ready(Status::Idle);
+    seat.pid.set(key.pid);
+    seat.running.moved(&wish.place, &log_in.key);
+    *seat.key.borrow_mut() = Some(key.clone());
+    door.cancels.enter(key, seat.running.clone());
+    Session::new(door.clone(), seat, client, wish, log_in, own).run().await;
+}
+
+/// Tells a client why the primary did not let it in: in the primary's own words, if it had some.
+fn refuse(out: &mut Vec<u8>, refusal: Refusal) {
+    match refusal {
+        Refusal::Answered(error) => out.extend_from_slice(&error),
+        Refusal::Unreachable(why) => {
+            tracing::warn!(why, "the primary cannot be reached");
+            out.problem(&Problem::fatal("57P03", format!("the primary cannot be reached: {why}")));
+        }
+        Refusal::NoSecret(method) => {
+            let problem =
+                Problem::fatal("28000", format!("the primary demands a proof by {method} for this role"))
+                    .hint("Give the role's password, or a secret of that kind, in Consort's auth_file.");
+            out.problem(&problem);
+        }
+    }
+}
+
+/// The console: statements of the simple protocol, answered here.
+async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Option<Rc<dyn Console>>) {
+    let Some(console) = console.filter(|console| console.admits(&seat.user)) else {
+        client.out().problem(&Problem::fatal("28000", "this role may not use the console"));
+        return door.farewell(client).await;
+    };
+    let out = client.out();
+    out.authentication_ok();
+    for (name, value) in
+        [("server_version", "15.0"), ("client_encoding", "UTF8"), ("server_encoding", "UTF8")]
+    {
+        out.parameter_status(name.as_bytes(), value.as_bytes());
+    }
+    out.key_data(0, &chance::cancel_secret());
+    out.ready(Status::Idle);
+    loop {
+        seat.idle(Status::Idle);
+        if client.send().await.is_err() {
+            return;
+        }
+        client.rest();
+        let length = match client.whole_frame(REQUEST_HELD_BYTES).await {
+            Ok(length) => length,
+            Err(error) => {
+                if let Some(why) = malformation(&error) {
+                    client.out().problem(&Problem::fatal("08P01", why.to_string()));
+                    door.farewell(client).await;
+                }
+                return;
+            }
+        };
+        seat.active();
+        let message = client.unread()[..length].to_vec();
+        client.consume(length);
+        if !console_message(&mut client, seat, &*console, &message).await {
+            return door.farewell(client).await;
+        }
+    }
+}
+
+/// Answers one message to the console; `false`: the client leaves.
+async fn console_message(client: &mut Peer, seat: &Seat, console: &dyn Console, message: &[u8]) -> bool {
+    let Ok(frame) = Frame::new(message) else { return false };
+    match frame.tag() {
+        front::QUERY => {
+            match wire::query_text(&frame).map(String::from_utf8_lossy) {
+                Ok(text) => console.answer(&seat.user, &text, client.out()).await,
+                Err(why) => {
+                    client.out().problem(&Problem::fatal("08P01", why.to_string()));
+                    return false;
+                }
+            }
+            client.out().ready(Status::Idle);
+        }
+        front::TERMINATE => return false,
+        front::SYNC => client.out().ready(Status::Idle),
+        front::PARSE => {
+            let why = "the console answers the simple query protocol only";
+            client.out().problem(&Problem::error("0A000", why));
+        }
+        _ => {}
+    }
+    true
+}

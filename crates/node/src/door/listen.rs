@@ -1,0 +1,89 @@
+//! Where clients knock: a TCP address, or a Unix socket in a folder.
+
+use crate::socket::{Origin, Socket};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tokio::net::{TcpListener, UnixListener};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A TCP address; port 0 takes one that is free.
+    Tcp(SocketAddr),
+    /// A folder for a Unix socket, and the port in its name, as libpq looks for it.
+    Unix(PathBuf, u16),
+}
+
+/// A place where clients knock. A Unix socket is removed when this is dropped.
+pub enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A Unix socket, and its path.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Begins to listen; the error says where it did not work.
+    pub async fn open(listen: &Listen) -> io::Result<Listener> {
+        match listen {
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address).await.map_err(|error| named(address, &error))?;
+                Ok(Listener::Tcp(listener))
+            }
+            Listen::Unix(folder, port) => {
+                let path = folder.join(format!(".s.PGSQL.{port}"));
+                remove_stale(&path).await?;
+                let listener = UnixListener::bind(&path).map_err(|error| named(path.display(), &error))?;
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+                Ok(Listener::Unix(listener, path))
+            }
+        }
+    }
+
+    /// The TCP address, with the port that was taken.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(Socket, Origin, u16)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok((Socket::Tcp(stream), Origin::Machine(address.ip()), address.port()))
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream), Origin::Local, 0))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn named(place: impl std::fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
+}
+
+/// Removes the socket of a process that is no more.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    match tokio::net::UnixStream::connect(path).await {
+        Ok(_) => Err(named(path.display(), &io::ErrorKind::AddrInUse.into())),
+        Err(_) => std::fs::remove_file(path),
+    }
+}

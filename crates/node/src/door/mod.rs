@@ -1,0 +1,202 @@
+//! The door: where clients come in. Listeners, limits, the first packet, TLS, who may enter, who may cancel; then each
+//! client's session has a task of its own.
+
+mod admit;
+mod arrive;
+mod cancels;
+mod listen;
+mod own_settings;
+mod seat;
+mod secrets;
+mod tls;
+
+pub use admit::{Admission, Method};
+pub use cancels::{Cancels, Running, pass_on};
+pub use listen::{Listen, Listener};
+pub use seat::{Doing, Seat};
+pub use secrets::{Secret, Secrets};
+pub use tls::load as load_tls;
+
+use crate::chance;
+use crate::peer::{Peer, Rooms};
+use crate::socket::{Origin, Place, Socket};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use wire::Startup;
+
+/// Connections beyond `max_clients` that may be on their way in or cancelling.
+const ARRIVING_MAX: usize = 64;
+/// A last word takes no longer than this to leave.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+/// What a client still sends after the last word is read for so long, so that closing does not destroy that word.
+const LINGER_LIMIT: Duration = Duration::from_millis(250);
+
+/// How the door behaves.
+pub struct Options {
+    /// What a client must prove.
+    pub admission: Admission,
+    /// So many clients at most.
+    pub max_clients: usize,
+    /// Who has not logged in by then is sent away.
+    pub log_in_limit: Duration,
+    /// A server that has not let us in by then does not answer.
+    pub server_limit: Duration,
+    /// TLS, if a certificate is configured.
+    pub tls: Option<TlsAcceptor>,
+    /// Whoever comes over TCP must speak TLS.
+    pub tls_required: bool,
+    /// The database that is no database but the console.
+    pub console_database: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            admission: Admission { loopback: Method::Trust, elsewhere: Method::ScramSha256 },
+            max_clients: 1000,
+            log_in_limit: Duration::from_secs(60),
+            server_limit: Duration::from_secs(5),
+            tls: None,
+            tls_required: false,
+            console_database: "consort".to_owned(),
+        }
+    }
+}
+
+/// Something whose answer is waited for.
+pub type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// The console behind the door: answers statements itself.
+pub trait Console {
+    /// May this role use it?
+    fn admits(&self, user: &str) -> bool;
+    /// Writes the whole answer to one Query, but for ReadyForQuery.
+    fn answer<'a>(&'a self, user: &'a str, text: &'a str, out: &'a mut Vec<u8>) -> Soon<'a, ()>;
+}
+
+/// The door. One per process; everything behind it runs in one thread.
+pub struct Door {
+    /// How it behaves.
+    pub options: Options,
+    /// The thread's spare buffers.
+    pub rooms: Rooms,
+    /// Who may cancel what.
+    pub cancels: Cancels,
+    /// The roles' secrets.
+    pub secrets: RefCell<Secrets>,
+    /// The console, if there is one.
+    pub console: RefCell<Option<Rc<dyn Console>>>,
+    primary: RefCell<Option<Place>>,
+    nobody: [u8; 32],
+    seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
+    next_seat: Cell<u64>,
+    open_connections: Cell<usize>,
+    closing: Cell<bool>,
+}
+
+impl Door {
+    /// A door to this primary.
+    pub fn new(options: Options, secrets: Secrets, primary: Option<Place>) -> Rc<Door> {
+        Rc::new(Door {
+            options,
+            rooms: Rooms::default(),
+            cancels: Cancels::default(),
+            secrets: RefCell::new(secrets),
+            console: RefCell::new(None),
+            primary: RefCell::new(primary),
+            nobody: chance::secret(),
+            seats: RefCell::default(),
+            next_seat: Cell::new(1),
+            open_connections: Cell::new(0),
+            closing: Cell::new(false),
+        })
+    }
+
+    /// Lets clients in for ever. Runs inside a `LocalSet`.
+    pub async fn serve(self: &Rc<Door>, listener: Listener) {
+        loop {
+            match listener.accept().await {
+                Ok((socket, origin, port)) => self.clone().let_in(socket, origin, port),
+                Err(error) => {
+                    tracing::warn!(%error, "a client could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn let_in(self: Rc<Door>, socket: Socket, origin: Origin, port: u16) {
+        if self.open_connections.get() >= self.options.max_clients + ARRIVING_MAX {
+            tracing::warn!("too many connections are on their way in: one is closed unheard");
+            return;
+        }
+        self.open_connections.set(self.open_connections.get() + 1);
+        tokio::task::spawn_local(async move {
+            arrive::arrive(&self, socket, origin, port).await;
+            self.open_connections.set(self.open_connections.get() - 1);
+        });
+    }
+
+    /// The primary is here now; `None`: nobody knows where.
+    pub fn set_primary(&self, primary: Option<Place>) {
+        *self.primary.borrow_mut() = primary;
+    }
+
+    /// Where the primary is.
+    pub fn primary(&self) -> Option<Place> {
+        self.primary.borrow().clone()
+    }
+
+    /// All clients that have a place.
+    pub fn seats(&self) -> Vec<Rc<Seat>> {
+        self.seats.borrow().values().cloned().collect()
+    }
+
+    /// Nobody else is let in, and whoever is here leaves: when idle outside a transaction block, or at once.
+    pub fn close(&self, at_once: bool) {
+        self.closing.set(true);
+        self.seats.borrow().values().for_each(|seat| seat.ring(at_once));
+    }
+
+    /// A place for a client, if there is one left.
+    fn take_seat(&self, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Option<Rc<Seat>> {
+        if self.seats.borrow().len() >= self.options.max_clients {
+            return None;
+        }
+        let id = self.next_seat.replace(self.next_seat.get() + 1);
+        let seat = Rc::new(Seat::new(id, origin, port, tls, startup));
+        self.seats.borrow_mut().insert(id, seat.clone());
+        Some(seat)
+    }
+
+    /// The client has left its place.
+    pub(crate) fn leave(&self, seat: &Seat) {
+        self.seats.borrow_mut().remove(&seat.id);
+        if let Some(key) = seat.key.take() {
+            self.cancels.leave(&key);
+        }
+    }
+
+    /// Lets a last word reach the client, then closes.
+    pub(crate) async fn farewell(&self, mut client: Peer) {
+        if timeout(FAREWELL_LIMIT, client.finish()).await.is_err() {
+            return;
+        }
+        let _ = timeout(LINGER_LIMIT, async {
+            loop {
+                let come = client.unread().len();
+                client.consume(come);
+                if client.fill().await.is_err() {
+                    return;
+                }
+            }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,127 @@
+//! The place of one client: what others may see of it, and the bell that tells it to leave.
+
+use crate::door::cancels::Running;
+use crate::socket::Origin;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::SystemTime;
+use wire::{CancelRequest, Startup, Status};
+
+/// What a session does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It logs in.
+    Arriving,
+    /// It waits for its client, with its transaction in this state.
+    Idle(Status),
+    /// It runs a request.
+    Active,
+}
+
+/// Whether a session must go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bell {
+    Silent,
+    /// When it is next idle outside a transaction block.
+    WhenIdle,
+    /// When it next waits for its client.
+    Now,
+}
+
+/// The place of one client.
+#[derive(Debug)]
+pub struct Seat {
+    /// Its number in this process.
+    pub id: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Its port there; 0 through a Unix socket.
+    pub port: u16,
+    /// Its role.
+    pub user: String,
+    /// Its database.
+    pub database: String,
+    /// What it calls itself.
+    pub application: String,
+    /// It speaks TLS.
+    pub tls: bool,
+    /// When it came.
+    pub since: SystemTime,
+    /// Its backend at the primary.
+    pub pid: Cell<i32>,
+    /// What it runs, for those who may cancel it.
+    pub running: Rc<Running>,
+    /// What cancels it.
+    pub key: RefCell<Option<CancelRequest>>,
+    doing: Cell<Doing>,
+    requests: Cell<u64>,
+    bell: Cell<Bell>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Seat {
+    /// A place for a client that wants to log in.
+    pub fn new(id: u64, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Seat {
+        let application = startup.parameters.iter().find(|(name, _)| name == "application_name");
+        Seat {
+            id,
+            origin,
+            port,
+            user: startup.user.clone(),
+            database: startup.database.clone(),
+            application: application.map(|(_, value)| value.clone()).unwrap_or_default(),
+            tls,
+            since: SystemTime::now(),
+            pid: Cell::new(0),
+            running: Rc::default(),
+            key: RefCell::new(None),
+            doing: Cell::new(Doing::Arriving),
+            requests: Cell::new(0),
+            bell: Cell::new(Bell::Silent),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// What the session does.
+    pub fn doing(&self) -> Doing {
+        self.doing.get()
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    pub(crate) fn idle(&self, status: Status) {
+        self.doing.set(Doing::Idle(status));
+    }
+
+    pub(crate) fn active(&self) {
+        self.doing.set(Doing::Active);
+        self.requests.set(self.requests.get() + 1);
+        self.running.forget();
+    }
+
+    /// Tells the session to leave: when it is outside a block, or at once.
+    pub fn ring(&self, at_once: bool) {
+        self.bell.set(if at_once { Bell::Now } else { Bell::WhenIdle });
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The session waits for its client: must it go? If not, it is woken when it must.
+    pub(crate) fn must_leave(&self, outside_block: bool, cx: &Context<'_>) -> bool {
+        match self.bell.get() {
+            Bell::Now => return true,
+            Bell::WhenIdle if outside_block => return true,
+            Bell::Silent | Bell::WhenIdle => {}
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        false
+    }
+}

@@ -1,0 +1,433 @@
+//! The session's own connection at the primary: what was asked there, which answers are still to come, and the pump that
+//! moves frames both ways until all have come.
+//!
+//! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
+
+use super::statements::{Owed, Statement, Statements, deallocated};
+use crate::peer::{GATHERED_BYTES, Peer};
+use crate::socket::Place;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use wire::tag::{back, front};
+use wire::{
+    Asks, Bind, CancelRequest, Close, CommandTag, Complaint, Describe, Frame, Malformed, Parse, Part, Status,
+    Step, Target,
+};
+
+/// An answer that is still to come, and what it means.
+#[derive(Debug)]
+enum Expect {
+    /// ParseComplete of a statement of the client.
+    Parse(Box<[u8]>, Option<Rc<Statement>>),
+    /// CloseComplete of a statement of the client.
+    Close(Box<[u8]>),
+    /// CloseComplete of a portal.
+    ClosePortal,
+    /// ParseComplete or CloseComplete of a message of ours: swallowed.
+    Ours,
+    /// ReadyForQuery for a Sync.
+    Synced,
+    /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
+    Asked(Option<Box<[u8]>>),
+}
+
+impl Expect {
+    fn is_ready(&self) -> bool {
+        matches!(self, Expect::Synced | Expect::Asked(_))
+    }
+}
+
+/// Why a session cannot go on.
+#[derive(Debug)]
+pub enum Ended {
+    /// The client took its leave.
+    ClientLeft,
+    /// The client is gone.
+    ClientGone,
+    /// The client does not speak the protocol.
+    Malformed(Malformed),
+    /// The connection at the primary is lost; the client was told by the primary itself, or not yet.
+    PrimaryLost(Told),
+    /// It has stayed too long in a process that ends.
+    Drained,
+}
+
+/// Who told the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The primary's own FATAL was forwarded.
+    ByPrimary,
+    /// Nobody has.
+    NotYet,
+}
+
+/// What a client's messages are forwarded with: its socket, and its prepared statements.
+pub struct Side<'a> {
+    /// The client.
+    pub client: &'a mut Peer,
+    /// Its prepared statements.
+    pub statements: &'a mut Statements,
+    /// Settings that the primary reports.
+    pub reported: &'a mut Reported,
+}
+
+/// Settings as the primary reported them last, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Reported(pub Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Reported {
+    fn note(&mut self, name: &[u8], value: &[u8]) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => value.clone_into(known),
+            None => self.0.push((name.to_vec(), value.to_vec())),
+        }
+    }
+
+    /// The value of this setting, if the primary reports it.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(known, _)| known == name.as_bytes()).map(|(_, value)| value.as_slice())
+    }
+}
+
+/// The session's connection at the primary.
+///
+/// Invariants: `open` or something expected means that the session is not idle; a Sync that a COPY has taken is not
+/// expected.
+pub struct Primary {
+    /// The connection.
+    pub peer: Peer,
+    /// Where it is.
+    pub place: Place,
+    /// Cancels what it runs.
+    pub key: CancelRequest,
+    /// Where the session stands, as the primary said last.
+    pub status: Status,
+    expects: VecDeque<Expect>,
+    /// More of the client's request is to follow.
+    open: bool,
+    /// The primary waits for COPY data.
+    copying: bool,
+    told: Told,
+}
+
+impl Primary {
+    /// A connection that is logged in and ready.
+    pub fn new(peer: Peer, place: Place, key: CancelRequest) -> Primary {
+        Primary {
+            peer,
+            place,
+            key,
+            status: Status::Idle,
+            expects: VecDeque::new(),
+            open: false,
+            copying: false,
+            told: Told::NotYet,
+        }
+    }
+
+    /// All that was asked is answered, and nothing of a request is missing.
+    pub fn is_settled(&self) -> bool {
+        self.expects.is_empty() && !self.open && !self.copying
+    }
+
+    /// What follows in the client's stream belongs to what runs here, whatever it is.
+    pub fn follow(&mut self) {
+        self.open = true;
+    }
+
+    /// Takes the first `bytes` of what the client sent, whole frames, and sends them on.
+    pub fn take(&mut self, side: &mut Side<'_>, bytes: usize) -> Result<(), Malformed> {
+        let mut at = 0;
+        while at < bytes {
+            let mut splitter = side.client.splitter;
+            let Step::Whole(frame) = splitter.next(&side.client.unread()[at..bytes])? else {
+                return Err(Malformed::Body);
+            };
+            at += frame.bytes().len();
+            self.forward(frame, side.statements)?;
+        }
+        side.client.consume(bytes);
+        Ok(())
+    }
+
+    /// Notes what a message of the client asks for, and sends it on.
+    fn forward(&mut self, frame: Frame<'_>, statements: &mut Statements) -> Result<(), Malformed> {
+        match frame.tag() {
+            front::PARSE => {
+                let parse = Parse::read(&frame)?;
+                let (text, types) = parse.signature();
+                let statement = Rc::new(Statement { text: text.into(), types: types.into() });
+                self.expects.push_back(Expect::Parse(parse.name.into(), Some(statement)));
+                self.open = true;
+            }
+            front::BIND => self.pay(Bind::read(&frame)?.statement, statements),
+            front::DESCRIBE => {
+                let describe = Describe::read(&frame)?;
+                if describe.target == Target::Statement {
+                    self.pay(describe.name, statements);
+                }
+            }
+            front::CLOSE => {
+                let close = Close::read(&frame)?;
+                self.expects.push_back(match close.target {
+                    Target::Statement => Expect::Close(close.name.into()),
+                    Target::Portal => Expect::ClosePortal,
+                });
+                self.open = true;
+            }
+            front::SYNC if self.copying => {}
+            front::SYNC => {
+                self.expects.push_back(Expect::Synced);
+                self.open = false;
+            }
+            front::QUERY => {
+                self.asked(deallocated(wire::query_text(&frame)?), statements);
+                self.open = false;
+            }
+            front::FUNCTION_CALL => {
+                self.expects.push_back(Expect::Asked(None));
+                self.open = false;
+            }
+            front::COPY_DONE | front::COPY_FAIL => self.copying = false,
+            front::PASSWORD => return Err(Malformed::UnknownTag(front::PASSWORD)),
+            _ => {}
+        }
+        self.peer.out().extend_from_slice(frame.bytes());
+        Ok(())
+    }
+
+    fn asked(&mut self, deallocates: Option<Box<[u8]>>, statements: &mut Statements) {
+        statements.query_ran(true);
+        self.expects.push_back(Expect::Asked(deallocates));
+    }
+
+    /// Before the unnamed statement is used, the primary must know which one the client means.
+    fn pay(&mut self, name: &[u8], statements: &mut Statements) {
+        self.open = true;
+        if !name.is_empty() {
+            return;
+        }
+        match statements.owed() {
+            Owed::Nothing => return,
+            Owed::Parse(statement) => self.peer.out().parse(b"", &statement.text, &statement.types),
+            Owed::Close => Asks::close(self.peer.out(), Target::Statement, b""),
+        }
+        self.expects.push_back(Expect::Ours);
+    }
+
+    /// A piece of a message that is too large to be held.
+    fn forward_part(&mut self, part: Part<'_>, statements: &mut Statements) {
+        if part.first {
+            match part.tag {
+                front::PARSE => self.expects.push_back(Expect::Parse([].into(), None)),
+                front::BIND => self.pay(b"", statements),
+                front::QUERY => self.asked(None, statements),
+                front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None)),
+                _ => {}
+            }
+        }
+        if part.last && matches!(part.tag, front::QUERY | front::FUNCTION_CALL) {
+            self.open = false;
+        }
+        self.peer.out().extend_from_slice(part.bytes);
+    }
+
+    /// Takes what there is of a request that goes on. `false`: nothing was there.
+    fn take_more(&mut self, side: &mut Side<'_>) -> Result<bool, Ended> {
+        let mut took = false;
+        while (self.open || self.copying) && self.peer.unsent() < GATHERED_BYTES {
+            let (unread, splitter) = side.client.cut();
+            let step = splitter.next(unread).map_err(Ended::Malformed)?;
+            let length = step.len();
+            match step {
+                Step::More(_) => break,
+                Step::Whole(frame) if frame.tag() == front::TERMINATE => return Err(Ended::ClientLeft),
+                Step::Whole(frame) => self.forward(frame, side.statements).map_err(Ended::Malformed)?,
+                Step::Part(part) => self.forward_part(part, side.statements),
+            }
+            side.client.consume(length);
+            took = true;
+        }
+        Ok(took)
+    }
+
+    /// Moves frames both ways until all that was asked is answered and the client has it.
+    pub fn poll_exchange(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        loop {
+            if let Poll::Ready(Err(_)) = self.peer.poll_send(cx) {
+                // Its last words may still be there to be read.
+            }
+            let more_may_be_there = self.poll_answers(side, cx)?;
+            let client_has_it = match side.client.poll_send(cx) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::ClientGone)),
+                Poll::Pending => false,
+            };
+            if self.is_settled() {
+                return if client_has_it { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            let mut again = more_may_be_there && client_has_it;
+            if (self.open || self.copying) && self.peer.unsent() == 0 {
+                again |= self.take_more(side)? || poll_client(side.client, cx)?;
+            }
+            if !again {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reads and forwards answers until there are no more, or enough is gathered for the client: then `true`.
+    fn poll_answers(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Result<bool, Ended> {
+        loop {
+            self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?;
+            if self.is_settled() {
+                return Ok(false);
+            }
+            if side.client.unsent() >= GATHERED_BYTES {
+                return Ok(true);
+            }
+            match self.peer.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Err(self.lost(side, &error)),
+                Poll::Pending => return Ok(false),
+            }
+        }
+    }
+
+    /// What the primary says while nothing was asked: notices, settings, notifications, its farewell.
+    pub fn poll_idle(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Result<(), Ended> {
+        loop {
+            match self.peer.poll_fill(cx) {
+                Poll::Ready(Ok(())) => self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?,
+                Poll::Ready(Err(error)) => return Err(self.lost(side, &error)),
+                Poll::Pending => return Ok(()),
+            }
+            if side.client.unsent() >= GATHERED_BYTES && side.client.poll_send(cx).is_pending() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn lost(&mut self, side: &mut Side<'_>, error: &io::Error) -> Ended {
+        if self.told == Told::NotYet {
+            tracing::debug!(pid = self.key.pid, %error, "a connection at the primary is lost");
+        }
+        side.client.send_now();
+        Ended::PrimaryLost(self.told)
+    }
+
+    /// Forwards the answers that have come, whole runs at once.
+    fn relay(&mut self, side: &mut Side<'_>) -> Result<(), Malformed> {
+        let (unread, splitter) = self.peer.cut();
+        let (mut run, mut at) = (0, 0);
+        loop {
+            let step = splitter.next(&unread[at..])?;
+            let length = step.len();
+            let forwarded = match step {
+                Step::More(_) => break,
+                Step::Part(_) => true,
+                Step::Whole(frame) => match frame.tag() {
+                    back::DATA_ROW | back::COPY_DATA => true,
+                    _ => {
+                        let mut standing = Standing {
+                            expects: &mut self.expects,
+                            status: &mut self.status,
+                            open: &mut self.open,
+                            copying: &mut self.copying,
+                            told: &mut self.told,
+                        };
+                        standing.answered(&frame, side)?
+                    }
+                },
+            };
+            if !forwarded {
+                side.client.out().extend_from_slice(&unread[run..at]);
+                run = at + length;
+            }
+            at += length;
+        }
+        if run < at {
+            side.client.out().extend_from_slice(&unread[run..at]);
+        }
+        self.peer.consume(at);
+        Ok(())
+    }
+}
+
+/// Reads more of what the client sends; `true` if something came.
+fn poll_client(client: &mut Peer, cx: &mut Context<'_>) -> Result<bool, Ended> {
+    match client.poll_fill(cx) {
+        Poll::Ready(Ok(())) => Ok(true),
+        Poll::Ready(Err(_)) => Err(Ended::ClientGone),
+        Poll::Pending => Ok(false),
+    }
+}
+
+/// What an answer moves.
+struct Standing<'a> {
+    expects: &'a mut VecDeque<Expect>,
+    status: &'a mut Status,
+    open: &'a mut bool,
+    copying: &'a mut bool,
+    told: &'a mut Told,
+}
+
+impl Standing<'_> {
+    /// Notes what an answer means; `false`: it is not for the client.
+    fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::PARSE_COMPLETE => match self.expects.pop_front() {
+                Some(Expect::Ours) => return Ok(false),
+                Some(Expect::Parse(name, statement)) => side.statements.parsed_at_primary(&name, statement),
+                _ => return Err(Malformed::Body),
+            },
+            back::CLOSE_COMPLETE => match self.expects.pop_front() {
+                Some(Expect::Ours) => return Ok(false),
+                Some(Expect::Close(name)) => side.statements.closed(&name),
+                Some(Expect::ClosePortal) => {}
+                _ => return Err(Malformed::Body),
+            },
+            back::COMMAND_COMPLETE => self.completed(CommandTag::read(frame)?, side.statements),
+            back::COPY_IN => {
+                *self.copying = true;
+                // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
+                if matches!(self.expects.front(), Some(Expect::Synced)) {
+                    self.expects.pop_front();
+                    *self.open = true;
+                }
+            }
+            back::ERROR => {
+                *self.copying = false;
+                while self.expects.front().is_some_and(|expect| !expect.is_ready()) {
+                    self.expects.pop_front();
+                }
+                if Complaint::read(frame).is_fatal() {
+                    *self.told = Told::ByPrimary;
+                }
+            }
+            back::PARAMETER_STATUS => {
+                let (name, value) = wire::parameter_status(frame)?;
+                side.reported.note(name, value);
+            }
+            back::READY_FOR_QUERY => {
+                *self.copying = false;
+                *self.status = wire::status(frame)?;
+                // What was sent behind an error and before its Sync is never answered.
+                while self.expects.pop_front().is_some_and(|expect| !expect.is_ready()) {}
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// SQL may have taken prepared statements away.
+    fn completed(&mut self, tag: CommandTag<'_>, statements: &mut Statements) {
+        match (tag.0, self.expects.front()) {
+            (b"DEALLOCATE", Some(Expect::Asked(Some(name)))) => statements.closed(name),
+            (b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_named(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Groups what a client sends into requests: a Query, or a batch of the extended protocol up to its Sync. Nothing is
+//! taken from the stream here; a request lies at the beginning of what is unread until it has been sent somewhere.
+
+use wire::tag::front;
+use wire::{Malformed, Splitter, Step};
+
+/// A request longer than this is not held: it goes straight on to the primary.
+pub const REQUEST_HELD_BYTES: usize = 256 * 1024;
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Query message.
+    Query,
+    /// Messages of the extended protocol that end in a Sync.
+    Batch,
+    /// The beginning of something that goes on: a batch up to a Flush, or more than is held. The rest follows it to the
+    /// primary as it comes.
+    Open,
+    /// A FunctionCall message.
+    Function,
+    /// What is left of COPY data that nobody wants any more; dropped, as a server does.
+    Leftover,
+    /// The client takes its leave.
+    Terminate,
+}
+
+/// A request at the beginning of what is unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it is.
+    pub kind: Kind,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// How far the unread bytes were looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lookout {
+    looked: usize,
+}
+
+impl Lookout {
+    /// The request at the beginning of `unread`; `None` if it is not whole yet.
+    pub fn look(&mut self, unread: &[u8], splitter: Splitter) -> Result<Option<Request>, Malformed> {
+        if splitter.is_inside() {
+            return self.found(Kind::Leftover, unread.len());
+        }
+        loop {
+            // A copy looks ahead: the stream's own place moves only when bytes are taken.
+            match { splitter }.next(&unread[self.looked..])? {
+                Step::More(_) => return Ok(None),
+                Step::Part(_) => return self.found(Kind::Open, self.looked),
+                Step::Whole(frame) => {
+                    let begun = self.looked > 0;
+                    let length = frame.bytes().len();
+                    match frame.tag() {
+                        front::SYNC => return self.found(Kind::Batch, self.looked + length),
+                        front::FLUSH => return self.found(Kind::Open, self.looked + length),
+                        front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => {
+                            self.looked += length;
+                            if self.looked >= REQUEST_HELD_BYTES {
+                                return self.found(Kind::Open, self.looked);
+                            }
+                        }
+                        _ if begun => return self.found(Kind::Open, self.looked),
+                        front::QUERY => return self.found(Kind::Query, length),
+                        front::FUNCTION_CALL => return self.found(Kind::Function, length),
+                        front::TERMINATE => return self.found(Kind::Terminate, length),
+                        front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {
+                            return self.found(Kind::Leftover, length);
+                        }
+                        tag => return Err(Malformed::UnknownTag(tag)),
+                    }
+                }
+            }
+        }
+    }
+
+    fn found(&mut self, kind: Kind, bytes: usize) -> Result<Option<Request>, Malformed> {
+        self.looked = 0;
+        Ok(if kind == Kind::Leftover && bytes == 0 { None } else { Some(Request { kind, bytes }) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Asks, Side, Target};
+
+    fn look(bytes: &[u8]) -> Option<Request> {
+        Lookout::default().look(bytes, Splitter::new(Side::Client, REQUEST_HELD_BYTES)).unwrap()
+    }
+
+    fn request(kind: Kind, bytes: usize) -> Option<Request> {
+        Some(Request { kind, bytes })
+    }
+
+    #[test]
+    fn a_batch_ends_with_its_sync_and_is_seen_when_whole() {
+        let mut batch = Vec::new();
+        batch.parse(b"", b"SELECT 1", &[]);
+        batch.bind_plain(b"");
+        batch.describe(Target::Portal, b"");
+        batch.execute(b"", 0);
+        batch.sync();
+        let whole = batch.len();
+        batch.query(b"SELECT 2");
+        let mut lookout = Lookout::default();
+        for end in 0..whole {
+            let splitter = Splitter::new(Side::Client, REQUEST_HELD_BYTES);
+            assert_eq!(lookout.look(&batch[..end], splitter), Ok(None));
+        }
+        assert_eq!(look(&batch), request(Kind::Batch, whole));
+        assert_eq!(look(&batch[whole..]), request(Kind::Query, batch.len() - whole));
+    }
+
+    #[test]
+    fn what_goes_on_is_open() {
+        let mut batch = Vec::new();
+        batch.parse(b"", b"SELECT 1", &[]);
+        let parse = batch.len();
+        batch.flush();
+        assert_eq!(look(&batch), request(Kind::Open, batch.len()));
+        batch.truncate(parse);
+        batch.query(b"SELECT 1");
+        assert_eq!(look(&batch), request(Kind::Open, parse));
+        let large = [&b"Q"[..], &1_000_000_u32.to_be_bytes(), b"SELECT"].concat();
+        assert_eq!(look(&large), request(Kind::Open, 0));
+    }
+
+    #[test]
+    fn a_password_has_no_place_here() {
+        let mut lookout = Lookout::default();
+        let splitter = Splitter::new(Side::Client, 64);
+        assert_eq!(lookout.look(b"p\0\0\0\x04", splitter), Err(Malformed::UnknownTag(b'p')));
+    }
+}

@@ -1,0 +1,161 @@
+//! The prepared statements of a session. Named ones are parsed at the primary when the client parses them, so that what
+//! SQL says of them (EXECUTE, DEALLOCATE, pg_prepared_statements) is true there; standbys learn them when they need
+//! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// So many named statements of a session are followed; more are the primary's alone.
+const STATEMENTS_FOLLOWED: usize = 4096;
+/// Longer texts are the primary's alone.
+const TEXT_FOLLOWED_BYTES: usize = 64 * 1024;
+
+/// A statement as a client parsed it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Its text.
+    pub text: Box<[u8]>,
+    /// The parameter types that the client declared, as they stand in a Parse message.
+    pub types: Box<[u8]>,
+}
+
+/// The prepared statements of a session.
+#[derive(Debug, Default)]
+pub struct Statements {
+    named: BTreeMap<Box<[u8]>, Rc<Statement>>,
+    unnamed: Option<Rc<Statement>>,
+    /// The primary's unnamed statement is not the one that the client means.
+    unnamed_stale: bool,
+}
+
+impl Statements {
+    /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone.
+    pub fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
+    /// The primary has parsed the statement under this name; without a statement one that is not followed.
+    pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
+        let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
+        if name.is_empty() {
+            self.unnamed = statement;
+            self.unnamed_stale = false;
+            return;
+        }
+        match statement {
+            Some(statement) if self.named.len() < STATEMENTS_FOLLOWED => {
+                self.named.insert(name.into(), statement);
+            }
+            _ => {
+                self.named.remove(name);
+            }
+        }
+    }
+
+    /// A standby has parsed the unnamed statement; the primary has not heard of it.
+    pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
+        self.unnamed = Some(statement);
+        self.unnamed_stale = true;
+    }
+
+    /// A Query ran: at the primary it took the unnamed statement away by itself.
+    pub fn query_ran(&mut self, at_primary: bool) {
+        self.unnamed = None;
+        self.unnamed_stale = !at_primary;
+    }
+
+    /// What the primary must do before the unnamed statement is bound or described there.
+    pub fn owed(&mut self) -> Owed {
+        if !std::mem::take(&mut self.unnamed_stale) {
+            return Owed::Nothing;
+        }
+        match &self.unnamed {
+            Some(statement) => Owed::Parse(statement.clone()),
+            None => Owed::Close,
+        }
+    }
+
+    /// The statement was closed.
+    pub fn closed(&mut self, name: &[u8]) {
+        if name.is_empty() {
+            self.unnamed = None;
+        } else {
+            self.named.remove(name);
+        }
+    }
+
+    /// Statements were deallocated by SQL, nobody knows which: all are the primary's alone from now on.
+    pub fn forget_named(&mut self) {
+        self.named.clear();
+    }
+}
+
+/// What the primary lacks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// Nothing.
+    Nothing,
+    /// It must parse this as its unnamed statement.
+    Parse(Rc<Statement>),
+    /// It must close its unnamed statement: the client has none.
+    Close,
+}
+
+/// The name in `DEALLOCATE [PREPARE] name`, if the text is that and nothing else.
+pub fn deallocated(text: &[u8]) -> Option<Box<[u8]>> {
+    let text = std::str::from_utf8(text).ok()?.trim_matches(|c: char| c.is_ascii_whitespace() || c == ';');
+    let mut words = text.split_ascii_whitespace();
+    if !words.next()?.eq_ignore_ascii_case("deallocate") {
+        return None;
+    }
+    let mut name = words.next()?;
+    if name.eq_ignore_ascii_case("prepare") {
+        name = words.next()?;
+    }
+    if words.next().is_some() || name.eq_ignore_ascii_case("all") {
+        return None;
+    }
+    match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        Some(quoted) if !quoted.contains('"') => Some(quoted.as_bytes().into()),
+        Some(_) => None,
+        None if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
+            Some(name.to_ascii_lowercase().into_bytes().into())
+        }
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_deallocate() {
+        for (text, name) in [
+            ("DEALLOCATE a", Some("a")),
+            (" deallocate PREPARE \"A b\" ;", None),
+            ("deallocate PREPARE \"Ab\" ;", Some("Ab")),
+            ("DEALLOCATE Ab", Some("ab")),
+            ("DEALLOCATE ALL", None),
+            ("DEALLOCATE a; SELECT 1", None),
+            ("SELECT 1", None),
+            ("DEALLOCATE", None),
+        ] {
+            assert_eq!(deallocated(text.as_bytes()).as_deref(), name.map(str::as_bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_primary_learns_the_unnamed_statement_before_it_is_bound() {
+        let mut statements = Statements::default();
+        let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
+        assert_eq!(statements.owed(), Owed::Nothing);
+        statements.parsed_at_standby(statement.clone());
+        assert_eq!(statements.owed(), Owed::Parse(statement.clone()));
+        assert_eq!(statements.owed(), Owed::Nothing);
+        statements.parsed_at_primary(b"", Some(statement));
+        statements.query_ran(false);
+        assert_eq!(statements.owed(), Owed::Close);
+        assert!(statements.get(b"").is_none());
+    }
+}
