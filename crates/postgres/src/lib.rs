@@ -11,7 +11,12 @@
 //! to be sent between threads.
 
 pub mod address;
+pub mod attach;
 mod error;
+pub mod gauge;
+pub mod incarnation;
+mod link;
 pub mod local;
+pub mod watcher;
 
 pub use error::Error;

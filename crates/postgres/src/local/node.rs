@@ -1,6 +1,6 @@
 //! One local server: its folders, its process, its life.
 
-use super::probe::{Probe, Rows};
+use super::probe::Probe;
 use super::processes;
 use super::programs::Programs;
 use super::settings::quoted;
@@ -281,7 +281,7 @@ impl Node {
     ///
     /// # Errors
     /// The server's own, or [`Error::Unreachable`].
-    pub fn query(&self, database: &str, sql: &str) -> Result<Rows, Error> {
+    pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         Probe::connect(&self.address("postgres", database), ANSWER_LIMIT)?.query(sql)
     }
 

@@ -2,16 +2,14 @@
 
 use crate::Error;
 use crate::address::Address;
+use crate::link::{Rows, Said};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{ErrorResponseBody, Message};
+use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-
-/// The rows of an answer, each value as text.
-pub(super) type Rows = Vec<Vec<Option<String>>>;
 
 /// A logged-in connection that trusts and is trusted.
 pub(super) struct Probe {
@@ -58,14 +56,10 @@ impl Probe {
                     };
                     rows.push(row.ranges().map(|range| Ok(text(range))).collect()?);
                 }
-                Message::ErrorResponse(body) => {
-                    let error = said(&body)?;
-                    // Before the log-in is complete no "ready" follows an error.
-                    if matches!(error, Error::NotReady(_) | Error::Unreachable(_)) {
-                        return Err(error);
-                    }
-                    refused = Some(error);
-                }
+                Message::ErrorResponse(body) => match Said::read(&body)? {
+                    Said { error, fatal: true } => return Err(error),
+                    Said { error, fatal: false } => refused = Some(error),
+                },
                 _ => {}
             }
         }
@@ -83,19 +77,4 @@ impl Probe {
             }
         }
     }
-}
-
-/// An error of the server, sorted.
-fn said(body: &ErrorResponseBody) -> Result<Error, Error> {
-    let (mut sqlstate, mut message) = (String::new(), String::new());
-    let mut fields = body.fields();
-    while let Some(field) = fields.next()? {
-        let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
-        match field.type_() {
-            b'C' => sqlstate = text(),
-            b'M' => message = text(),
-            _ => {}
-        }
-    }
-    Ok(Error::from_sqlstate(&sqlstate, message))
 }

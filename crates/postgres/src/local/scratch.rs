@@ -2,7 +2,6 @@
 
 use super::cluster::{Cluster, Options};
 use super::node::{Node, wait_until};
-use super::probe::Rows;
 use super::programs::Programs;
 use crate::address::Address;
 use history::Lsn;
@@ -120,7 +119,7 @@ impl Scratch {
     ///
     /// # Panics
     /// With the server's error.
-    pub fn query(&self, sql: &str) -> Rows {
+    pub fn query(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         self.query_in("postgres", sql)
     }
 
@@ -128,7 +127,7 @@ impl Scratch {
     ///
     /// # Panics
     /// With the server's error.
-    pub fn query_in(&self, database: &str, sql: &str) -> Rows {
+    pub fn query_in(&self, database: &str, sql: &str) -> Vec<Vec<Option<String>>> {
         self.primary().query(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 

@@ -1,14 +1,9 @@
 //! The local servers: made, stopped, killed, hanging, started again.
 
+use crate::{SOON, one};
 use postgres::Error;
 use postgres::local::{Cluster, LogIns, NodeState, Options, Programs, Scratch, Stop};
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(20);
-
-fn one(rows: &[Vec<Option<String>>]) -> &str {
-    rows[0][0].as_deref().unwrap_or("null")
-}
 
 #[test]
 fn a_cluster_lives_and_goes() {

@@ -1,3 +1,21 @@
 //! The engine against real servers. Every test has its own, in a temporary folder.
 
+mod attach;
 mod local;
+mod looks;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// What should happen soon has this long on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A future that should be ready soon.
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, future).await.unwrap_or_else(|_| panic!("{what} not within {SOON:?}"))
+}
+
+/// The first value of an answer.
+fn one(rows: &[Vec<Option<String>>]) -> &str {
+    rows[0][0].as_deref().unwrap_or("null")
+}

@@ -1,0 +1,77 @@
+-- What Consort keeps inside a served database. Run in one transaction by somebody who may create event triggers; may be
+-- run again at any time. The publication is made separately: it has no "if not exists".
+CREATE SCHEMA IF NOT EXISTS consort;
+COMMENT ON SCHEMA consort IS 'Consort: what it needs to see every change of this database. consort detach removes it.';
+
+-- One row per DDL command, deleted in the transaction that writes it: the row is only there to come out of the decoder,
+-- in its place between the commits.
+CREATE TABLE IF NOT EXISTS consort.log (command text NOT NULL, objects text);
+ALTER TABLE consort.log REPLICA IDENTITY FULL;
+
+-- Tables whose UPDATE and DELETE would fail under a publication: without a usable key, or with NOTHING by choice. The
+-- condition is PostgreSQL's own (RelationGetReplicaIndex).
+CREATE OR REPLACE FUNCTION consort.tables_without_identity() RETURNS SETOF oid
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.oid FROM pg_class c
+    WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f'
+      AND (c.relreplident = 'n' OR NOT EXISTS (
+        SELECT FROM pg_index i
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END))
+$$;
+
+-- Runs as its owner, whoever the command's author is, and resolves no name but the system's.
+CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    objects text;
+    noted boolean := false;
+    place tid;
+    bare oid;
+    touched oid[];
+BEGIN
+    IF tg_event = 'table_rewrite' THEN
+        SELECT c.oid::regclass::text, true INTO objects, noted FROM pg_class c
+        WHERE c.oid = pg_event_trigger_table_rewrite_oid() AND c.relpersistence <> 't';
+    ELSIF tg_event = 'sql_drop' THEN
+        SELECT left(string_agg(d.object_identity, ', '), 1000), count(*) > 0,
+               CASE WHEN bool_or(d.object_type IN ('index', 'table constraint'))
+                    THEN array(SELECT consort.tables_without_identity()) END
+        INTO objects, noted, touched FROM pg_event_trigger_dropped_objects() d
+        WHERE NOT d.is_temporary AND d.address_names[1] IS DISTINCT FROM 'pg_temp'
+          AND d.schema_name IS DISTINCT FROM 'pg_temp';
+    ELSE
+        -- A command that names no object is noted too, unless it made or dropped nothing (IF NOT EXISTS, IF EXISTS).
+        SELECT left(string_agg(d.object_identity, ', '), 1000),
+               count(*) FILTER (WHERE d.schema_name IS DISTINCT FROM 'pg_temp') > 0
+                 OR count(*) = 0 AND (tg_tag = 'DROP OWNED' OR tg_tag !~ '^(CREATE|DROP) '),
+               array_agg(d.objid) FILTER (WHERE d.classid = 'pg_class'::regclass)
+        INTO objects, noted, touched FROM pg_event_trigger_ddl_commands() d;
+    END IF;
+    IF NOT coalesce(noted, false) THEN
+        RETURN;
+    END IF;
+    INSERT INTO consort.log VALUES (tg_tag, objects) RETURNING ctid INTO place;
+    DELETE FROM consort.log WHERE ctid = place;
+    IF touched IS NOT NULL THEN
+        FOR bare IN SELECT t FROM consort.tables_without_identity() t WHERE t = ANY (touched) LOOP
+            EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', bare::regclass);
+        END LOOP;
+    END IF;
+END
+$$;
+
+DO $$
+DECLARE
+    event text;
+BEGIN
+    FOREACH event IN ARRAY ARRAY['ddl_command_end', 'sql_drop', 'table_rewrite'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'consort_' || event) THEN
+            EXECUTE format('CREATE EVENT TRIGGER %I ON %s EXECUTE FUNCTION consort.note_command()',
+                           'consort_' || event, event);
+        END IF;
+        -- Also for sessions that set session_replication_role.
+        EXECUTE format('ALTER EVENT TRIGGER %I ENABLE ALWAYS', 'consort_' || event);
+    END LOOP;
+END
+$$;

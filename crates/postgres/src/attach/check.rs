@@ -1,0 +1,179 @@
+//! What a server lacks to be served, each with the line that mends it.
+
+use crate::Error;
+use crate::address::Control;
+use crate::local::MAJOR;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What is the matter.
+    pub what: String,
+    /// The line that mends it.
+    pub mend: String,
+    /// Whether Consort cannot work so; otherwise it is worse than it could be.
+    pub fatal: bool,
+}
+
+impl Finding {
+    fn new(fatal: bool, what: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { what: what.into(), mend: mend.into(), fatal }
+    }
+}
+
+/// What is asked of a server: its settings, what is left of its limits, what the role may.
+struct Server {
+    version_number: i32,
+    version: String,
+    in_recovery: bool,
+    wal_level: String,
+    free_slots: i64,
+    free_senders: i64,
+    slot_keep_mb: i64,
+    superuser: bool,
+    role: String,
+    feedback: bool,
+    hot_standby: bool,
+    own_slots: i64,
+}
+
+const SERVER: &str = "\
+    SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(), \
+      current_setting('wal_level'), \
+      current_setting('max_replication_slots')::bigint - (SELECT count(*) FROM pg_replication_slots), \
+      current_setting('max_wal_senders')::bigint - (SELECT count(*) FROM pg_stat_replication), \
+      (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), \
+      r.rolsuper, r.rolname::text, current_setting('hot_standby_feedback')::bool, current_setting('hot_standby')::bool, \
+      (SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'consort\\_%') \
+    FROM pg_roles r WHERE r.rolname = current_user";
+
+impl Server {
+    async fn ask(control: &Control) -> Result<Server, Error> {
+        let row = control.query_one(SERVER, &[]).await?;
+        Ok(Server {
+            version_number: row.get(0),
+            version: row.get(1),
+            in_recovery: row.get(2),
+            wal_level: row.get(3),
+            free_slots: row.get(4),
+            free_senders: row.get(5),
+            slot_keep_mb: row.get(6),
+            superuser: row.get(7),
+            role: row.get(8),
+            feedback: row.get(9),
+            hot_standby: row.get(10),
+            own_slots: row.get(11),
+        })
+    }
+
+    fn major(&self) -> i32 {
+        self.version_number / 10_000
+    }
+
+    fn wrong_major(&self) -> Option<Finding> {
+        (self.major().cast_unsigned() != MAJOR).then(|| {
+            Finding::new(
+                true,
+                format!("the server is PostgreSQL {}", self.version),
+                format!("use PostgreSQL {MAJOR}: other major versions are not supported yet"),
+            )
+        })
+    }
+}
+
+/// What the primary of this connection lacks to be served. `databases` slots are wanted in all.
+///
+/// # Errors
+/// As every query.
+pub async fn check(control: &Control, databases: usize) -> Result<Vec<Finding>, Error> {
+    let server = Server::ask(control).await?;
+    let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
+    let mut find = |wrong: bool, finding: Finding| {
+        if wrong {
+            findings.push(finding);
+        }
+    };
+    find(
+        server.in_recovery,
+        Finding::new(
+            true,
+            "the server is a standby",
+            "name the primary here, and this server under the standbys",
+        ),
+    );
+    find(
+        server.wal_level != "logical",
+        Finding::new(
+            true,
+            format!("wal_level is {}", server.wal_level),
+            "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
+        ),
+    );
+    let wanted = i64::try_from(databases).unwrap_or(i64::MAX).saturating_sub(server.own_slots);
+    for (name, free) in
+        [("max_replication_slots", server.free_slots), ("max_wal_senders", server.free_senders)]
+    {
+        find(
+            free < wanted,
+            Finding::new(
+                true,
+                format!("{name} leaves {free} free, {wanted} more are needed: one per served database"),
+                format!("ALTER SYSTEM SET {name} = '64'; then restart the server"),
+            ),
+        );
+    }
+    find(
+        !server.superuser,
+        Finding::new(
+            true,
+            format!(
+                "the role {} is no superuser: it can create neither the event triggers nor see every query tree",
+                server.role
+            ),
+            format!(
+                "ALTER ROLE \"{}\" SUPERUSER; or configure a role that is",
+                server.role.replace('"', "\"\"")
+            ),
+        ),
+    );
+    find(
+        server.slot_keep_mb < 0,
+        Finding::new(
+            false,
+            "max_slot_wal_keep_size is -1: if Consort is away for long, its slot can fill the primary's disk",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()",
+        ),
+    );
+    Ok(findings)
+}
+
+/// What the standby of this connection lacks to serve reads.
+///
+/// # Errors
+/// As every query.
+pub async fn check_standby(control: &Control) -> Result<Vec<Finding>, Error> {
+    let server = Server::ask(control).await?;
+    let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
+    if !server.in_recovery {
+        findings.push(Finding::new(
+            true,
+            "the server is no standby: it is not in recovery",
+            "make it one with pg_basebackup -R from the primary",
+        ));
+    }
+    if !server.hot_standby {
+        findings.push(Finding::new(
+            true,
+            "hot_standby is off",
+            "ALTER SYSTEM SET hot_standby = on; then restart the standby",
+        ));
+    }
+    if !server.feedback {
+        findings.push(Finding::new(
+            false,
+            "hot_standby_feedback is off: vacuum at the primary can cancel reads at the standby",
+            "ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf()",
+        ));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,221 @@
+//! What Consort keeps inside a served database, and its slot: made, looked after, removed.
+//!
+//! Everything is plain SQL (`attach.sql`, `detach.sql`): a publication for all tables, a schema with a log table, event
+//! triggers that write every DDL command into it, and a logical slot. Nothing is loaded into the server.
+
+mod check;
+
+pub use check::{Finding, check, check_standby};
+
+use crate::Error;
+use crate::address::Control;
+use history::{DatabaseId, Lsn};
+use std::time::Duration;
+use tokio_postgres::types::PgLsn;
+
+/// The schema of the log table.
+pub const SCHEMA: &str = "consort";
+/// The log table.
+pub const LOG_TABLE: &str = "log";
+/// The publication.
+pub const PUBLICATION: &str = "consort";
+/// A slot's name has at most 63 characters; the database's part of it at most this many.
+const NAME_PART: usize = 40;
+/// Attaching waits no longer for a lock: it would hold up who comes after.
+const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '2s'";
+/// Making a slot waits no longer than this for the transactions that run.
+pub const SLOT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What attaching did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The database.
+    pub database: DatabaseId,
+    /// The name of its slot.
+    pub slot: String,
+    /// Every commit whose record starts here or behind comes out of the slot.
+    pub from: Lsn,
+    /// Whether the slot was made just now; otherwise it goes on where it was confirmed.
+    pub created: bool,
+    /// Tables without a key that have REPLICA IDENTITY FULL now.
+    pub given_identity: Vec<String>,
+    /// Tables without a key that somebody held locked: their UPDATE and DELETE fail until attaching is repeated.
+    pub locked: Vec<String>,
+}
+
+/// The slot of a database: its name as far as a slot's name may hold it, and its number.
+pub fn slot_name(database: &str, id: DatabaseId) -> String {
+    let kept = |letter: char| match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9') => letter,
+        _ => '_',
+    };
+    let name: String = database.chars().take(NAME_PART).map(kept).collect();
+    format!("consort_{name}_{id}")
+}
+
+/// Attaches the database of this connection, at the primary. May be repeated; repairs what is missing, a lost slot too.
+///
+/// # Errors
+/// [`Error::Refused`] if the role may not, or if something held the catalogs locked for two seconds;
+/// [`Error::NotReady`] if a transaction has been open for [`SLOT_LIMIT`] while the slot was to be made.
+pub async fn attach(control: &Control) -> Result<Attached, Error> {
+    // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
+    let before = give_identities(control).await?;
+    control.batch_execute(&format!("BEGIN; {LOCK_LIMIT}; {}", include_str!("attach.sql"))).await?;
+    let made = make_publication(control).await;
+    control.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+    made?;
+    // Once more for those made since, before the event triggers were there.
+    let after = give_identities(control).await?;
+    let given_identity = before.given.into_iter().chain(after.given).collect();
+    Ok(Attached { given_identity, locked: after.locked, ..make_slot(control).await? })
+}
+
+async fn make_publication(control: &Control) -> Result<(), Error> {
+    let exists = control.query_opt("SELECT FROM pg_publication WHERE pubname = $1", &[&PUBLICATION]).await?;
+    if exists.is_none() {
+        control.batch_execute(&format!("CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES")).await?;
+    }
+    Ok(())
+}
+
+/// Makes the slot if it is not there, or anew if its log is gone.
+async fn make_slot(control: &Control) -> Result<Attached, Error> {
+    let row = control
+        .query_one("SELECT oid, datname FROM pg_database WHERE datname = current_database()", &[])
+        .await?;
+    let database = DatabaseId::new(row.get(0));
+    let slot = slot_name(row.get(1), database);
+    let found = |created, from| Attached {
+        database,
+        slot: slot.clone(),
+        from,
+        created,
+        given_identity: Vec::new(),
+        locked: Vec::new(),
+    };
+    let there = control
+        .query_opt(
+            "SELECT confirmed_flush_lsn, wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1",
+            &[&slot],
+        )
+        .await?;
+    match there {
+        Some(row) if !row.get::<_, bool>(1) => {
+            let from: Option<PgLsn> = row.get(0);
+            return Ok(found(false, Lsn::new(from.map_or(0, u64::from))));
+        }
+        Some(_) => drop_slot(control, &slot).await?,
+        None => {}
+    }
+    Ok(found(true, create_slot(control, &slot).await?))
+}
+
+/// A new slot waits for the transactions that run when it is made. One that is left open would hold us up for ever, so the
+/// wait is bounded; nothing of the slot is left then.
+async fn create_slot(control: &Control, slot: &str) -> Result<Lsn, Error> {
+    control.batch_execute(&format!("SET statement_timeout = {}", SLOT_LIMIT.as_millis())).await?;
+    let made = control
+        .query_one("SELECT lsn FROM pg_create_logical_replication_slot($1, 'pgoutput')", &[&slot])
+        .await;
+    control.batch_execute("RESET statement_timeout").await?;
+    match made.map_err(Error::from) {
+        Ok(row) => Ok(Lsn::new(row.get::<_, PgLsn>(0).into())),
+        Err(error) if error.is("57014") => Err(Error::NotReady(format!(
+            "waited {SLOT_LIMIT:?} for the transactions that were running when the slot {slot} was to be made"
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+async fn drop_slot(control: &Control, slot: &str) -> Result<(), Error> {
+    let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
+    control.query(sql, &[&slot]).await?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct Identities {
+    given: Vec<String>,
+    locked: Vec<String>,
+}
+
+/// Gives REPLICA IDENTITY FULL to the tables that need it, each in its own transaction.
+async fn give_identities(control: &Control) -> Result<Identities, Error> {
+    let mut result = Identities::default();
+    for row in control.query(TABLES_WITHOUT_IDENTITY, &[]).await? {
+        let table: String = row.get(0);
+        let alter = format!("BEGIN; {LOCK_LIMIT}; ALTER TABLE {table} REPLICA IDENTITY FULL; COMMIT");
+        match control.batch_execute(&alter).await.map_err(Error::from) {
+            Ok(()) => result.given.push(table),
+            // Locked by somebody, or dropped in the meantime.
+            Err(error @ Error::Refused { .. }) => {
+                control.batch_execute("ROLLBACK").await?;
+                if !error.is("42P01") {
+                    result.locked.push(table);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(result)
+}
+
+/// The same condition as in `attach.sql`, usable before that has run; with names that need no search path.
+const TABLES_WITHOUT_IDENTITY: &str = "\
+    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f' \
+      AND (c.relreplident = 'n' OR NOT EXISTS ( \
+        SELECT FROM pg_index i \
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL \
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END)) \
+    ORDER BY 1";
+
+/// Removes all that attaching made, the slot too. Who decodes it must have stopped.
+///
+/// # Errors
+/// [`Error::Refused`] if the role may not, or the slot is in use.
+pub async fn detach(control: &Control) -> Result<(), Error> {
+    let row = control
+        .query_one("SELECT oid, datname FROM pg_database WHERE datname = current_database()", &[])
+        .await?;
+    drop_slot(control, &slot_name(row.get(1), DatabaseId::new(row.get(0)))).await?;
+    let detach = format!("BEGIN; {LOCK_LIMIT}; {}; COMMIT", include_str!("detach.sql"));
+    if let Err(error) = control.batch_execute(&detach).await {
+        control.batch_execute("ROLLBACK").await?;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// What is missing of an attached database, as names; empty if nothing is. Cheap enough to ask every second: a user who
+/// may create event triggers may also drop them.
+///
+/// # Errors
+/// As every query.
+pub async fn missing(control: &Control) -> Result<Vec<String>, Error> {
+    let rows = control.query(MISSING, &[]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+const MISSING: &str = "\
+    SELECT 'event trigger consort_' || event FROM unnest(ARRAY['ddl_command_end', 'sql_drop', 'table_rewrite']) event \
+      WHERE NOT EXISTS (SELECT FROM pg_event_trigger t WHERE t.evtname = 'consort_' || event AND t.evtenabled = 'A' \
+        AND t.evtfoid = to_regproc('consort.note_command') AND t.evttags IS NULL) \
+    UNION ALL SELECT 'publication consort' \
+      WHERE NOT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'consort' AND p.puballtables \
+        AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
+    UNION ALL SELECT 'table consort.log' WHERE to_regclass('consort.log') IS NULL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_names_hold_what_a_slot_may() {
+        let id = DatabaseId::new(4_294_967_295);
+        assert_eq!(slot_name("Shop-1", DatabaseId::new(5)), "consort_shop_1_5");
+        assert_eq!(slot_name("größe", DatabaseId::new(5)), "consort_gr__e_5");
+        assert!(slot_name(&"x".repeat(63), id).len() <= 63);
+    }
+}

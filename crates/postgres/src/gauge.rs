@@ -1,0 +1,174 @@
+//! The gauge: one look at the primary, its snapshot and then its position in the log.
+//!
+//! The position is evaluated after the snapshot was taken, so it lies behind everything that the snapshot sees. A gauge
+//! counts only within its incarnation; the connection dies with it, so it is read once per connection.
+
+use crate::Error;
+use crate::address::Address;
+use crate::incarnation::Sighting;
+use crate::link::{Link, run_prepared};
+use bytes::{Buf, Bytes, BytesMut};
+use fallible_iterator::FallibleIterator;
+use history::{Epoch, Incarnation, Lsn, Snapshot, Xid};
+use postgres_protocol::message::backend::{DataRowBody, Message};
+
+/// The name under which the gauge is prepared.
+const STATEMENT: &str = "gauge";
+/// The gauge itself. A standby's answer never becomes one: its snapshot omits running transactions.
+const LOOK: &str = "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()";
+/// Bytes of a page of the log.
+const PAGE_BYTES: u64 = 8192;
+/// The header of a page (`SizeOfXLogShortPHD`).
+const PAGE_HEADER_BYTES: u64 = 24;
+/// The header of a segment's first page (`SizeOfXLogLongPHD`).
+const SEGMENT_HEADER_BYTES: u64 = 40;
+
+/// One look at the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// The life of the primary that answered.
+    pub incarnation: Incarnation,
+    /// What had finished.
+    pub snapshot: Snapshot,
+    /// The end of the last record written to the log, at or behind everything that the snapshot sees.
+    pub insert_lsn: Lsn,
+}
+
+/// A connection at the primary that does nothing but gauges.
+pub struct Gauger {
+    link: Link,
+    sighting: Sighting,
+    request: BytesMut,
+}
+
+impl Gauger {
+    /// Connects, reads the incarnation and prepares the gauge.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if the server is in recovery; otherwise as every connection.
+    pub async fn connect(address: &Address, epoch: Epoch) -> Result<Gauger, Error> {
+        // Its only commit is the one of `flush`, which waits for no standby.
+        let mut link =
+            Link::connect(address, &[("options", "-c synchronous_commit=local -c jit=off")]).await?;
+        let sighting = Sighting::read(&mut link, epoch).await?;
+        if sighting.in_recovery {
+            return Err(Error::Protocol(format!("{address} is a standby, not the primary")));
+        }
+        link.prepare(STATEMENT, LOOK).await?;
+        Ok(Gauger { link, sighting, request: run_prepared(STATEMENT) })
+    }
+
+    /// The life of the primary that this connection belongs to.
+    pub fn sighting(&self) -> &Sighting {
+        &self.sighting
+    }
+
+    /// One gauge, in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if the server is in recovery after all; [`Error::Unreachable`] if it went away: connect anew.
+    pub async fn gauge(&mut self) -> Result<Gauge, Error> {
+        let mut look = None;
+        self.link
+            .ask(&self.request, |message| {
+                if let Message::DataRow(row) = message {
+                    look = Some(read(&row)?);
+                }
+                Ok(())
+            })
+            .await?;
+        let Some(Look { snapshot, insert_lsn, in_recovery: false }) = look else {
+            return Err(Error::Protocol("the primary's answer is no gauge".to_owned()));
+        };
+        let insert_lsn = end_of_last_record(insert_lsn, self.sighting.segment_bytes);
+        Ok(Gauge { incarnation: self.sighting.incarnation, snapshot, insert_lsn })
+    }
+
+    /// Makes the log durable up to now by one small commit. An unfinished transaction's records are flushed by nobody
+    /// else for seconds: a gauge that waits for the decoder to come to its position waits no longer than this takes.
+    ///
+    /// # Errors
+    /// The server's own.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.link.query("SELECT pg_logical_emit_message(true, 'consort', '')").await.map(drop)
+    }
+}
+
+struct Look {
+    snapshot: Snapshot,
+    insert_lsn: Lsn,
+    in_recovery: bool,
+}
+
+/// The three columns in their binary forms.
+fn read(row: &DataRowBody) -> Result<Look, Error> {
+    let wrong = || Error::Protocol("the gauge's row is malformed".to_owned());
+    let mut ranges = row.ranges();
+    let mut column = || -> Result<Bytes, Error> {
+        Ok(row.buffer_bytes().slice(ranges.next()?.flatten().ok_or_else(wrong)?))
+    };
+    let (snapshot, mut lsn, mut in_recovery) = (column()?, column()?, column()?);
+    Ok(Look {
+        snapshot: read_snapshot(snapshot).ok_or_else(wrong)?,
+        insert_lsn: Lsn::new(lsn.try_get_u64().map_err(|_| wrong())?),
+        in_recovery: in_recovery.try_get_u8().map_err(|_| wrong())? != 0,
+    })
+}
+
+/// `pg_snapshot` as its send function writes it: the number of running transactions, xmin, xmax, the running ones.
+fn read_snapshot(mut bytes: Bytes) -> Option<Snapshot> {
+    let count = usize::try_from(bytes.try_get_u32().ok()?).ok()?;
+    let xmin = bytes.try_get_u64().ok()?;
+    let xmax = bytes.try_get_u64().ok()?;
+    if bytes.len() != count * 8 {
+        return None;
+    }
+    let running: Vec<Xid> = (0..count).map(|_| Xid::new(bytes.get_u64())).collect();
+    running
+        .iter()
+        .all(|xid| (xmin..xmax).contains(&xid.get()))
+        .then(|| Snapshot::new(Xid::new(xmax), running))
+}
+
+/// At the start of a page the server names the place behind the page's header, where the next record will start; the
+/// last record ended before the header. Nothing lies between, and on a quiet server nobody would ever come to decode
+/// "up to behind the header".
+fn end_of_last_record(insert: Lsn, segment_bytes: u64) -> Lsn {
+    let header = match insert.get() % segment_bytes {
+        offset if offset < PAGE_BYTES => SEGMENT_HEADER_BYTES,
+        _ => PAGE_HEADER_BYTES,
+    };
+    let offset = insert.get() % PAGE_BYTES;
+    Lsn::new(if offset == header { insert.get() - header } else { insert.get() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BufMut;
+
+    #[test]
+    fn a_position_behind_a_page_header_is_the_end_of_the_page_before() {
+        const SEGMENT: u64 = 16 << 20;
+        for (insert, end) in [
+            (SEGMENT + 40, SEGMENT),
+            (SEGMENT + 24, SEGMENT + 24),
+            (SEGMENT + 8192 + 24, SEGMENT + 8192),
+            (SEGMENT + 8192 + 40, SEGMENT + 8192 + 40),
+            (SEGMENT + 100, SEGMENT + 100),
+        ] {
+            assert_eq!(end_of_last_record(Lsn::new(insert), SEGMENT), Lsn::new(end), "{insert:x}");
+        }
+    }
+
+    #[test]
+    fn binary_snapshots() {
+        let mut bytes = BytesMut::new();
+        bytes.put_u32(2);
+        for xid in [10, 20, 10, 14] {
+            bytes.put_u64(xid);
+        }
+        assert_eq!(read_snapshot(bytes.clone().freeze()).unwrap().to_string(), "10:20:10,14");
+        assert_eq!(read_snapshot(bytes.split_to(20).freeze()), None);
+    }
+}

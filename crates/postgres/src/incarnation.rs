@@ -1,0 +1,66 @@
+//! Which life of which server a connection speaks to; read right after every log-in.
+
+use crate::Error;
+use crate::link::Link;
+use history::{Epoch, Incarnation, Timeline};
+
+/// What a server said of itself right after a log-in. It holds as long as the connection: a recovery under the same
+/// postmaster, a restart and a fail-over all close it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// Whether it was a standby.
+    pub in_recovery: bool,
+    /// The cluster's system identifier, the same at a primary and its physical standbys.
+    pub system: u64,
+    /// Bytes of a segment of its log.
+    pub segment_bytes: u64,
+}
+
+/// The start of the process that every recovery starts anew. At a primary the timeline is the one it writes, at a
+/// standby the highest that it knows to follow.
+const LOOK: &str = "SELECT pg_is_in_recovery(), \
+    (SELECT system_identifier FROM pg_control_system()), \
+    CASE WHEN pg_is_in_recovery() \
+      THEN greatest((SELECT timeline_id FROM pg_control_checkpoint()), \
+                    (SELECT received_tli FROM pg_stat_wal_receiver))::text \
+      ELSE 'x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END, \
+    (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity \
+      WHERE backend_type = CASE WHEN pg_is_in_recovery() THEN 'startup' ELSE 'checkpointer' END), \
+    (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')";
+
+impl Sighting {
+    /// Asks the server of a connection.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] if the process is not there (the server is between two lives), [`Error::Setup`] if the role
+    /// may not see it.
+    pub(crate) async fn read(link: &mut Link, epoch: Epoch) -> Result<Sighting, Error> {
+        let rows = link.query(LOOK).await?;
+        let value = |column: usize| rows.first()?.get(column)?.as_deref();
+        let Some(started_us) = value(3).and_then(|text| text.parse().ok()) else {
+            return Err(Error::NotReady(
+                "the server does not show the start of its checkpointer or startup process: it is recovering, or the \
+                 role lacks pg_read_all_stats"
+                    .to_owned(),
+            ));
+        };
+        let number = |column: usize| value(column).and_then(|text| text.parse::<u64>().ok());
+        let timeline = value(2).and_then(|text| match text.strip_prefix('x') {
+            Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16).ok(),
+            None => text.parse().ok(),
+        });
+        let wrong = || Error::Protocol("the server says nothing sensible of its own life".to_owned());
+        Ok(Sighting {
+            incarnation: Incarnation {
+                epoch,
+                timeline: Timeline::new(timeline.ok_or_else(wrong)?),
+                started_us,
+            },
+            in_recovery: value(0) == Some("t"),
+            system: number(1).ok_or_else(wrong)?,
+            segment_bytes: number(4).ok_or_else(wrong)?,
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! A connection for one request at a time, with nothing between the request and the socket: gauges, watchers and
+//! analysis ask so often that a task and a channel on the way would be most of the cost.
+
+use crate::Error;
+use crate::address::{APPLICATION, Address, CONNECT_LIMIT, Host};
+use bytes::{Buf, BytesMut};
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::{md5_hash, sasl};
+use postgres_protocol::message::backend::{ErrorResponseBody, Message};
+use postgres_protocol::message::frontend;
+use std::pin::Pin;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A stream of bytes to a server.
+trait Stream: AsyncRead + AsyncWrite {}
+impl<T: AsyncRead + AsyncWrite> Stream for T {}
+
+/// A logged-in connection.
+///
+/// Requests may be given up half-way (their futures dropped): the bytes already taken in and those still to be sent are
+/// kept here, and the next request first reads past the answers that nobody waited for.
+///
+/// Invariant: `unanswered` counts the requests sent, or about to be, whose `ReadyForQuery` has not been read.
+pub(crate) struct Link {
+    stream: Pin<Box<dyn Stream>>,
+    unread: BytesMut,
+    unsent: BytesMut,
+    unanswered: u32,
+}
+
+/// The rows of an answer to a simple query, each value as text.
+pub(crate) type Rows = Vec<Vec<Option<String>>>;
+
+impl Link {
+    /// Connects and logs in. `settings` are start-up parameters beside the usual ones.
+    pub(crate) async fn connect(address: &Address, settings: &[(&str, &str)]) -> Result<Link, Error> {
+        let limit = tokio::time::timeout(CONNECT_LIMIT, Link::log_in(address, settings));
+        limit.await.unwrap_or_else(|_| {
+            Err(Error::Unreachable(format!("{address} has not answered within {CONNECT_LIMIT:?}")))
+        })
+    }
+
+    async fn log_in(address: &Address, settings: &[(&str, &str)]) -> Result<Link, Error> {
+        let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
+            (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
+            (Host::Socket(_), None) => unreachable!("a folder has a socket"),
+            (Host::Name(name), None) => {
+                let stream = TcpStream::connect((name.as_str(), address.port)).await?;
+                stream.set_nodelay(true)?;
+                Box::pin(stream)
+            }
+        };
+        let mut link = Link { stream, unread: BytesMut::new(), unsent: BytesMut::new(), unanswered: 1 };
+        let usual = [
+            ("user", address.user.as_str()),
+            ("database", &address.database),
+            ("application_name", APPLICATION),
+            ("client_encoding", "UTF8"),
+        ];
+        frontend::startup_message(usual.into_iter().chain(settings.iter().copied()), &mut link.unsent)?;
+        link.authenticate(address).await?;
+        link.until_ready(|_| Ok(())).await?;
+        Ok(link)
+    }
+
+    async fn authenticate(&mut self, address: &Address) -> Result<(), Error> {
+        let password =
+            || {
+                address.password.as_deref().map(str::as_bytes).ok_or_else(|| {
+                    Error::Setup(format!("{address} asks for a password, and none is configured"))
+                })
+            };
+        loop {
+            self.send().await?;
+            match self.next().await? {
+                Message::AuthenticationOk => return Ok(()),
+                Message::AuthenticationCleartextPassword => {
+                    frontend::password_message(password()?, &mut self.unsent)?;
+                }
+                Message::AuthenticationMd5Password(body) => {
+                    let hash = md5_hash(address.user.as_bytes(), password()?, body.salt());
+                    frontend::password_message(hash.as_bytes(), &mut self.unsent)?;
+                }
+                Message::AuthenticationSasl(body) => {
+                    let offered: Vec<String> = body.mechanisms().map(|name| Ok(name.to_owned())).collect()?;
+                    if !offered.iter().any(|name| name == sasl::SCRAM_SHA_256) {
+                        return Err(Error::Setup(format!(
+                            "{address} offers no way to log in that is supported"
+                        )));
+                    }
+                    self.scram(password()?).await?;
+                }
+                Message::ErrorResponse(body) => return Err(Said::read(&body)?.error),
+                Message::NoticeResponse(_) => {}
+                _ => {
+                    return Err(Error::Protocol(format!("{address} answers the log-in with something else")));
+                }
+            }
+        }
+    }
+
+    async fn scram(&mut self, password: &[u8]) -> Result<(), Error> {
+        let mut scram = sasl::ScramSha256::new(password, sasl::ChannelBinding::unsupported());
+        frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), &mut self.unsent)?;
+        self.send().await?;
+        match self.next().await? {
+            Message::AuthenticationSaslContinue(body) => scram.update(body.data())?,
+            Message::ErrorResponse(body) => return Err(Said::read(&body)?.error),
+            _ => return Err(Error::Protocol("not the next step of SCRAM".to_owned())),
+        }
+        frontend::sasl_response(scram.message(), &mut self.unsent)?;
+        self.send().await?;
+        match self.next().await? {
+            Message::AuthenticationSaslFinal(body) => Ok(scram.finish(body.data())?),
+            Message::ErrorResponse(body) => Err(Said::read(&body)?.error),
+            _ => Err(Error::Protocol("not the last step of SCRAM".to_owned())),
+        }
+    }
+
+    /// Sends a request that ends in one `Sync` or is one `Query`, and hands every message of its answer to `take`, up
+    /// to and without the `ReadyForQuery`. An error in the answer is returned after it has been read whole.
+    pub(crate) async fn ask(
+        &mut self,
+        request: &[u8],
+        take: impl FnMut(Message) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        while self.unanswered > 0 {
+            // A request that was given up: it may be half sent, and its answer is nobody's.
+            self.send().await?;
+            match self.until_ready(|_| Ok(())).await {
+                Ok(()) | Err(Error::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.unanswered += 1;
+        self.unsent.extend_from_slice(request);
+        self.send().await?;
+        self.until_ready(take).await
+    }
+
+    /// Runs SQL by the simple protocol; the rows of all its statements.
+    pub(crate) async fn query(&mut self, sql: &str) -> Result<Rows, Error> {
+        let mut request = BytesMut::new();
+        frontend::query(sql, &mut request)?;
+        let mut rows = Vec::new();
+        let take = |message| {
+            if let Message::DataRow(row) = message {
+                let text = |range: Option<std::ops::Range<usize>>| {
+                    range.map(|range| String::from_utf8_lossy(&row.buffer()[range]).into_owned())
+                };
+                rows.push(row.ranges().map(|range| Ok(text(range))).collect()?);
+            }
+            Ok(())
+        };
+        self.ask(&request, take).await?;
+        Ok(rows)
+    }
+
+    /// Prepares a statement under a name.
+    pub(crate) async fn prepare(&mut self, name: &str, sql: &str) -> Result<(), Error> {
+        let mut request = BytesMut::new();
+        frontend::parse(name, sql, [], &mut request)?;
+        frontend::sync(&mut request);
+        self.ask(&request, |_| Ok(())).await
+    }
+
+    /// Reads up to and with the next `ReadyForQuery`.
+    async fn until_ready(&mut self, mut take: impl FnMut(Message) -> Result<(), Error>) -> Result<(), Error> {
+        let mut refused = None;
+        loop {
+            match self.next().await? {
+                Message::ReadyForQuery(_) => {
+                    self.unanswered -= 1;
+                    return refused.map_or(Ok(()), Err);
+                }
+                Message::ErrorResponse(body) => {
+                    let Said { error, fatal } = Said::read(&body)?;
+                    if fatal || !matches!(error, Error::Refused { .. }) {
+                        return Err(error);
+                    }
+                    refused.get_or_insert(error);
+                }
+                message => take(message)?,
+            }
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), Error> {
+        while !self.unsent.is_empty() {
+            let count = self.stream.write(&self.unsent).await?;
+            self.unsent.advance(count);
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Message, Error> {
+        loop {
+            if let Some(message) = Message::parse(&mut self.unread)? {
+                return Ok(message);
+            }
+            self.unread.reserve(4096);
+            if self.stream.read_buf(&mut self.unread).await? == 0 {
+                return Err(Error::Unreachable("the server closed the connection".to_owned()));
+            }
+        }
+    }
+}
+
+/// A request that binds and runs a prepared statement without parameters, with binary results, in one `Sync`.
+pub(crate) fn run_prepared(name: &str) -> BytesMut {
+    let mut request = BytesMut::new();
+    let nothing = std::iter::empty::<i16>();
+    frontend::bind(
+        "",
+        name,
+        nothing,
+        std::iter::empty::<()>(),
+        |(), _| Ok(postgres_protocol::IsNull::Yes),
+        [1],
+        &mut request,
+    )
+    .map_err(|_| ())
+    .expect("a short name fits");
+    frontend::execute("", 0, &mut request).expect("a short name fits");
+    frontend::sync(&mut request);
+    request
+}
+
+/// An error as the server says it.
+pub(crate) struct Said {
+    /// Sorted by its SQLSTATE.
+    pub(crate) error: Error,
+    /// The session ends with it.
+    pub(crate) fatal: bool,
+}
+
+impl Said {
+    pub(crate) fn read(body: &ErrorResponseBody) -> Result<Said, Error> {
+        let (mut sqlstate, mut message, mut fatal) = (String::new(), String::new(), false);
+        let mut fields = body.fields();
+        while let Some(field) = fields.next()? {
+            let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                b'C' => sqlstate = text(),
+                b'M' => message = text(),
+                b'V' => fatal = matches!(field.value_bytes(), b"FATAL" | b"PANIC"),
+                _ => {}
+            }
+        }
+        Ok(Said { error: Error::from_sqlstate(&sqlstate, message), fatal })
+    }
+}

@@ -1,0 +1,102 @@
+//! A look at one standby, again and again: how far it has replayed.
+//!
+//! What has been heard here is the *low* of a proof at this standby: a commit whose record ends at or below it is surely
+//! in every snapshot taken later in the same incarnation.
+
+use crate::Error;
+use crate::address::Address;
+use crate::incarnation::Sighting;
+use crate::link::{Link, run_prepared};
+use bytes::{Buf, BytesMut};
+use fallible_iterator::FallibleIterator;
+use history::{Epoch, Lsn};
+use postgres_protocol::message::backend::Message;
+
+const STATEMENT: &str = "replayed";
+/// The position, and null instead of one as soon as the server is no standby any more.
+const POSITION: &str =
+    "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END";
+
+/// A standby as a person wants to see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// How far it has replayed.
+    pub replayed: Lsn,
+    /// How far it has received; a standby without a running receiver says what it last had.
+    pub received: Lsn,
+    /// Age of the last replayed commit by the standby's clock, zero if it has replayed all that it received. For display
+    /// only: no decision rests on a clock.
+    pub lag_ms: u64,
+    /// Whether it is receiving.
+    pub streaming: bool,
+}
+
+/// A connection at a standby.
+pub struct Watcher {
+    link: Link,
+    sighting: Sighting,
+    request: BytesMut,
+}
+
+impl Watcher {
+    /// Connects, reads the incarnation and prepares the question.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if the server is no standby; otherwise as every connection.
+    pub async fn connect(address: &Address, epoch: Epoch) -> Result<Watcher, Error> {
+        let mut link = Link::connect(address, &[("options", "-c jit=off")]).await?;
+        let sighting = Sighting::read(&mut link, epoch).await?;
+        if !sighting.in_recovery {
+            return Err(Error::Protocol(format!("{address} is no standby")));
+        }
+        link.prepare(STATEMENT, POSITION).await?;
+        Ok(Watcher { link, sighting, request: run_prepared(STATEMENT) })
+    }
+
+    /// The life of the standby that this connection belongs to.
+    pub fn sighting(&self) -> &Sighting {
+        &self.sighting
+    }
+
+    /// How far it has replayed, in one round trip. Within one connection the answers never go back.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if it was promoted; [`Error::Unreachable`] if it went away. In both cases connect anew.
+    pub async fn replayed(&mut self) -> Result<Lsn, Error> {
+        let mut position = None;
+        self.link
+            .ask(&self.request, |message| {
+                if let Message::DataRow(row) = message {
+                    let range = row.ranges().next()?.flatten();
+                    position = range.and_then(|range| (&row.buffer()[range]).try_get_u64().ok());
+                }
+                Ok(())
+            })
+            .await?;
+        position.map(Lsn::new).ok_or_else(|| Error::Protocol("the server is no standby any more".to_owned()))
+    }
+
+    /// What `SHOW REPLICAS` wants to know.
+    ///
+    /// # Errors
+    /// As [`Watcher::replayed`].
+    pub async fn look(&mut self) -> Result<Look, Error> {
+        let rows = self
+            .link
+            .query(
+                "SELECT pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn(), \
+                 CASE WHEN pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn() THEN 0 ELSE greatest(0, \
+                   extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000)::bigint END, \
+                 EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')",
+            )
+            .await?;
+        let value = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());
+        let position = |column: usize| value(column).and_then(|text| text.parse().ok()).unwrap_or_default();
+        Ok(Look {
+            replayed: position(0),
+            received: position(1),
+            lag_ms: value(2).and_then(|text| text.parse().ok()).unwrap_or(0),
+            streaming: value(3) == Some("t"),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! Attaching, what it does to DDL, and leaving nothing behind.
+
+use crate::one;
+use history::Lsn;
+use postgres::address::Control;
+use postgres::attach::{self, Attached};
+use postgres::local::Scratch;
+
+async fn attached(scratch: &Scratch) -> (Control, Attached) {
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let attached = attach::attach(&control).await.unwrap();
+    (control, attached)
+}
+
+/// What came out of a slot of the test decoder's, as text: which DDL was noted.
+fn noted(scratch: &Scratch) -> Vec<String> {
+    let rows = scratch.query(
+        "SELECT data FROM pg_logical_slot_get_changes('ears', NULL, NULL, 'skip-empty-xacts', '1') \
+         WHERE data LIKE 'table consort.log: INSERT%'",
+    );
+    rows.iter().map(|row| row[0].clone().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn attaching_may_be_repeated_and_undone() {
+    let scratch = Scratch::start(0);
+    scratch.query(
+        "CREATE TABLE keyed (id int PRIMARY KEY); CREATE TABLE bare (n int); CREATE TABLE held (n int); \
+         CREATE TABLE late (id int PRIMARY KEY DEFERRABLE); CREATE UNLOGGED TABLE gone (n int); \
+         CREATE TABLE nothing (id int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING",
+    );
+    let holder = Control::connect(&scratch.address("postgres")).await.unwrap();
+    holder.batch_execute("BEGIN; LOCK TABLE held IN ACCESS SHARE MODE").await.unwrap();
+    let (control, first) = attached(&scratch).await;
+    assert_eq!(first.given_identity, ["public.bare", "public.late", "public.nothing"]);
+    assert_eq!(first.locked, ["public.held"]);
+    assert_eq!(first.slot, format!("consort_postgres_{}", first.database));
+    assert!(first.created && first.from > Lsn::ZERO);
+    holder.batch_execute("COMMIT").await.unwrap();
+
+    let second = attach::attach(&control).await.unwrap();
+    assert_eq!(second.given_identity, ["public.held"]);
+    assert_eq!((second.created, second.locked.len()), (false, 0));
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+    scratch.query(
+        "UPDATE bare SET n = 1; UPDATE late SET id = 1; UPDATE nothing SET id = 1; UPDATE held SET n = 1",
+    );
+
+    scratch.query("ALTER EVENT TRIGGER consort_sql_drop DISABLE; DROP PUBLICATION consort");
+    let missing = attach::missing(&control).await.unwrap();
+    assert_eq!(missing, ["event trigger consort_sql_drop", "publication consort"]);
+    attach::attach(&control).await.unwrap();
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+
+    attach::detach(&control).await.unwrap();
+    holder.batch_execute("BEGIN; INSERT INTO keyed VALUES (1)").await.unwrap();
+    let waited = attach::attach(&control).await.unwrap_err();
+    assert!(matches!(waited, postgres::Error::NotReady(_)), "{waited:?}");
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_replication_slots")), "0");
+    holder.batch_execute("COMMIT").await.unwrap();
+    attach::attach(&control).await.unwrap();
+    attach::detach(&control).await.unwrap();
+    attach::detach(&control).await.unwrap();
+    assert_eq!(attach::missing(&control).await.unwrap().len(), 5);
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_replication_slots")), "0");
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'consort'")), "0");
+}
+
+#[tokio::test]
+async fn every_ddl_command_is_noted_and_temporary_tables_are_not() {
+    let scratch = Scratch::start(0);
+    let (_control, _) = attached(&scratch).await;
+    scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
+    for (sql, noted_times) in [
+        ("CREATE TABLE t (id int PRIMARY KEY, n int)", 1),
+        ("CREATE VIEW v AS SELECT id FROM t", 1),
+        ("CREATE OR REPLACE VIEW v AS SELECT id + 0 AS id FROM t", 1),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", 1),
+        ("CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 2'", 1),
+        ("GRANT SELECT ON t TO PUBLIC", 1),
+        ("CREATE POLICY p ON t USING (true)", 1),
+        ("DROP POLICY p ON t", 1),
+        ("ALTER TABLE t RENAME COLUMN n TO m", 1),
+        ("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC", 1),
+        ("CREATE INDEX ON t (m)", 1),
+        // Rewritten, and then altered.
+        ("ALTER TABLE t ALTER m TYPE bigint", 2),
+        ("DO $$ BEGIN CREATE TYPE e AS ENUM ('a'); END $$", 1),
+        ("SET session_replication_role = replica; CREATE SEQUENCE s", 1),
+        ("DROP FUNCTION f()", 1),
+        ("CREATE TABLE IF NOT EXISTS t (n int)", 0),
+        ("DROP TABLE IF EXISTS nowhere", 0),
+        ("INSERT INTO t VALUES (1, 2); UPDATE t SET m = 3; TRUNCATE t", 0),
+        (
+            "CREATE TEMP TABLE x (id serial PRIMARY KEY, n int DEFAULT 1); CREATE INDEX ON x (n); \
+          ALTER TABLE x ADD y int; CREATE TEMP VIEW xv AS SELECT id FROM x; \
+          ALTER TABLE x ALTER y TYPE bigint; DROP VIEW xv; DROP TABLE x",
+            0,
+        ),
+        ("CREATE TEMP TABLE x ON COMMIT DROP AS SELECT 1", 0),
+        ("VACUUM t", 0),
+    ] {
+        scratch.query(sql);
+        let lines = noted(&scratch);
+        assert_eq!(lines.len(), noted_times, "{sql}: {lines:?}");
+    }
+    scratch.query("CREATE TABLE u (n int); SELECT 1 AS n INTO w; CREATE TABLE z AS SELECT 1 AS n");
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM consort.log")), "0");
+}
+
+#[tokio::test]
+async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
+    let scratch = Scratch::start(0);
+    let (_control, _) = attached(&scratch).await;
+    scratch.query(
+        "CREATE ROLE anna LOGIN; GRANT CREATE ON SCHEMA public TO anna; GRANT CREATE ON DATABASE postgres TO anna; CREATE EXTENSION hstore; \
+         CREATE SCHEMA \"O'Hara \"\"x\"\"\"",
+    );
+    let anna = scratch.address("postgres").with_user("anna");
+    let anna = Control::connect(&anna).await.unwrap();
+    for sql in [
+        "CREATE TABLE bare (n int)",
+        "CREATE TABLE filled AS SELECT 1 AS n",
+        "SELECT 1 AS n INTO chosen",
+        "BEGIN; CREATE TABLE inblock (n int); INSERT INTO inblock VALUES (1); UPDATE inblock SET n = 2; COMMIT",
+        "CREATE TABLE parent (n int) PARTITION BY LIST (n); CREATE TABLE leaf PARTITION OF parent DEFAULT",
+        "CREATE TABLE keyed (n int PRIMARY KEY); ALTER TABLE keyed DROP CONSTRAINT keyed_pkey",
+        "CREATE TABLE chosen_index (n int NOT NULL); CREATE UNIQUE INDEX ci ON chosen_index (n); \
+         ALTER TABLE chosen_index REPLICA IDENTITY USING INDEX ci; DROP INDEX ci",
+        "CREATE UNLOGGED TABLE logged (n int); ALTER TABLE logged SET LOGGED",
+        "CREATE TABLE deferred (n int PRIMARY KEY DEFERRABLE)",
+        "CREATE TABLE nothing (n int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING",
+        "CREATE SCHEMA AUTHORIZATION anna CREATE TABLE inner_one (n int)",
+    ] {
+        anna.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let table =
+            sql.split_whitespace().skip_while(|word| !["TABLE", "INTO"].contains(word)).nth(1).unwrap();
+        if sql.contains("SCHEMA") {
+            continue;
+        }
+        anna.batch_execute(&format!("UPDATE {table} SET n = n; DELETE FROM {table}")).await.expect(table);
+    }
+    scratch.query(
+        "CREATE TABLE \"O'Hara \"\"x\"\"\".\"a b\" (n int); UPDATE \"O'Hara \"\"x\"\"\".\"a b\" SET n = 1",
+    );
+    // With a key nothing is changed.
+    scratch.query("CREATE TABLE own (id int PRIMARY KEY)");
+    assert_eq!(one(&scratch.query("SELECT relreplident FROM pg_class WHERE relname = 'own'")), "d");
+    assert_eq!(one(&scratch.query("SELECT relreplident FROM pg_class WHERE relname = 'inner_one'")), "f");
+    // Whoever writes DDL cannot make our function call his own.
+    anna.batch_execute(
+        "CREATE FUNCTION public.format(text, regclass) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE ''caught''; END'; \
+         SET search_path = public, pg_catalog; CREATE TABLE trap (n int)",
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_dump_of_an_attached_database_can_be_restored() {
+    let scratch = Scratch::start(0);
+    let (_control, _) = attached(&scratch).await;
+    scratch.query("CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2)");
+    scratch.query("CREATE DATABASE other");
+    let primary = scratch.primary();
+    let run = |program: &str, arguments: &[&str], input: &[u8]| {
+        use std::io::Write;
+        let mut child = std::process::Command::new(program)
+            .args(["-U", "postgres", "-p", &primary.port().to_string(), "-h"])
+            .arg(primary.socket_folder())
+            .args(arguments)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{program} {arguments:?}");
+        output.stdout
+    };
+    let dump = run("pg_dump", &["postgres"], b"");
+    run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "other"], &dump);
+    assert_eq!(one(&scratch.query_in("other", "SELECT count(*) FROM t")), "2");
+    let other = Control::connect(&scratch.address("other")).await.unwrap();
+    let again = attach::attach(&other).await.unwrap();
+    assert!(again.created && attach::missing(&other).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_listed_with_what_mends_it() {
+    let mut options = Scratch::options();
+    options.standbys = 1;
+    options.settings.extend(
+        [("wal_level", "replica"), ("max_replication_slots", "2"), ("max_slot_wal_keep_size", "-1")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    let scratch = Scratch::with(options);
+    scratch.query("CREATE ROLE anna LOGIN");
+    let control = Control::connect(&scratch.address("postgres").with_user("anna")).await.unwrap();
+    let findings = attach::check(&control, 3).await.unwrap();
+    let text: Vec<&str> = findings.iter().map(|finding| finding.what.as_str()).collect();
+    assert_eq!(text.len(), 4, "{text:?}");
+    assert!(text[0].contains("wal_level is replica") && findings[0].fatal);
+    assert!(text[1].contains("max_replication_slots leaves 1 free, 3 more are needed"), "{text:?}");
+    assert!(text[2].contains("anna is no superuser"));
+    assert!(text[3].contains("max_slot_wal_keep_size") && !findings[3].fatal);
+    assert!(attach::check_standby(&control).await.unwrap().iter().any(|finding| finding.fatal));
+    let standby = Control::connect(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
+    assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
+    assert!(attach::check(&standby, 1).await.unwrap()[0].what.contains("a standby"));
+}
