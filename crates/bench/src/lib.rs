@@ -5,19 +5,29 @@
 //! slow disk are functions for others to call.
 
 pub mod check;
+mod ground;
 pub mod histories;
+pub mod knowledge;
 pub mod latency;
+pub mod mix;
+mod pause;
 pub mod progress;
 pub mod session;
 pub mod share;
+pub mod stale;
 pub mod stop;
 pub mod table;
+pub mod tally;
 
 use clap::Subcommand;
 
 /// The subcommands of `consort bench`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
+    /// Look for stale reads and for reads that go backwards, of hot rows, beside reads of a cold table
+    Stale(stale::Options),
+    /// Run the demo's mix of bank and catalogue and count what is stale, backwards or wrong
+    Mix(mix::Options),
     /// Run list-append transactions and judge what the clients saw under every consistency model
     Histories(histories::Options),
 }
@@ -60,6 +70,8 @@ pub enum Error {
 /// See `Error`.
 pub async fn run(command: &Command) -> Result<Verdict, Error> {
     match command {
+        Command::Stale(options) => stale::run(options).await,
+        Command::Mix(options) => mix::run(options).await,
         Command::Histories(options) => histories::run(options).await,
     }
 }

@@ -4,3 +4,4 @@ mod checker;
 mod fixture;
 mod histories;
 mod references;
+mod stale;

@@ -1,0 +1,53 @@
+//! Makes the tables of a workload and waits until every server has them: a run must not begin while a standby still
+//! answers "no such table".
+
+use crate::session::{Protocol, Session, Trouble};
+use crate::share::Server;
+use std::time::{Duration, Instant};
+
+/// How long the servers may take until they have the tables.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// So many answers in a row through an address that balances reads mean that all servers behind it are ready.
+const ANSWERS_IN_A_ROW: u32 = 20;
+
+/// Runs the statements at `writer`, then waits until `probe` gives rows at each server and through `url`.
+///
+/// # Errors
+/// The statements fail, or the rows do not come in time.
+pub(crate) async fn prepare(
+    writer: &str,
+    url: &str,
+    servers: &[Server],
+    statements: &str,
+    probe: &str,
+) -> Result<(), Trouble> {
+    let session = Session::open(writer, Protocol::Simple).await?;
+    session.execute(statements).await?;
+    session.close().await;
+    for server in servers {
+        wait(&server.url, probe, 1).await?;
+    }
+    wait(url, probe, ANSWERS_IN_A_ROW).await
+}
+
+async fn wait(url: &str, probe: &str, in_a_row: u32) -> Result<(), Trouble> {
+    let since = Instant::now();
+    let mut good = 0;
+    while good < in_a_row {
+        let answer = match Session::open(url, Protocol::Simple).await {
+            Ok(session) => session.texts(probe).await,
+            Err(trouble) => Err(trouble),
+        };
+        match answer {
+            Ok(rows) if !rows.is_empty() => good += 1,
+            Err(trouble) if since.elapsed() > READY_LIMIT => return Err(trouble),
+            Ok(_) if since.elapsed() > READY_LIMIT => return Err(Trouble::Silent(READY_LIMIT)),
+            _ => {
+                good = 0;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+    Ok(())
+}

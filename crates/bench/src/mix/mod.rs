@@ -1,0 +1,100 @@
+//! The demo's workload, by the name of "bank and catalogue": many readers, some writers. Transfers between accounts in
+//! blocks, visits of one account in single statements, the writers reading their own writes; readers of accounts that
+//! others write, of one hot account that everybody touches, of the sum over all accounts (which never changes), and of a
+//! catalogue that nobody writes.
+//!
+//! Every account counts its writes, so stale reads and reads that go backwards show themselves (see `knowledge`).
+
+mod clients;
+mod report;
+
+pub use report::{Options, Report, demo, run, side_by_side};
+
+use crate::knowledge::Knowledge;
+use crate::session::{Cell, Protocol, Rows, Session, Trouble};
+use crate::stop::Stop;
+use crate::tally::Tally;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The table of the accounts.
+pub const ACCOUNTS: &str = "consort_bench_account";
+
+/// The table of the catalogue.
+pub const CATALOGUE: &str = "consort_bench_catalogue";
+
+/// How many accounts there are; number 0 is the hot one.
+const ACCOUNT_ROWS: i64 = 100;
+
+/// How many articles the catalogue has.
+const CATALOGUE_ROWS: i64 = 1000;
+
+/// What every account starts with.
+const FIRST_BALANCE: i64 = 1000;
+
+/// What all clients of a run share.
+struct Run {
+    url: String,
+    protocol: Protocol,
+    stop: Stop,
+    accounts: Vec<Knowledge>,
+    own: Mutex<Tally>,
+    other: Mutex<Tally>,
+    catalogue: Mutex<Tally>,
+    sums: Mutex<Tally>,
+    writes: Mutex<Tally>,
+    wrong_sums: AtomicU64,
+    account_scans: AtomicU64,
+    account_writes: AtomicU64,
+    catalogue_scans: AtomicU64,
+}
+
+impl Run {
+    fn new(url: &str, protocol: Protocol, stop: Stop) -> Run {
+        Run {
+            url: url.to_owned(),
+            protocol,
+            stop,
+            accounts: (0..ACCOUNT_ROWS).map(|_| Knowledge::default()).collect(),
+            own: Mutex::default(),
+            other: Mutex::default(),
+            catalogue: Mutex::default(),
+            sums: Mutex::default(),
+            writes: Mutex::default(),
+            wrong_sums: AtomicU64::new(0),
+            account_scans: AtomicU64::new(0),
+            account_writes: AtomicU64::new(0),
+            catalogue_scans: AtomicU64::new(0),
+        }
+    }
+
+    fn account(&self, id: i64) -> &Knowledge {
+        &self.accounts[usize::try_from(id).expect("accounts count from 0")]
+    }
+}
+
+/// The numbers of the answer's first row.
+fn first_row(rows: &Rows) -> Result<Vec<i64>, Trouble> {
+    let numbers = rows.first().and_then(|row| row.iter().map(Cell::number).collect());
+    numbers.ok_or_else(|| Trouble::Unexpected(format!("rows {rows:?}")))
+}
+
+/// Notes what came of a statement.
+fn note(tally: &Mutex<Tally>, what: impl FnOnce(&mut Tally)) {
+    what(&mut tally.lock().expect("nobody panics with a tally"));
+}
+
+async fn open(run: &Run) -> Option<Session> {
+    match Session::open(&run.url, run.protocol).await {
+        Ok(session) => Some(session),
+        Err(trouble) => {
+            note(&run.other, |tally| tally.failed(&trouble));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            None
+        }
+    }
+}
+
+fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}

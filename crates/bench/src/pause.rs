@@ -1,0 +1,34 @@
+//! Times as people write them on a command line: `10ms`, `2s`, `0`.
+
+use std::time::Duration;
+
+/// Reads `10ms`, `2s`, `1.5s`, `0`; a bare number is milliseconds.
+///
+/// # Errors
+/// A sentence that says what would be right.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time like 10ms, 2s or 0");
+    let (number, unit_ms) = if let Some(number) = text.strip_suffix("ms") {
+        (number, 1.0)
+    } else if let Some(number) = text.strip_suffix('s') {
+        (number, 1000.0)
+    } else {
+        (text, 1.0)
+    };
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * unit_ms / 1000.0).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse("10ms"), Ok(Duration::from_millis(10)));
+        assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse("20"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert!(parse("soon").is_err() && parse("-1s").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! `consort bench stale`: does a read ever show less than was known before it began?
+//!
+//! Writers raise counters in hot rows; the session that wrote and others read them back after chosen gaps, or all the
+//! time while a writer writes at an interval. A cold table is read meanwhile, to see that it stays at the standbys.
+
+mod interval;
+mod report;
+mod rounds;
+
+pub use report::{Kind, Line, Options, Report, Who, measure, run};
+
+use crate::knowledge::{Fault, Knowledge};
+use crate::session::{Cell, Protocol, Session, Trouble};
+use crate::stop::Stop;
+use crate::tally::Tally;
+use clap::ValueEnum;
+use report::Setting;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The table of the hot rows.
+pub const HOT: &str = "consort_bench_hot";
+
+/// The table that nobody writes.
+pub const COLD: &str = "consort_bench_cold";
+
+/// How many rows the cold table has.
+const COLD_ROWS: i64 = 1000;
+
+/// How long a session waits before it logs in again after an error.
+const LOGIN_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the writers ask of the primary's commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Commit {
+    /// `synchronous_commit = on`.
+    On,
+    /// `synchronous_commit = off`.
+    Off,
+    /// On and off in turns.
+    Mixed,
+    /// `synchronous_commit = remote_apply` (the servers must have synchronous standbys).
+    #[value(name = "remote_apply")]
+    RemoteApply,
+}
+
+impl Commit {
+    /// The setting for a writer's transaction of that number.
+    fn value(self, number: u64) -> &'static str {
+        match self {
+            Commit::On => "on",
+            Commit::Off => "off",
+            Commit::RemoteApply => "remote_apply",
+            Commit::Mixed if number.is_multiple_of(2) => "on",
+            Commit::Mixed => "off",
+        }
+    }
+}
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Commit::On => "on",
+            Commit::Off => "off",
+            Commit::Mixed => "mixed",
+            Commit::RemoteApply => "remote_apply",
+        })
+    }
+}
+
+/// What all tasks of a run share.
+struct Run {
+    setting: Setting,
+    rows: Vec<Knowledge>,
+    stop: Stop,
+    tallies: Mutex<BTreeMap<Kind, Tally>>,
+    done: AtomicU64,
+    hot_reads: AtomicU64,
+    hot_writes: AtomicU64,
+    cold_reads: AtomicU64,
+}
+
+impl Run {
+    fn new(setting: Setting, stop: Stop) -> Run {
+        let rows = (0..setting.rows).map(|_| Knowledge::default()).collect();
+        Run {
+            setting,
+            rows,
+            stop,
+            tallies: Mutex::default(),
+            done: AtomicU64::new(0),
+            hot_reads: AtomicU64::new(0),
+            hot_writes: AtomicU64::new(0),
+            cold_reads: AtomicU64::new(0),
+        }
+    }
+
+    fn knowledge(&self, row: i64) -> &Knowledge {
+        &self.rows[usize::try_from(row).expect("rows count from 0")]
+    }
+
+    fn record(&self, kind: Kind, note: impl FnOnce(&mut Tally)) {
+        let mut tallies = self.tallies.lock().expect("nobody panics with the tallies");
+        note(tallies.entry(kind).or_default());
+    }
+
+    fn record_read(&self, kind: Kind, answer: Result<(Duration, Fault), Trouble>) {
+        self.record(kind, |tally| match &answer {
+            Ok((took, fault)) => tally.read(*took, *fault),
+            Err(trouble) => tally.failed(trouble),
+        });
+    }
+}
+
+/// A session that opens itself again after an error.
+struct Lasting {
+    url: String,
+    protocol: Protocol,
+    session: Option<Session>,
+    commit: Option<&'static str>,
+}
+
+impl Lasting {
+    fn new(url: &str, protocol: Protocol) -> Lasting {
+        Lasting { url: url.to_owned(), protocol, session: None, commit: None }
+    }
+
+    async fn run(&mut self, statement: &str, values: &[i64]) -> Result<i64, Trouble> {
+        let answer = self.try_run(statement, values).await;
+        if answer.is_err() {
+            self.session = None;
+            self.commit = None;
+            tokio::time::sleep(LOGIN_PAUSE).await;
+        }
+        answer
+    }
+
+    async fn try_run(&mut self, statement: &str, values: &[i64]) -> Result<i64, Trouble> {
+        let session = match &mut self.session {
+            Some(session) => session,
+            none => none.insert(Session::open(&self.url, self.protocol).await?),
+        };
+        let rows = session.run(statement, values).await?;
+        let number = rows.first().and_then(|row| row.first()).and_then(Cell::number);
+        number.ok_or_else(|| Trouble::Unexpected(format!("rows {rows:?} for {statement}")))
+    }
+
+    /// Raises the row's counter; what was acknowledged is known from then on.
+    async fn write(&mut self, run: &Run, row: i64, commit: &'static str) -> Result<Duration, Trouble> {
+        if self.commit != Some(commit) {
+            if self.session.is_none() {
+                self.session = Some(Session::open(&self.url, self.protocol).await?);
+            }
+            let session = self.session.as_ref().expect("it was just opened");
+            session.execute(&format!("SET synchronous_commit = {commit}")).await?;
+            self.commit = Some(commit);
+        }
+        run.hot_writes.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
+        let value =
+            self.run("UPDATE consort_bench_hot SET n = n + 1 WHERE id = $1 RETURNING n", &[row]).await?;
+        run.knowledge(row).acknowledged(value);
+        Ok(began.elapsed())
+    }
+
+    async fn read_hot(&mut self, run: &Run, row: i64) -> Result<(Duration, Fault), Trouble> {
+        run.hot_reads.fetch_add(1, Ordering::Relaxed);
+        let known = run.knowledge(row).now();
+        let began = Instant::now();
+        let value = self.run("SELECT n FROM consort_bench_hot WHERE id = $1", &[row]).await?;
+        let took = began.elapsed();
+        Ok((took, run.knowledge(row).read(known, value)))
+    }
+
+    async fn read_cold(&mut self, run: &Run, row: i64) -> Result<(Duration, Fault), Trouble> {
+        run.cold_reads.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
+        let value = self.run("SELECT v FROM consort_bench_cold WHERE id = $1", &[row]).await?;
+        if value != 2 * row {
+            return Err(Trouble::Unexpected(format!("{value} in row {row} of the cold table")));
+        }
+        Ok((began.elapsed(), Fault::default()))
+    }
+
+    async fn close(self) {
+        if let Some(session) = self.session {
+            session.close().await;
+        }
+    }
+}
