@@ -1,3 +1,79 @@
-//! The command.
+//! The command. Each subcommand is a file: what it takes, what it does, what it prints. What runs for ever is `node`'s,
+//! what drives PostgreSQL is `postgres`'; this crate only brings them together for a person at a terminal.
+//!
+//! Exit codes: 0 done; 1 it could not be done, and the standard error says why; 2 the command line is wrong; 3 what was
+//! asked for is not running.
 
-fn main() {}
+mod attach;
+mod check;
+mod cluster_in;
+mod console;
+mod daemon;
+mod detach;
+mod down;
+mod failure;
+mod home;
+mod logging;
+mod psql;
+mod repair;
+mod serve;
+mod settings_file;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Consort makes a PostgreSQL primary and its standbys behave as one server.
+///
+/// Clients connect to one address. Writes go to the primary; a read goes to a standby when it is proven to show there
+/// what the primary would show, and to the primary otherwise.
+#[derive(Parser)]
+#[command(name = "consort", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort up                      a primary and two standbys on this machine, behind one address
+  consort status                  the nodes, how far each has come, where reads went
+  consort psql                    a prompt through Consort
+  consort down                    stop it all; `consort up` starts it again
+  consort serve --config FILE     the same for servers that you already have";
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Options),
+    Down(down::Options),
+    Serve(serve::Options),
+    Attach(attach::Options),
+    Detach(detach::Options),
+    Check(check::Options),
+    Repair(repair::Options),
+    Status(status::Options),
+    Psql(psql::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match CommandLine::parse().command {
+        Command::Up(options) => up::run(&options),
+        Command::Down(options) => down::run(&options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Attach(options) => attach::run(&options),
+        Command::Detach(options) => detach::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Repair(options) => repair::run(&options),
+        Command::Status(options) => status::run(&options),
+        Command::Psql(options) => psql::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("consort: {failure}");
+            failure.code()
+        }
+    }
+}

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use analysis::session::{Consistency, Defaults};
 use design::Design;
-use postgres::{Address, Host};
+use postgres::address::{Address, Host};
 use scheduler::Writers;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

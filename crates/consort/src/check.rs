@@ -1,0 +1,117 @@
+//! `consort check`: the configuration and the servers, and everything that is missing, each with the line that mends it.
+
+use clap::Args;
+use node::config::Server;
+use postgres::address::{Address, Control};
+use postgres::attach::{self, Finding};
+
+use crate::attach::databases;
+use crate::cluster_in::{Found, Which};
+use crate::console::runtime;
+use crate::failure::Failure;
+
+/// Check the configuration and the servers: everything that is missing, each with the line that mends it
+///
+/// It changes nothing. The exit code is 1 if something is missing without which Consort cannot work.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    which: Which,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort check --config consort.toml
+  consort check --dir ./pg";
+
+/// Checks it all and prints one list.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let found = options.which.find()?;
+    println!("{}: the configuration is sound", found.config_file.display());
+    let lists = runtime()?.block_on(all(&found))?;
+    let mut fatal = 0;
+    for (name, findings) in &lists {
+        if findings.is_empty() {
+            println!("{name}: nothing is missing");
+        }
+        for finding in findings {
+            let kind = if finding.fatal { "missing" } else { "advice" };
+            println!("{name}: {kind}: {}\n    {}", finding.what, finding.mend);
+            fatal += usize::from(finding.fatal);
+        }
+    }
+    match fatal {
+        0 => Ok(()),
+        1 => Err(Failure::new("one thing is missing")),
+        count => Err(Failure::new(format!("{count} things are missing"))),
+    }
+}
+
+async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
+    let config = &found.config;
+    let mut lists = vec![(config.primary.name.clone(), primary(found).await?)];
+    for standby in &config.standbys {
+        lists.push((standby.name.clone(), standby_findings(found, standby).await?));
+    }
+    Ok(lists)
+}
+
+async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
+    let address = found.address(&found.config.primary, "postgres")?;
+    let control = match Control::connect(&address).await {
+        Ok(control) => control,
+        Err(error) => return Ok(vec![unreachable(&address, &error)]),
+    };
+    let names = databases(found, &[]).await?;
+    let mut findings = attach::check(&control, names.len()).await?;
+    findings.extend(connections(found, &control).await?);
+    for name in names {
+        let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
+        let missing = attach::missing(&control).await?;
+        if !missing.is_empty() {
+            findings.push(Finding {
+                what: format!(
+                    "{name} is not attached, so that its reads stay at the primary: no {}",
+                    missing.join(", no ")
+                ),
+                mend: format!("consort attach {} --database {name}", found.option()),
+                fatal: false,
+            });
+        }
+    }
+    Ok(findings)
+}
+
+/// Each client owns a connection at the primary.
+async fn connections(found: &Found, control: &Control) -> Result<Option<Finding>, Failure> {
+    let sql = "SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint";
+    let row = control.query_one(sql, &[]).await.map_err(postgres::Error::from)?;
+    let room: i64 = row.get(0);
+    let clients = i64::try_from(found.config.max_clients).unwrap_or(i64::MAX);
+    Ok((clients > room).then(|| Finding {
+        what: format!("max_clients is {clients}, but the primary has room for {room} connections"),
+        mend: format!(
+            "ALTER SYSTEM SET max_connections = '{}'; then restart the server; or a smaller max_clients",
+            clients + 20
+        ),
+        fatal: true,
+    }))
+}
+
+async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding>, Failure> {
+    let address = found.address(standby, "postgres")?;
+    match Control::connect(&address).await {
+        Ok(control) => Ok(attach::check_standby(&control).await?),
+        Err(error) => Ok(vec![unreachable(&address, &error)]),
+    }
+}
+
+fn unreachable(address: &Address, error: &postgres::Error) -> Finding {
+    Finding {
+        what: format!("{address} cannot be reached: {error}"),
+        mend: "start the server, or mend host, port, control_user or auth_file in the configuration"
+            .to_owned(),
+        fatal: true,
+    }
+}

@@ -1,0 +1,85 @@
+//! Which cluster a command means: the one in a folder of `consort up`, or the one of a configuration file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use node::config::auth_file::AuthFile;
+use node::config::{Config, Server};
+use postgres::address::Address;
+use postgres::local::{Cluster, Programs};
+
+use crate::failure::Failure;
+use crate::home::Home;
+
+/// The two ways to name a cluster.
+#[derive(Args, Clone, Debug, Default)]
+#[group(multiple = false)]
+pub(crate) struct Which {
+    /// Folder of `consort up`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Configuration file of `consort serve`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// A cluster that was found.
+pub(crate) struct Found {
+    /// The folder, if it is one of `consort up`.
+    pub(crate) home: Option<Home>,
+    pub(crate) config_file: PathBuf,
+    pub(crate) config: Config,
+}
+
+impl Which {
+    /// Reads the configuration of the cluster that is meant.
+    pub(crate) fn find(&self) -> Result<Found, Failure> {
+        if let Some(config_file) = &self.config {
+            let config = Config::read(config_file)?;
+            return Ok(Found { home: None, config_file: config_file.clone(), config });
+        }
+        let home = Home::at(self.dir.as_deref())?;
+        let config_file = home.config_file();
+        if !config_file.exists() {
+            let text = format!("there is no cluster in {}: `consort up` makes one", home.folder().display());
+            return Err(Failure::not_running(text));
+        }
+        let config = Config::read(&config_file)?;
+        Ok(Found { home: Some(home), config_file, config })
+    }
+}
+
+impl Found {
+    /// The servers, if `consort up` made them.
+    pub(crate) fn local(&self) -> Result<Option<Cluster>, Failure> {
+        let Some(home) = &self.home else { return Ok(None) };
+        Ok(Some(Cluster::open(&Programs::find()?, home.folder())?))
+    }
+
+    /// How the command line names this cluster.
+    pub(crate) fn option(&self) -> String {
+        match &self.home {
+            Some(home) => format!("--dir {}", home.folder().display()),
+            None => format!("--config {}", self.config_file.display()),
+        }
+    }
+
+    /// The password of a role, if the `auth_file` tells it.
+    pub(crate) fn password(&self, role: &str) -> Result<Option<String>, Failure> {
+        let Some(file) = &self.config.auth_file else { return Ok(None) };
+        let secrets = read_secrets(file)?;
+        Ok(secrets.secret(role).and_then(|secret| secret.password()).map(str::to_owned))
+    }
+
+    /// A server as Consort's own role.
+    pub(crate) fn address(&self, server: &Server, database: &str) -> Result<Address, Failure> {
+        let user = &self.config.control_user;
+        Ok(server.address(user, self.password(user)?.as_deref(), database))
+    }
+}
+
+/// Reads an `auth_file`.
+pub(crate) fn read_secrets(file: &Path) -> Result<AuthFile, Failure> {
+    AuthFile::read(file)
+        .map_err(|bad| Failure::new(format!("{}:{}: {}", file.display(), bad.line, bad.message)))
+}

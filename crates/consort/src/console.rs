@@ -1,0 +1,112 @@
+//! Asks the Consort that runs: its console, over the address that clients use.
+
+use std::path::Path;
+use std::time::Duration;
+
+use node::config::Config;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::cluster_in::Found;
+use crate::failure::Failure;
+
+/// The console answers within this time, or it counts as not running.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The rows of one SHOW command: column and value, `None` for NULL.
+pub(crate) type Rows = Vec<Vec<(String, Option<String>)>>;
+
+/// Where clients of this machine connect: host (or the socket's folder) and port.
+pub(crate) fn place(config: &Config) -> Result<(String, u16), Failure> {
+    let listen = config.listen.first().and_then(|address| address.rsplit_once(':'));
+    let port = listen.and_then(|(_, port)| port.parse().ok()).unwrap_or(6432);
+    match (&config.unix_socket_dir, listen) {
+        (Some(folder), _) => Ok((folder.display().to_string(), port)),
+        (None, Some((host, _))) => Ok((reachable(host).to_owned(), port)),
+        (None, None) => Err(Failure::new("the configuration names no address for clients")),
+    }
+}
+
+/// An address that means "any of ours" is reached by loopback.
+fn reachable(host: &str) -> &str {
+    match host {
+        "0.0.0.0" | "*" => "127.0.0.1",
+        "[::]" => "::1",
+        host => host.trim_start_matches('[').trim_end_matches(']'),
+    }
+}
+
+/// The answers to several SHOW commands.
+pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
+    let (host, port) = place(&found.config)?;
+    let user = found.config.admin_users.first().map_or("postgres", String::as_str);
+    let mut address = tokio_postgres::Config::new();
+    if host.starts_with('/') {
+        address.host_path(Path::new(&host));
+    } else {
+        address.host(&host);
+    }
+    address.port(port).user(user).dbname(&found.config.console_database).connect_timeout(LIMIT);
+    if let Some(password) = found.password(user)? {
+        address.password(password);
+    }
+    let not_running = |error: &dyn std::fmt::Display| {
+        Failure::not_running(format!("Consort does not answer at {host}:{port}: {error}"))
+    };
+    let (client, connection) =
+        address.connect(NoTls).await.map_err(|error| not_running(&with_causes(&error)))?;
+    let asked = async {
+        let mut answers = Vec::new();
+        for command in commands {
+            answers.push(rows(client.simple_query(command).await?));
+        }
+        Ok::<_, tokio_postgres::Error>(answers)
+    };
+    tokio::select! {
+        answers = asked => answers.map_err(|error| not_running(&with_causes(&error))),
+        ended = connection => Err(not_running(&ended.err().map_or_else(String::new, |error| error.to_string()))),
+        () = tokio::time::sleep(LIMIT) => Err(not_running(&format!("nothing within {LIMIT:?}"))),
+    }
+}
+
+/// An error with what caused it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn rows(messages: Vec<SimpleQueryMessage>) -> Rows {
+    let rows = messages.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let pairs = |row: tokio_postgres::SimpleQueryRow| {
+        let columns = row.columns().iter().enumerate();
+        columns.map(|(at, column)| (column.name().to_owned(), row.get(at).map(str::to_owned))).collect()
+    };
+    rows.map(pairs).collect()
+}
+
+/// A runtime for one command.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_address_is_reached_by_loopback() {
+        let config = |keys: &str| {
+            let text = format!("auth_type = \"trust\"\n{keys}\n[primary]\nhost = \"a\"\n");
+            Config::parse(&text, Path::new("/etc/consort.toml")).unwrap()
+        };
+        let at = |keys: &str| place(&config(keys)).unwrap();
+        assert_eq!(at("listen = [\"0.0.0.0:7000\"]"), ("127.0.0.1".to_owned(), 7000));
+        assert_eq!(at("listen = [\"[::1]:7001\"]"), ("::1".to_owned(), 7001));
+        assert_eq!(
+            at("listen = [\"db:7002\"]\nunix_socket_dir = \"/run/consort\""),
+            ("/run/consort".to_owned(), 7002)
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! `consort detach`: removes from the databases what `consort attach` made.
+
+use clap::Args;
+use postgres::address::Control;
+use postgres::attach;
+
+use crate::attach::databases;
+use crate::cluster_in::Which;
+use crate::console::runtime;
+use crate::failure::Failure;
+
+/// Remove from the databases what `consort attach` made, the replication slot too
+///
+/// Stop Consort first: a slot in use cannot be dropped. Replica identities stay as they are; they harm nothing.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    which: Which,
+    /// Databases; by default all that the configuration follows
+    #[arg(long = "database", value_name = "NAME")]
+    databases: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort detach --config consort.toml
+  consort detach --config consort.toml --database shop";
+
+/// Detaches each database.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let found = options.which.find()?;
+    runtime()?.block_on(async {
+        for name in databases(&found, &options.databases).await? {
+            let address = found.address(&found.config.primary, &name)?;
+            attach::detach(&Control::connect(&address).await?).await?;
+            println!("{name}: detached");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,47 @@
+//! `consort down`: stops Consort and the servers of a folder. Nothing is removed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use node::config::Config;
+use postgres::local::{Cluster, Programs, Stop};
+
+use crate::failure::Failure;
+use crate::home::Home;
+
+/// Beyond the drain time Consort has so long to end.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// Stop Consort and the servers that `consort up` started
+///
+/// Open transactions may end first, at most for the setting drain_time. The data stay: `consort up` starts again.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Folder of the cluster; by default the one of `consort up`
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort down
+  consort down --dir ./pg";
+
+/// Stops it all.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let home = Home::at(options.dir.as_deref())?;
+    if !home.config_file().exists() {
+        return Err(Failure::not_running(format!("there is no cluster in {}", home.folder().display())));
+    }
+    let _turn = home.take_turn()?;
+    let drain_time = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.drain_time);
+    if home.running().is_some() {
+        eprintln!("stopping Consort ..");
+    }
+    home.end(drain_time + END_LIMIT)?;
+    eprintln!("stopping the servers ..");
+    Cluster::open(&Programs::find()?, home.folder())?.stop(Stop::Fast)?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Why a command could not do what it was asked: a text for a person, and the exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use node::config::Mistake;
+
+/// A command's failure.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    text: String,
+    code: u8,
+}
+
+impl Failure {
+    /// It could not be done.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: 1 }
+    }
+
+    /// What was asked for is not running.
+    pub(crate) fn not_running(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: 3 }
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<postgres::Error> for Failure {
+    fn from(error: postgres::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<Vec<Mistake>> for Failure {
+    fn from(mistakes: Vec<Mistake>) -> Self {
+        let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+        Self::new(format!("the configuration has mistakes\n  {}", lines.join("\n  ")))
+    }
+}

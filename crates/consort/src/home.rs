@@ -1,0 +1,154 @@
+//! The folder of `consort up`: the servers' folders, the configuration, the log, and who runs there.
+//!
+//! ```text
+//! <folder>/consort.toml    written by `up`, may be changed
+//! <folder>/consort.log     what Consort says
+//! <folder>/consort.pid     the number of the process that runs; it holds a lock on the file as long as it lives
+//! <folder>/run/            the Unix socket for clients
+//! <folder>/users.txt       roles and secrets, when `--listen` is not loopback
+//! <folder>/primary ..      the servers
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::failure::Failure;
+
+/// How often is looked whether a process has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A folder of `consort up`.
+pub(crate) struct Home {
+    folder: PathBuf,
+}
+
+impl Home {
+    /// The folder that was named, or the usual one: for root one of the system's, which the servers' user can enter.
+    pub(crate) fn at(named: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(folder) = named {
+            return Ok(Self { folder: std::path::absolute(folder)? });
+        }
+        if rustix::process::geteuid().is_root() {
+            return Ok(Self { folder: PathBuf::from("/var/lib/consort") });
+        }
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+        let state = state.ok_or_else(|| Failure::new("HOME is not set; name a folder with --dir"))?;
+        Ok(Self { folder: state.join("consort") })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.folder.join("consort.toml")
+    }
+
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.folder.join("consort.log")
+    }
+
+    pub(crate) fn pid_file(&self) -> PathBuf {
+        self.folder.join("consort.pid")
+    }
+
+    pub(crate) fn users_file(&self) -> PathBuf {
+        self.folder.join("users.txt")
+    }
+
+    pub(crate) fn socket_folder(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
+    /// Holds off other `up` and `down` in this folder until the file is dropped.
+    pub(crate) fn take_turn(&self) -> Result<File, Failure> {
+        fs::create_dir_all(&self.folder)
+            .map_err(|error| Failure::new(format!("cannot make {}: {error}", self.folder.display())))?;
+        let turn = File::options().create(true).append(true).open(self.folder.join("up.lock"))?;
+        turn.lock()?;
+        Ok(turn)
+    }
+
+    /// The process that runs here.
+    pub(crate) fn running(&self) -> Option<Pid> {
+        holder(&self.pid_file())
+    }
+
+    /// Asks the process that runs here to end; after `limit` it is ended. True if one ran.
+    pub(crate) fn end(&self, limit: Duration) -> Result<bool, Failure> {
+        let Some(pid) = self.running() else { return Ok(false) };
+        kill_process(pid, Signal::TERM).map_err(std::io::Error::from)?;
+        if !self.wait_ended(limit) {
+            eprintln!("Consort did not end within {limit:?}; it is ended now");
+            kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
+            self.wait_ended(limit);
+        }
+        Ok(true)
+    }
+
+    fn wait_ended(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while self.running().is_some() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        true
+    }
+}
+
+/// The process that holds this file.
+fn holder(pid_file: &Path) -> Option<Pid> {
+    let file = File::open(pid_file).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            Pid::from_raw(fs::read_to_string(pid_file).ok()?.trim().parse().ok()?)
+        }
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
+/// Writes our process number into a file and holds the file until the process ends.
+pub(crate) fn hold(pid_file: &Path) -> Result<File, Failure> {
+    let mut file = File::options().create(true).truncate(false).write(true).mode(0o644).open(pid_file)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(Failure::new(format!("Consort runs already: {} is held", pid_file.display())));
+        }
+        Err(TryLockError::Error(error)) => return Err(error.into()),
+    }
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_the_file_runs() {
+        let folder = std::env::temp_dir().join(format!("consort-home-{}", std::process::id()));
+        let home = Home::at(Some(&folder)).unwrap();
+        drop(home.take_turn().unwrap());
+        assert_eq!(home.running(), None, "there is no file");
+        let held = hold(&home.pid_file()).unwrap();
+        assert_eq!(
+            home.running().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()),
+            Some(std::process::id())
+        );
+        assert!(hold(&home.pid_file()).is_err(), "one at a time");
+        drop(held);
+        assert_eq!(home.running(), None, "the file alone says nothing");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

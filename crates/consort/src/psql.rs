@@ -1,0 +1,69 @@
+//! `consort psql`: PostgreSQL's own prompt, through Consort or at one of the nodes.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::Args;
+use node::config::Server;
+
+use crate::cluster_in::{Found, Which};
+use crate::failure::Failure;
+
+/// Open psql through Consort, or at one of its nodes
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    which: Which,
+    /// At this node instead: primary, standby1, .. (`consort status` lists them)
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// What psql gets
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PSQL ARGUMENTS")]
+    arguments: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort psql
+  consort psql -c 'SELECT 1'
+  consort psql -d consort -c 'SHOW REPLICAS'
+  consort psql --node standby1 -c 'SELECT pg_last_wal_replay_lsn()'";
+
+/// Becomes psql.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let found = options.which.find()?;
+    let mut psql = Command::new("psql");
+    match &options.node {
+        Some(name) => at_node(&mut psql, &found, name)?,
+        None => through_consort(&mut psql, &found)?,
+    }
+    psql.args(&options.arguments);
+    Err(Failure::new(format!("cannot run psql: {}", psql.exec())))
+}
+
+fn through_consort(psql: &mut Command, found: &Found) -> Result<(), Failure> {
+    let (host, port) = crate::console::place(&found.config)?;
+    log_in(psql, found, &host, port, &found.config.control_user)
+}
+
+fn at_node(psql: &mut Command, found: &Found, name: &str) -> Result<(), Failure> {
+    let config = &found.config;
+    let nodes: Vec<&Server> = std::iter::once(&config.primary).chain(&config.standbys).collect();
+    let node = nodes.iter().find(|node| node.name == name).ok_or_else(|| {
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        Failure::new(format!("there is no node {name}; there are {}", names.join(", ")))
+    })?;
+    log_in(psql, found, &node.host, node.port, &config.control_user)
+}
+
+fn log_in(psql: &mut Command, found: &Found, host: &str, port: u16, user: &str) -> Result<(), Failure> {
+    psql.env("PGHOST", host)
+        .env("PGPORT", port.to_string())
+        .env("PGUSER", user)
+        .env("PGDATABASE", "postgres");
+    if let Some(password) = found.password(user)? {
+        psql.env("PGPASSWORD", password);
+    }
+    Ok(())
+}

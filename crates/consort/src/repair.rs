@@ -1,0 +1,61 @@
+//! `consort repair`: a lost or invalidated slot, and a standby that must be made anew.
+
+use clap::Args;
+use postgres::address::Control;
+use postgres::{attach, local};
+
+use crate::attach::databases;
+use crate::cluster_in::{Found, Which};
+use crate::console::runtime;
+use crate::failure::Failure;
+
+/// Mend what was lost: replication slots of attached databases, or a standby that must be made anew
+///
+/// Without options it makes every followed database whole again: a slot that is gone or invalidated is made anew, and so
+/// is what somebody dropped of Consort's. Reads leave the primary again as soon as the Consort that runs has seen it.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    which: Which,
+    /// Throw this standby's data away and copy the primary again (servers of `consort up` only)
+    #[arg(long, value_name = "NAME")]
+    standby: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort repair
+  consort repair --standby standby2
+  consort repair --config consort.toml";
+
+/// Mends.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let found = options.which.find()?;
+    match &options.standby {
+        Some(name) => renew(&found, name),
+        None => runtime()?.block_on(make_whole(&found)),
+    }
+}
+
+fn renew(found: &Found, name: &str) -> Result<(), Failure> {
+    let mut cluster = found.local()?.ok_or_else(|| {
+        Failure::new("a standby that `consort up` did not make is made anew with PostgreSQL's pg_basebackup")
+    })?;
+    eprintln!("copying the primary to {name} ..");
+    cluster.renew_standby(name, &local::Options::default())?.start()?;
+    println!("{name}: made anew");
+    Ok(())
+}
+
+async fn make_whole(found: &Found) -> Result<(), Failure> {
+    for name in databases(found, &[]).await? {
+        let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
+        let attached = attach::attach(&control).await?;
+        match attached.created {
+            true => println!("{name}: the slot {} was made anew", attached.slot),
+            false => println!("{name}: nothing was lost"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The configuration that `consort up` writes. What a person changes in it stays: an option of the command line replaces
+//! its own line, and the servers below the mark are written anew.
+
+use std::fmt::Write;
+
+use postgres::local::Node;
+
+/// Everything below this line is written anew by each `up`.
+const MARK: &str =
+    "# The servers that `consort up` made. From here on everything is written anew by each `up`.";
+
+const HEAD: &str = "\
+# Written by `consort up`; it reads it again at each start. docs/configuration.md has every key. What you change above the
+# servers stays, unless `up` is given an option that says otherwise.
+";
+
+/// A file in the making.
+pub(crate) struct SettingsFile {
+    lines: Vec<String>,
+}
+
+impl SettingsFile {
+    /// The part of a file that people may change; `None` begins a new one.
+    pub(crate) fn of(text: Option<&str>) -> Self {
+        let kept = text.unwrap_or(HEAD).lines().take_while(|line| *line != MARK);
+        let mut lines: Vec<String> = kept.map(str::to_owned).collect();
+        while lines.last().is_some_and(|line| line.trim().is_empty()) {
+            lines.pop();
+        }
+        Self { lines }
+    }
+
+    /// What the file says of a global key, as it is written.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        let line = &self.lines[self.place(key)?];
+        line.split_once('=').map(|(_, value)| value.trim())
+    }
+
+    /// Gives a global key a value, written as in the file: in its own line if it has one, else as a new line before the
+    /// first table.
+    pub(crate) fn set(&mut self, key: &str, value: &str) {
+        let line = format!("{key} = {value}");
+        match self.place(key) {
+            Some(place) => self.lines[place] = line,
+            None => {
+                let end =
+                    self.lines.iter().position(|line| line.starts_with('[')).unwrap_or(self.lines.len());
+                self.lines.insert(end, line);
+            }
+        }
+    }
+
+    /// The same if the file does not say anything of the key yet.
+    pub(crate) fn set_at_first(&mut self, key: &str, value: &str) {
+        if self.place(key).is_none() {
+            self.set(key, value);
+        }
+    }
+
+    /// The whole file, with these servers, the primary first.
+    pub(crate) fn with_servers(&self, nodes: &[Node]) -> String {
+        let mut text = self.lines.join("\n");
+        let _ = write!(text, "\n\n{MARK}\n");
+        for (at, node) in nodes.iter().enumerate() {
+            let table = if at == 0 { "[primary]" } else { "[[standby]]" };
+            let host = node.socket_folder().display().to_string();
+            let _ = write!(
+                text,
+                "\n{table}\nname = {}\nhost = {}\nport = {}\n",
+                quoted(node.name()),
+                quoted(&host),
+                node.port()
+            );
+        }
+        text
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        let global = self.lines.iter().take_while(|line| !line.starts_with('['));
+        global
+            .enumerate()
+            .find(|(_, line)| line.split_once('=').is_some_and(|(name, _)| name.trim() == key))
+            .map(|(at, _)| at)
+    }
+}
+
+/// A text as TOML writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_changed_stays() {
+        let text = "# mine\nproof_limit = \"5ms\"\ndesign = \"consort\"\n\n[database.shop]\nconsistency = \"weak\"\n";
+        let mut file = SettingsFile::of(Some(text));
+        file.set("design", "\"weak\"");
+        file.set("max_clients", "9");
+        file.set_at_first("proof_limit", "\"2ms\"");
+        let again = file.with_servers(&[]);
+        let wanted = "# mine\nproof_limit = \"5ms\"\ndesign = \"weak\"\n\nmax_clients = 9\n[database.shop]\nconsistency = \"weak\"\n";
+        assert!(again.starts_with(wanted), "{again}");
+        assert_eq!(SettingsFile::of(Some(&again)).with_servers(&[]), again, "written twice it is the same");
+        assert_eq!(file.get("design"), Some("\"weak\""));
+        assert_eq!(file.get("consistency"), None, "a key of a table is not a global one");
+    }
+
+    #[test]
+    fn texts_keep_their_quotes() {
+        assert_eq!(quoted(r#"a"b\c"#), r#""a\"b\\c""#);
+    }
+}

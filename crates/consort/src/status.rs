@@ -1,0 +1,171 @@
+//! `consort status`: the nodes, how far each has come, where reads went, and what is in doubt.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::cluster_in::{Found, Which};
+use crate::console::{self, Rows};
+use crate::failure::Failure;
+use crate::up;
+
+/// Tell how the cluster is: nodes, positions, share of reads, doubts, gauges
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    which: Which,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort status
+  consort status --config /etc/consort.toml --json
+
+It asks the console of the Consort that runs, which has more: consort psql -d consort -c 'SHOW HELP'";
+
+/// What is asked, in this order.
+const COMMANDS: &[&str] = &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW VERSION"];
+
+/// Columns whose values are texts although they may look like numbers.
+const TEXTS: &[&str] = &["name", "host", "database", "why", "footprint"];
+
+/// Prints how it is.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let found = options.which.find()?;
+    let runtime = console::runtime()?;
+    let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
+    let [replicas, gauges, doubts, version] = answers.try_into().expect("as many answers as questions");
+    if options.json {
+        println!("{:#}", as_json(&found, &replicas, &gauges, &doubts, &version)?);
+        return Ok(());
+    }
+    let version = value(version.first(), "version").unwrap_or("Consort");
+    println!("{version} at {} (design {})", up::url(&found.config), found.config.design().name);
+    println!();
+    print_table(&nodes(&replicas));
+    println!();
+    for database in &gauges {
+        let name = value(Some(database), "database").unwrap_or_default();
+        match value(Some(database), "why_not_serving") {
+            None => println!("database {name}: reads may leave the primary"),
+            Some(why) => println!("database {name}: reads stay at the primary: {why}"),
+        }
+    }
+    let count = |column| value(gauges.first(), column).unwrap_or("0");
+    let (sent, quick, by_lsn) = (count("sent"), count("settled_quick"), count("settled_by_lsn"));
+    println!("gauges: {sent} sent, {quick} settled at once, {by_lsn} by position; doubts: {}", doubts.len());
+    Ok(())
+}
+
+fn value<'a>(row: Option<&'a Vec<(String, Option<String>)>>, column: &str) -> Option<&'a str> {
+    row?.iter().find(|(name, _)| name == column)?.1.as_deref()
+}
+
+/// The nodes as lines of a table, with each one's share of the reads.
+fn nodes(replicas: &Rows) -> Vec<Vec<String>> {
+    let served = |row| {
+        value(Some(row), "reads_served").and_then(|count| count.parse::<f64>().ok()).unwrap_or_default()
+    };
+    let all: f64 = replicas.iter().map(served).sum();
+    let head = ["NODE", "ROLE", "STATE", "HOST", "PORT", "REPLAYED", "LAG", "READS", "SHARE", "WHY"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for row in replicas {
+        let text = |column| value(Some(row), column).unwrap_or_default().to_owned();
+        let lag = value(Some(row), "lag_bytes").map(|bytes| format!("{bytes} B")).unwrap_or_default();
+        let share = if all > 0.0 { format!("{:.1} %", 100.0 * served(row) / all) } else { String::new() };
+        lines.push(vec![
+            text("name"),
+            text("role"),
+            text("state"),
+            text("host"),
+            text("port"),
+            text("replayed_lsn"),
+            lag,
+            text("reads_served"),
+            share,
+            text("why"),
+        ]);
+    }
+    lines
+}
+
+/// Columns as wide as their widest value.
+fn print_table(lines: &[Vec<String>]) {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for line in lines {
+        let padded: Vec<String> =
+            line.iter().zip(&widths).map(|(text, width)| format!("{text:width$}")).collect();
+        println!("{}", padded.join("  ").trim_end());
+    }
+}
+
+fn as_json(
+    found: &Found,
+    replicas: &Rows,
+    gauges: &Rows,
+    doubts: &Rows,
+    version: &Rows,
+) -> Result<Value, Failure> {
+    let local = found.local()?;
+    let data_folder = |name: &str| {
+        let node = local.as_ref()?.nodes().iter().find(|node| node.name() == name)?;
+        Some(node.data_folder().display().to_string())
+    };
+    let mut nodes = objects(replicas);
+    for node in &mut nodes {
+        let folder = node.get("name").and_then(Value::as_str).and_then(data_folder);
+        if let (Some(folder), Some(object)) = (folder, node.as_object_mut()) {
+            object.insert("data_folder".to_owned(), Value::String(folder));
+        }
+    }
+    Ok(json!({
+        "version": value(version.first(), "version"),
+        "url": up::url(&found.config),
+        "configuration": found.config_file.display().to_string(),
+        "design": found.config.design().name,
+        "nodes": nodes,
+        "databases": objects(gauges),
+        "doubts": objects(doubts),
+    }))
+}
+
+/// Rows as JSON objects; what is a number becomes one.
+fn objects(rows: &Rows) -> Vec<Value> {
+    let one = |(column, text): &(String, Option<String>)| {
+        let number = || text.as_ref().filter(|_| !TEXTS.contains(&column.as_str()))?.parse::<i64>().ok();
+        let value = number().map_or_else(|| text.clone().map_or(Value::Null, Value::String), Value::from);
+        (column.clone(), value)
+    };
+    rows.iter().map(|row| Value::Object(row.iter().map(one).collect::<Map<_, _>>())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pairs: &[(&str, Option<&str>)]) -> Vec<(String, Option<String>)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned))).collect()
+    }
+
+    #[test]
+    fn each_node_has_its_share_of_the_reads() {
+        let replicas = vec![
+            row(&[("name", Some("primary")), ("reads_served", Some("1"))]),
+            row(&[("name", Some("standby1")), ("reads_served", Some("3")), ("lag_bytes", Some("0"))]),
+        ];
+        let lines = nodes(&replicas);
+        assert_eq!(lines[1][8], "25.0 %");
+        assert_eq!((lines[2][6].as_str(), lines[2][8].as_str()), ("0 B", "75.0 %"));
+    }
+
+    #[test]
+    fn numbers_are_numbers_in_json() {
+        let rows = vec![row(&[("name", Some("7")), ("port", Some("5432")), ("why", None)])];
+        assert_eq!(objects(&rows), [json!({"name": "7", "port": 5432, "why": null})]);
+    }
+}

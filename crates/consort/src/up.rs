@@ -1,0 +1,247 @@
+//! `consort up`: a primary and its standbys on this machine, and Consort in front of them.
+
+use std::fs;
+use std::io::Read;
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use node::config::{AuthType, Config};
+use postgres::local::{self, Cluster, LogIns, Programs, Stop};
+
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::settings_file::{SettingsFile, quoted};
+use crate::{daemon, serve};
+
+/// A new cluster has this many standbys.
+const STANDBYS: usize = 2;
+
+/// A new cluster listens here.
+const LISTEN: &str = "127.0.0.1:6432";
+
+/// Start a PostgreSQL cluster on this machine: a primary, standbys, and Consort in front of them
+///
+/// The first time it makes the servers in a folder; later it starts what is there, also after a reboot. When everything
+/// runs already, nothing happens. It prints the URL to connect to.
+#[derive(Args, Debug, Default)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Standbys to have at least; 2 at first
+    #[arg(long, value_name = "N")]
+    standbys: Option<usize>,
+    /// Folder of the cluster; by default /var/lib/consort for root, else ~/.local/state/consort
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Address for clients; 127.0.0.1:6432 at first. On loopback local users are trusted, elsewhere SCRAM is demanded
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// What decides where a read runs
+    #[arg(long, value_name = "NAME", value_parser = design_names())]
+    design: Option<String>,
+    /// Who writes at the primary; through-consort at first
+    #[arg(long)]
+    writers: Option<Writers>,
+    /// Stay in the foreground, log to the terminal, and stop everything at the end
+    #[arg(long)]
+    foreground: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort up                                    a primary and two standbys behind 127.0.0.1:6432
+  consort up --standbys 3 --dir ./pg            three standbys, in a folder of your choice
+  consort up --listen 0.0.0.0:6432              for other machines too: clients need a password (see users.txt)
+  consort up --writers anywhere                 local users may also log in at the nodes themselves
+  consort up --design weak --dir ./weak         what proxies do that do not know what they read: for comparison";
+
+/// Who writes at the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Writers {
+    /// Nobody else can log in at the nodes
+    ThroughConsort,
+    /// Local users can log in at the nodes by TCP
+    Anywhere,
+}
+
+impl Writers {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ThroughConsort => "through-consort",
+            Self::Anywhere => "anywhere",
+        }
+    }
+
+    fn log_ins(self) -> LogIns {
+        match self {
+            Self::ThroughConsort => LogIns::SocketOnly,
+            Self::Anywhere => LogIns::Loopback,
+        }
+    }
+}
+
+fn design_names() -> clap::builder::PossibleValuesParser {
+    let designs =
+        design::ALL.iter().map(|design| clap::builder::PossibleValue::new(design.name).help(design.summary));
+    clap::builder::PossibleValuesParser::new(designs)
+}
+
+/// Makes or starts the cluster.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let home = Home::at(options.dir.as_deref())?;
+    let turn = home.take_turn()?;
+    let written = fs::read_to_string(home.config_file()).ok();
+    let mut file = SettingsFile::of(written.as_deref());
+    let writers = writers(&file, options)?;
+    let running = home.running().is_some();
+    if running && !asks_for_nothing_new(&home, &file, options)? {
+        return Err(Failure::new("Consort runs there with other settings; `consort down` first"));
+    }
+    let cluster = servers(&home, options, writers)?;
+    settings(&mut file, &home, options, writers)?;
+    let text = file.with_servers(cluster.nodes());
+    let config = Config::parse(&text, &home.config_file())?;
+    fs::write(home.config_file(), &text)?;
+    if options.foreground && !running {
+        drop(turn);
+        announce(&home, &config);
+        let served =
+            serve::in_this_process(&home.config_file(), config, Some(&home.pid_file()), Box::new(|| {}));
+        cluster.stop(Stop::Fast)?;
+        return served;
+    }
+    if !running {
+        daemon::start(&home)?;
+    }
+    announce(&home, &config);
+    Ok(())
+}
+
+/// Who writes is decided when the servers are made: it is their own rule who may log in.
+fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failure> {
+    let made_for = match file.get("writers") {
+        Some("\"anywhere\"") => Writers::Anywhere,
+        Some(_) => Writers::ThroughConsort,
+        None => return Ok(options.writers.unwrap_or(Writers::ThroughConsort)),
+    };
+    match options.writers {
+        Some(wanted) if wanted != made_for => Err(Failure::new(format!(
+            "the servers there were made with --writers {}; take another --dir for --writers {}",
+            made_for.name(),
+            wanted.name()
+        ))),
+        _ => Ok(made_for),
+    }
+}
+
+/// True if a running cluster has all that the command line asks for.
+fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> Result<bool, Failure> {
+    let cluster = Cluster::open(&Programs::find()?, home.folder())?;
+    let has = |key: &str, wanted: Option<String>| {
+        wanted.is_none_or(|wanted| file.get(key) == Some(wanted.as_str()))
+    };
+    Ok(options.standbys.is_none_or(|wanted| cluster.standbys().len() >= wanted)
+        && has("listen", options.listen.as_deref().map(|address| format!("[{}]", quoted(address))))
+        && has("design", options.design.as_deref().map(quoted)))
+}
+
+fn servers(home: &Home, options: &Options, writers: Writers) -> Result<Cluster, Failure> {
+    let programs = Programs::find()?;
+    let there = Cluster::open(&programs, home.folder()).map_or(0, |cluster| cluster.standbys().len());
+    let standbys = options.standbys.unwrap_or(if there == 0 { STANDBYS } else { there });
+    let wanted = local::Options { standbys, log_ins: writers.log_ins(), ..local::Options::default() };
+    // What is there is started in a moment, and not worth a word.
+    let mut progress = |step: &str| {
+        if standbys > there || there == 0 {
+            eprintln!("{step} ..");
+        }
+    };
+    Ok(Cluster::create(&programs, home.folder(), &wanted, &mut progress)?)
+}
+
+/// What the command line and the first start say.
+fn settings(
+    file: &mut SettingsFile,
+    home: &Home,
+    options: &Options,
+    writers: Writers,
+) -> Result<(), Failure> {
+    if let Some(address) = &options.listen {
+        file.set("listen", &format!("[{}]", quoted(address)));
+    }
+    if let Some(design) = &options.design {
+        file.set("design", &quoted(design));
+    }
+    file.set_at_first("listen", &format!("[{}]", quoted(LISTEN)));
+    file.set_at_first("unix_socket_dir", &quoted("run"));
+    file.set_at_first("design", &quoted(design::CONSORT.name));
+    file.set_at_first("writers", &quoted(writers.name()));
+    file.set_at_first("attach_on_first_use", "true");
+    let listen = file.get("listen").unwrap_or_default().to_owned();
+    let trusted = listen.split('"').skip(1).step_by(2).all(is_loopback);
+    file.set("auth_type", if trusted { "\"trust\"" } else { "\"scram-sha-256\"" });
+    if !trusted {
+        file.set_at_first("auth_file", &quoted("users.txt"));
+        first_secret(home)?;
+    }
+    fs::create_dir_all(home.socket_folder())?;
+    let mode = if trusted { 0o755 } else { 0o700 };
+    fs::set_permissions(home.socket_folder(), fs::Permissions::from_mode(mode))?;
+    Ok(())
+}
+
+/// True if only this machine can reach the address.
+fn is_loopback(address: &str) -> bool {
+    address.to_socket_addrs().is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback()))
+}
+
+/// A password for `postgres` in a new file that only we can read; a file that is there stays as it is.
+fn first_secret(home: &Home) -> Result<(), Failure> {
+    let mut options = fs::File::options();
+    let file = match options.write(true).create_new(true).mode(0o600).open(home.users_file()) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut chance = [0; 18];
+    fs::File::open("/dev/urandom")?.read_exact(&mut chance)?;
+    let password: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::io::Write::write_all(&mut &file, format!("\"postgres\" \"{password}\"\n").as_bytes())?;
+    Ok(())
+}
+
+/// The address as a URL.
+pub(crate) fn url(config: &Config) -> String {
+    let listen = config.listen.first().map_or("localhost", String::as_str);
+    format!("postgres://postgres@{}/postgres", listen.replace("0.0.0.0", "127.0.0.1"))
+}
+
+fn announce(home: &Home, config: &Config) {
+    println!("{}", url(config));
+    if config.auth_type == AuthType::Trust {
+        eprintln!("local users are trusted; `consort status` tells how it is, `consort down` stops it");
+    } else {
+        eprintln!("clients need a password; the one of postgres is in {}", home.users_file().display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_what_only_this_machine_reaches() {
+        assert!(is_loopback("127.0.0.1:6432") && is_loopback("[::1]:6432") && is_loopback("localhost:1"));
+        assert!(!is_loopback("0.0.0.0:6432") && !is_loopback("192.0.2.1:6432") && !is_loopback("nonsense"));
+    }
+
+    #[test]
+    fn the_writers_of_servers_that_are_there_do_not_change() {
+        let file = SettingsFile::of(Some("writers = \"anywhere\"\n"));
+        assert_eq!(writers(&file, &Options::default()).unwrap(), Writers::Anywhere);
+        let other = Options { writers: Some(Writers::ThroughConsort), ..Options::default() };
+        assert!(writers(&file, &other).is_err());
+        assert_eq!(writers(&SettingsFile::of(None), &other).unwrap(), Writers::ThroughConsort);
+    }
+}
