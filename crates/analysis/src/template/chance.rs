@@ -35,7 +35,12 @@ impl Chance {
 }
 
 /// The first reason that is found.
-pub(super) fn chance(tree: &Tree<'_>, facts: &Facts, catalog: &Catalog, keys: &Keys<'_, '_>) -> Option<Chance> {
+pub(super) fn chance(
+    tree: &Tree<'_>,
+    facts: &Facts,
+    catalog: &Catalog,
+    keys: &Keys<'_, '_>,
+) -> Option<Chance> {
     let by_order = |functions: &std::collections::BTreeSet<u32>| {
         functions.iter().any(|function| catalog.function_class(*function) == Class::ByOrder)
     };
@@ -60,17 +65,22 @@ fn is_cut(tree: &Tree<'_>, query: &Query) -> bool {
 
 /// At most one row, rows that are all equal, or an order by the whole key of the only table.
 fn is_told_apart(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, '_>) -> bool {
-    let grouped = tree.field(query.node, "groupClause") != Value::Null || tree.field(query.node, "groupingSets") != Value::Null;
+    let grouped = tree.field(query.node, "groupClause") != Value::Null
+        || tree.field(query.node, "groupingSets") != Value::Null;
     if tree.flag(query.node, "hasAggs") && !grouped {
         return true;
     }
-    let visible: Vec<NodeId> = tree.nodes(query.node, "targetList").filter(|target| !tree.flag(*target, "resjunk")).collect();
-    let constant = |target: &NodeId| tree.node(*target, "expr").is_some_and(|expr| tree.name(expr) == "CONST");
+    let visible: Vec<NodeId> =
+        tree.nodes(query.node, "targetList").filter(|target| !tree.flag(*target, "resjunk")).collect();
+    let constant =
+        |target: &NodeId| tree.node(*target, "expr").is_some_and(|expr| tree.name(expr) == "CONST");
     if visible.iter().all(constant) {
         return true;
     }
     let mut joined = query.relations().filter(|(_, relation)| relation.joined);
-    let (Some((place, relation)), None, false) = (joined.next(), joined.next(), grouped) else { return false };
+    let (Some((place, relation)), None, false) = (joined.next(), joined.next(), grouped) else {
+        return false;
+    };
     let Some(key) = keys.key_of(relation.id).filter(|_| only_joined(tree, query)) else { return false };
     let columns = ColumnSet::of(key.columns.iter().map(|column| column.attribute));
     let one = |key: KeyTemplate| key.0.iter().all(|values| values.len() == 1);

@@ -112,7 +112,8 @@ impl FootprintTemplate {
         let access = |access: &AccessTemplate| match &access.rows {
             RowsTemplate::All => size_of::<AccessTemplate>(),
             RowsTemplate::Keys(keys) => {
-                let slots = keys.iter().flat_map(|key| &key.0).map(|values| 24 + values.len() * size_of::<Slot>());
+                let slots =
+                    keys.iter().flat_map(|key| &key.0).map(|values| 24 + values.len() * size_of::<Slot>());
                 size_of::<AccessTemplate>() + slots.sum::<usize>() + 24 * keys.len()
             }
         };
@@ -183,7 +184,10 @@ impl Slot {
                 Parameter::Null | Parameter::Unknown => return None,
             },
         };
-        found.iter().all(|value| values.utf8 || value.is_ascii() || self.form != KeyForm::Text).then_some(found)
+        found
+            .iter()
+            .all(|value| values.utf8 || value.is_ascii() || self.form != KeyForm::Text)
+            .then_some(found)
     }
 
     fn elements_of_text(&self, text: &str) -> Option<Vec<Canonical>> {

@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 
 /// Makes a template from PostgreSQL's own tree of a statement.
 pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
-    let Ok(tree) = Tree::read(input.trees) else { return Template::everything(Kind::Write, Stay::UnreadableTree) };
+    let Ok(tree) = Tree::read(input.trees) else {
+        return Template::everything(Kind::Write, Stay::UnreadableTree);
+    };
     let facts = walk::facts(&tree);
     let commands: Vec<Command> = facts.commands().collect();
     if commands.iter().any(|command| matches!(command, Command::Utility | Command::Unknown)) {
@@ -32,10 +34,15 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     judge.types();
     judge.marks();
     let (reads, relations) = judge.relations(&keys);
-    let writes = if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
+    let writes =
+        if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     Template {
-        kind: if commands.iter().all(|command| *command == Command::Select) { Kind::Read } else { Kind::Write },
+        kind: if commands.iter().all(|command| *command == Command::Select) {
+            Kind::Read
+        } else {
+            Kind::Write
+        },
         reads,
         writes,
         stay: judge.stays.first().copied(),
@@ -46,8 +53,16 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         results: results(&tree, &facts),
         named: facts.named.iter().copied().collect(),
         relations,
-        clock_literals: facts.constants.iter().any(|constant| constant.location.is_some() && clock(constant.type_id)),
-        clock_parameters: facts.parameters.iter().filter(|(_, of)| clock(**of)).map(|(number, _)| *number).collect(),
+        clock_literals: facts
+            .constants
+            .iter()
+            .any(|constant| constant.location.is_some() && clock(constant.type_id)),
+        clock_parameters: facts
+            .parameters
+            .iter()
+            .filter(|(_, of)| clock(**of))
+            .map(|(number, _)| *number)
+            .collect(),
         stays: judge.stays,
     }
 }
@@ -170,7 +185,8 @@ impl Judge<'_> {
                     }
                     continue;
                 }
-                let family = if relation.children { self.catalog.family(relation.id) } else { vec![relation.id] };
+                let family =
+                    if relation.children { self.catalog.family(relation.id) } else { vec![relation.id] };
                 for member in family {
                     seen.insert(member);
                     self.kind_of(member);
@@ -181,7 +197,14 @@ impl Judge<'_> {
         (reads, seen)
     }
 
-    fn read(&self, relation: &Relation, member: RelationId, query: usize, place: usize, keys: &Keys<'_, '_>) -> AccessTemplate {
+    fn read(
+        &self,
+        relation: &Relation,
+        member: RelationId,
+        query: usize,
+        place: usize,
+        keys: &Keys<'_, '_>,
+    ) -> AccessTemplate {
         let columns = self.catalog.columns_in(relation.columns, relation.id, member);
         let columns = self.catalog.with_bases(member, columns);
         let confined = keys.key_of(relation.id).and_then(|key| keys.confined(query, place, key));
@@ -230,11 +253,14 @@ fn parameters(facts: &Facts) -> Vec<u32> {
 
 /// The types of the columns that the client gets.
 fn results(tree: &Tree<'_>, facts: &Facts) -> Vec<u32> {
-    let own = facts.roots.iter().map(|root| &facts.queries[*root]).find(|query| tree.flag(query.node, "canSetTag"));
+    let own =
+        facts.roots.iter().map(|root| &facts.queries[*root]).find(|query| tree.flag(query.node, "canSetTag"));
     let Some(query) = own else { return Vec::new() };
     let label = if query.command == Command::Select { "targetList" } else { "returningList" };
     let visible = tree.nodes(query.node, label).filter(|target| !tree.flag(*target, "resjunk"));
-    visible.map(|target| tree.node(target, "expr").map_or(0, |expression| type_of(tree, expression))).collect()
+    visible
+        .map(|target| tree.node(target, "expr").map_or(0, |expression| type_of(tree, expression)))
+        .collect()
 }
 
 /// The type of an expression, 0 if it takes more than a look.
@@ -248,9 +274,8 @@ fn type_of(tree: &Tree<'_>, expression: NodeId) -> u32 {
         "OPEXPR" | "NULLIFEXPR" => "opresulttype",
         "AGGREF" => "aggtype",
         "WINDOWFUNC" => "wintype",
-        "RELABELTYPE" | "COERCEVIAIO" | "ARRAYCOERCEEXPR" | "COERCETODOMAIN" | "CONVERTROWTYPEEXPR" | "FIELDSELECT" => {
-            "resulttype"
-        }
+        "RELABELTYPE" | "COERCEVIAIO" | "ARRAYCOERCEEXPR" | "COERCETODOMAIN" | "CONVERTROWTYPEEXPR"
+        | "FIELDSELECT" => "resulttype",
         "CASEEXPR" => "casetype",
         "COALESCEEXPR" => "coalescetype",
         "MINMAXEXPR" => "minmaxtype",
@@ -259,7 +284,9 @@ fn type_of(tree: &Tree<'_>, expression: NodeId) -> u32 {
         "SQLVALUEFUNCTION" => "type",
         "SUBSCRIPTINGREF" => "refrestype",
         "NEXTVALUEEXPR" => "typeId",
-        "BOOLEXPR" | "NULLTEST" | "BOOLEANTEST" | "DISTINCTEXPR" | "SCALARARRAYOPEXPR" | "ROWCOMPAREEXPR" => return BOOL,
+        "BOOLEXPR" | "NULLTEST" | "BOOLEANTEST" | "DISTINCTEXPR" | "SCALARARRAYOPEXPR" | "ROWCOMPAREEXPR" => {
+            return BOOL;
+        }
         _ => return 0,
     };
     tree.oid(expression, label)

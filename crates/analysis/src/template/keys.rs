@@ -36,7 +36,12 @@ pub(super) struct Keys<'k, 't> {
 }
 
 impl<'k, 't> Keys<'k, 't> {
-    pub(super) fn of(tree: &'k Tree<'t>, facts: &Facts, catalog: &'k Catalog, literals: &'k Literals<'k>) -> Keys<'k, 't> {
+    pub(super) fn of(
+        tree: &'k Tree<'t>,
+        facts: &Facts,
+        catalog: &'k Catalog,
+        literals: &'k Literals<'k>,
+    ) -> Keys<'k, 't> {
         let constants = facts.constants.iter().map(|constant| (constant.node, *constant)).collect();
         let mut keys = Keys { tree, catalog, literals, constants, equalities: Vec::new() };
         for query in &facts.queries {
@@ -63,7 +68,11 @@ impl<'k, 't> Keys<'k, 't> {
     }
 
     /// The key template of a row that has these expressions in its key columns.
-    pub(super) fn of_row(&self, key: &PrimaryKey, value: impl Fn(i16) -> Option<NodeId>) -> Option<KeyTemplate> {
+    pub(super) fn of_row(
+        &self,
+        key: &PrimaryKey,
+        value: impl Fn(i16) -> Option<NodeId>,
+    ) -> Option<KeyTemplate> {
         let columns = key.columns.iter().map(|column| {
             let slot = self.slot(self.without_integer_casts(value(column.attribute)?), column.form)?;
             Some(vec![slot])
@@ -111,7 +120,9 @@ impl<'k, 't> Keys<'k, 't> {
                 continue;
             };
             if self.tree.name(node) == "RANGETBLREF" {
-                found.extend(self.tree.number(node, "rtindex").and_then(|number| usize::try_from(number - 1).ok()));
+                found.extend(
+                    self.tree.number(node, "rtindex").and_then(|number| usize::try_from(number - 1).ok()),
+                );
             }
             open.extend(["fromlist", "larg", "rarg"].map(|label| self.tree.field(node, label)));
         }
@@ -134,7 +145,9 @@ impl<'k, 't> Keys<'k, 't> {
                 "SCALARARRAYOPEXPR" if self.tree.flag(node, "useOr") => self.membership(node),
                 _ => None,
             };
-            if let Some((at, equality)) = equality.filter(|(at, _)| among.as_ref().is_none_or(|among| among.contains(&at.0))) {
+            if let Some((at, equality)) =
+                equality.filter(|(at, _)| among.as_ref().is_none_or(|among| among.contains(&at.0)))
+            {
                 found.entry(at).or_insert(equality);
             }
         }
@@ -154,12 +167,15 @@ impl<'k, 't> Keys<'k, 't> {
 
     fn membership(&self, node: NodeId) -> Option<((usize, i16), Equality)> {
         let [column, array] = self.tree.list(node, "args") else { return None };
-        let (at, array) = (self.column(as_node(*column)?)?, as_node(*array)?);
+        let (at, array) = (self.column(as_node(*column)?)?, self.without_relabel(as_node(*array)?));
         let operator = self.operator(node)?;
         let values = match self.tree.name(array) {
-            "ARRAYEXPR" if !self.tree.flag(array, "multidims") => {
-                self.tree.list(array, "elements").iter().map(|element| as_node(*element)).collect::<Option<Vec<_>>>()?
-            }
+            "ARRAYEXPR" if !self.tree.flag(array, "multidims") => self
+                .tree
+                .list(array, "elements")
+                .iter()
+                .map(|element| as_node(*element))
+                .collect::<Option<Vec<_>>>()?,
             _ => vec![array],
         };
         values.iter().all(|value| self.is_value(*value)).then_some((at, Equality { operator, values }))
@@ -196,7 +212,8 @@ impl<'k, 't> Keys<'k, 't> {
 
     /// Casts between integers keep the value or fail.
     fn without_integer_casts(&self, node: NodeId) -> NodeId {
-        let cast = self.tree.name(node) == "FUNCEXPR" && INTEGER_CASTS.contains(&self.tree.oid(node, "funcid"));
+        let cast =
+            self.tree.name(node) == "FUNCEXPR" && INTEGER_CASTS.contains(&self.tree.oid(node, "funcid"));
         match self.tree.list(node, "args") {
             [Value::Node(inner)] if cast => *inner,
             _ => node,
@@ -237,7 +254,9 @@ impl<'k, 't> Keys<'k, 't> {
         }
         let datum = self.tree.items(self.tree.field(constant.node, "constvalue"));
         let bytes = datum.iter().map(|byte| match byte {
-            Value::Atom(word) => word.parse::<i16>().ok().and_then(|byte| i8::try_from(byte).ok().map(i8::cast_unsigned)),
+            Value::Atom(word) => {
+                word.parse::<i16>().ok().and_then(|byte| i8::try_from(byte).ok().map(i8::cast_unsigned))
+            }
             _ => None,
         });
         let value = Canonical::of_datum(constant.type_id, &bytes.collect::<Option<Vec<u8>>>()?)?;
@@ -277,7 +296,13 @@ impl<'k, 't> Keys<'k, 't> {
     fn is_plain(&self, query: NodeId) -> bool {
         let flags = ["hasAggs", "hasWindowFuncs", "hasTargetSRFs", "hasDistinctOn", "hasForUpdate"];
         let fields = [
-            "groupClause", "groupingSets", "havingQual", "distinctClause", "limitOffset", "limitCount", "setOperations",
+            "groupClause",
+            "groupingSets",
+            "havingQual",
+            "distinctClause",
+            "limitOffset",
+            "limitCount",
+            "setOperations",
         ];
         !flags.iter().any(|flag| self.tree.flag(query, flag))
             && fields.iter().all(|field| self.tree.field(query, field) == Value::Null)

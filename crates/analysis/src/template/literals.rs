@@ -19,7 +19,9 @@ impl<'i> Literals<'i> {
         let mut by_location = BTreeMap::new();
         let mut claimed = vec![false; input.literals.len()];
         let mut cast = Vec::new();
-        for location in facts.constants.iter().filter(|constant| !constant.null).filter_map(|constant| constant.location) {
+        for location in
+            facts.constants.iter().filter(|constant| !constant.null).filter_map(|constant| constant.location)
+        {
             match at(input, location) {
                 Some((number, negative)) => {
                     claimed[number] = true;
@@ -52,7 +54,9 @@ fn at(input: &Input<'_>, location: usize) -> Option<(usize, bool)> {
     let between = input.text.get(location..literal.start)?;
     match between.strip_prefix('-') {
         None if between.is_empty() => Some((number, false)),
-        Some(blanks) if blanks.chars().all(|character| character.is_ascii_whitespace()) => Some((number, true)),
+        Some(blanks) if blanks.chars().all(|character| character.is_ascii_whitespace()) => {
+            Some((number, true))
+        }
         _ => None,
     }
 }
@@ -62,7 +66,10 @@ fn at(input: &Input<'_>, location: usize) -> Option<(usize, bool)> {
 fn claim_behind_cast(input: &Input<'_>, location: usize, claimed: &mut [bool]) {
     let number = input.literals.partition_point(|literal| literal.start < location);
     let quoted = |literal: &std::ops::Range<usize>| {
-        input.text.get(literal.clone()).is_some_and(|text| !text.starts_with(|first: char| first.is_ascii_digit() || first == '.'))
+        input
+            .text
+            .get(literal.clone())
+            .is_some_and(|text| !text.starts_with(|first: char| first.is_ascii_digit() || first == '.'))
     };
     if input.literals.get(number).is_some_and(quoted) {
         claimed[number] = true;

@@ -118,7 +118,9 @@ impl Stay {
             Stay::ForeignTable => "it reads a foreign table",
             Stay::NotInStream => "it reads a relation whose changes are not in the stream",
             Stay::UnknownRelation => "it reads a relation that is not known yet",
-            Stay::UnknownFunction => "it calls a function, an operator or a type that is not known to be harmless",
+            Stay::UnknownFunction => {
+                "it calls a function, an operator or a type that is not known to be harmless"
+            }
             Stay::ByPlace => "its result depends on where rows lie",
         }
     }

@@ -24,7 +24,12 @@ struct Change {
 struct Anything;
 
 /// All that the queries of a statement may change.
-pub(super) fn writes(tree: &Tree<'_>, facts: &Facts, catalog: &Catalog, keys: &Keys<'_, '_>) -> FootprintTemplate {
+pub(super) fn writes(
+    tree: &Tree<'_>,
+    facts: &Facts,
+    catalog: &Catalog,
+    keys: &Keys<'_, '_>,
+) -> FootprintTemplate {
     let mut spread = Spread { catalog, footprint: FootprintTemplate::NOTHING, done: BTreeMap::new() };
     for (number, query) in facts.queries.iter().enumerate() {
         let Some((target, change)) = change(tree, number, query, keys) else { continue };
@@ -67,10 +72,15 @@ fn updated(tree: &Tree<'_>, query: &Query) -> ColumnSet {
 }
 
 /// The attribute numbers and expressions of a target list.
-fn targets<'a>(tree: &'a Tree<'_>, query: NodeId, label: &str) -> impl Iterator<Item = (i16, Option<NodeId>)> + 'a {
+fn targets<'a>(
+    tree: &'a Tree<'_>,
+    query: NodeId,
+    label: &str,
+) -> impl Iterator<Item = (i16, Option<NodeId>)> + 'a {
     let own = tree.nodes(query, label).filter(|target| !tree.flag(*target, "resjunk"));
     own.map(|target| {
-        let attribute = tree.number(target, "resno").and_then(|number| i16::try_from(number).ok()).unwrap_or(0);
+        let attribute =
+            tree.number(target, "resno").and_then(|number| i16::try_from(number).ok()).unwrap_or(0);
         (attribute, tree.node(target, "expr"))
     })
 }
@@ -78,11 +88,13 @@ fn targets<'a>(tree: &'a Tree<'_>, query: NodeId, label: &str) -> impl Iterator<
 fn insert(tree: &Tree<'_>, query: &Query, keys: &Keys<'_, '_>) -> Change {
     let rows = inserted(tree, query, keys).unwrap_or(RowsTemplate::All);
     let none = Change { insert: true, delete: false, update: None, rows };
-    let Some(upsert) = tree.node(query.node, "onConflict").filter(|upsert| tree.number(*upsert, "action") == Some(2))
+    let Some(upsert) =
+        tree.node(query.node, "onConflict").filter(|upsert| tree.number(*upsert, "action") == Some(2))
     else {
         return none;
     };
-    let set = targets(tree, upsert, "onConflictSet").fold(ColumnSet::NONE, |all, (attribute, _)| all.with(attribute));
+    let set = targets(tree, upsert, "onConflictSet")
+        .fold(ColumnSet::NONE, |all, (attribute, _)| all.with(attribute));
     let key = query.target().and_then(|target| keys.key_of(target.id));
     let key = key.map(|key| ColumnSet::of(key.columns.iter().map(|column| column.attribute)));
     // Another unique index may find a row with another key.
@@ -113,7 +125,9 @@ fn inserted(tree: &Tree<'_>, query: &Query, keys: &Keys<'_, '_>) -> Option<RowsT
             let expression = one(attribute)?;
             let number = tree.number(expression, "varattno").filter(|_| tree.name(expression) == "VAR");
             match number {
-                Some(number) => crate::tree::as_node(*row.get(usize::try_from(number).ok()?.checked_sub(1)?)?),
+                Some(number) => {
+                    crate::tree::as_node(*row.get(usize::try_from(number).ok()?.checked_sub(1)?)?)
+                }
                 None => Some(expression),
             }
         };
@@ -163,7 +177,8 @@ impl Spread<'_> {
     /// The same change, as it is in a table that inherits from the target.
     fn in_member(&self, target: RelationId, member: RelationId, change: &Change) -> Change {
         let update = change.update.map(|columns| self.catalog.columns_in(columns, target, member));
-        let rows = if self.catalog.same_key(target, member) { change.rows.clone() } else { RowsTemplate::All };
+        let rows =
+            if self.catalog.same_key(target, member) { change.rows.clone() } else { RowsTemplate::All };
         Change { update, rows, ..change.clone() }
     }
 
@@ -178,11 +193,17 @@ impl Spread<'_> {
     }
 
     /// Enters what happens to one table, and says what its foreign keys cause.
-    fn one(&mut self, id: RelationId, change: Change, caused: bool) -> Result<Vec<(RelationId, Change)>, Anything> {
+    fn one(
+        &mut self,
+        id: RelationId,
+        change: Change,
+        caused: bool,
+    ) -> Result<Vec<(RelationId, Change)>, Anything> {
         let relation = self.catalog.relations.get(&id).ok_or(Anything)?;
         self.check(relation, &change, caused)?;
         let updated = change.update.map(|columns| self.catalog.with_generated(id, columns));
-        let key = relation.key.as_ref().map(|key| ColumnSet::of(key.columns.iter().map(|column| column.attribute)));
+        let key =
+            relation.key.as_ref().map(|key| ColumnSet::of(key.columns.iter().map(|column| column.attribute)));
         let rekeyed = updated.zip(key).is_some_and(|(columns, key)| key.intersects(columns));
         let rows = if rekeyed { RowsTemplate::All } else { change.rows };
         if change.insert || change.delete || rekeyed {
@@ -200,12 +221,15 @@ impl Spread<'_> {
     /// Whether something unknown runs when this table is written.
     fn check(&self, relation: &Relation, change: &Change, caused: bool) -> Result<(), Anything> {
         let fires = relation.triggers.iter().any(|trigger| {
-            trigger.insert && change.insert || trigger.delete && change.delete || trigger.update && change.update.is_some()
+            trigger.insert && change.insert
+                || trigger.delete && change.delete
+                || trigger.update && change.update.is_some()
         });
-        let unknown = relation.write_functions.iter().any(|function| match self.catalog.function_class(*function) {
-            Class::RunsText | Class::Unknown | Class::Uncallable => true,
-            _ => false,
-        });
+        let unknown =
+            relation.write_functions.iter().any(|function| match self.catalog.function_class(*function) {
+                Class::RunsText | Class::Unknown | Class::Uncallable => true,
+                _ => false,
+            });
         let table = matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned);
         // The statement's own rules are in its tree; those of a table that a foreign key writes are not.
         if fires || unknown || !table || (caused && relation.rules) { Err(Anything) } else { Ok(()) }
@@ -222,8 +246,12 @@ impl Spread<'_> {
             let columns = ColumnSet::of(key.child_columns.iter().copied());
             let none = Change { insert: false, delete: false, update: None, rows: RowsTemplate::All };
             match key.on_delete {
-                ForeignAction::Cascade if delete => caused.push((key.child, Change { delete: true, ..none.clone() })),
-                ForeignAction::Set if delete => caused.push((key.child, Change { update: Some(columns), ..none.clone() })),
+                ForeignAction::Cascade if delete => {
+                    caused.push((key.child, Change { delete: true, ..none.clone() }))
+                }
+                ForeignAction::Set if delete => {
+                    caused.push((key.child, Change { update: Some(columns), ..none.clone() }))
+                }
                 _ => {}
             }
             let touched = ColumnSet::of(key.parent_columns.iter().copied()).intersects(updated);

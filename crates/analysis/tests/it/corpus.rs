@@ -4,7 +4,7 @@
 use crate::server::{Analyst, Server};
 use analysis::shape::{Shape, Strings};
 use analysis::template::{AccessTemplate, FootprintTemplate, Kind, RowsTemplate, Slot, Source, Template};
-use analysis::{Catalog, Input, judge};
+use analysis::{Catalog, Input, Parameter, Values, judge};
 use history::{ColumnSet, RelationId};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,15 @@ async fn answer(statement: &str, analyst: &mut Analyst, catalog: &Catalog) -> St
     };
     let shape = Shape::of(statement, Strings::Standard);
     let literals = shape.ranges();
-    let template = judge(&Input { trees: &trees, text: statement, literals: &literals }, catalog);
+    let mut template = judge(&Input { trees: &trees, text: statement, literals: &literals }, catalog);
+    let mut texts = Vec::new();
+    shape.texts(statement, &mut texts);
+    let parameters = vec![Parameter::Null; template.parameters.len()];
+    template.stays.extend(template.stay_with(&Values {
+        literals: &texts,
+        parameters: &parameters,
+        utf8: true,
+    }));
     describe(&template, catalog)
 }
 
