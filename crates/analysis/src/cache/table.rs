@@ -111,7 +111,7 @@ impl<V> Table<V> {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let chain = self.chain(hash);
-        let entry = Entry { hash, key, value, bytes, next: self.chains[chain], generation, asked: true };
+        let entry = Entry { hash, key, value, bytes, next: self.chains[chain], generation, asked: false };
         let at = match self.free.pop() {
             Some(at) => {
                 self.entries[at as usize] = Some(entry);
@@ -142,7 +142,6 @@ impl<V> Table<V> {
         self.bytes = self.bytes - entry.bytes + after.min(entry.bytes);
         entry.bytes = after.min(entry.bytes);
         entry.value = value;
-        entry.asked = true;
         if after > self.max_bytes / 8 {
             self.remove(place);
             return true;

@@ -138,16 +138,15 @@ impl SessionState {
 
     /// Everything but the isolation.
     fn known(&self) -> Result<(), SessionStay> {
-        if let Some(dirt) = Dirt::ALL.into_iter().find(|dirt| self.dirt & bit(*dirt) != 0) {
-            return Err(SessionStay::Dirty(dirt));
-        }
         let in_block = self.status == BlockStatus::Open;
         let is_not = |name, value| self.now.settings.get(name).is_some_and(|is| is != value);
+        let dirt = self.dirt();
         let stays = [
             (in_block && !self.block.known, SessionStay::UnknownBlock),
             (self.block.set_local, SessionStay::SetLocal),
             (self.block.ddl, SessionStay::BlockHasDdl),
             (self.block.snapshot, SessionStay::ImportedSnapshot),
+            (dirt.is_some(), SessionStay::Dirty(dirt.unwrap_or(Dirt::Unknown))),
             (in_block && is_not("idle_in_transaction_session_timeout", "0"), SessionStay::IdleLimit),
             (is_not("session_replication_role", "origin"), SessionStay::ReplicationRole),
             (is_not("exit_on_error", "off"), SessionStay::ExitOnError),

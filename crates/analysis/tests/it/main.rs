@@ -5,6 +5,7 @@
 mod builtin;
 mod corpus;
 mod server;
+mod stories;
 
 use analysis::{Catalog, load};
 use history::DatabaseId;
