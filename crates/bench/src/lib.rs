@@ -10,10 +10,12 @@ pub mod histories;
 pub mod knowledge;
 pub mod latency;
 pub mod mix;
+pub mod overhead;
 mod pause;
 pub mod progress;
 pub mod session;
 pub mod share;
+pub mod slow_disk;
 pub mod stale;
 pub mod stop;
 pub mod table;
@@ -26,6 +28,8 @@ use clap::Subcommand;
 pub enum Command {
     /// Look for stale reads and for reads that go backwards, of hot rows, beside reads of a cold table
     Stale(stale::Options),
+    /// Run pgbench through a proxy, through PgBouncer and directly, in turns: what each costs
+    Overhead(overhead::Options),
     /// Run the demo's mix of bank and catalogue and count what is stale, backwards or wrong
     Mix(mix::Options),
     /// Run list-append transactions and judge what the clients saw under every consistency model
@@ -59,6 +63,14 @@ pub enum Error {
     /// A result cannot be written.
     #[error(transparent)]
     Write(#[from] table::WriteError),
+    /// A program that the run needs failed.
+    #[error("{name}: {problem}")]
+    Program {
+        /// The program.
+        name: String,
+        /// What it said.
+        problem: String,
+    },
     /// A file cannot be opened or written.
     #[error("{0}: {1}")]
     File(String, std::io::Error),
@@ -71,6 +83,7 @@ pub enum Error {
 pub async fn run(command: &Command) -> Result<Verdict, Error> {
     match command {
         Command::Stale(options) => stale::run(options).await,
+        Command::Overhead(options) => overhead::run(options).await,
         Command::Mix(options) => mix::run(options).await,
         Command::Histories(options) => histories::run(options).await,
     }

@@ -1,6 +1,8 @@
 //! A primary and standbys for a test, ended with it, and their addresses.
 
+use bench::Command;
 use bench::session::{Protocol, Session};
+use clap::Parser;
 use postgres::address::Host;
 use postgres::local::{Node, Scratch};
 use std::time::{Duration, Instant};
@@ -29,4 +31,16 @@ pub(crate) async fn wait_for_rows(url: &str, query: &str) {
         }
     }
     panic!("{query}: no rows within 30 s");
+}
+
+/// The command line as a person types it.
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Parses a command line.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    Line::try_parse_from(std::iter::once(&"bench").chain(arguments)).expect("the line is right").command
 }

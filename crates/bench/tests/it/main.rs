@@ -3,5 +3,6 @@
 mod checker;
 mod fixture;
 mod histories;
+mod overhead;
 mod references;
 mod stale;

@@ -7,24 +7,12 @@ use bench::share::Server;
 use bench::stale::{Options, Report, Who, measure};
 use bench::stop::Stop;
 use bench::{Command, Verdict};
-use clap::Parser;
 use postgres::local::Scratch;
 use std::time::Duration;
 
-/// The command line as a person types it.
-#[derive(Parser)]
-struct Line {
-    #[command(subcommand)]
-    command: Command,
-}
-
-fn command(arguments: &[&str]) -> Command {
-    Line::try_parse_from(std::iter::once(&"bench").chain(arguments)).expect("the line is right").command
-}
-
 fn options(url: &str, arguments: &[&str]) -> Options {
     let line: Vec<&str> = ["stale", "--url", url].into_iter().chain(arguments.iter().copied()).collect();
-    let Command::Stale(options) = command(&line) else { panic!("stale was asked") };
+    let Command::Stale(options) = fixture::command(&line) else { panic!("stale was asked") };
     options
 }
 
@@ -92,7 +80,7 @@ async fn the_subcommand_writes_its_files_and_tells_a_violation() {
     let (csv, json) = (folder.join("a.csv"), folder.join("a.json"));
     let files = ["--csv", csv.to_str().expect("text"), "--json", json.to_str().expect("text")];
     let line = [&["stale", "--url", &primary, "--rounds", "6", "--gaps", "0"], &files[..]].concat();
-    assert_eq!(bench::run(&command(&line)).await.expect("a run"), Verdict::Clean);
+    assert_eq!(bench::run(&fixture::command(&line)).await.expect("a run"), Verdict::Clean);
     let table = std::fs::read_to_string(&csv).expect("a table");
     assert!(table.starts_with("statement,gap ms,protocol,"), "{table}");
     let report: serde_json::Value =
@@ -101,7 +89,7 @@ async fn the_subcommand_writes_its_files_and_tells_a_violation() {
     std::fs::remove_dir_all(&folder).expect("the folder goes");
     servers.set_apply_delay(0, Duration::from_millis(300));
     let line = ["stale", "--url", &standby, "--writer-url", &primary, "--time", "2s", "--readers", "2"];
-    assert_eq!(bench::run(&command(&line)).await.expect("a run"), Verdict::Violated);
+    assert_eq!(bench::run(&fixture::command(&line)).await.expect("a run"), Verdict::Violated);
 }
 
 async fn mixed(servers: &Scratch, url: &str) -> mix::Report {

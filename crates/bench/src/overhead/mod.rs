@@ -1,0 +1,215 @@
+//! `consort bench overhead`: what a proxy costs. pgbench runs through the proxy, through PgBouncer in two modes, and
+//! directly, in turns, so that whatever else the machine does falls on all of them; the CPU time of the proxy and of the
+//! servers is read from `/proc` around each run, and the proxy's system calls are counted in a short run of its own.
+
+mod calls;
+mod cpu;
+mod pgbench;
+mod pgbouncer;
+mod report;
+
+pub use pgbench::Script;
+pub use report::{Cell, Report};
+
+use crate::progress::Progress;
+use crate::session::{Protocol, Session};
+use crate::share::Server;
+use crate::stop::Stop;
+use crate::table::write_json;
+use crate::{Error, Verdict, pause};
+use calls::Counting;
+use clap::Args;
+use pgbouncer::{PgBouncer, Pooling};
+use report::Sample;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `overhead`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The server's own address, with pgbench's database
+    #[arg(long, value_name = "URL")]
+    pub direct: String,
+    /// The proxy's address, with the same database
+    #[arg(long, value_name = "URL", requires = "proxy_pid")]
+    pub url: Option<String>,
+    /// The proxy's process; its children count with it
+    #[arg(long, value_name = "PID")]
+    pub proxy_pid: Option<u32>,
+    /// What the tables call the proxy
+    #[arg(long, default_value = "consort")]
+    pub name: String,
+    /// PgBouncer's program
+    #[arg(long, value_name = "FILE", default_value = "/usr/sbin/pgbouncer")]
+    pub pgbouncer: PathBuf,
+    /// Leave PgBouncer out
+    #[arg(long)]
+    pub no_pgbouncer: bool,
+    /// Another server whose CPU time counts (the direct one always does); it must run on this machine
+    #[arg(long = "server", value_name = "NAME=URL")]
+    pub servers: Vec<Server>,
+    /// pgbench's scripts to run
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "select-only")]
+    pub script: Vec<Script>,
+    /// Protocols to run
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "simple,extended,prepared")]
+    pub protocol: Vec<Protocol>,
+    /// How many clients
+    #[arg(long, default_value_t = 8)]
+    pub clients: u32,
+    /// How long each run takes
+    #[arg(long, value_parser = pause::parse, default_value = "5s")]
+    pub time: Duration,
+    /// How many rounds; each runs everything once
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Make pgbench's tables first, with this scale
+    #[arg(long, value_name = "SCALE")]
+    pub initialize: Option<u32>,
+    /// Do not count system calls
+    #[arg(long)]
+    pub no_calls: bool,
+    /// Write the table here as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write everything here as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// One way to the server.
+struct Way {
+    name: String,
+    url: String,
+    pid: Option<u32>,
+    /// Kept for its life.
+    _bouncer: Option<PgBouncer>,
+}
+
+/// Runs the subcommand and prints its results.
+///
+/// # Errors
+/// A program or an address cannot be used, or a file cannot be written.
+pub async fn run(options: &Options) -> Result<Verdict, Error> {
+    let report = measure(options, &Stop::at_ctrl_c(), &mut Progress::new()).await?;
+    let table = report.table();
+    print!("{table}");
+    for (way, problem) in &report.problems {
+        println!("{way}: {problem}");
+    }
+    if let Some(path) = &options.csv {
+        table.write_csv(path)?;
+    }
+    if let Some(path) = &options.json {
+        write_json(path, &report)?;
+    }
+    Ok(Verdict::Clean)
+}
+
+/// Runs all rounds, or as many as are done when it is stopped.
+///
+/// # Errors
+/// A program or an address cannot be used at all; one kind of run that fails is only noted.
+pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Report, Error> {
+    if let Some(scale) = options.initialize {
+        pgbench::initialize(&options.direct, scale).await?;
+    }
+    let ways = ways(options).await?;
+    let servers = postmasters(options).await?;
+    let mut report = Report::default();
+    let kinds: Vec<(Script, Protocol)> = options
+        .script
+        .iter()
+        .flat_map(|&script| options.protocol.iter().map(move |&protocol| (script, protocol)))
+        .collect();
+    let all = options.rounds as usize * kinds.len() * ways.len();
+    let mut done = 0;
+    for round in 0..options.rounds as usize {
+        for &(script, protocol) in &kinds {
+            for place in 0..ways.len() {
+                if stop.was_asked() {
+                    return Ok(report);
+                }
+                progress.say(|| format!("overhead: run {} of {all}", done + 1));
+                // Each round begins with another way, so that none always follows the same.
+                let way = &ways[(place + round) % ways.len()];
+                let run = pgbench::Run { script, protocol, clients: options.clients, time: options.time };
+                report.add(&way.name, script, protocol, sample(way, &run, &servers).await);
+                done += 1;
+            }
+        }
+    }
+    if !options.no_calls {
+        for &(script, protocol) in &kinds {
+            for way in ways.iter().filter(|way| way.pid.is_some()) {
+                progress.say(|| format!("overhead: counting the system calls of {}", way.name));
+                let run =
+                    pgbench::Run { script, protocol, clients: options.clients, time: Duration::from_secs(1) };
+                if let Some(calls) = calls_per_transaction(way, &run).await {
+                    report.set_calls(&way.name, script, protocol, calls);
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+async fn ways(options: &Options) -> Result<Vec<Way>, Error> {
+    let plain =
+        |name: &str, url: &str, pid| Way { name: name.to_owned(), url: url.to_owned(), pid, _bouncer: None };
+    let mut ways = vec![plain("direct", &options.direct, None)];
+    if let Some(url) = &options.url {
+        ways.push(plain(&options.name, url, options.proxy_pid));
+    }
+    if !options.no_pgbouncer {
+        for pooling in [Pooling::Session, Pooling::Transaction] {
+            let bouncer =
+                PgBouncer::start(&options.pgbouncer, &options.direct, pooling, options.clients).await?;
+            ways.push(Way {
+                name: format!("pgbouncer {pooling}"),
+                url: bouncer.url().to_owned(),
+                pid: Some(bouncer.pid()),
+                _bouncer: Some(bouncer),
+            });
+        }
+    }
+    Ok(ways)
+}
+
+/// The postmasters of the servers that run here: the parents of the backends that answer us. A server elsewhere gives
+/// nothing.
+async fn postmasters(options: &Options) -> Result<Vec<u32>, Error> {
+    let mut postmasters = Vec::new();
+    let urls = std::iter::once(&options.direct).chain(options.servers.iter().map(|server| &server.url));
+    for url in urls {
+        let session = Session::open(url, Protocol::Simple).await?;
+        let rows = session.texts("SELECT pg_backend_pid() AS pid").await?;
+        let pid = rows.first().and_then(|row| row.get("pid")?.parse().ok());
+        let is_backend = |pid: &u32| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "postgres")
+        };
+        if let Some(postmaster) = pid.filter(is_backend).and_then(cpu::parent)
+            && !postmasters.contains(&postmaster)
+        {
+            postmasters.push(postmaster);
+        }
+        session.close().await;
+    }
+    Ok(postmasters)
+}
+
+async fn sample(way: &Way, run: &pgbench::Run, servers: &[u32]) -> Result<Sample, Error> {
+    let proxy: Vec<u32> = way.pid.into_iter().collect();
+    let before = (cpu::used(&proxy), cpu::used(servers));
+    let said = pgbench::run(&way.url, run).await?;
+    let proxy_cpu = cpu::used(&proxy) - before.0;
+    let server_cpu = cpu::used(servers) - before.1;
+    Ok(Sample::new(said, way.pid.map(|_| proxy_cpu), (!servers.is_empty()).then_some(server_cpu)))
+}
+
+async fn calls_per_transaction(way: &Way, run: &pgbench::Run) -> Option<f64> {
+    let counting = Counting::start(way.pid?).await?;
+    let said = pgbench::run(&way.url, run).await.ok()?;
+    let calls = counting.finish().await?;
+    (said.transactions > 0).then(|| crate::share::ratio(calls, said.transactions))
+}

@@ -1,0 +1,123 @@
+//! Runs PostgreSQL's own `pgbench` against an address and reads what it says.
+
+use crate::Error;
+use crate::session::{Protocol, without_password};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// pgbench's own scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Script {
+    /// One select by primary key.
+    SelectOnly,
+    /// An update, a select and an insert.
+    SimpleUpdate,
+    /// Three updates, a select and an insert.
+    TpcbLike,
+}
+
+impl Script {
+    fn name(self) -> &'static str {
+        match self {
+            Script::SelectOnly => "select-only",
+            Script::SimpleUpdate => "simple-update",
+            Script::TpcbLike => "tpcb-like",
+        }
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What one run is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) script: Script,
+    pub(crate) protocol: Protocol,
+    pub(crate) clients: u32,
+    pub(crate) time: Duration,
+}
+
+/// What pgbench said.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) transactions: u64,
+    pub(crate) per_second: f64,
+    pub(crate) latency_ms: f64,
+}
+
+/// Makes pgbench's tables.
+pub(crate) async fn initialize(url: &str, scale: u32) -> Result<(), Error> {
+    let mut command = pgbench();
+    command.args(["-i", "-q", "-s", &scale.to_string(), url]);
+    output(command, url).await.map(drop)
+}
+
+/// Runs pgbench to its end.
+pub(crate) async fn run(url: &str, run: &Run) -> Result<Said, Error> {
+    let mut command = pgbench();
+    command.args(["-n", "-M", &run.protocol.to_string(), "-b", run.script.name()]);
+    command.args(["-c", &run.clients.to_string(), "-T", &run.time.as_secs().max(1).to_string(), url]);
+    let text = output(command, url).await?;
+    parse(&text)
+        .ok_or_else(|| Error::Program { name: "pgbench".to_owned(), problem: format!("it said {text:?}") })
+}
+
+fn pgbench() -> Command {
+    let mut command = Command::new(find());
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// In Debian the newest one's folder is not in the search path, but a wrapper is.
+fn find() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.map(|entry| entry.path().join("bin/pgbench")).filter(|path| path.is_file()).max();
+    newest.unwrap_or_else(|| PathBuf::from("pgbench"))
+}
+
+async fn output(mut command: Command, url: &str) -> Result<String, Error> {
+    let failed = |problem: String| Error::Program { name: "pgbench".to_owned(), problem };
+    let output = command.output().await.map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let first =
+        complaint.lines().find(|line| line.contains("error") || line.contains("fatal")).unwrap_or(&complaint);
+    Err(failed(format!("{} at {}", first.trim(), without_password(url))))
+}
+
+fn parse(text: &str) -> Option<Said> {
+    let after = |label: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
+        rest.split([' ', '/']).find(|word| !word.is_empty()).map(str::to_owned)
+    };
+    Some(Said {
+        transactions: after("number of transactions actually processed:")?.parse().ok()?,
+        per_second: after("tps =")?.parse().ok()?,
+        latency_ms: after("latency average =")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read() {
+        let text = "pgbench (15.18)\nnumber of transactions actually processed: 1234\nnumber of failed transactions: 0 (0.000%)\n\
+                    latency average = 0.405 ms\ninitial connection time = 3.1 ms\ntps = 2469.7 (without initial connection time)\n";
+        assert_eq!(parse(text), Some(Said { transactions: 1234, per_second: 2469.7, latency_ms: 0.405 }));
+        assert_eq!(parse("nothing"), None);
+    }
+}
