@@ -1,1 +1,17 @@
-//! A whole cluster in one thread under one seed; checkers; planted bugs.
+//! A whole cluster in one thread under one seed: the real order, scheduler and flows over a model of PostgreSQL's
+//! servers, with checkers that know nothing of the implementation, and planted bugs that they must find.
+//!
+//! Time is virtual and chance comes from the seed: the same seed gives the same run.
+
+pub mod bugs;
+pub mod checks;
+pub mod client;
+pub mod consort;
+pub mod env;
+pub mod executor;
+pub mod model;
+pub mod random;
+pub mod record;
+pub mod run;
+pub mod session;
+pub mod world;

@@ -104,7 +104,7 @@ impl<C: Cluster> Block<C> {
     ) -> AtPrimary {
         self.wrote.union(footprint);
         let known = self.locked.iter().any(|(locked, _)| locked.covers(footprint));
-        if locks_out_readers && !known && !self.cluster.bugs().lock_without_doubt {
+        if locks_out_readers && !known {
             let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
             self.locked.push((footprint.clone(), doubt));
         }

@@ -23,6 +23,4 @@ pub struct Bugs {
     pub doubt_after_answer: bool,
     /// A connection that is lost while it may commit is taken for an abort.
     pub forget_dead_commit: bool,
-    /// LOCK, TRUNCATE and DDL in a block are in doubt from COMMIT on only.
-    pub lock_without_doubt: bool,
 }

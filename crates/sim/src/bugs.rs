@@ -1,0 +1,69 @@
+//! The planted bugs: each opens again a hole that was found in an earlier version of the protocol, and the checkers must
+//! notice. Those of decisions and of flows are switches of `order`, `scheduler` and `transaction`; those of the analysis,
+//! of the session's state and of what the servers say are switches of the model.
+
+/// Switches of the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs {
+    /// A life is told from the postmaster's start, which a crashed backend does not change.
+    pub incarnation_of_postmaster: bool,
+    /// Changed columns are guessed from a new row without the old one.
+    pub columns_from_new_row: bool,
+    /// A generated column does not stand for its bases.
+    pub generated_not_closed: bool,
+    /// An UPDATE of a key touches its old row only.
+    pub pk_update_one_row: bool,
+    /// A key is compared as it is written.
+    pub key_not_canonical: bool,
+    /// What is not in the stream is read at standbys.
+    pub matview_at_replica: bool,
+    /// A function is what its name was in `pg_catalog`.
+    pub name_whitelist_only: bool,
+    /// A view's redefinition does not empty the analysis cache.
+    pub stale_analysis: bool,
+    /// An unknown function does not make the session dirty.
+    pub search_path_by_function: bool,
+    /// A custom setting is not mirrored.
+    pub tenant_guc: bool,
+    /// GRANT and REVOKE are not in the stream, and not in doubt.
+    pub revoke_late: bool,
+    /// `now()` is read at standbys.
+    pub replica_clock_behind: bool,
+    /// What differs by node is read at standbys.
+    pub oid_differs: bool,
+    /// A column that only a policy reads is left out.
+    pub policy_column_missed: bool,
+    /// A partitioned table does not stand for its partitions.
+    pub partition_not_closed: bool,
+    /// A statement whose tree has not come yet puts only a part of what it writes in doubt.
+    pub analysis_miss_narrow_doubt: bool,
+    /// Only COMMIT begins a doubt: not CALL, not an autocommit statement.
+    pub doubt_from_commit_word_only: bool,
+    /// Somebody writes past Consort, which was told that nobody does.
+    pub bypass_writer: bool,
+    /// A second Consort writes, and both were told that nobody else does.
+    pub second_node: bool,
+    /// The gauge says the flushed position, not the inserted one.
+    pub token_flush_lsn: bool,
+    /// `pg_current_snapshot()` of a standby is believed.
+    pub standby_snapshot_function: bool,
+    /// A session whose `default_transaction_isolation` is serializable is taken for READ COMMITTED.
+    pub default_serializable: bool,
+    /// A SERIALIZABLE READ ONLY transaction reads at a standby.
+    pub fekete: bool,
+    /// A REPEATABLE READ block that is not READ ONLY reads at a standby.
+    pub rr_later_writes: bool,
+}
+
+/// The switches of one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planted {
+    /// Of the model.
+    pub model: Bugs,
+    /// Of the flows.
+    pub flows: transaction::Bugs,
+    /// Of the order.
+    pub order: order::Bugs,
+    /// Of the scheduler.
+    pub scheduler: scheduler::Bugs,
+}

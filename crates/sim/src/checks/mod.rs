@@ -1,0 +1,80 @@
+//! The checkers. They know what clients did and got, and the ghost (the states that the primary really showed); nothing
+//! of gauges, doubts, proofs or routes.
+
+pub mod locks;
+pub mod one_server;
+pub mod serial;
+pub mod shown;
+
+use crate::record::Record;
+use crate::world::World;
+use std::fmt;
+
+/// Which checker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Checker {
+    /// One server: some order of commits and reads, each inside its own interval, explains every result.
+    K1,
+    /// Footprint ghost: the result, recomputed in the states that the primary showed during the statement, is there.
+    K3,
+    /// No wait without bound; at rest everything comes to rest.
+    K7,
+    /// SERIALIZABLE transactions have a serial order.
+    K8,
+    /// The wire: nothing twice, nothing in a failed block.
+    K9,
+    /// Locks: nobody empties or changes a table that a block reads.
+    Locks,
+}
+
+impl fmt::Display for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Checker::Locks => "locks",
+            Checker::K1 => "K1",
+            Checker::K3 => "K3",
+            Checker::K7 => "K7",
+            Checker::K8 => "K8",
+            Checker::K9 => "K9",
+        })
+    }
+}
+
+/// Something that one server would not have done.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Who found it.
+    pub checker: Checker,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.checker, self.what)
+    }
+}
+
+/// Everything that the checkers find in a run that is over. `closed`: no writer bypasses.
+pub fn all(world: &World, closed: bool) -> Vec<Violation> {
+    let record = world.record.borrow();
+    let mut found = breaches(&record);
+    found.extend(shown::check(world, &record));
+    found.extend(locks::check(world, &record, closed));
+    found.extend(serial::check(world, &record));
+    found.extend(one_server::check(world, &record));
+    found
+}
+
+fn breaches(record: &Record) -> Vec<Violation> {
+    use crate::record::Breach::{AnsweredTwice, NotLive, RanInFailedBlock, WaitedTooLong};
+    let checker = |breach| match breach {
+        AnsweredTwice | RanInFailedBlock => Checker::K9,
+        WaitedTooLong(..) | NotLive(_) => Checker::K7,
+    };
+    record
+        .breaches
+        .iter()
+        .map(|breach| Violation { checker: checker(breach.clone()), what: format!("{breach:?}") })
+        .collect()
+}

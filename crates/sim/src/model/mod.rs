@@ -1,0 +1,6 @@
+//! The servers: what PostgreSQL does, as far as a client or a middleware can tell.
+
+pub mod primary;
+pub mod schema;
+pub mod standby;
+pub mod statement;

@@ -1,0 +1,166 @@
+//! A standby: it replays the primary's flushed log in order, shows a commit before the primary may have, and before its
+//! own position moves past it.
+
+use super::primary::{Primary, Record, SERVERS};
+use super::schema::{DATABASES, State, number};
+use crate::env::Env;
+use crate::executor::{Micros, Signal};
+use history::{DatabaseId, Epoch, Incarnation, Lsn, Timeline};
+use scheduler::StandbyId;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How long a request to a standby that does not answer is waited for before its watcher says that it is lost.
+pub const HANG_LIMIT: Micros = 10_000;
+
+/// A standby server.
+pub struct Standby {
+    env: Rc<Env>,
+    /// Its name.
+    pub id: StandbyId,
+    primary: RefCell<Rc<Primary>>,
+    states: RefCell<Vec<State>>,
+    log: RefCell<Vec<Record>>,
+    position: Cell<u64>,
+    shown: Cell<u64>,
+    newest_shown_xid: Cell<u64>,
+    up: Cell<bool>,
+    life: Cell<u64>,
+    started_us: Cell<i64>,
+    /// Replay stands still.
+    pub paused: Cell<bool>,
+    /// It answers nothing (SIGSTOP).
+    pub hangs: Cell<bool>,
+    moved: Signal,
+}
+
+impl Standby {
+    /// A standby of this primary, at the log's beginning.
+    pub fn start(env: &Rc<Env>, id: u32, primary: &Rc<Primary>) -> Rc<Standby> {
+        let standby = Rc::new(Standby {
+            env: env.clone(),
+            id: StandbyId::new(id),
+            primary: RefCell::new(primary.clone()),
+            states: RefCell::new(vec![State::default(); DATABASES]),
+            log: RefCell::new(Vec::new()),
+            position: Cell::new(primary.flush_lsn().get()),
+            shown: Cell::new(0),
+            newest_shown_xid: Cell::new(0),
+            up: Cell::new(true),
+            life: Cell::new(0),
+            started_us: Cell::new(1),
+            paused: Cell::new(false),
+            hangs: Cell::new(false),
+            moved: env.executor.signal(),
+        });
+        env.executor.spawn(SERVERS, standby.clone().replay());
+        standby
+    }
+
+    async fn replay(self: Rc<Standby>) {
+        loop {
+            let primary = self.primary.borrow().clone();
+            let (flushed, moved) = (primary.flushed_on.wait(), self.moved.wait());
+            let next = primary.records_after(Lsn::new(self.position.get())).into_iter().next();
+            let life = self.life.get();
+            match next {
+                Some(record) if self.up.get() && !self.paused.get() => {
+                    self.env.step(|d| d.replay).await;
+                    if self.life.get() == life && self.up.get() && !self.paused.get() {
+                        self.redo(record, life).await;
+                    }
+                }
+                Some(_) => drop(moved.await),
+                None => drop(flushed.await),
+            }
+        }
+    }
+
+    async fn redo(&self, record: Record, life: u64) {
+        if let Some(commit) = &record.commit {
+            self.states.borrow_mut()[number(commit.database)].apply(&commit.effects);
+            self.newest_shown_xid.set(self.newest_shown_xid.get().max(commit.xid));
+        }
+        self.shown.set(record.end);
+        self.env.step(|d| d.gap).await;
+        if self.life.get() == life {
+            self.position.set(record.end);
+            self.log.borrow_mut().push(record);
+        }
+    }
+
+    /// Its life, if it answers.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        let upstream = self.primary.borrow().incarnation();
+        let epoch = upstream.map_or(Epoch::new(1), |up| up.epoch);
+        let timeline = upstream.map_or(Timeline::new(1), |up| up.timeline);
+        self.up.get().then(|| Incarnation { epoch, timeline, started_us: self.started_us.get() })
+    }
+
+    /// `pg_last_wal_replay_lsn()`.
+    pub fn replayed(&self) -> Lsn {
+        Lsn::new(self.position.get())
+    }
+
+    /// What `pg_current_snapshot()` there makes one believe: it names no running transaction, so everything that has an
+    /// identity below its xmax seems to be shown.
+    pub fn seems_replayed(&self) -> Lsn {
+        let newest = self.newest_shown_xid.get();
+        let records = self.primary.borrow().records_after(Lsn::ZERO);
+        let seen = records.iter().filter(|record| record.commit.as_ref().is_some_and(|commit| commit.xid <= newest));
+        seen.last().map_or(self.replayed(), |record| Lsn::new(record.end))
+    }
+
+    /// What a snapshot taken now sees.
+    pub fn look(&self, database: DatabaseId) -> State {
+        self.states.borrow()[number(database)].clone()
+    }
+
+    /// Which of its lives this is.
+    pub fn life(&self) -> u64 {
+        self.life.get()
+    }
+
+    /// Whether it runs.
+    pub fn is_up(&self) -> bool {
+        self.up.get()
+    }
+
+    /// What it has replayed: the log that it would be promoted with.
+    pub fn log(&self) -> Vec<Record> {
+        self.log.borrow().clone()
+    }
+
+    /// Stops or resumes replay.
+    pub fn pause(&self, paused: bool) {
+        self.paused.set(paused);
+        self.moved.notify();
+    }
+
+    /// Crashes, and returns after this time at an older position: `records` fewer than it had.
+    pub async fn crash(&self, down: Micros, records: usize) {
+        self.up.set(false);
+        self.life.set(self.life.get() + 1);
+        self.env.executor.sleep(down).await;
+        let keep = self.log.borrow().len().saturating_sub(records);
+        self.log.borrow_mut().truncate(keep);
+        let begin = self.primary.borrow().records_after(Lsn::ZERO).first().map_or(0, |first| first.start);
+        let position = self.log.borrow().last().map_or(begin, |record| record.end);
+        self.position.set(position);
+        let log = self.log.borrow();
+        *self.states.borrow_mut() = (0..DATABASES).map(|place| super::primary::replayed(&log, place)).collect();
+        self.newest_shown_xid.set(0);
+        if !self.env.bugs.incarnation_of_postmaster {
+            self.started_us.set(i64::try_from(self.env.now()).expect("a run is short") + 2);
+        }
+        self.up.set(true);
+        self.moved.notify();
+    }
+
+    /// Follows another primary from here on.
+    pub fn follow(&self, primary: &Rc<Primary>) {
+        *self.primary.borrow_mut() = primary.clone();
+        self.life.set(self.life.get() + 1);
+        self.moved.notify();
+    }
+}

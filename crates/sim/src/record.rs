@@ -1,0 +1,137 @@
+//! What clients did and got: the only thing that the checkers see, besides the ghost.
+
+use crate::executor::Micros;
+use crate::model::primary::Isolation;
+use crate::model::schema::{Cell, Table};
+use crate::model::statement::{Select, Surroundings};
+use history::DatabaseId;
+
+/// Where a read was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// By a standby.
+    Standby,
+    /// By the primary.
+    Primary,
+}
+
+/// A moment: the time, and the number of the newest state that the primary had shown of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Virtual time.
+    pub at: Micros,
+    /// Number of the state.
+    pub shown: usize,
+}
+
+/// One answered query.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Whose.
+    pub client: u32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// What was asked.
+    pub select: Select,
+    /// What came back.
+    pub result: Vec<u32>,
+    /// When it arrived.
+    pub arrived: Moment,
+    /// When its answer was whole.
+    pub answered: Moment,
+    /// Who answered.
+    pub place: Where,
+    /// What surrounded it, on one server.
+    pub around: Surroundings,
+    /// What its own block had written before.
+    pub own: Vec<(Cell, u32)>,
+    /// Its block, if it ran in one.
+    pub block: Option<usize>,
+    /// Whether the client asked for an answer as from one server (else for less).
+    pub strong: bool,
+}
+
+/// One block.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The pid of its backend.
+    pub pid: i32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// What the client asked for (its default included).
+    pub isolation: Isolation,
+    /// The interval of its first statement: where its snapshot lies, if it has one for all.
+    pub first: Option<(Moment, Moment)>,
+    /// When its end was sent.
+    pub ending: Option<Micros>,
+    /// When its end was answered.
+    pub ended: Option<Micros>,
+    /// Tables that it read or locked, and the time from which on nobody else may lock them exclusively.
+    pub holds: Vec<(Table, Micros)>,
+    /// Whether it tried to write.
+    pub wrote: bool,
+}
+
+/// One statement that may commit, as its client saw it.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// The backend.
+    pub pid: i32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// When it was sent.
+    pub sent: Micros,
+    /// When it was answered; `None` if never.
+    pub answered: Option<Micros>,
+}
+
+/// A commit, as a fact.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    /// By which backend.
+    pub pid: i32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// What it did.
+    pub effects: Vec<(Cell, u32)>,
+    /// The number of the first state that shows it.
+    pub shown: usize,
+    /// When.
+    pub at: Micros,
+}
+
+/// Something that a client got and must never get, or had to wait for too long: found while it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// An answer began a second time.
+    AnsweredTwice,
+    /// A statement in a failed block was executed.
+    RanInFailedBlock,
+    /// An operation took longer than its bound.
+    WaitedTooLong(&'static str, Micros),
+    /// At the end, when everything was at rest, this had not come to rest.
+    NotLive(&'static str),
+}
+
+/// Everything of one run.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Queries.
+    pub reads: Vec<Read>,
+    /// Blocks.
+    pub blocks: Vec<Block>,
+    /// Statements that may commit.
+    pub sent: Vec<Sent>,
+    /// Commits.
+    pub facts: Vec<Fact>,
+    /// Breaches of the wire's rules and of bounds.
+    pub breaches: Vec<Breach>,
+    /// The server lost commits: what was shown went back.
+    pub went_back: bool,
+    /// Reads that a standby answered, and why others were not.
+    pub offloaded: u64,
+    /// Reads that could have left.
+    pub candidates: u64,
+    /// Why reads ran at the primary.
+    pub reasons: std::collections::BTreeMap<&'static str, u64>,
+}

@@ -1,0 +1,106 @@
+//! Everything of one run: the servers, what the Consorts keep at them, and the record of what happened.
+
+use crate::bugs::Planted;
+use crate::env::Env;
+use crate::executor::{Micros, Signal};
+use crate::model::primary::Primary;
+use crate::model::standby::Standby;
+use crate::record::Record;
+use history::{DatabaseId, Lsn};
+use scheduler::StandbyId;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// One run.
+pub struct World {
+    /// Time, chance, delays.
+    pub env: Rc<Env>,
+    /// The planted bugs.
+    pub planted: Planted,
+    /// The server that writes go to.
+    pub primary: RefCell<Rc<Primary>>,
+    /// The standbys.
+    pub standbys: Vec<Rc<Standby>>,
+    /// How far each slot is confirmed, by Consort and database. It outlives the Consort.
+    pub slots: RefCell<BTreeMap<(u32, DatabaseId), Lsn>>,
+    /// The backends that each Consort has ever opened.
+    pub opened: RefCell<BTreeMap<u32, BTreeSet<i32>>>,
+    /// What happened.
+    pub record: RefCell<Record>,
+    /// Another server became the primary.
+    pub failed_over: Signal,
+    /// Decoders stand still.
+    pub decoders_paused: Cell<bool>,
+    /// Decoders may go on.
+    pub decoders_on: Signal,
+    /// Added to every gauge's way to the primary.
+    pub gauge_request: Cell<Micros>,
+    /// Added to every gauge's way back.
+    pub gauge_answer: Cell<Micros>,
+    /// Gauges go on to the server that they were connected to, although another is the primary.
+    pub gauge_lingers: Cell<bool>,
+    /// Watchers do not look.
+    pub watchers_paused: Cell<bool>,
+    /// How long an answer that is not proven is held.
+    pub proof_limit: Cell<Micros>,
+    next_pid: Cell<i32>,
+}
+
+impl World {
+    /// A primary and its standbys, started.
+    pub fn new(env: &Rc<Env>, standbys: u32, planted: Planted) -> Rc<World> {
+        let primary = Primary::start(env);
+        let standbys = (1..=standbys).map(|id| Standby::start(env, id, &primary)).collect();
+        Rc::new(World {
+            env: env.clone(),
+            planted,
+            primary: RefCell::new(primary),
+            standbys,
+            slots: RefCell::default(),
+            opened: RefCell::default(),
+            record: RefCell::default(),
+            failed_over: env.executor.signal(),
+            decoders_paused: Cell::new(false),
+            decoders_on: env.executor.signal(),
+            gauge_request: Cell::new(0),
+            gauge_answer: Cell::new(0),
+            gauge_lingers: Cell::new(false),
+            watchers_paused: Cell::new(false),
+            proof_limit: Cell::new(2000),
+            next_pid: Cell::new(1000),
+        })
+    }
+
+    /// The server that writes go to.
+    pub fn primary(&self) -> Rc<Primary> {
+        self.primary.borrow().clone()
+    }
+
+    /// The standby of this name.
+    pub fn standby(&self, id: StandbyId) -> Rc<Standby> {
+        self.standbys[id.get() as usize - 1].clone()
+    }
+
+    /// A pid that nobody has had.
+    pub fn pid(&self) -> i32 {
+        self.next_pid.set(self.next_pid.get() + 1);
+        self.next_pid.get()
+    }
+
+    /// Lets decoders stand still, or go on.
+    pub fn pause_decoders(&self, paused: bool) {
+        self.decoders_paused.set(paused);
+        self.decoders_on.notify();
+    }
+
+    /// Makes this standby the primary; the other standbys follow it. The old primary lives on, and nobody tells it.
+    pub fn fail_over(&self, to: &Standby) {
+        let promoted = self.primary().promoted(&self.env, to.log());
+        *self.primary.borrow_mut() = promoted.clone();
+        for standby in &self.standbys {
+            standby.follow(&promoted);
+        }
+        self.failed_over.notify();
+    }
+}
