@@ -4,6 +4,12 @@ CREATE PUBLICATION consort FOR TABLES IN SCHEMA public;
 CREATE SCHEMA quiet;
 CREATE SCHEMA other;
 
+-- one that is declared harmless, and one that is not
+CREATE EXTENSION citext;
+CREATE EXTENSION hstore;
+CREATE TABLE by_citext (id citext PRIMARY KEY, v int);
+CREATE TABLE with_hstore (id int PRIMARY KEY, h hstore);
+
 -- pgbench
 CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int, filler char(88));
 CREATE TABLE pgbench_tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
@@ -94,6 +100,7 @@ CREATE AGGREGATE my_sum(int) (SFUNC = int4pl, STYPE = int, INITCOND = '0');
 CREATE AGGREGATE bad_sum(int) (SFUNC = added, STYPE = int, INITCOND = '0');
 CREATE FUNCTION to_people(int) RETURNS people LANGUAGE sql AS 'SELECT * FROM people WHERE id = $1';
 CREATE CAST (int AS people) WITH FUNCTION to_people(int);
+CREATE PROCEDURE a_procedure() LANGUAGE sql AS 'SELECT 1';
 CREATE DOMAIN checked AS int CHECK (opaque(VALUE) > 0);
 CREATE TYPE pair AS (x int, y text);
 CREATE TYPE dated AS (x int, d date);

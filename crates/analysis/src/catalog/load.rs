@@ -99,7 +99,9 @@ const TYPES: &str = "
            (SELECT string_agg(a.atttypid::text, ',' ORDER BY a.attnum) FROM pg_attribute a
             WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),
            array_to_string(ARRAY[t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin, t.typmodout,
-                t.typsubscript, r.rngcanonical, r.rngsubdiff]::oid[], ',')
+                t.typsubscript, r.rngcanonical, r.rngsubdiff]::oid[] || ARRAY(SELECT p.amproc::oid FROM pg_opclass o
+                JOIN pg_amproc p ON p.amprocfamily = o.opcfamily
+                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid), ',')
     FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
     LEFT JOIN pg_range r ON r.rngtypid = t.oid LEFT JOIN pg_range m ON m.rngmultitypid = t.oid
     WHERE t.oid >= 16384 OR t.typrelid = 0 AND NOT EXISTS (

@@ -51,7 +51,9 @@ pub(super) fn chance(
     if facts.queries.iter().any(|query| tree.flag(query.node, "hasDistinctOn")) {
         return Some(Chance::DistinctOn);
     }
-    match (by_order(&facts.unordered_aggregates), by_order(&facts.window_functions)) {
+    let by_rows =
+        by_order(&facts.window_functions) || facts.queries.iter().any(|query| frames_rows(tree, query.node));
+    match (by_order(&facts.unordered_aggregates), by_rows) {
         (true, _) => Some(Chance::Aggregate),
         (_, true) => Some(Chance::Window),
         _ => None,
@@ -63,7 +65,15 @@ fn is_cut(tree: &Tree<'_>, query: &Query) -> bool {
     limits.into_iter().flatten().any(|limit| !tree.flag(limit, "constisnull"))
 }
 
-/// At most one row, rows that are all equal, or an order by the whole key of the only table.
+/// A window's frame counts rows: `FRAMEOPTION_ROWS` of src/include/nodes/parsenodes.h.
+fn frames_rows(tree: &Tree<'_>, query: NodeId) -> bool {
+    const ROWS: i64 = 4;
+    tree.nodes(query, "windowClause")
+        .any(|window| tree.number(window, "frameOptions").is_none_or(|frame| frame & ROWS != 0))
+}
+
+/// At most one row, rows that are all equal, or an order by all that is shown, by all that is grouped by, or by the whole
+/// key of the only table.
 fn is_told_apart(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, '_>) -> bool {
     let grouped = tree.field(query.node, "groupClause") != Value::Null
         || tree.field(query.node, "groupingSets") != Value::Null;
@@ -77,14 +87,25 @@ fn is_told_apart(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, 
     if visible.iter().all(constant) {
         return true;
     }
-    let mut joined = query.relations().filter(|(_, relation)| relation.joined);
-    let (Some((place, relation)), None, false) = (joined.next(), joined.next(), grouped) else {
-        return false;
+    let sorted = references(tree, query.node, "sortClause");
+    let by_sort = |target: &NodeId| {
+        tree.number(*target, "ressortgroupref").is_some_and(|number| sorted.contains(&number))
     };
+    if visible.iter().all(by_sort) {
+        return true;
+    }
+    if grouped {
+        let groups = references(tree, query.node, "groupClause");
+        return tree.field(query.node, "groupingSets") == Value::Null
+            && groups.iter().all(|group| sorted.contains(group));
+    }
+    let mut joined = query.relations().filter(|(_, relation)| relation.joined);
+    let (Some((place, relation)), None) = (joined.next(), joined.next()) else { return false };
     let Some(key) = keys.key_of(relation.id).filter(|_| only_joined(tree, query)) else { return false };
     let columns = ColumnSet::of(key.columns.iter().map(|column| column.attribute));
     let one = |key: KeyTemplate| key.0.iter().all(|values| values.len() == 1);
-    keys.confined(number, place, key).is_some_and(one) || sorted(tree, query.node, place).covers(columns)
+    keys.confined(number, place, key).is_some_and(one)
+        || sorted_columns(tree, query.node, place, &sorted).covers(columns)
 }
 
 /// The join tree is one table.
@@ -93,10 +114,13 @@ fn only_joined(tree: &Tree<'_>, query: &Query) -> bool {
     matches!(from, [Value::Node(only)] if tree.name(*only) == "RANGETBLREF")
 }
 
+/// The numbers by which sort and group clauses name targets.
+fn references(tree: &Tree<'_>, query: NodeId, label: &str) -> Vec<i64> {
+    tree.nodes(query, label).filter_map(|clause| tree.number(clause, "tleSortGroupRef")).collect()
+}
+
 /// The columns of this entry that the query is ordered by.
-fn sorted(tree: &Tree<'_>, query: NodeId, place: usize) -> ColumnSet {
-    let references: Vec<i64> =
-        tree.nodes(query, "sortClause").filter_map(|clause| tree.number(clause, "tleSortGroupRef")).collect();
+fn sorted_columns(tree: &Tree<'_>, query: NodeId, place: usize, references: &[i64]) -> ColumnSet {
     let column = |target: NodeId| {
         let reference = tree.number(target, "ressortgroupref")?;
         let column = tree.node(target, "expr").filter(|_| references.contains(&reference))?;

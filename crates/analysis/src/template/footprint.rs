@@ -47,6 +47,8 @@ pub struct Slot {
     pub form: KeyForm,
     /// The place of the value.
     pub source: Source,
+    /// It is stored in a `varchar(n)`, which cuts blanks off the end of a longer value.
+    pub cut: bool,
 }
 
 /// The place of a value.

@@ -23,7 +23,11 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     if commands.iter().any(|command| matches!(command, Command::Utility | Command::Unknown)) {
         return Template::everything(Kind::Utility, Stay::Utility);
     }
-    if facts.roots.is_empty() || facts.marks.untraced || facts.marks.unknown_node {
+    if facts.roots.is_empty() && !facts.marks.unknown_node {
+        // A rule made nothing of it.
+        return Template::everything(Kind::Write, Stay::Writes);
+    }
+    if facts.marks.untraced || facts.marks.unknown_node {
         return Template::everything(Kind::Write, Stay::UnreadableTree);
     }
     let literals = Literals::of(input, &facts);

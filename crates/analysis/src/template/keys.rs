@@ -74,8 +74,13 @@ impl<'k, 't> Keys<'k, 't> {
         value: impl Fn(i16) -> Option<NodeId>,
     ) -> Option<KeyTemplate> {
         let columns = key.columns.iter().map(|column| {
-            let slot = self.slot(self.without_integer_casts(value(column.attribute)?), column.form)?;
-            Some(vec![slot])
+            let value = self.without_relabel(value(column.attribute)?);
+            let cut = self.tree.name(value) == "FUNCEXPR" && self.tree.oid(value, "funcid") == VARCHAR_LENGTH;
+            let value = match self.tree.list(value, "args").first() {
+                Some(Value::Node(inner)) if cut => *inner,
+                _ => value,
+            };
+            Some(vec![Slot { cut, ..self.slot(value, column.form)? }])
         });
         columns.collect::<Option<Vec<_>>>().map(KeyTemplate)
     }
@@ -237,7 +242,7 @@ impl<'k, 't> Keys<'k, 't> {
             "CONST" => return self.constant(self.constants.get(&node)?, form),
             _ => return None,
         };
-        Some(Slot { form, source })
+        Some(Slot { form, source, cut: false })
     }
 
     /// A literal is a slot only if the value in the tree is what we read in the text: then a sign, an encoding or a
@@ -250,7 +255,7 @@ impl<'k, 't> Keys<'k, 't> {
         if !fits(form, constant.type_id) {
             let (number, negative) = found?;
             let array = fits(form, element(constant.type_id)?) && !negative;
-            return array.then_some(Slot { form, source: Source::LiteralArray(number) });
+            return array.then_some(Slot { form, source: Source::LiteralArray(number), cut: false });
         }
         let datum = self.tree.items(self.tree.field(constant.node, "constvalue"));
         let bytes = datum.iter().map(|byte| match byte {
@@ -270,7 +275,7 @@ impl<'k, 't> Keys<'k, 't> {
             (None, None) => Source::Fixed(value),
             (None, Some(_)) => return None,
         };
-        Some(Slot { form, source })
+        Some(Slot { form, source, cut: false })
     }
 
     /// Hands what confines a column of a sub-query down to the column of the table inside that it is.
@@ -313,6 +318,9 @@ impl<'k, 't> Keys<'k, 't> {
         self.catalog.relations.get(&relation)?.key.as_ref()
     }
 }
+
+/// `varchar(varchar, int4, boolean)` (pg_proc).
+const VARCHAR_LENGTH: u32 = 669;
 
 /// Casts between int2, int4 and int8 (pg_proc).
 const INTEGER_CASTS: [u32; 6] = [313, 314, 480, 481, 714, 754];
