@@ -195,8 +195,8 @@ impl Scheduler {
 
     /// A commit came out of its database's slot.
     pub fn decoded(&mut self, commit: Commit) -> Decoded {
-        self.renew();
         let database = commit.database;
+        self.look(database);
         let before = self.order.position(database);
         let followed = self.databases.get_mut(&database);
         let (Some(followed), Some(_)) = (followed, before.filter(|decoded| *decoded < commit.end)) else {

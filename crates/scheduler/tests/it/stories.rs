@@ -1,0 +1,394 @@
+//! Runs the stories in `tests/scripts`: each tells a way in which a standby's answer could be wrong, and what becomes of
+//! it here.
+//!
+//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
+//!
+//! A footprint is written `t1/t2.c3.k7`: tables joined by `/`, a column by `.c3`, a row by `.k7`, rows that came or went
+//! by `.new`; `all` is everything. Positions are bytes. `begin` makes the usual start: a primary of life 1, database 5
+//! with a slot at 100, no orphans, a settled gauge with xmax 10, and standby s1, life 1, at 100.
+
+use goldenscript::{ArgumentConsumer, Command, Context};
+use history::{
+    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows,
+    Snapshot, Timeline, Xid,
+};
+use order::{DoubtId, Gauge, GaugeNumber};
+use scheduler::{
+    Consistency, End, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks,
+    StandbyId, Ticket, Verdict, Writers,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Answer = Result<String, Box<dyn Error>>;
+type Args<'a, 'b> = &'a mut ArgumentConsumer<'b>;
+
+struct Story {
+    scheduler: Scheduler,
+    reads: BTreeMap<String, (Ticket, Option<Ran>)>,
+    now: Duration,
+}
+
+#[test]
+fn stories() -> std::io::Result<()> {
+    let paths = std::fs::read_dir("tests/scripts")?.map(|entry| Ok(entry?.path()));
+    let mut paths: Vec<_> = paths.collect::<std::io::Result<_>>()?;
+    paths.sort();
+    assert!(paths.len() > 12, "the stories are there");
+    for path in paths {
+        goldenscript::run(&mut Story::new(Options::default()), path)?;
+    }
+    Ok(())
+}
+
+impl goldenscript::Runner for Story {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, _: &Context) -> Answer {
+        let mut args = command.consume_args();
+        let name = command.name.as_str();
+        let said = match name {
+            "options" => self.options(&mut args)?,
+            "begin" | "primary" | "send" | "gauge" | "look" | "at" => self.gauges(name, &mut args)?,
+            "slot" | "commit" | "ddl" | "decoded_to" | "confirmable" | "kept" => self.log(name, &mut args)?,
+            "standby" | "mark" | "serve" | "unserve" | "mark_lost" | "standbys" | "mark_wanted" => {
+                self.standbys(name, &mut args)?
+            }
+            "read" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
+            _ => self.doubts(name, &mut args)?,
+        };
+        args.reject_next()?;
+        self.scheduler.order().audit();
+        Ok(said)
+    }
+}
+
+impl Story {
+    fn new(options: Options) -> Story {
+        Story { scheduler: Scheduler::new(options), reads: BTreeMap::new(), now: Duration::ZERO }
+    }
+
+    fn options(&mut self, args: Args) -> Answer {
+        let mut options = Options::default();
+        while let Some((name, value)) = args.next_key() {
+            match name {
+                "writers" => options.writers = writers(value)?,
+                "rows" => options.max_rows = value.parse()?,
+                "tables" => options.max_tables = value.parse()?,
+                "recent" => options.max_recent = value.parse()?,
+                "unseen" => options.max_unseen = value.parse()?,
+                _ => return Err(format!("no option {name}").into()),
+            }
+        }
+        while let Some(bug) = args.next_pos() {
+            plant(&mut options, bug)?;
+        }
+        *self = Story::new(options);
+        Ok(String::new())
+    }
+
+    fn gauges(&mut self, name: &str, args: Args) -> Answer {
+        match name {
+            "at" => self.now = Duration::from_millis(number(args)?),
+            "primary" => self.scheduler.order_mut().incarnate(incarnation(args)?),
+            "begin" => {
+                self.scheduler.order_mut().incarnate(incarnation(args)?);
+                self.scheduler.slot_opened(DatabaseId::new(5), Lsn::new(100));
+                self.scheduler.order_mut().orphans_gone();
+                let number = self.scheduler.gauge_to_send(self.now).ok_or("a gauge is wanted")?;
+                let snapshot = Snapshot::new(Xid::new(10), Vec::new());
+                let gauge = Gauge { incarnation: incarnation(args)?, snapshot, insert_lsn: Lsn::new(100) };
+                self.scheduler.gauge_answered(number, gauge)?;
+                let id = StandbyId::new(1);
+                self.scheduler.standby_joined(id, 1);
+                self.scheduler.standby_marked(id, incarnation(args)?, Lsn::new(100));
+                self.scheduler.standby_serving(id, Serving::Yes);
+            }
+            "send" => {
+                let sent = self.scheduler.gauge_to_send(self.now);
+                return Ok(sent.map_or("nothing to send\n".into(), |number| format!("{number} is sent\n")));
+            }
+            "gauge" => {
+                let number = GaugeNumber::new(number(args)?);
+                return self.answer(number, args);
+            }
+            _ => {
+                self.scheduler.order_mut().want_gauge();
+                let number = self.scheduler.gauge_to_send(self.now).ok_or("one is in flight")?;
+                return self.answer(number, args);
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn answer(&mut self, number: GaugeNumber, args: Args) -> Answer {
+        let xmax = Xid::new(args.take_key("xmax").ok_or("xmax")?.parse()?);
+        let running = args.take_key("running").unwrap_or("");
+        let running = running.split('/').filter(|xid| !xid.is_empty());
+        let running = running.map(|xid| Ok(Xid::new(xid.parse()?))).collect::<Result<_, Box<dyn Error>>>()?;
+        let gauge = Gauge {
+            incarnation: incarnation(args)?,
+            snapshot: Snapshot::new(xmax, running),
+            insert_lsn: position(args, "lsn")?,
+        };
+        let void = self.scheduler.gauge_answered(number, gauge).err();
+        Ok(void.map_or_else(String::new, |void| format!("void: {void}\n")))
+    }
+
+    fn log(&mut self, name: &str, args: Args) -> Answer {
+        let database = DatabaseId::new(args.take_key("db").unwrap_or("5").parse()?);
+        match name {
+            "slot" => self.scheduler.slot_opened(database, position(args, "from")?),
+            "decoded_to" => self.scheduler.decoded_to(database, Lsn::new(number(args)?)),
+            "confirmable" => {
+                let at = self.scheduler.confirmable(database).ok_or("no slot")?;
+                return Ok(format!("{}\n", at.get()));
+            }
+            "kept" => {
+                let (rows, tables, recent, unseen) = self.scheduler.kept();
+                return Ok(format!(
+                    "{rows} rows, {tables} tables, {recent} recent commits, {unseen} unseen\n"
+                ));
+            }
+            _ => {
+                let commit = Commit {
+                    database,
+                    xid: Xid::new(number(args)?),
+                    start: position(args, "start")?,
+                    end: position(args, "end")?,
+                    wrote: footprint(args.take_key("wrote").unwrap_or("t1"), true)?,
+                };
+                let closed = self.scheduler.writers() == Writers::ThroughConsort;
+                let decoded =
+                    if name == "ddl" { self.scheduler.ddl(commit) } else { self.scheduler.decoded(commit) };
+                let mut said = String::new();
+                for (so, word) in [
+                    (!decoded.fresh, "known\n"),
+                    (closed && !decoded.explained, "no doubt explains it\n"),
+                    (decoded.switched, "writers are anywhere from here on\n"),
+                ] {
+                    said.push_str(if so { word } else { "" });
+                }
+                return Ok(said);
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn standbys(&mut self, name: &str, args: Args) -> Answer {
+        if name == "standbys" {
+            return Ok(self.show_standbys());
+        }
+        let id = StandbyId::new(u32::try_from(number(args)?)?);
+        match name {
+            "standby" => {
+                self.scheduler.standby_joined(id, args.take_key("weight").unwrap_or("1").parse()?);
+                self.scheduler.standby_serving(id, Serving::Yes);
+            }
+            "mark" => {
+                let at = Lsn::new(number(args)?);
+                self.scheduler.standby_marked(id, incarnation(args)?, at);
+            }
+            "serve" => self.scheduler.standby_serving(id, Serving::Yes),
+            "unserve" => self.scheduler.standby_serving(id, Serving::No("it is told so".into())),
+            "mark_wanted" => return Ok(format!("{}\n", self.scheduler.mark_wanted(id))),
+            _ => self.scheduler.standby_lost(id),
+        }
+        Ok(String::new())
+    }
+
+    fn show_standbys(&self) -> String {
+        let mut said = String::new();
+        for standby in self.scheduler.standbys() {
+            let mark = standby.mark.map_or("unknown".into(), |mark| mark.get().to_string());
+            let refused: Vec<_> =
+                standby.refused.iter().map(|(reason, count)| format!(" {}={count}", reason.name())).collect();
+            let _ = writeln!(
+                said,
+                "{} mark={mark} {:?} pending={} served={}{}",
+                standby.id,
+                standby.serving,
+                standby.pending,
+                standby.served,
+                refused.concat()
+            );
+        }
+        said
+    }
+
+    fn reads(&mut self, name: &str, args: Args) -> Answer {
+        let read = args.next_pos().ok_or("which read?")?.to_string();
+        if name == "read" {
+            return self.route(read, args);
+        }
+        if matches!(name, "deliver" | "give_up") {
+            let (ticket, ran) = self.reads.remove(&read).ok_or("no such read")?;
+            let seen = ran.and_then(|ran| ticket.seen(&ran));
+            let end = if name == "deliver" { End::Delivered } else { End::Refused(Reason::TimedOut) };
+            self.scheduler.finish(ticket, end);
+            let seen = seen.filter(|_| name == "deliver");
+            return Ok(seen.map_or_else(String::new, |seen| format!("{read} has seen {}\n", seen.get())));
+        }
+        let (mut ticket, ran) = self.reads.remove(&read).ok_or("no such read")?;
+        let ran = if name == "ran" {
+            let replayed = args.next_pos().map(|at| at.parse()).transpose()?.map(Lsn::new);
+            Ran { incarnation: incarnation(args)?, replayed }
+        } else {
+            ran.ok_or("it has not run")?
+        };
+        let verdict = self.scheduler.judge(&mut ticket, &ran);
+        let said = match verdict {
+            Verdict::Proven => format!("{read}: proven\n"),
+            Verdict::Wait(reason) => format!("{read}: wait ({})\n", reason.name()),
+            Verdict::Refused(reason) => format!("{read}: refused, {}\n", reason.name()),
+        };
+        match verdict {
+            Verdict::Refused(reason) => self.scheduler.finish(ticket, End::Refused(reason)),
+            _ => drop(self.reads.insert(read, (ticket, Some(ran)))),
+        }
+        Ok(said)
+    }
+
+    fn route(&mut self, read: String, args: Args) -> Answer {
+        let seen_at = args.take_key("seen_at").map(|id| id.trim_start_matches('s').parse()).transpose()?;
+        let question = Question {
+            database: DatabaseId::new(args.take_key("db").unwrap_or("5").parse()?),
+            footprint: Arc::new(footprint(args.next_pos().ok_or("footprint")?, false)?),
+            consistency: consistency(args.take_key("level").unwrap_or("strong"))?,
+            session: SessionMarks {
+                own_commit: Lsn::new(args.take_key("own").unwrap_or("0").parse()?),
+                last_seen: Lsn::new(args.take_key("seen").unwrap_or("0").parse()?),
+                seen_at: seen_at.map(StandbyId::new).zip(incarnation(args).ok()),
+            },
+            prefer: args
+                .take_key("prefer")
+                .map(|id| id.trim_start_matches('s').parse())
+                .transpose()?
+                .map(StandbyId::new),
+            now: self.now,
+        };
+        Ok(match self.scheduler.route(&question) {
+            Route::Primary(reason) => format!("{read}: primary, {}\n", reason.name()),
+            Route::Standby(ticket) => {
+                let proof = match ticket.proof() {
+                    Proof::Plain => "plain".into(),
+                    Proof::Positioned(gauge) => format!("by its position and {gauge}"),
+                    Proof::Session => "its position is remembered".into(),
+                    Proof::Unproven => "unproven".to_string(),
+                };
+                let said = format!("{read}: {}, low {}, {proof}\n", ticket.standby(), ticket.low().get());
+                self.reads.insert(read, (ticket, None));
+                said
+            }
+        })
+    }
+
+    fn doubts(&mut self, name: &str, args: Args) -> Answer {
+        match name {
+            "doubt" => {
+                let wrote = footprint(args.next_pos().ok_or("footprint")?, true)?;
+                return Ok(format!("{}\n", self.scheduler.order_mut().doubt(DatabaseId::new(5), wrote)));
+            }
+            "answered" => self.scheduler.order_mut().answered(DoubtId::new(number(args)?)),
+            "connection_lost" => self.scheduler.order_mut().connection_lost(DoubtId::new(number(args)?)),
+            "gone" => self.scheduler.order_mut().backend_gone(DoubtId::new(number(args)?)),
+            "orphans_gone" => self.scheduler.order_mut().orphans_gone(),
+            "primary_lost" => self.scheduler.order_mut().primary_lost(),
+            "slot_closed" => self.scheduler.order_mut().slot_closed(DatabaseId::new(5)),
+            "foreign_login" => return Ok(format!("{}\n", self.scheduler.foreign_login())),
+            "writers" => match args.next_pos() {
+                Some(mode) => self.scheduler.set_writers(writers(mode)?),
+                None => return Ok(format!("{:?}\n", self.scheduler.writers())),
+            },
+            _ => return Err(format!("no command {name}").into()),
+        }
+        Ok(String::new())
+    }
+}
+
+fn writers(name: &str) -> Result<Writers, Box<dyn Error>> {
+    match name {
+        "through" => Ok(Writers::ThroughConsort),
+        "anywhere" => Ok(Writers::Anywhere),
+        _ => Err(format!("no mode {name}").into()),
+    }
+}
+
+fn consistency(name: &str) -> Result<Consistency, Box<dyn Error>> {
+    Ok(match name {
+        "strong" => Consistency::Strong,
+        "session" => Consistency::Session,
+        "weak" => Consistency::Weak,
+        "primary" => Consistency::Primary,
+        bounded => Consistency::Bounded(Duration::from_millis(bounded.parse()?)),
+    })
+}
+
+fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
+    let (bugs, order) = (&mut options.bugs, &mut options.order.bugs);
+    *match name {
+        "index_evicts_without_floor" => &mut bugs.index_evicts_without_floor,
+        "index_restart_without_floor" => &mut bugs.restart_without_floor,
+        "standby_no_plus_one" => &mut bugs.standby_no_plus_one,
+        "standby_between_counts" => &mut bugs.standby_between_counts,
+        "standby_old_gauge" => &mut bugs.standby_old_gauge,
+        "standby_unsettled" => &mut bugs.standby_unsettled,
+        "standby_hold_only" => &mut bugs.standby_hold_only,
+        "standby_live" => &mut bugs.standby_live,
+        "closed_doubt_at_arrival_only" => &mut bugs.closed_doubt_at_arrival_only,
+        "closed_no_freshness" => &mut bugs.closed_no_freshness,
+        "closed_doubt_until_ack" => &mut bugs.closed_doubt_until_ack,
+        "backend_crash_keeps_low" => &mut bugs.backend_crash_keeps_low,
+        "bypass_unnoticed" => &mut bugs.bypass_unnoticed,
+        "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
+        "proof_before_settled" => &mut order.proof_before_settled,
+        "keep_proofs_over_restart" => &mut order.keep_proofs_over_restart,
+        "restart_without_floor" => &mut order.restart_without_floor,
+        _ => return Err(format!("no bug {name}").into()),
+    } = true;
+    Ok(())
+}
+
+fn number(args: Args) -> Result<u64, Box<dyn Error>> {
+    let text = args.next_pos().ok_or("a number is missing")?;
+    Ok(text.trim_start_matches(|letter: char| letter.is_alphabetic()).parse()?)
+}
+
+fn position(args: Args, name: &str) -> Result<Lsn, Box<dyn Error>> {
+    Ok(Lsn::new(args.take_key(name).ok_or(name)?.parse()?))
+}
+
+/// `life=2 epoch=1`; both 1 unless said.
+fn incarnation(args: Args) -> Result<Incarnation, Box<dyn Error>> {
+    let started_us = args.take_key("life").unwrap_or("1").parse()?;
+    let epoch = Epoch::new(args.take_key("epoch").unwrap_or("1").parse()?);
+    Ok(Incarnation { epoch, timeline: Timeline::new(1), started_us })
+}
+
+fn footprint(text: &str, writes: bool) -> Result<Footprint, Box<dyn Error>> {
+    if text == "all" {
+        return Ok(Footprint::Everything);
+    }
+    let mut footprint = Footprint::NOTHING;
+    for table in text.split('/').filter(|table| *table != "none") {
+        let mut parts = table.split('.');
+        let table = RelationId::new(parts.next().unwrap_or("").trim_start_matches('t').parse()?);
+        let (mut columns, mut keys, mut existence, mut plain) = (Vec::new(), BTreeSet::new(), false, true);
+        for part in parts {
+            plain = false;
+            match part.split_at(1) {
+                ("c", column) => columns.push(column.parse()?),
+                ("k", key) => drop(keys.insert(Key::new(key.parse()?))),
+                _ if part == "new" => existence = true,
+                _ => return Err(format!("what is {part}?").into()),
+            }
+        }
+        let columns = if columns.is_empty() { ColumnSet::All } else { ColumnSet::of(columns) };
+        let rows = if keys.is_empty() { Rows::All } else { Rows::Keys(keys) };
+        footprint.add(table, Access { columns, rows, existence: existence || (writes && plain) });
+    }
+    Ok(footprint)
+}
