@@ -31,14 +31,24 @@ const LOOK: &str = "SELECT pg_is_in_recovery(), \
     (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')";
 
 impl Sighting {
+    /// The question; one row answers it.
+    pub(crate) const QUERY: &str = LOOK;
+
     /// Asks the server of a connection.
     ///
     /// # Errors
-    /// [`Error::NotReady`] if the process is not there (the server is between two lives), [`Error::Setup`] if the role
-    /// may not see it.
+    /// As [`Sighting::from_row`].
     pub(crate) async fn read(link: &mut Link, epoch: Epoch) -> Result<Sighting, Error> {
-        let rows = link.query(LOOK).await?;
-        let value = |column: usize| rows.first()?.get(column)?.as_deref();
+        let rows = link.query(Sighting::QUERY).await?;
+        Sighting::from_row(rows.first().map_or(&[], Vec::as_slice), epoch)
+    }
+
+    /// Understands the answer.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] if the process is not there: the server is between two lives, or the role may not see it.
+    pub(crate) fn from_row(row: &[Option<String>], epoch: Epoch) -> Result<Sighting, Error> {
+        let value = |column: usize| row.get(column)?.as_deref();
         let Some(started_us) = value(3).and_then(|text| text.parse().ok()) else {
             return Err(Error::NotReady(
                 "the server does not show the start of its checkpointer or startup process: it is recovering, or the \

@@ -12,6 +12,8 @@
 
 pub mod address;
 pub mod attach;
+pub mod catalogs;
+pub mod decoder;
 mod error;
 pub mod gauge;
 pub mod incarnation;

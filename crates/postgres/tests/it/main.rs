@@ -1,6 +1,9 @@
 //! The engine against real servers. Every test has its own, in a temporary folder.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
 mod attach;
+mod decoder;
 mod local;
 mod looks;
 

@@ -1,0 +1,419 @@
+//! What committed at the primary, in the order of its log: one slot of one database, decoded by PostgreSQL's own
+//! `pgoutput` and turned into footprints.
+//!
+//! ```text
+//! log        ...  BEGIN-less records ... | commit record |  ...
+//!                                        start           end
+//! stream     Begin(start, xid)  rows ...  Commit(start, end)   keepalive(position)
+//! given out                               Decoded::Commit      Decoded::Position
+//! ```
+//!
+//! Transactions come whole, when they commit (no streaming of unfinished ones, no two-phase: a prepared transaction comes
+//! with its COMMIT PREPARED). A transaction that wrote to Consort's own log table ran DDL: it wrote everything.
+//!
+//! **Positions.** Whenever the walsender has caught up and is behind what was confirmed to it, it says how far it has
+//! come, without being asked (`WalSndWaitForWal`). So a position follows every burst by itself, and asking for one would
+//! tell nothing new.
+//!
+//! **Rows and columns.** Which columns are the primary key the stream does not say (with REPLICA IDENTITY FULL), nor
+//! attribute numbers. They come from the catalog, which is younger or older than the place in the stream. So a catalog is
+//! believed only for commits that start behind the position at which it was read, and only if its snapshot sees every
+//! DDL that has come out so far; before that a row counts as its whole table.
+
+mod layout;
+mod message;
+
+use crate::Error;
+use crate::address::{APPLICATION, Address, Host};
+use crate::attach::{LOG_TABLE, PUBLICATION, SCHEMA};
+use crate::catalogs::Loaded;
+use crate::incarnation::Sighting;
+use history::{Access, Commit, DatabaseId, Epoch, Footprint, Lsn, RelationId, Snapshot, Xid};
+use layout::Layout;
+use message::{Message, Relation, Rows};
+use pgwire_replication::client::QueryRow;
+use pgwire_replication::{PgWireError, ReplicationClient, ReplicationConfig, ReplicationEvent};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Values must not depend on anybody's settings: they are compared, and keys are made of them.
+const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c bytea_output=hex \
+                        -c extra_float_digits=1 -c lc_monetary=C";
+/// What was confirmed is told to the server this often.
+const CONFIRM_EVERY: Duration = Duration::from_millis(500);
+/// Messages that wait between the connection and us; then the server waits.
+const MAX_WAITING: usize = 4096;
+/// DDL transactions that are in no catalog yet; more of them are remembered by the highest alone.
+const MAX_UNSEEN_DDL: usize = 256;
+
+/// Something that came out of the slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A transaction committed.
+    Commit {
+        /// What it wrote; nothing if it wrote to no published table.
+        commit: Commit,
+        /// It ran DDL, so it wrote [`Footprint::Everything`].
+        ddl: bool,
+    },
+    /// Every commit whose record starts below has been given out.
+    Position(Lsn),
+}
+
+/// How much has come out since the slot was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions.
+    pub commits: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Rows that counted as their whole table, for want of a catalog that fits.
+    pub coarse_rows: u64,
+}
+
+/// One slot's stream.
+pub struct Decoder {
+    client: ReplicationClient,
+    sighting: Sighting,
+    database: DatabaseId,
+    from: Lsn,
+    /// A recent identity, to widen 32-bit ones by.
+    near: Xid,
+    relations: BTreeMap<u32, Known>,
+    catalog: Option<Rc<Loaded>>,
+    unseen_ddl: UnseenDdl,
+    open: Option<Transaction>,
+    rows: Rows,
+    counts: Counts,
+}
+
+/// A table that the stream has named.
+struct Known {
+    relation: Relation,
+    /// Consort's own log table.
+    log: bool,
+    layout: Option<Layout>,
+}
+
+/// The transaction whose rows are coming.
+struct Transaction {
+    xid: Xid,
+    start: Lsn,
+    wrote: Footprint,
+    /// Tables of which all has been written: their rows need not be looked at any more.
+    whole: Vec<u32>,
+    ddl: bool,
+    /// The catalog speaks of this place in the log.
+    precise: bool,
+}
+
+/// DDL that has come out and is in no catalog that we were given.
+#[derive(Debug, Default)]
+struct UnseenDdl {
+    each: Vec<Xid>,
+    /// Everything up to here, when they became too many to name.
+    up_to: Xid,
+}
+
+impl UnseenDdl {
+    fn add(&mut self, ddl: Xid) {
+        self.each.push(ddl);
+        if self.each.len() > MAX_UNSEEN_DDL {
+            self.up_to = self.each.drain(..).fold(self.up_to, Xid::max);
+        }
+    }
+
+    fn all_seen_by(&self, snapshot: &Snapshot) -> bool {
+        self.each.iter().all(|ddl| snapshot.sees(*ddl)) && snapshot.xmin() > self.up_to
+    }
+}
+
+impl Decoder {
+    /// Opens a slot at the primary, where it was confirmed last.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is no such slot or its log is gone (`consort repair`), [`Error::NotReady`] while the
+    /// server still holds it for a connection that broke, [`Error::Protocol`] if the server is no primary.
+    pub async fn open(
+        address: &Address,
+        slot: &str,
+        database: DatabaseId,
+        epoch: Epoch,
+    ) -> Result<Decoder, Error> {
+        let mut client = ReplicationClient::connect_gated(config(address, slot)).await.map_err(error)?;
+        let rows = client.simple_query(Sighting::QUERY).await.map_err(error)?;
+        let sighting = Sighting::from_row(&texts(&rows), epoch)?;
+        if sighting.in_recovery {
+            return Err(Error::Protocol(format!("{address} is a standby, not the primary")));
+        }
+        let rows = client.simple_query(&look_at(slot)).await.map_err(error)?;
+        let row = texts(&rows);
+        let [from, near, active] = row.as_slice() else {
+            return Err(Error::Setup(format!(
+                "the slot {slot} is not there, or its log is gone: consort repair"
+            )));
+        };
+        if active.as_deref() == Some("t") {
+            return Err(Error::NotReady(format!("the slot {slot} is still in use")));
+        }
+        let number = |text: &Option<String>| text.as_deref()?.parse().ok();
+        let near = number(near).map(Xid::new).unwrap_or_default();
+        let from = from.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default();
+        client.start().await.map_err(error)?;
+        client.wait_started().await.map_err(error)?;
+        Ok(Decoder {
+            client,
+            sighting,
+            database,
+            from,
+            near,
+            relations: BTreeMap::new(),
+            catalog: None,
+            unseen_ddl: UnseenDdl::default(),
+            open: None,
+            rows: Rows::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// The life of the primary that this stream belongs to.
+    pub fn sighting(&self) -> &Sighting {
+        &self.sighting
+    }
+
+    /// Every commit whose record starts here or behind comes out.
+    pub fn from(&self) -> Lsn {
+        self.from
+    }
+
+    /// How much has come out.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The next commit or position. May be given up and asked again: nothing is lost.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] or [`Error::NotReady`]: open it again. [`Error::Setup`]: the slot is lost.
+    pub async fn next(&mut self) -> Result<Decoded, Error> {
+        loop {
+            let event = self.client.recv().await.map_err(error)?;
+            let Some(event) = event else {
+                return Err(Error::Unreachable("the server ended the stream".to_owned()));
+            };
+            if let Some(decoded) = self.take(event)? {
+                return Ok(decoded);
+            }
+        }
+    }
+
+    /// Nothing that starts below is needed again, not even after a restart of ours: the server may forget its log.
+    pub fn confirm(&self, to: Lsn) {
+        self.client.update_applied_lsn(pgwire_replication::Lsn::from_u64(to.get()));
+    }
+
+    /// Gives it the catalog to tell rows and columns by. Returns `false` if a DDL that has come out is not in it: load
+    /// it again.
+    pub fn know(&mut self, catalog: Rc<Loaded>) -> bool {
+        if !self.unseen_ddl.all_seen_by(&catalog.snapshot) {
+            return false;
+        }
+        self.unseen_ddl = UnseenDdl::default();
+        if let Some(open) = &mut self.open {
+            open.precise = open.start >= catalog.insert_lsn;
+        }
+        for known in self.relations.values_mut() {
+            known.layout = Layout::fit(&known.relation, &catalog.catalog);
+        }
+        self.catalog = Some(catalog);
+        true
+    }
+
+    fn take(&mut self, event: ReplicationEvent) -> Result<Option<Decoded>, Error> {
+        match event {
+            ReplicationEvent::Begin { final_lsn, xid, .. } => self.begin(Lsn::new(final_lsn.as_u64()), xid),
+            ReplicationEvent::XLogData { data, .. } => self.change(&data)?,
+            ReplicationEvent::Commit { lsn, end_lsn, .. } => {
+                return self.commit(Lsn::new(lsn.as_u64()), Lsn::new(end_lsn.as_u64())).map(Some);
+            }
+            ReplicationEvent::KeepAlive { wal_end, .. } if self.open.is_none() => {
+                return Ok(Some(Decoded::Position(Lsn::new(wal_end.as_u64()))));
+            }
+            // In mid-transaction a position counts for nothing; logical messages are nobody's rows.
+            ReplicationEvent::KeepAlive { .. } | ReplicationEvent::Message { .. } => {}
+            ReplicationEvent::StoppedAt { .. } => return Err(malformed()),
+        }
+        Ok(None)
+    }
+
+    fn begin(&mut self, start: Lsn, xid: u32) {
+        let xid = Xid::widen(xid, self.near);
+        self.near = xid;
+        let precise = self.catalog.as_ref().is_some_and(|catalog| start >= catalog.insert_lsn);
+        let wrote = Footprint::NOTHING;
+        self.open = Some(Transaction { xid, start, wrote, whole: Vec::new(), ddl: false, precise });
+    }
+
+    fn commit(&mut self, start: Lsn, end: Lsn) -> Result<Decoded, Error> {
+        let Some(Transaction { xid, wrote, ddl, start: begun, .. }) = self.open.take() else {
+            return Err(malformed());
+        };
+        if start != begun || start >= end {
+            return Err(malformed());
+        }
+        self.counts.commits += 1;
+        let wrote = if ddl { Footprint::Everything } else { wrote };
+        if ddl {
+            self.forget_what_ddl_changed(xid);
+        }
+        Ok(Decoded::Commit { commit: Commit { database: self.database, xid, start, end, wrote }, ddl })
+    }
+
+    fn forget_what_ddl_changed(&mut self, ddl: Xid) {
+        if self.catalog.as_ref().is_some_and(|catalog| catalog.snapshot.sees(ddl)) {
+            // It was read after this DDL; the commits before have passed as whole tables.
+            return;
+        }
+        self.catalog = None;
+        self.relations.values_mut().for_each(|known| known.layout = None);
+        self.unseen_ddl.add(ddl);
+    }
+
+    fn change(&mut self, data: &[u8]) -> Result<(), Error> {
+        if self.adds_nothing(data) {
+            self.counts.rows += 1;
+            return Ok(());
+        }
+        let mut rows = std::mem::take(&mut self.rows);
+        let done = self.read_change(data, &mut rows);
+        self.rows = rows;
+        done.ok_or_else(malformed)
+    }
+
+    /// A row of a table that has been written wholly already needs no reading.
+    fn adds_nothing(&self, data: &[u8]) -> bool {
+        let (Some(b'I' | b'U' | b'D'), Some(four), Some(open)) = (data.first(), data.get(1..5), &self.open)
+        else {
+            return false;
+        };
+        let relation = u32::from_be_bytes([four[0], four[1], four[2], four[3]]);
+        open.whole.contains(&relation)
+            || open.wrote == Footprint::Everything
+                && self.relations.get(&relation).is_some_and(|known| !known.log)
+    }
+
+    fn read_change(&mut self, data: &[u8], rows: &mut Rows) -> Option<()> {
+        match message::read(data, rows)? {
+            Message::Relation(relation) => self.relation(relation),
+            Message::Insert { relation } => {
+                self.row(relation, |layout| layout.existence(data, &rows.new))?;
+            }
+            Message::Update { relation, old } => {
+                self.row(relation, |layout| layout.update(data, rows, old))?;
+            }
+            Message::Delete { relation, .. } => {
+                self.row(relation, |layout| layout.existence(data, &rows.old))?;
+            }
+            Message::Truncate(tables) => {
+                let open = self.open.as_mut()?;
+                for table in tables.ids() {
+                    open.wrote.add(RelationId::new(table), Access::WHOLE);
+                    if !open.whole.contains(&table) {
+                        open.whole.push(table);
+                    }
+                }
+            }
+            Message::Other => {}
+        }
+        Some(())
+    }
+
+    fn relation(&mut self, relation: Relation) {
+        let layout = self.catalog.as_ref().and_then(|catalog| Layout::fit(&relation, &catalog.catalog));
+        let log = relation.schema == SCHEMA && relation.name == LOG_TABLE;
+        self.relations.insert(relation.id, Known { relation, log, layout });
+    }
+
+    /// Adds one changed row. `None` if the server never said what table this is.
+    fn row(&mut self, relation: u32, access: impl FnOnce(&Layout) -> Access) -> Option<()> {
+        let open = self.open.as_mut()?;
+        let known = self.relations.get(&relation)?;
+        if known.log {
+            open.ddl = true;
+            return Some(());
+        }
+        self.counts.rows += 1;
+        let access = match &known.layout {
+            Some(layout) if open.precise => access(layout),
+            _ => {
+                self.counts.coarse_rows += 1;
+                Access::WHOLE
+            }
+        };
+        if access == Access::WHOLE {
+            open.whole.push(relation);
+        }
+        open.wrote.add(RelationId::new(relation), access);
+        Some(())
+    }
+}
+
+fn config(address: &Address, slot: &str) -> ReplicationConfig {
+    let password = address.password.clone().unwrap_or_default();
+    let (user, database) = (address.user.as_str(), address.database.as_str());
+    let config = match &address.host {
+        Host::Socket(folder) => {
+            let folder = folder.display().to_string();
+            ReplicationConfig::unix(folder, address.port, user, password, database, slot, PUBLICATION)
+        }
+        Host::Name(name) => {
+            ReplicationConfig::new(name.as_str(), user, password, database, slot, PUBLICATION)
+                .with_port(address.port)
+        }
+    };
+    let mut config =
+        config.with_options(SETTINGS).with_status_interval(CONFIRM_EVERY).with_buffer_size(MAX_WAITING);
+    config.application_name = Some(APPLICATION.to_owned());
+    config
+}
+
+fn look_at(slot: &str) -> String {
+    format!(
+        "SELECT confirmed_flush_lsn, pg_snapshot_xmax(pg_current_snapshot()), active FROM pg_replication_slots \
+         WHERE slot_name = '{}' AND coalesce(wal_status <> 'lost', true) AND confirmed_flush_lsn IS NOT NULL",
+        slot.replace('\'', "''")
+    )
+}
+
+/// The first row of an answer as texts; empty if there is none.
+fn texts(rows: &[QueryRow]) -> Vec<Option<String>> {
+    let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
+    rows.first().map(|row| row.iter().map(|value| value.as_ref().map(text)).collect()).unwrap_or_default()
+}
+
+fn malformed() -> Error {
+    Error::Protocol("the replication stream is malformed".to_owned())
+}
+
+/// The client's errors, sorted as ours. It gives the server's as `text (SQLSTATE 12345)`.
+fn error(error: PgWireError) -> Error {
+    match error {
+        PgWireError::Server(text) | PgWireError::Auth(text) => {
+            let (message, sqlstate) = text
+                .strip_suffix(')')
+                .and_then(|text| text.rsplit_once(" (SQLSTATE "))
+                .map_or((text.as_str(), ""), |(message, sqlstate)| (message, sqlstate));
+            match sqlstate {
+                // "replication slot is active for PID": the server has not noticed yet that our last connection is gone.
+                "55006" => Error::NotReady(message.to_owned()),
+                // The slot, or its log, is gone.
+                "42704" | "58P01" | "55000" => Error::Setup(message.to_owned()),
+                _ => Error::from_sqlstate(sqlstate, message.to_owned()),
+            }
+        }
+        PgWireError::Protocol(text) => Error::Protocol(text),
+        PgWireError::Tls(text) => Error::Setup(text),
+        other => Error::Unreachable(other.to_string()),
+    }
+}
