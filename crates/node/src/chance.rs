@@ -1,22 +1,22 @@
 //! Numbers that nobody can guess: nonces, salts and the secrets of cancel requests.
 
 /// A nonce for a SCRAM exchange: printable, without a comma.
-pub fn nonce() -> String {
+pub(crate) fn nonce() -> String {
     let bytes: [u8; 18] = rand::random();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A salt for an MD5 log-in.
-pub fn salt() -> [u8; 4] {
+pub(crate) fn salt() -> [u8; 4] {
     rand::random()
 }
 
 /// A secret that lasts as long as this process.
-pub fn secret() -> [u8; 32] {
+pub(crate) fn secret() -> [u8; 32] {
     rand::random()
 }
 
 /// A secret that allows to cancel.
-pub fn cancel_secret() -> [u8; 4] {
+pub(crate) fn cancel_secret() -> [u8; 4] {
     rand::random()
 }

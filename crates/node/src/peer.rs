@@ -37,7 +37,7 @@ impl Rooms {
     }
 
     /// A buffer to write from: empty.
-    fn outbox(&self) -> Vec<u8> {
+    pub(crate) fn outbox(&self) -> Vec<u8> {
         self.0.borrow_mut().outboxes.pop().unwrap_or_else(|| Vec::with_capacity(ROOM_BYTES))
     }
 
@@ -48,7 +48,7 @@ impl Rooms {
         }
     }
 
-    fn outbox_back(&self, mut room: Vec<u8>) {
+    pub(crate) fn outbox_back(&self, mut room: Vec<u8>) {
         let spare = &mut self.0.borrow_mut().outboxes;
         if (1..=GATHERED_BYTES).contains(&room.capacity()) && spare.len() < ROOMS_KEPT {
             room.clear();
@@ -113,6 +113,21 @@ impl Peer {
             self.outbox = self.rooms.outbox();
         }
         &mut self.outbox
+    }
+
+    /// Hands a filled buffer over, to leave behind what is to leave already.
+    pub fn hand_over(&mut self, mut filled: Vec<u8>) {
+        if self.outbox.is_empty() {
+            std::mem::swap(&mut self.outbox, &mut filled);
+        } else {
+            self.outbox.append(&mut filled);
+        }
+        self.rooms.outbox_back(filled);
+    }
+
+    /// The thread's spare buffers.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
     }
 
     /// Bytes that have not left yet.

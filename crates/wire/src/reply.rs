@@ -62,6 +62,14 @@ pub fn parameter_status<'a>(frame: &Frame<'a>) -> Result<(&'a [u8], &'a [u8]), M
     Ok((scan.string()?, scan.string()?))
 }
 
+/// The values of a DataRow, for answers to questions of our own: text, which must be UTF-8.
+pub fn row_texts(frame: &Frame<'_>) -> Result<Vec<Option<String>>, Malformed> {
+    let mut scan = Scan::new(frame.body());
+    let count = scan.count()?;
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).map_err(|_| Malformed::Body);
+    (0..count).map(|_| scan.value()?.map(text).transpose()).collect()
+}
+
 /// An ErrorResponse or NoticeResponse: fields, each with a byte that says what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complaint<'a> {

@@ -139,6 +139,7 @@ fn read_as_everything(frame: &Frame<'_>) {
     let _ = key_data(frame);
     let _ = parameter_status(frame);
     let _ = authentication(frame);
+    let _ = row_texts(frame);
     let complaint = Complaint::read(frame);
     let _ = (complaint.sqlstate(), complaint.message(), complaint.is_fatal());
 }
@@ -208,6 +209,9 @@ fn what_we_answer_is_read_back() {
     out.clear();
     out.authentication_md5([1, 2, 3, 4]);
     assert_eq!(authentication(&only(&out)), Ok(Authentication::Md5([1, 2, 3, 4])));
+    out.clear();
+    out.data_row(&[Some(b"a"), None]);
+    assert_eq!(row_texts(&only(&out)), Ok(vec![Some("a".to_owned()), None]));
     out.clear();
     out.complete("SELECT 1");
     assert_eq!(CommandTag::read(&only(&out)), Ok(CommandTag(b"SELECT 1")));

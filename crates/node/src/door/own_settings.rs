@@ -7,7 +7,7 @@ use wire::Startup;
 const PREFIX: &str = "consort.";
 
 /// Takes our own settings out of a start-up packet: names without the prefix, and values.
-pub fn take(startup: &mut Startup) -> Vec<(String, String)> {
+pub(crate) fn take(startup: &mut Startup) -> Vec<(String, String)> {
     let mut own = Vec::new();
     let mut others = Vec::new();
     for (name, value) in std::mem::take(&mut startup.parameters) {

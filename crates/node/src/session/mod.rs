@@ -1,5 +1,6 @@
 //! One client's session: its requests, one after the other, and where each of them runs.
 
+pub mod batch;
 pub mod primary;
 pub mod request;
 pub mod statements;
@@ -72,6 +73,9 @@ impl Session {
     async fn next_request(&mut self) -> Result<Request, Ended> {
         self.seat.idle(self.primary.status);
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
+        if self.primary.status == Status::Idle && request.kind != Kind::Terminate {
+            self.door.pauses.pass(&self.seat).await;
+        }
         self.seat.active();
         Ok(request)
     }

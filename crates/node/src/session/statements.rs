@@ -11,7 +11,7 @@ const STATEMENTS_FOLLOWED: usize = 4096;
 const TEXT_FOLLOWED_BYTES: usize = 64 * 1024;
 
 /// A statement as a client parsed it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Statement {
     /// Its text.
     pub text: Box<[u8]>,

@@ -1,0 +1,111 @@
+//! A batch of the extended protocol that is one statement: the only kind that may run at a standby. `[Parse] [Describe]
+//! Bind [Describe] Execute Sync`, all of it unnamed but for the statement that is bound.
+
+use wire::tag::front;
+use wire::{Bind, Describe, Execute, Malformed, Parse, Splitter, Step, Target};
+
+/// One statement in the extended protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// The statement is parsed first; it is the unnamed one.
+    pub parse: Option<Parse<'a>>,
+    /// The statement is described, behind its Parse.
+    pub describes_statement: bool,
+    /// Parameters and formats.
+    pub bind: Bind<'a>,
+    /// The portal is described.
+    pub describes_portal: bool,
+    /// How many rows are wanted.
+    pub execute: Execute<'a>,
+}
+
+/// Reads a batch up to its Sync; `None` if it is something else than one statement.
+pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<'a>>, Malformed> {
+    let (mut parse, mut bind, mut execute) = (None, None, None);
+    let (mut describes_statement, mut describes_portal) = (false, false);
+    let mut at = 0;
+    while at < bytes.len() {
+        let Step::Whole(frame) = splitter.next(&bytes[at..])? else { return Ok(None) };
+        at += frame.bytes().len();
+        match frame.tag() {
+            front::PARSE if parse.is_none() && bind.is_none() => {
+                parse = Some(Parse::read(&frame)?).filter(|parse: &Parse<'_>| parse.name.is_empty());
+                if parse.is_none() {
+                    return Ok(None);
+                }
+            }
+            front::DESCRIBE => {
+                let describe = Describe::read(&frame)?;
+                match describe.target {
+                    Target::Statement if bind.is_none() && parse.is_some() && describe.name.is_empty() => {
+                        describes_statement = true;
+                    }
+                    Target::Portal if bind.is_some() && execute.is_none() && describe.name.is_empty() => {
+                        describes_portal = true;
+                    }
+                    _ => return Ok(None),
+                }
+            }
+            front::BIND if bind.is_none() => bind = Some(Bind::read(&frame)?),
+            front::EXECUTE if bind.is_some() && execute.is_none() => execute = Some(Execute::read(&frame)?),
+            front::SYNC => break,
+            _ => return Ok(None),
+        }
+    }
+    let (Some(bind), Some(execute)) = (bind, execute) else { return Ok(None) };
+    let is_one = bind.portal.is_empty()
+        && execute.portal.is_empty()
+        && (parse.is_none() || bind.statement.is_empty())
+        && at == bytes.len();
+    Ok(is_one.then_some(Batch { parse, describes_statement, bind, describes_portal, execute }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Asks, Side};
+
+    fn is_one(write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        bytes.sync();
+        read(&bytes, Splitter::new(Side::Client, 1 << 16)).unwrap().is_some()
+    }
+
+    #[test]
+    fn one_statement_and_nothing_else() {
+        assert!(is_one(|b| {
+            b.parse(b"", b"SELECT 1", &[]);
+            b.describe(Target::Statement, b"");
+            b.bind_plain(b"");
+            b.describe(Target::Portal, b"");
+            b.execute(b"", 0);
+        }));
+        assert!(is_one(|b| {
+            b.bind_plain(b"named");
+            b.execute(b"", 10);
+        }));
+        assert!(!is_one(|b| b.parse(b"", b"SELECT 1", &[])));
+        assert!(!is_one(|b| {
+            b.parse(b"named", b"SELECT 1", &[]);
+            b.bind_plain(b"named");
+            b.execute(b"", 0);
+        }));
+        assert!(!is_one(|b| {
+            b.bind_plain(b"a");
+            b.execute(b"", 0);
+            b.bind_plain(b"b");
+            b.execute(b"", 0);
+        }));
+        assert!(!is_one(|b| {
+            b.bind(b"portal", b"a", &[0; 6]);
+            b.execute(b"portal", 0);
+        }));
+        assert!(!is_one(|b| {
+            b.bind_plain(b"a");
+            b.execute(b"", 0);
+            Asks::close(b, Target::Statement, b"a");
+        }));
+        assert!(!is_one(|_| {}));
+    }
+}

@@ -1,0 +1,259 @@
+//! A standby's answer, held until it may leave: all of it, or its beginning while the rest stays in the socket.
+
+use super::turn::{Failed, Turn, Way, is_the_standbys_own};
+use super::{Owed, Standby};
+use crate::peer::{GATHERED_BYTES, Peer};
+use history::Lsn;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use wire::tag::back;
+use wire::{Answers, Complaint, Frame, Malformed, Status, Step};
+
+/// A standby's answer. To drop it is to throw it away and to close its connection.
+pub struct Answer {
+    standby: Standby,
+    held: Vec<u8>,
+    seen: Seen,
+}
+
+/// What was seen in an answer.
+#[derive(Debug, Default)]
+struct Seen {
+    /// All of it has come.
+    whole: bool,
+    /// The replay position in its snapshot.
+    position: Option<Lsn>,
+    /// The statement's Parse failed.
+    unparsed: bool,
+    /// It is an error of the statement's own.
+    is_error: bool,
+    /// Why it is no answer.
+    refused: Option<String>,
+}
+
+/// The standby failed in the middle of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutOff {
+    /// Between two messages: the client can be told.
+    Between,
+    /// Inside a message: the client's connection is of no more use.
+    Inside,
+    /// The client is gone.
+    ClientGone,
+}
+
+impl Answer {
+    pub(super) async fn wait(mut standby: Standby, held_bytes: usize) -> Result<Answer, Failed> {
+        standby.peer.send().await?;
+        let (mut held, mut seen) = (standby.peer.rooms().outbox(), Seen::default());
+        loop {
+            standby.gather(&mut held, &mut seen)?;
+            if seen.whole || held.len() >= held_bytes {
+                break;
+            }
+            standby.peer.fill().await?;
+        }
+        standby.peer.rest();
+        match seen.refused {
+            Some(why) if seen.whole => Err(Failed::Refused(Box::new(standby), why)),
+            Some(why) => Err(Failed::Gone(why)),
+            None => Ok(Answer { standby, held, seen }),
+        }
+    }
+
+    /// The connection that it comes from.
+    pub fn standby(&self) -> &Standby {
+        &self.standby
+    }
+
+    /// The replay position in its snapshot, if it was asked for.
+    pub fn position(&self) -> Option<Lsn> {
+        self.seen.position
+    }
+
+    /// All of it is here.
+    pub fn is_whole(&self) -> bool {
+        self.seen.whole
+    }
+
+    /// It is an error of the statement's own.
+    pub fn is_error(&self) -> bool {
+        self.seen.is_error
+    }
+
+    /// The statement was parsed; otherwise its Parse is the error.
+    pub fn is_parsed(&self) -> bool {
+        !self.seen.unparsed
+    }
+
+    /// Throws it away; the connection comes back if it is fit for another statement.
+    pub fn discard(self) -> Option<Standby> {
+        self.standby.peer.rooms().outbox_back(self.held);
+        self.seen.whole.then_some(self.standby)
+    }
+
+    /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing. The connection comes back.
+    pub async fn deliver(self, client: &mut Peer) -> Result<Standby, CutOff> {
+        let Answer { mut standby, held, mut seen } = self;
+        client.hand_over(held);
+        poll_fn(|cx| poll_stream(&mut standby, &mut seen, client, cx)).await?;
+        standby.peer.rest();
+        Ok(standby)
+    }
+}
+
+/// Moves what comes to the client until it has all.
+fn poll_stream(
+    standby: &mut Standby,
+    seen: &mut Seen,
+    client: &mut Peer,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), CutOff>> {
+    loop {
+        let full = client.unsent() >= GATHERED_BYTES;
+        let come = if seen.whole || full { Poll::Pending } else { standby.peer.poll_fill(cx) };
+        match come {
+            Poll::Ready(Ok(())) => {
+                let sorted = standby.gather(client.out(), seen);
+                if sorted.is_err() || seen.refused.is_some() {
+                    return Poll::Ready(Err(standby.cut_off()));
+                }
+            }
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(standby.cut_off())),
+            Poll::Pending => {
+                ready!(client.poll_send(cx)).map_err(|_| CutOff::ClientGone)?;
+                if seen.whole {
+                    return Poll::Ready(Ok(()));
+                }
+                if !full {
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+impl Standby {
+    fn cut_off(&self) -> CutOff {
+        if self.peer.splitter.is_inside() { CutOff::Inside } else { CutOff::Between }
+    }
+
+    /// Sorts the messages that have come: the client's go out, ours are swallowed.
+    fn gather(&mut self, out: &mut Vec<u8>, seen: &mut Seen) -> Result<(), Failed> {
+        let (unread, splitter) = self.peer.cut();
+        let mut at = 0;
+        loop {
+            if self.owed.turns.front() == Some(&Turn::ParseGiven) {
+                self.owed.turns.pop_front();
+                out.parse_complete();
+            }
+            let step = splitter.next(&unread[at..])?;
+            at += step.len();
+            match step {
+                Step::More(_) => break,
+                Step::Whole(frame) => self.owed.sort(&frame, out, seen)?,
+                Step::Part(part)
+                    if part.tag == back::DATA_ROW && self.owed.turns.front() == Some(&Turn::Rows) =>
+                {
+                    out.extend_from_slice(part.bytes);
+                }
+                Step::Part(_) => return Err(Failed::Gone("a large message came out of turn".to_owned())),
+            }
+        }
+        self.peer.consume(at);
+        Ok(())
+    }
+}
+
+impl Owed {
+    fn sort(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>, seen: &mut Seen) -> Result<(), Failed> {
+        let Some(&turn) = self.turns.front() else {
+            return Err(Failed::Gone("it said something that nobody asked for".to_owned()));
+        };
+        match frame.tag() {
+            back::ERROR => return self.failed(turn, frame, out, seen),
+            back::NOTICE if turn.is_the_statements() => out.extend_from_slice(frame.bytes()),
+            back::NOTICE | back::PARAMETER_STATUS | back::NOTIFICATION => {}
+            tag => match turn.way(tag) {
+                Way::On => out.extend_from_slice(frame.bytes()),
+                Way::Last => {
+                    out.extend_from_slice(frame.bytes());
+                    self.over(turn);
+                }
+                Way::Swallowed => {
+                    self.read_own(turn, frame, out, seen)?;
+                    self.over(turn);
+                }
+                Way::Dropped => {}
+                Way::Wrong => return Err(Failed::Gone(format!("message type {tag} came out of turn"))),
+            },
+        }
+        Ok(())
+    }
+
+    fn over(&mut self, turn: Turn) {
+        if matches!(turn, Turn::Hidden(back::PARSE_COMPLETE) | Turn::Client(back::PARSE_COMPLETE)) {
+            self.parsing = None;
+        }
+        self.turns.pop_front();
+    }
+
+    /// Reads what an answer to a message of ours says.
+    fn read_own(
+        &mut self,
+        turn: Turn,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+        seen: &mut Seen,
+    ) -> Result<(), Failed> {
+        match turn {
+            Turn::Position => {
+                let row = wire::row_texts(frame)?;
+                seen.position = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
+                if seen.position.is_none() {
+                    return Err(Failed::Gone("it has no replay position: it is no standby".to_owned()));
+                }
+            }
+            Turn::Ready => {
+                self.bound = None;
+                self.block_failed = wire::status(frame)? != Status::Idle;
+                out.ready(Status::Idle);
+                seen.whole = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An error: the statement's own is its answer; any other is the standby's matter.
+    fn failed(
+        &mut self,
+        turn: Turn,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+        seen: &mut Seen,
+    ) -> Result<(), Failed> {
+        let complaint = Complaint::read(frame);
+        let why = String::from_utf8_lossy(complaint.message()).into_owned();
+        if complaint.is_fatal() || turn == Turn::Aside {
+            return Err(Failed::Gone(why));
+        }
+        let parsing = self.parsing.take();
+        let bound = self.bound.take();
+        seen.unparsed =
+            matches!(turn, Turn::Hidden(back::PARSE_COMPLETE) | Turn::Client(back::PARSE_COMPLETE));
+        if turn.is_the_statements() && !is_the_standbys_own(&complaint) {
+            out.extend_from_slice(frame.bytes());
+            seen.is_error = true;
+            parsing.inspect(|statement| self.known.forget(statement));
+        } else {
+            // It may lie in how the statement was parsed here ("cached plan must not change result type").
+            seen.refused = Some(why);
+            bound.inspect(|statement| self.known.forget(statement));
+        }
+        while self.turns.front().is_some_and(|turn| *turn != Turn::Ready) {
+            self.turns.pop_front();
+        }
+        if self.turns.is_empty() { Err(Malformed::Body.into()) } else { Ok(()) }
+    }
+}

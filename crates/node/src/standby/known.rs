@@ -1,0 +1,88 @@
+//! The statements that were parsed on a connection, under names of ours. Bounded: the one that was used longest ago
+//! makes place.
+
+use crate::session::statements::Statement;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// So many statements are kept on one connection.
+const KNOWN_MAX: usize = 256;
+
+/// The statements that were parsed on a connection.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    statements: HashMap<Rc<Statement>, Entry>,
+    next: u64,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    used: u64,
+}
+
+/// A statement's name on a connection.
+#[derive(Debug)]
+pub(super) struct Name {
+    /// The name.
+    pub(super) text: String,
+    /// It must be parsed under it first.
+    pub(super) is_new: bool,
+    /// The statement of this name must be closed first.
+    pub(super) evicted: Option<String>,
+}
+
+fn text(number: u64) -> String {
+    format!("consort_{number}")
+}
+
+impl Known {
+    /// The name of a statement; a new one is known from now on.
+    pub(super) fn name(&mut self, statement: &Rc<Statement>) -> Name {
+        self.clock += 1;
+        if let Some(entry) = self.statements.get_mut(statement) {
+            entry.used = self.clock;
+            return Name { text: text(entry.number), is_new: false, evicted: None };
+        }
+        let evicted = (self.statements.len() >= KNOWN_MAX).then(|| self.evict());
+        self.next += 1;
+        self.statements.insert(statement.clone(), Entry { number: self.next, used: self.clock });
+        Name { text: text(self.next), is_new: true, evicted }
+    }
+
+    fn evict(&mut self) -> String {
+        let oldest = self.statements.iter().min_by_key(|(_, entry)| entry.used);
+        let oldest = oldest.map(|(statement, _)| statement.clone()).expect("there are many");
+        text(self.statements.remove(&oldest).expect("just found").number)
+    }
+
+    /// Its Parse failed, or its meaning changed: it is parsed again when it is next wanted.
+    pub(super) fn forget(&mut self, statement: &Rc<Statement>) {
+        self.statements.remove(statement);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement(number: usize) -> Rc<Statement> {
+        Rc::new(Statement { text: number.to_string().into_bytes().into(), types: [].into() })
+    }
+
+    #[test]
+    fn the_one_used_longest_ago_makes_place() {
+        let mut known = Known::default();
+        for number in 0..KNOWN_MAX {
+            assert!(known.name(&statement(number)).is_new);
+        }
+        assert!(!known.name(&statement(0)).is_new);
+        let name = known.name(&statement(KNOWN_MAX));
+        assert_eq!(name.evicted.as_deref(), Some("consort_2"));
+        assert!(known.name(&statement(1)).is_new);
+        assert_eq!(known.statements.len(), KNOWN_MAX);
+        known.forget(&statement(0));
+        assert!(known.name(&statement(0)).is_new);
+    }
+}

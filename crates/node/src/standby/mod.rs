@@ -1,0 +1,259 @@
+//! A connection at a standby, lent to one statement at a time. It knows which statements were parsed on it and which
+//! settings it has, asks for a statement in one pipeline, and swallows exactly the answers to what is ours: what is left
+//! is the answer that the primary would have given.
+//!
+//! Positioned, the pipeline is `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, `SELECT pg_last_wal_replay_lsn()`, the
+//! statement, `COMMIT`, and one Sync. The answer is held until it is whole or longer than a bound; nothing of it leaves
+//! by itself.
+
+mod answer;
+mod known;
+mod turn;
+
+pub use answer::{Answer, CutOff};
+pub use turn::{Failed, is_the_standbys_own};
+
+use crate::log_in::{Refusal, Wish, log_in};
+use crate::peer::{Peer, Rooms, malformed};
+use crate::pool::{Lease, Owner};
+use crate::session::batch::Batch;
+use crate::session::statements::Statement;
+use analysis::session::Settings;
+use history::Incarnation;
+use known::Known;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use turn::Turn;
+use wire::tag::back;
+use wire::{Asks, CancelRequest, Frame, Target};
+
+/// The names of our own statements on every connection, with their texts.
+const OURS: [(&[u8], &[u8]); 3] = [
+    (BEGIN, b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+    (POSITION, b"SELECT pg_catalog.pg_last_wal_replay_lsn()"),
+    (COMMIT, b"COMMIT"),
+];
+const BEGIN: &[u8] = b"consort_begin";
+const POSITION: &[u8] = b"consort_position";
+const COMMIT: &[u8] = b"consort_commit";
+
+/// No answer to a question of our own is longer.
+const OWN_ANSWER_LIMIT: usize = 1 << 20;
+
+/// A connection at a standby.
+pub struct Standby {
+    peer: Peer,
+    /// Whose it is.
+    pub owner: Owner,
+    /// Cancels what it runs.
+    pub key: CancelRequest,
+    /// The life of the standby in which it was opened: it ends with it.
+    pub incarnation: Incarnation,
+    /// Its settings, once they were read.
+    pub settings: Option<Settings>,
+    owed: Owed,
+    _lease: Lease,
+}
+
+impl std::fmt::Debug for Standby {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Standby").field("owner", &self.owner).field("turns", &self.owed.turns).finish()
+    }
+}
+
+/// What the connection owes, and what it knows.
+#[derive(Default)]
+struct Owed {
+    turns: VecDeque<Turn>,
+    known: Known,
+    /// The statement that is being parsed.
+    parsing: Option<Rc<Statement>>,
+    /// The statement that is bound.
+    bound: Option<Rc<Statement>>,
+    /// Its last block failed and was not rolled back.
+    block_failed: bool,
+}
+
+/// What is to run.
+#[derive(Clone, Debug)]
+pub enum Work<'a> {
+    /// The text of a Query.
+    Simple(&'a [u8]),
+    /// A batch, and the statement that it binds.
+    Batch(&'a Batch<'a>, Rc<Statement>),
+}
+
+/// How it is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// In a snapshot whose replay position is read.
+    Positioned,
+}
+
+impl Standby {
+    /// Opens a connection. The caller vouches for the incarnation: it is the one that the standby lived in after the
+    /// connection was made.
+    pub async fn open(
+        wish: &Wish,
+        lease: Lease,
+        incarnation: Incarnation,
+        rooms: &Rooms,
+    ) -> Result<Standby, Refusal> {
+        let logged_in = log_in(wish, rooms).await?;
+        let mut standby = Standby {
+            peer: logged_in.peer,
+            owner: Owner {
+                place: wish.place.clone(),
+                database: wish.database.clone(),
+                user: wish.user.clone(),
+            },
+            key: logged_in.key,
+            incarnation,
+            settings: None,
+            owed: Owed::default(),
+            _lease: lease,
+        };
+        for (name, text) in OURS {
+            standby.peer.out().parse(name, text, &[]);
+        }
+        standby.peer.out().sync();
+        standby.own_answer().await?;
+        Ok(standby)
+    }
+
+    /// Asks a question of our own: the columns of its only row, as text.
+    pub async fn question(&mut self, text: &str) -> Result<Vec<Option<String>>, Refusal> {
+        self.peer.out().query(text.as_bytes());
+        self.own_answer().await
+    }
+
+    async fn own_answer(&mut self) -> Result<Vec<Option<String>>, Refusal> {
+        self.peer.send().await?;
+        let mut row = Vec::new();
+        loop {
+            let length = self.peer.whole_frame(OWN_ANSWER_LIMIT).await?;
+            let frame = Frame::new(&self.peer.unread()[..length]).map_err(malformed)?;
+            let mut error = None;
+            let ready = frame.tag() == back::READY_FOR_QUERY;
+            match frame.tag() {
+                back::DATA_ROW => row = wire::row_texts(&frame).map_err(malformed)?,
+                back::ERROR => error = Some(frame.bytes().to_vec()),
+                _ => {}
+            }
+            self.peer.consume(length);
+            if let Some(error) = error {
+                return Err(Refusal::Answered(error));
+            }
+            if ready {
+                self.peer.rest();
+                return Ok(row);
+            }
+        }
+    }
+
+    /// The server has closed it, or said something that nobody asked for: it is of no more use.
+    pub fn is_gone(&mut self) -> bool {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let gone = !self.owed.turns.is_empty() || self.peer.poll_fill(&mut cx).is_ready();
+        self.peer.rest();
+        gone
+    }
+
+    /// Sends work in one pipeline. `becomes` first brings the connection's settings to the session's.
+    pub fn ask(&mut self, work: &Work<'_>, form: Form, becomes: Option<&str>) {
+        if std::mem::take(&mut self.owed.block_failed) {
+            self.peer.out().query(b"ROLLBACK");
+            self.owed.turns.push_back(Turn::Aside);
+        }
+        if let Some(text) = becomes {
+            self.peer.out().query(text.as_bytes());
+            self.owed.turns.push_back(Turn::Aside);
+        }
+        let name = match work {
+            Work::Simple(_) => None,
+            Work::Batch(_, statement) => Some(self.name_of(statement)),
+        };
+        if form == Form::Positioned {
+            self.run_own(BEGIN, &[]);
+            self.run_own(POSITION, &[Turn::Position]);
+        }
+        match (work, &name) {
+            (Work::Batch(batch, statement), Some(name)) => self.ask_batch(batch, statement, name),
+            (Work::Simple(text), _) => self.ask_simple(text),
+            (Work::Batch(..), None) => unreachable!("a batch binds a statement"),
+        }
+        if form == Form::Positioned {
+            self.run_own(COMMIT, &[]);
+        }
+        self.peer.out().sync();
+        self.owed.turns.push_back(Turn::Ready);
+    }
+
+    /// The name of a statement here; an older one makes place for it.
+    fn name_of(&mut self, statement: &Rc<Statement>) -> known::Name {
+        let name = self.owed.known.name(statement);
+        if let Some(evicted) = &name.evicted {
+            Asks::close(self.peer.out(), Target::Statement, evicted.as_bytes());
+            self.owed.turns.push_back(Turn::Ours(back::CLOSE_COMPLETE));
+        }
+        name
+    }
+
+    fn run_own(&mut self, name: &[u8], rows: &[Turn]) {
+        let out = self.peer.out();
+        out.bind_plain(name);
+        out.execute(b"", 0);
+        self.owed.turns.push_back(Turn::Ours(back::BIND_COMPLETE));
+        self.owed.turns.extend(rows);
+        self.owed.turns.push_back(Turn::Ours(back::COMMAND_COMPLETE));
+    }
+
+    fn ask_simple(&mut self, text: &[u8]) {
+        let out = self.peer.out();
+        out.parse(b"", text, &[]);
+        out.bind_plain(b"");
+        out.describe(Target::Portal, b"");
+        out.execute(b"", 0);
+        self.owed.turns.extend([
+            Turn::Hidden(back::PARSE_COMPLETE),
+            Turn::Hidden(back::BIND_COMPLETE),
+            Turn::DescribedSimply,
+            Turn::Rows,
+        ]);
+    }
+
+    fn ask_batch(&mut self, batch: &Batch<'_>, statement: &Rc<Statement>, name: &known::Name) {
+        let out = self.peer.out();
+        let text = name.text.as_bytes();
+        self.owed.bound = Some(statement.clone());
+        if name.is_new {
+            out.parse(text, &statement.text, &statement.types);
+            self.owed.parsing = Some(statement.clone());
+        }
+        self.owed.turns.extend(match (batch.parse.is_some(), name.is_new) {
+            (true, true) => Some(Turn::Client(back::PARSE_COMPLETE)),
+            (true, false) => Some(Turn::ParseGiven),
+            (false, true) => Some(Turn::Hidden(back::PARSE_COMPLETE)),
+            (false, false) => None,
+        });
+        if batch.describes_statement {
+            out.describe(Target::Statement, text);
+            self.owed.turns.extend([Turn::Client(back::PARAMETER_DESCRIPTION), Turn::Described]);
+        }
+        out.bind(b"", text, batch.bind.rest);
+        self.owed.turns.push_back(Turn::Client(back::BIND_COMPLETE));
+        if batch.describes_portal {
+            out.describe(Target::Portal, b"");
+            self.owed.turns.push_back(Turn::Described);
+        }
+        out.execute(b"", batch.execute.max_rows);
+        self.owed.turns.push_back(Turn::Rows);
+    }
+
+    /// Waits for the answer to what was asked: all of it, or its first `held_bytes`.
+    pub async fn answer(self, held_bytes: usize) -> Result<Answer, Failed> {
+        Answer::wait(self, held_bytes).await
+    }
+}

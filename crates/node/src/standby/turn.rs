@@ -1,0 +1,114 @@
+//! The answers that a standby owes, one after the other, and whom each is for.
+
+use std::io;
+use wire::tag::back;
+use wire::{Complaint, Malformed};
+
+/// The answer that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// To a message of ours, by exactly this tag: swallowed.
+    Ours(u8),
+    /// The row with the replay position: read, and swallowed.
+    Position,
+    /// Everything up to ReadyForQuery, to a Query of ours.
+    Aside,
+    /// To a part of the statement that the client did not send itself, by exactly this tag: swallowed. An error is the
+    /// statement's.
+    Hidden(u8),
+    /// For the client, by exactly this tag.
+    Client(u8),
+    /// ParseComplete for the client, of a statement that is known here: nothing comes, it is written.
+    ParseGiven,
+    /// RowDescription or NoData, for the client.
+    Described,
+    /// The same for a Query, where NoData is not said.
+    DescribedSimply,
+    /// Rows, up to the end of the statement, for the client.
+    Rows,
+    /// ReadyForQuery.
+    Ready,
+}
+
+/// What is done with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is the client's; the turn stays.
+    On,
+    /// It is the client's, and its turn is over.
+    Last,
+    /// It is ours, and its turn is over.
+    Swallowed,
+    /// It is ours; the turn stays.
+    Dropped,
+    /// It has no place here.
+    Wrong,
+}
+
+impl Turn {
+    /// What is done with a message by this tag, which is neither an error nor said by the server of its own accord.
+    pub(super) fn way(self, tag: u8) -> Way {
+        match (self, tag) {
+            (Turn::Ours(wanted) | Turn::Hidden(wanted), tag) if tag == wanted => Way::Swallowed,
+            (Turn::Position, back::DATA_ROW) => Way::Swallowed,
+            (Turn::Aside, back::READY_FOR_QUERY) => Way::Swallowed,
+            (Turn::Aside, _) => Way::Dropped,
+            (Turn::Client(wanted), tag) if tag == wanted => Way::Last,
+            (Turn::Described, back::ROW_DESCRIPTION | back::NO_DATA) => Way::Last,
+            (Turn::DescribedSimply, back::ROW_DESCRIPTION) => Way::Last,
+            (Turn::DescribedSimply, back::NO_DATA) => Way::Swallowed,
+            (Turn::Rows, back::DATA_ROW) => Way::On,
+            (Turn::Rows, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => Way::Last,
+            (Turn::Ready, back::READY_FOR_QUERY) => Way::Swallowed,
+            _ => Way::Wrong,
+        }
+    }
+
+    /// What happens in this turn is the statement's matter, and none of ours.
+    pub(super) fn is_the_statements(self) -> bool {
+        !matches!(self, Turn::Ours(_) | Turn::Position | Turn::Aside | Turn::Ready)
+    }
+}
+
+/// The standby did not answer, for reasons of its own; the client has seen nothing.
+#[derive(Debug)]
+pub enum Failed {
+    /// The connection is closed.
+    Gone(String),
+    /// The connection is good for other statements.
+    Refused(Box<super::Standby>, String),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        Failed::Gone(error.to_string())
+    }
+}
+
+impl From<Malformed> for Failed {
+    fn from(why: Malformed) -> Failed {
+        Failed::Gone(why.to_string())
+    }
+}
+
+/// Is this error the standby's own matter, so that the statement runs at the primary? It is proven read-only, so that
+/// running it again harms nothing; what is not listed is the statement's own error, and is its answer.
+pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
+    let sqlstate = complaint.sqlstate();
+    complaint.is_fatal()
+        || matches!(
+            sqlstate.get(..2),
+            // Connections, recovery conflicts (40001, 40P01), resources (disk full, out of memory), the system (files),
+            // internal errors and corruption, an old snapshot.
+            Some(b"08" | b"40" | b"53" | b"58" | b"72" | b"F0" | b"XX")
+        )
+        || matches!(
+            sqlstate,
+            // It is being shut down, has crashed, does not accept connections, its database is dropped.
+            b"57P01" | b"57P02" | b"57P03" | b"57P04"
+            // It cannot write, does not do that during recovery, or recovery is not far enough.
+            | b"25006" | b"0A000" | b"55000"
+            // A statement of ours is not there.
+            | b"26000"
+        )
+}
