@@ -14,7 +14,7 @@ pub(crate) struct Limits {
 
 /// Commits as long as a proof may have to compare them one by one.
 ///
-/// Invariants: `commits` ascend and do not overlap; every decoded commit that ends above `dropped_to` is in `commits`;
+/// Invariants: `commits` ascend by their ends; every decoded commit that ends above `dropped_to` is in `commits`;
 /// every decoded commit that the gauge `looked_at` does not see is in `unseen`, or its identity lies in `folded`.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
@@ -53,7 +53,7 @@ impl Recent {
 
     pub(crate) fn push(&mut self, commit: &Arc<Commit>, settled: Option<&Gauge>, limits: Limits) {
         assert!(
-            self.commits.back().is_none_or(|last| last.end <= commit.start),
+            self.commits.back().is_none_or(|last| last.end < commit.end),
             "commits come in the log's order"
         );
         self.given += 1;

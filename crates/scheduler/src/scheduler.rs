@@ -76,8 +76,8 @@ pub struct Decoded {
 ///   dropped one's commit.
 /// - A standby's mark, and a ticket's `low`, count only in the incarnation in which they were heard; a proof counts only
 ///   in the life of the primary in which it began.
-/// - A read is proven only by what DESIGN calls its invariant 4: for all that it reads, the standby's snapshot equals
-///   the primary's at an instant between its arrival and its end. `judge` has the argument.
+/// - A read is proven only if, for all that it reads, the standby's snapshot equals the primary's at an instant between
+///   its arrival and its end. The module `judge` has the argument.
 ///
 /// Bounds: those of [`Options`].
 #[derive(Debug)]

@@ -19,7 +19,7 @@ fn followed(options: Options) -> Scheduler {
 fn commit(n: u64, table: u64, keys: impl IntoIterator<Item = u64>) -> Commit {
     let rows = Rows::keys(keys.into_iter().map(Key::new));
     let wrote = Footprint::of(
-        RelationId::new(u32::try_from(table).unwrap()),
+        RelationId::new(u32::try_from(table).expect("a small number")),
         Access::update(ColumnSet::of([2]), rows),
     );
     Commit {

@@ -224,7 +224,7 @@ impl Cluster {
             }
             Some(record) if transaction.asynchronous || record < self.flushed => {
                 // One that waits for a synchronous standby is shown late.
-                if transaction.xid.get() % 4 > 0 || self.chance.one_in(20) {
+                if !transaction.xid.get().is_multiple_of(4) || self.chance.one_in(20) {
                     self.transactions[which].visible = Some(self.step);
                 }
             }
