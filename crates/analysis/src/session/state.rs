@@ -330,7 +330,9 @@ impl SessionState {
     }
 
     fn end(&mut self, committed: bool, chain: bool) {
-        let modes = self.now.modes;
+        // A failed block has lost its isolation before it is chained (15.x: to the default; not documented).
+        let lost = self.aborted();
+        let modes = if lost { Modes::default() } else { self.now.modes };
         if committed {
             if let Some(own) = self.now.own_after.take() {
                 self.now.own = own;
@@ -340,7 +342,7 @@ impl SessionState {
         self.now = self.committed.clone();
         self.now.modes = if chain { modes } else { Modes::default() };
         self.committed.modes = Modes::default();
-        let known = chain && self.block.known;
+        let known = chain && self.block.known && !lost;
         self.block = Block { known, ..Block::default() };
         self.status = if chain { BlockStatus::Open } else { BlockStatus::Idle };
         if chain {
@@ -399,8 +401,8 @@ impl SessionState {
 
     fn set(&mut self, name: &str, value: Option<&str>, interner: &mut Interner) {
         self.moved = true;
-        let fits = value.is_none_or(|value| name.len() + value.len() <= MAX_SETTING)
-            && !self.now.settings.are_too_many();
+        let room = self.now.settings.get(name).is_some() || !self.now.settings.are_too_many();
+        let fits = room && value.is_none_or(|value| name.len() + value.len() <= MAX_SETTING);
         if !fits {
             self.overflown = true;
             return;

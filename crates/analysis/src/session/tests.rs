@@ -1,1 +1,228 @@
-//! To be written.
+//! Settings as values, and the corners of the state that no story tells.
+
+use super::*;
+use crate::shape::Strings;
+use crate::utility::{Assignment, NewValue, Utility};
+use std::collections::BTreeMap;
+
+fn settings(interner: &mut Interner, values: &[(&str, &str)]) -> Settings {
+    interner.intern(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+}
+
+fn session(interner: &mut Interner) -> SessionState {
+    let startup = Startup::of([("user", "app")], Own::default()).unwrap();
+    SessionState::new(&startup, interner)
+}
+
+fn set(name: &str, value: &str) -> Utility {
+    Utility::Set(Assignment { name: name.into(), value: NewValue::To(value.into()), local: false })
+}
+
+/// A probe's answer in which nothing is found, and every setting has this value.
+fn answer(value: &str) -> Vec<Option<&str>> {
+    ["false"; 3].into_iter().chain(MIRRORED.iter().map(|_| value)).map(Some).collect()
+}
+
+#[test]
+fn the_lists_are_sorted_and_one_holds_the_other() {
+    assert!(MIRRORED.is_sorted() && ANALYSED_UNDER.is_sorted());
+    assert!(ANALYSED_UNDER.iter().all(|name| MIRRORED.contains(name)));
+}
+
+#[test]
+fn equal_settings_are_one_value() {
+    let mut interner = Interner::new(100);
+    let a = settings(&mut interner, &[("search_path", "a"), ("bytea_output", "hex")]);
+    let b = interner.with(&a, "bytea_output", Some("escape"));
+    let c = interner.with(&a, "search_path", Some("c"));
+    assert_ne!(a.id(), b.id());
+    assert_eq!(a.analysis_id(), b.analysis_id(), "how bytes look does not change what a statement touches");
+    assert_ne!(a.analysis_id(), c.analysis_id());
+    let back = interner.with(&b, "bytea_output", Some("hex"));
+    assert_eq!(back, a);
+    assert_eq!(back.id(), a.id());
+    assert_eq!(interner.with(&a, "x.y", None).id(), a.id());
+    assert_eq!(a.analysis().collect::<Vec<_>>(), [("search_path", "a")]);
+}
+
+#[test]
+fn what_nobody_holds_is_forgotten() {
+    let mut interner = Interner::new(64);
+    let held = settings(&mut interner, &[("search_path", "held")]);
+    let first = settings(&mut interner, &[("search_path", "0")]).id();
+    for n in 1..10_000 {
+        settings(&mut interner, &[("search_path", &n.to_string())]);
+        assert!(interner.len() <= 64);
+    }
+    assert_eq!(settings(&mut interner, &[("search_path", "held")]).id(), held.id());
+    assert_ne!(settings(&mut interner, &[("search_path", "0")]).id(), first, "a number is never given twice");
+}
+
+#[test]
+fn a_connection_follows_in_one_statement() {
+    let mut interner = Interner::new(100);
+    let plain = [("role", "none"), ("session_authorization", "app"), ("search_path", "public")];
+    let base = settings(&mut interner, &plain);
+    let with = |interner: &mut Interner, changes: &[(&str, &str)]| {
+        changes
+            .iter()
+            .fold(base.clone(), |settings, (name, value)| interner.with(&settings, name, Some(value)))
+    };
+    assert_eq!(base.to_become(&base), None);
+    let tenant = with(&mut interner, &[("app.tenant", "it's \\7"), ("search_path", "a")]);
+    assert_eq!(
+        base.to_become(&tenant).unwrap(),
+        "SELECT pg_catalog.set_config('app.tenant', E'it''s \\\\7', false), pg_catalog.set_config('search_path', 'a', false)"
+    );
+    assert_eq!(
+        tenant.to_become(&base).unwrap(),
+        "SELECT pg_catalog.set_config('app.tenant', NULL, false), pg_catalog.set_config('search_path', 'public', false)"
+    );
+    let reader = with(&mut interner, &[("role", "reader"), ("search_path", "a")]);
+    let other = with(&mut interner, &[("role", "other")]);
+    assert_eq!(
+        reader.to_become(&other).unwrap(),
+        "SELECT pg_catalog.set_config('role', 'none', false), pg_catalog.set_config('search_path', 'public', false), \
+         pg_catalog.set_config('role', 'other', false)"
+    );
+    assert_eq!(other.to_become(&base).unwrap(), "SELECT pg_catalog.set_config('role', 'none', false)");
+    let joe = with(&mut interner, &[("session_authorization", "joe"), ("role", "reader")]);
+    assert_eq!(
+        base.to_become(&joe).unwrap(),
+        "SELECT pg_catalog.set_config('session_authorization', 'joe', false), pg_catalog.set_config('role', 'reader', false)"
+    );
+    let serializable = with(&mut interner, &[("default_transaction_isolation", "serializable")]);
+    assert_eq!(base.to_become(&serializable), None, "a standby would refuse every statement");
+    assert_eq!((reader.effective_role(), base.effective_role()), (Some("reader"), Some("app")));
+}
+
+#[test]
+fn texts_are_plain_where_both_sides_speak_utf8() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    assert!(session.text_is_plain(b"SELECT 1") && !session.text_is_plain("SELECT '\u{e9}'".as_bytes()));
+    session.reported("client_encoding", "UTF8");
+    session.reported("server_encoding", "UTF8");
+    assert!(session.text_is_plain("SELECT '\u{e9}'".as_bytes()));
+    session.reported("client_encoding", "SJIS");
+    assert!(!session.text_is_plain("SELECT '\u{e9}'".as_bytes()) && session.text_is_plain(b"SELECT 1"));
+}
+
+#[test]
+fn strings_are_read_as_the_server_says() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.reported("standard_conforming_strings", "on");
+    assert_eq!(session.strings(), Strings::Standard);
+    session.completed(&set("standard_conforming_strings", "off"), &mut interner);
+    session.reported("standard_conforming_strings", "off");
+    session.ready(b'I', &mut interner);
+    assert_eq!(session.strings(), Strings::Escaping);
+}
+
+#[test]
+fn too_many_settings_are_not_followed() {
+    let mut interner = Interner::new(1000);
+    let mut session = session(&mut interner);
+    session.probed(&answer("x"), &mut interner).unwrap();
+    let stays = |session: &SessionState| session.may_leave() == Err(SessionStay::TooManySettings);
+    for n in 0..10_000 {
+        session.completed(&set(&format!("app.x{n}"), "1"), &mut interner);
+        session.ready(b'I', &mut interner);
+    }
+    session.completed(&set("session_replication_role", "origin"), &mut interner);
+    session.completed(&set("exit_on_error", "off"), &mut interner);
+    session.completed(&set("restrict_nonsystem_relation_kind", ""), &mut interner);
+    assert!(stays(&session) && session.settings().iter().count() < 200);
+    let mut session = self::session(&mut interner);
+    session.probed(&answer("x"), &mut interner).unwrap();
+    for name in ["session_replication_role", "exit_on_error", "restrict_nonsystem_relation_kind"] {
+        session.completed(
+            &set(
+                name,
+                if name.starts_with('s') {
+                    "origin"
+                } else if name.starts_with('e') {
+                    "off"
+                } else {
+                    ""
+                },
+            ),
+            &mut interner,
+        );
+    }
+    session.completed(&set("app.long", &"x".repeat(100_000)), &mut interner);
+    assert!(stays(&session) && session.settings().get("app.long").is_none());
+    session.completed(&Utility::Discard(crate::utility::Discard::All), &mut interner);
+    assert!(!stays(&session));
+}
+
+#[test]
+fn a_strange_answer_proves_nothing() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    assert!(session.probe().unwrap().starts_with("SELECT "));
+    let whole = answer("x");
+    for row in [
+        &[][..],
+        &whole[..whole.len() - 1],
+        &[&[None], &whole[1..]].concat(),
+        &[&[Some("t")], &whole[1..]].concat(),
+    ] {
+        let mut session = session.clone();
+        assert_eq!(session.probed(row, &mut interner), Err(Dirt::Fresh));
+        assert_eq!((session.may_leave(), session.probe()), (Err(SessionStay::Dirty(Dirt::Fresh)), None));
+    }
+    session.probe_failed();
+    assert_eq!(session.probe(), None);
+    session.dirtied(Dirt::Function);
+    assert!(session.probe().is_some());
+}
+
+#[test]
+fn random_may_be_a_sequence_after_code() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&answer("x"), &mut interner).unwrap();
+    assert!(!session.is_seeded());
+    let mut set_seed = session.clone();
+    set_seed.completed(&set("seed", "0.5"), &mut interner);
+    assert!(set_seed.is_seeded());
+    session.dirtied(Dirt::Function);
+    session.probed(&answer("x"), &mut interner).unwrap();
+    assert!(session.is_seeded(), "no probe can tell");
+}
+
+#[test]
+fn a_flood_of_savepoints_is_not_followed() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&answer("x"), &mut interner).unwrap();
+    session.completed(&Utility::Begin(crate::utility::Modes::default()), &mut interner);
+    for n in 0..1_000 {
+        session.completed(&Utility::Savepoint(format!("s{n}")), &mut interner);
+    }
+    session.completed(&Utility::RollbackTo("s3".into()), &mut interner);
+    session.ready(b'T', &mut interner);
+    assert_eq!(session.dirt(), Some(Dirt::Setting));
+}
+
+#[test]
+fn names_are_stable_and_distinct() {
+    let stays = [
+        SessionStay::FailedBlock,
+        SessionStay::UnknownBlock,
+        SessionStay::SetLocal,
+        SessionStay::BlockHasDdl,
+        SessionStay::ImportedSnapshot,
+        SessionStay::Isolation,
+        SessionStay::IdleLimit,
+        SessionStay::ReplicationRole,
+        SessionStay::ExitOnError,
+        SessionStay::RelationKinds,
+        SessionStay::TooManySettings,
+    ];
+    let all = stays.into_iter().chain(Dirt::ALL.map(SessionStay::Dirty));
+    let names: BTreeMap<&str, SessionStay> = all.map(|stay| (stay.name(), stay)).collect();
+    assert_eq!(names.len(), stays.len() + Dirt::ALL.len());
+}

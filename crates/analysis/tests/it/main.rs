@@ -5,6 +5,7 @@
 mod builtin;
 mod corpus;
 mod server;
+mod session;
 mod stories;
 
 use analysis::{Catalog, load};

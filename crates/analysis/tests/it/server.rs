@@ -53,6 +53,11 @@ impl Server {
         Server { folder, process }
     }
 
+    /// The socket that it listens on.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join(".s.PGSQL.5432")
+    }
+
     /// A connection.
     pub(crate) async fn connect(&self, user: &str) -> Analyst {
         Analyst::connect(&self.folder, user)
