@@ -91,9 +91,13 @@ impl Canonical {
                 let value = i32::from_le_bytes(datum.get(..4)?.try_into().ok()?);
                 Some(Canonical::Integer(value.into()))
             }
-            oid::INT2 => Some(Canonical::Integer(i16::from_le_bytes(datum.get(..2)?.try_into().ok()?).into())),
+            oid::INT2 => {
+                Some(Canonical::Integer(i16::from_le_bytes(datum.get(..2)?.try_into().ok()?).into()))
+            }
             oid::UUID if datum.len() == 16 => Some(Canonical::Bytes(datum.to_vec())),
-            oid::TEXT | oid::VARCHAR | oid::BYTEA => scan::varlena(datum).map(|bytes| Canonical::Bytes(bytes.to_vec())),
+            oid::TEXT | oid::VARCHAR | oid::BYTEA => {
+                scan::varlena(datum).map(|bytes| Canonical::Bytes(bytes.to_vec()))
+            }
             _ => None,
         }
     }

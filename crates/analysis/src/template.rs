@@ -122,7 +122,8 @@ impl Template {
 
     /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
     pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
-        let literal = || self.clock_literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
+        let literal =
+            || self.clock_literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
         let parameter = |number: &u32| {
             let place = usize::try_from(*number).map_or(0, |number| number.wrapping_sub(1));
             match values.parameters.get(place) {

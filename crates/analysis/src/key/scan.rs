@@ -89,7 +89,11 @@ pub fn unquote(literal: &str) -> Option<Cow<'_, str>> {
         return None;
     }
     let first = quotes.next()?;
-    if first.len() == body.len() { Some(Cow::Borrowed(body)) } else { Some(Cow::Owned(body.replace("''", "'"))) }
+    if first.len() == body.len() {
+        Some(Cow::Borrowed(body))
+    } else {
+        Some(Cow::Owned(body.replace("''", "'")))
+    }
 }
 
 /// The bytes of a datum with a length word (src/include/varatt.h, little-endian).

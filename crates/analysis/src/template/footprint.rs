@@ -186,6 +186,11 @@ impl Slot {
                 Parameter::Null | Parameter::Unknown => return None,
             },
         };
+        if self.cut
+            && found.iter().any(|value| matches!(value, Canonical::Bytes(bytes) if bytes.ends_with(b" ")))
+        {
+            return None;
+        }
         found
             .iter()
             .all(|value| values.utf8 || value.is_ascii() || self.form != KeyForm::Text)

@@ -225,11 +225,11 @@ impl Spread<'_> {
                 || trigger.delete && change.delete
                 || trigger.update && change.update.is_some()
         });
-        let unknown =
-            relation.write_functions.iter().any(|function| match self.catalog.function_class(*function) {
-                Class::RunsText | Class::Unknown | Class::Uncallable => true,
-                _ => false,
-            });
+        let opaque = |function: &u32| {
+            let class = self.catalog.function_class(*function);
+            matches!(class, Class::RunsText | Class::Unknown | Class::Uncallable)
+        };
+        let unknown = relation.write_functions.iter().any(opaque);
         let table = matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned);
         // The statement's own rules are in its tree; those of a table that a foreign key writes are not.
         if fires || unknown || !table || (caused && relation.rules) { Err(Anything) } else { Ok(()) }

@@ -88,7 +88,8 @@ impl Query {
     pub fn read(tree: &Tree<'_>, node: NodeId, outer: Option<usize>) -> Query {
         let joined = joined(tree, node);
         let entries = tree.list(node, "rtable").iter().enumerate();
-        let entries = entries.map(|(place, entry)| read_entry(tree, *entry, joined.contains(&(place + 1)))).collect();
+        let entries =
+            entries.map(|(place, entry)| read_entry(tree, *entry, joined.contains(&(place + 1)))).collect();
         let target = tree.number(node, "resultRelation").and_then(|number| usize::try_from(number - 1).ok());
         Query {
             node,
@@ -166,9 +167,7 @@ fn read_entry(tree: &Tree<'_>, entry: Value<'_>, joined: bool) -> Entry {
 
 fn columns(tree: &Tree<'_>, node: NodeId, label: &str) -> ColumnSet {
     match tree.numbers(tree.field(node, label)) {
-        Some(bits) => {
-            ColumnSet::of(bits.iter().map(|bit| i16::try_from(bit + FIRST_ATTRIBUTE).unwrap_or(0)))
-        }
+        Some(bits) => ColumnSet::of(bits.iter().map(|bit| i16::try_from(bit + FIRST_ATTRIBUTE).unwrap_or(0))),
         None => ColumnSet::All,
     }
 }

@@ -122,7 +122,8 @@ impl<'t> Walk<'_, 't> {
         self.facts.marks.row_locks |= query.row_locks;
         let view = query.view();
         if named {
-            let own = query.relations().filter(|(place, relation)| relation.joined || query.target == Some(*place));
+            let own =
+                query.relations().filter(|(place, relation)| relation.joined || query.target == Some(*place));
             let own = own.map(|(_, relation)| relation.id);
             self.facts.named.extend(view.map_or_else(|| own.collect(), |view| vec![view]));
         }
@@ -138,7 +139,9 @@ impl<'t> Walk<'_, 't> {
                 // Aliases of joins are followed where a column uses them; the list of an upsert's columns would only
                 // make every footprint as wide as the table.
                 "joinaliasvars" | "exclRelTlist" => {}
-                "securityQuals" | "withCheckOptions" => self.open.push((*value, Place { named: false, ..place })),
+                "securityQuals" | "withCheckOptions" => {
+                    self.open.push((*value, Place { named: false, ..place }))
+                }
                 _ => self.open.push((*value, place)),
             }
         }
@@ -208,10 +211,12 @@ impl<'t> Walk<'_, 't> {
                 "funcid" | "opfuncid" | "aggfnoid" | "winfnoid" | "tsmhandler" | "startInRangeFunc"
                 | "endInRangeFunc" => &mut self.facts.functions,
                 "opno" | "sortop" | "eqop" | "opnos" => &mut self.facts.operators,
-                "vartype" | "consttype" | "paramtype" | "funcresulttype" | "opresulttype" | "aggtype" | "wintype"
-                | "resulttype" | "array_typeid" | "element_typeid" | "row_typeid" | "coalescetype" | "casetype"
-                | "minmaxtype" | "typeId" | "refcontainertype" | "refelemtype" | "refrestype" | "coltypes"
-                | "funccoltypes" | "aggargtypes" | "type" => &mut self.facts.types,
+                "vartype" | "consttype" | "paramtype" | "funcresulttype" | "opresulttype" | "aggtype"
+                | "wintype" | "resulttype" | "array_typeid" | "element_typeid" | "row_typeid"
+                | "coalescetype" | "casetype" | "minmaxtype" | "typeId" | "refcontainertype"
+                | "refelemtype" | "refrestype" | "coltypes" | "funccoltypes" | "aggargtypes" | "type" => {
+                    &mut self.facts.types
+                }
                 "inputcollid" | "constcollid" | "inputcollids" | "collOid" => &mut self.facts.collations,
                 _ => continue,
             };
@@ -227,20 +232,19 @@ impl<'t> Walk<'_, 't> {
 
     fn parameter(&mut self, node: NodeId) {
         let type_id = self.tree.oid(node, "paramtype");
-        match (self.tree.number(node, "paramkind"), self.tree.number(node, "paramid")) {
-            (Some(0), Some(number)) => {
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
-                self.facts.parameters.insert(number, type_id);
-            }
-            // The other kinds belong to sub-selects and assignments of several columns.
-            _ => {}
+        let kind = self.tree.number(node, "paramkind");
+        // The other kinds belong to sub-selects and assignments of several columns.
+        if let (Some(0), Some(number)) = (kind, self.tree.number(node, "paramid")) {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            self.facts.parameters.insert(number, type_id);
         }
     }
 
     fn column(&mut self, node: NodeId, query: usize) {
         let number = |label| self.tree.number(node, label);
         let up = number("varlevelsup").unwrap_or(-1);
-        let Some(home) = (0..up).try_fold(query, |at, _| self.facts.queries[at].outer).filter(|_| up >= 0) else {
+        let Some(home) = (0..up).try_fold(query, |at, _| self.facts.queries[at].outer).filter(|_| up >= 0)
+        else {
             self.facts.marks.untraced = true;
             return;
         };
@@ -266,7 +270,9 @@ impl<'t> Walk<'_, 't> {
                     let place = Place { query: home, named: false };
                     match usize::try_from(attribute) {
                         Ok(0) => self.open.extend(columns.iter().map(|column| (*column, place))),
-                        Ok(number) => self.open.extend(columns.get(number - 1).map(|column| (*column, place))),
+                        Ok(number) => {
+                            self.open.extend(columns.get(number - 1).map(|column| (*column, place)))
+                        }
                         Err(_) => self.facts.marks.untraced = true,
                     }
                 }
@@ -309,11 +315,52 @@ pub fn stored_functions(tree: &Tree<'_>) -> Vec<u32> {
 
 /// The nodes of an analysed tree whose meaning for a footprint is known. Anything else makes the statement unknown.
 const KNOWN: &[&str] = &[
-    "ARRAYCOERCEEXPR", "ARRAYEXPR", "BOOLEANTEST", "BOOLEXPR", "CASEEXPR", "CASETESTEXPR", "CASEWHEN", "COALESCEEXPR",
-    "COERCETODOMAIN", "COERCETODOMAINVALUE", "COLLATEEXPR", "COMMONTABLEEXPR", "CONVERTROWTYPEEXPR", "CTECYCLECLAUSE",
-    "CTESEARCHCLAUSE", "DISTINCTEXPR", "FIELDSELECT", "FIELDSTORE", "FROMEXPR", "FUNCEXPR", "GROUPINGFUNC",
-    "GROUPINGSET", "INFERENCEELEM", "JOINEXPR", "MERGEACTION", "MINMAXEXPR", "NAMEDARGEXPR", "NULLIFEXPR", "NULLTEST",
-    "ONCONFLICTEXPR", "OPEXPR", "RANGETBLENTRY", "RANGETBLFUNCTION", "RANGETBLREF", "RELABELTYPE", "ROWCOMPAREEXPR",
-    "ROWEXPR", "ROWMARKCLAUSE", "SCALARARRAYOPEXPR", "SETOPERATIONSTMT", "SETTODEFAULT", "SORTGROUPCLAUSE", "SUBLINK",
-    "SUBSCRIPTINGREF", "TARGETENTRY", "WINDOWCLAUSE", "WITHCHECKOPTION", "XMLEXPR",
+    "ARRAYCOERCEEXPR",
+    "ARRAYEXPR",
+    "BOOLEANTEST",
+    "BOOLEXPR",
+    "CASEEXPR",
+    "CASETESTEXPR",
+    "CASEWHEN",
+    "COALESCEEXPR",
+    "COERCETODOMAIN",
+    "COERCETODOMAINVALUE",
+    "COLLATEEXPR",
+    "COMMONTABLEEXPR",
+    "CONVERTROWTYPEEXPR",
+    "CTECYCLECLAUSE",
+    "CTESEARCHCLAUSE",
+    "DISTINCTEXPR",
+    "FIELDSELECT",
+    "FIELDSTORE",
+    "FROMEXPR",
+    "FUNCEXPR",
+    "GROUPINGFUNC",
+    "GROUPINGSET",
+    "INFERENCEELEM",
+    "JOINEXPR",
+    "MERGEACTION",
+    "MINMAXEXPR",
+    "NAMEDARGEXPR",
+    "NULLIFEXPR",
+    "NULLTEST",
+    "ONCONFLICTEXPR",
+    "OPEXPR",
+    "RANGETBLENTRY",
+    "RANGETBLFUNCTION",
+    "RANGETBLREF",
+    "RELABELTYPE",
+    "ROWCOMPAREEXPR",
+    "ROWEXPR",
+    "ROWMARKCLAUSE",
+    "SCALARARRAYOPEXPR",
+    "SETOPERATIONSTMT",
+    "SETTODEFAULT",
+    "SORTGROUPCLAUSE",
+    "SUBLINK",
+    "SUBSCRIPTINGREF",
+    "TARGETENTRY",
+    "WINDOWCLAUSE",
+    "WITHCHECKOPTION",
+    "XMLEXPR",
 ];
