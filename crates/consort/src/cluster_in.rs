@@ -67,8 +67,7 @@ impl Found {
     /// The password of a role, if the `auth_file` tells it.
     pub(crate) fn password(&self, role: &str) -> Result<Option<String>, Failure> {
         let Some(file) = &self.config.auth_file else { return Ok(None) };
-        let secrets = read_secrets(file)?;
-        Ok(secrets.secret(role).and_then(|secret| secret.password()).map(str::to_owned))
+        Ok(read_secrets(file)?.password(role).map(str::to_owned))
     }
 
     /// A server as Consort's own role.
@@ -79,7 +78,7 @@ impl Found {
 }
 
 /// Reads an `auth_file`.
-pub(crate) fn read_secrets(file: &Path) -> Result<AuthFile, Failure> {
+fn read_secrets(file: &Path) -> Result<AuthFile, Failure> {
     AuthFile::read(file)
         .map_err(|bad| Failure::new(format!("{}:{}: {}", file.display(), bad.line, bad.message)))
 }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::Read;
 use std::net::ToSocketAddrs;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use node::config::{AuthType, Config};
+use node::config::Config;
 use postgres::local::{self, Cluster, LogIns, Programs, Stop};
 
 use crate::failure::Failure;
@@ -180,14 +180,12 @@ fn settings(
     file.set_at_first("attach_on_first_use", "true");
     let listen = file.get("listen").unwrap_or_default().to_owned();
     let trusted = listen.split('"').skip(1).step_by(2).all(is_loopback);
-    file.set("auth_type", if trusted { "\"trust\"" } else { "\"scram-sha-256\"" });
+    file.set_at_first("auth_type", "\"trust\"");
     if !trusted {
         file.set_at_first("auth_file", &quoted("users.txt"));
         first_secret(home)?;
     }
     fs::create_dir_all(home.socket_folder())?;
-    let mode = if trusted { 0o755 } else { 0o700 };
-    fs::set_permissions(home.socket_folder(), fs::Permissions::from_mode(mode))?;
     Ok(())
 }
 
@@ -219,10 +217,10 @@ pub(crate) fn url(config: &Config) -> String {
 
 fn announce(home: &Home, config: &Config) {
     println!("{}", url(config));
-    if config.auth_type == AuthType::Trust {
-        eprintln!("local users are trusted; `consort status` tells how it is, `consort down` stops it");
-    } else {
-        eprintln!("clients need a password; the one of postgres is in {}", home.users_file().display());
+    eprintln!("local users are trusted; `consort status` tells how it is, `consort down` stops it");
+    if config.auth_file.is_some() {
+        let users = home.users_file();
+        eprintln!("clients of other machines need a password; the one of postgres is in {}", users.display());
     }
 }
 

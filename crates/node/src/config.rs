@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use analysis::session::{Consistency, Defaults};
+use analysis::session::{Consistency, Own};
 use design::Design;
 use postgres::address::{Address, Host};
 use scheduler::Writers;
@@ -101,9 +101,11 @@ pub enum AuthType {
     /// SCRAM-SHA-256, with secrets or keys from the `auth_file`.
     #[default]
     Scram,
+    /// The salted MD5 hash of old.
+    Md5,
     /// The password in clear; sensible under TLS only.
     Password,
-    /// Nobody is asked. For loopback and sockets.
+    /// Nobody is asked who comes from this machine.
     Trust,
 }
 
@@ -203,11 +205,11 @@ impl Config {
 
     /// What a session in this database and of this user begins with. The user's choice wins over the database's, as
     /// PostgreSQL's ALTER ROLE wins over ALTER DATABASE.
-    pub fn defaults(&self, database: &str, user: &str) -> Defaults {
+    pub fn defaults(&self, database: &str, user: &str) -> Own {
         let by_database = self.database_consistency.get(database).copied().unwrap_or_default();
         let by_user = self.user_consistency.get(user).copied().unwrap_or_default();
         let chosen = [by_user, by_database, self.consistency];
-        Defaults {
+        Own {
             consistency: chosen.iter().find_map(|choice| choice.consistency).unwrap_or_default(),
             read_only_snapshots: chosen
                 .iter()

@@ -118,15 +118,15 @@ pub static KEYS: &[Key] = &[
     global(
         "auth_type",
         "\"scram-sha-256\"",
-        "How clients prove who they are: `scram-sha-256`, `password` (in clear: sensible under TLS only) or `trust` \
-         (nobody is asked: for loopback and sockets).",
+        "How clients prove who they are: `scram-sha-256`, `md5`, `password` (in clear: sensible under TLS only), or \
+         `trust`: nobody is asked who comes from this machine; from elsewhere it is SCRAM all the same.",
         |config, value| put(&mut config.auth_type, one_of(value, AUTH_TYPES)),
     ),
     reloaded(global(
         "auth_file",
         "\"\"",
-        "Roles and their secrets, one `\"role\" \"secret\"` a line as PgBouncer has it. A secret is a password or a \
-         SCRAM key. Consort logs in at the nodes as the client's role with it.",
+        "Roles and their secrets, one `\"role\" \"secret\"` a line as PgBouncer has it. A secret is a password, a SCRAM \
+         key or an MD5 hash. Consort logs in at the nodes as the client's role with it.",
         |config, value| {
             let path = config.path(value);
             put(&mut config.auth_file, path)
@@ -203,15 +203,15 @@ pub static KEYS: &[Key] = &[
         "How long a standby's answer is held for its proof before the statement runs at the primary instead.",
         |config, value| put(&mut config.proof_limit, duration(value)),
     ),
-    reloaded(global(
+    global(
         "max_clients",
         "80",
         "Clients at one time. Each owns a connection at the primary, so that its `max_connections` must be larger.",
         |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
-    )),
-    reloaded(global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
+    ),
+    global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
         put(&mut config.login_time, duration(value))
-    })),
+    }),
     global(
         "standby_connections",
         "64",
@@ -268,7 +268,7 @@ pub static KEYS: &[Key] = &[
             config.metrics_listen.as_deref().map_or(Ok(()), check_address)
         },
     ),
-    reloaded(global(
+    global(
         "log_level",
         "\"info\"",
         "The least level that is logged: `error`, `warn`, `info`, `debug` or `trace`.",
@@ -276,7 +276,7 @@ pub static KEYS: &[Key] = &[
             let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
             put(&mut config.log_level, one_of(value, &levels).map(str::to_owned))
         },
-    )),
+    ),
     global("log_format", "\"text\"", "`text` for people, `json` for programs.", |config, value| {
         put(&mut config.log_format, one_of(value, &[("text", LogFormat::Text), ("json", LogFormat::Json)]))
     }),
@@ -317,8 +317,12 @@ pub static KEYS: &[Key] = &[
     ),
 ];
 
-const AUTH_TYPES: &[(&str, AuthType)] =
-    &[("scram-sha-256", AuthType::Scram), ("password", AuthType::Password), ("trust", AuthType::Trust)];
+const AUTH_TYPES: &[(&str, AuthType)] = &[
+    ("scram-sha-256", AuthType::Scram),
+    ("md5", AuthType::Md5),
+    ("password", AuthType::Password),
+    ("trust", AuthType::Trust),
+];
 
 const WRITERS: &[(&str, Writers)] =
     &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];

@@ -6,6 +6,7 @@ mod arrive;
 mod cancels;
 mod listen;
 mod own_settings;
+mod pause;
 mod seat;
 mod secrets;
 mod tls;
@@ -13,6 +14,7 @@ mod tls;
 pub use admit::{Admission, Method};
 pub use cancels::{Cancels, Running, pass_on};
 pub use listen::{Listen, Listener};
+pub use pause::Pauses;
 pub use seat::{Doing, Seat};
 pub use secrets::{Secret, Secrets};
 pub use tls::load as load_tls;
@@ -92,6 +94,8 @@ pub struct Door {
     pub secrets: RefCell<Secrets>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
+    /// What PAUSE holds.
+    pub pauses: Pauses,
     primary: RefCell<Option<Place>>,
     nobody: [u8; 32],
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
@@ -109,6 +113,7 @@ impl Door {
             cancels: Cancels::default(),
             secrets: RefCell::new(secrets),
             console: RefCell::new(None),
+            pauses: Pauses::default(),
             primary: RefCell::new(primary),
             nobody: chance::secret(),
             seats: RefCell::default(),
@@ -161,6 +166,7 @@ impl Door {
     /// Nobody else is let in, and whoever is here leaves: when idle outside a transaction block, or at once.
     pub fn close(&self, at_once: bool) {
         self.closing.set(true);
+        self.resume(None);
         self.seats.borrow().values().for_each(|seat| seat.ring(at_once));
     }
 

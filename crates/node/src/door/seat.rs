@@ -5,7 +5,7 @@ use crate::socket::Origin;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use wire::{CancelRequest, Startup, Status};
 
 /// What a session does.
@@ -15,6 +15,8 @@ pub enum Doing {
     Arriving,
     /// It waits for its client, with its transaction in this state.
     Idle(Status),
+    /// It waits for RESUME.
+    Waiting,
     /// It runs a request.
     Active,
 }
@@ -55,6 +57,8 @@ pub struct Seat {
     /// What cancels it.
     pub key: RefCell<Option<CancelRequest>>,
     doing: Cell<Doing>,
+    /// When its last request came.
+    asked: Cell<SystemTime>,
     requests: Cell<u64>,
     bell: Cell<Bell>,
     waker: RefCell<Option<Waker>>,
@@ -77,6 +81,7 @@ impl Seat {
             running: Rc::default(),
             key: RefCell::new(None),
             doing: Cell::new(Doing::Arriving),
+            asked: Cell::new(SystemTime::now()),
             requests: Cell::new(0),
             bell: Cell::new(Bell::Silent),
             waker: RefCell::new(None),
@@ -97,8 +102,27 @@ impl Seat {
         self.doing.set(Doing::Idle(status));
     }
 
+    /// When its last request came.
+    pub fn asked(&self) -> SystemTime {
+        self.asked.get()
+    }
+
+    /// How long its request has been waiting for RESUME.
+    pub fn waited(&self) -> Duration {
+        match self.doing.get() {
+            Doing::Waiting => self.asked.get().elapsed().unwrap_or_default(),
+            Doing::Arriving | Doing::Idle(_) | Doing::Active => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn waits(&self) {
+        self.doing.set(Doing::Waiting);
+        self.asked.set(SystemTime::now());
+    }
+
     pub(crate) fn active(&self) {
         self.doing.set(Doing::Active);
+        self.asked.set(SystemTime::now());
         self.requests.set(self.requests.get() + 1);
         self.running.forget();
     }

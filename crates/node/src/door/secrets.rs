@@ -59,6 +59,11 @@ impl Secrets {
         Secrets { roles, made: BTreeMap::new() }
     }
 
+    /// The roles, by name.
+    pub fn roles(&self) -> impl Iterator<Item = &str> {
+        self.roles.keys().map(String::as_str)
+    }
+
     /// What is known of this role's password.
     pub fn of(&self, role: &str) -> Option<&Secret> {
         self.roles.get(role)

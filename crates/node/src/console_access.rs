@@ -1,0 +1,89 @@
+//! The console behind the door: texts of the protocol in, answers of the protocol out, and the commands that change
+//! something done.
+
+use std::rc::Rc;
+
+use wire::{Answers, Problem};
+
+use crate::console::{self, Command, Kind, Reply, Rights, Table};
+use crate::door::{Console, Soon};
+use crate::process::Process;
+use crate::shown::Shown;
+
+struct Access(Rc<Process>);
+
+/// Opens the console of this process.
+pub(crate) fn open(process: &Rc<Process>) {
+    *process.door.console.borrow_mut() = Some(Rc::new(Access(process.clone())));
+}
+
+impl Console for Access {
+    fn admits(&self, user: &str) -> bool {
+        console::rights(&self.0.config(), user).is_some()
+    }
+
+    fn answer<'a>(&'a self, user: &'a str, text: &'a str, out: &'a mut Vec<u8>) -> Soon<'a, ()> {
+        Box::pin(async move {
+            let Some(rights) = console::rights(&self.0.config(), user) else {
+                return out.problem(&Problem::error("42501", "this role may not use the console any more"));
+            };
+            if console::commands(text).next().is_none() {
+                return out.empty_query();
+            }
+            for command in console::commands(text) {
+                if !self.obey(command, rights, out).await {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+impl Access {
+    /// Answers one command; `false` after an error, which ends the whole text.
+    async fn obey(&self, command: &str, rights: Rights, out: &mut Vec<u8>) -> bool {
+        match console::answer(command, rights, &Shown::of(&self.0)) {
+            Reply::Rows(table) => rows(&table, out),
+            Reply::Do(command) => {
+                if let Err(why) = self.act(&command).await {
+                    out.problem(&Problem::error("F0000", why));
+                    return false;
+                }
+                out.complete(command.tag());
+            }
+            Reply::Refused(refusal) => {
+                out.problem(&Problem::error(refusal.sqlstate, refusal.message).hint(refusal.hint));
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn act(&self, command: &Command) -> Result<(), String> {
+        match command {
+            Command::Reload => self.0.reload()?,
+            Command::Pause(database) => {
+                let limit = self.0.config().drain_time;
+                self.0.door.pause(database.as_deref(), limit).await?;
+            }
+            Command::Resume(database) => self.0.door.resume(database.as_deref()),
+            Command::Shutdown => self.0.shut_down(),
+        }
+        Ok(())
+    }
+}
+
+/// Writes a whole answer with its tag.
+fn rows(table: &Table, out: &mut Vec<u8>) {
+    let column = |column: &console::Column| match column.kind {
+        Kind::Text => wire::Column::text(column.name),
+        Kind::Number => wire::Column::bigint(column.name),
+    };
+    out.row_description(&table.columns.iter().map(column).collect::<Vec<_>>());
+    for row in &table.rows {
+        let values: Vec<Option<&[u8]>> =
+            row.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
+        out.data_row(&values);
+    }
+    out.complete("SHOW");
+}

@@ -1,0 +1,98 @@
+//! PAUSE and RESUME: transactions that are open may end, new requests wait.
+
+use super::{Doing, Door, Seat};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use wire::Status;
+
+/// How often is looked whether the last transaction has ended.
+const QUIET_EVERY: Duration = Duration::from_millis(5);
+
+/// What is paused.
+#[derive(Debug, Default)]
+pub struct Pauses {
+    /// Something is: the only thing that a request looks at as long as nothing is.
+    any: Cell<bool>,
+    all: Cell<bool>,
+    databases: RefCell<BTreeSet<String>>,
+    changed: Notify,
+}
+
+impl Pauses {
+    /// Whether requests in this database wait.
+    pub fn holds(&self, database: &str) -> bool {
+        self.any.get() && (self.all.get() || self.databases.borrow().contains(database))
+    }
+
+    fn begin(&self, database: Option<&str>) {
+        match database {
+            None => self.all.set(true),
+            Some(name) => drop(self.databases.borrow_mut().insert(name.to_owned())),
+        }
+        self.any.set(true);
+    }
+
+    /// Ends the pause of a database, or every pause.
+    fn end(&self, database: Option<&str>) {
+        match database {
+            None => {
+                self.all.set(false);
+                self.databases.borrow_mut().clear();
+            }
+            Some(name) => drop(self.databases.borrow_mut().remove(name)),
+        }
+        self.any.set(self.all.get() || !self.databases.borrow().is_empty());
+        self.changed.notify_waiters();
+    }
+
+    /// A request that begins a transaction waits here while its database is paused.
+    pub(crate) async fn pass(&self, seat: &Seat) {
+        while self.holds(&seat.database) {
+            let changed = self.changed.notified();
+            seat.waits();
+            changed.await;
+        }
+    }
+}
+
+impl Door {
+    /// Holds new transactions in one database or all, and waits until none is open there.
+    ///
+    /// # Errors
+    /// How many transactions are still open after `limit`. The pause stays in effect.
+    pub async fn pause(&self, database: Option<&str>, limit: Duration) -> Result<(), String> {
+        self.pauses.begin(database);
+        let deadline = Instant::now() + limit;
+        loop {
+            let seats = self.seats();
+            let paused = seats.iter().filter(|seat| self.pauses.holds(&seat.database));
+            let clients = paused.filter(|seat| seat.database != self.options.console_database);
+            let open = clients.filter(|seat| is_open(seat)).count();
+            if open == 0 {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "{open} transactions are still open after {limit:?}; new ones wait until RESUME"
+                ));
+            }
+            sleep(QUIET_EVERY).await;
+        }
+    }
+
+    /// Lets new transactions in again.
+    pub fn resume(&self, database: Option<&str>) {
+        self.pauses.end(database);
+    }
+}
+
+/// Whether a transaction is open in this session.
+fn is_open(seat: &Seat) -> bool {
+    match seat.doing() {
+        Doing::Arriving | Doing::Waiting | Doing::Idle(Status::Idle) => false,
+        Doing::Idle(_) | Doing::Active => true,
+    }
+}

@@ -1,0 +1,285 @@
+//! One process of Consort, from its configuration to its end: opens the door, follows the cluster, answers the console,
+//! obeys signals.
+//!
+//! ```text
+//! SIGHUP, RELOAD             read the configuration again
+//! SIGTERM, SIGINT, SHUTDOWN  nobody is let in; open transactions may end, at most for drain_time; a second one: at once
+//! ```
+
+use std::cell::RefCell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use postgres::address::{Address, Control};
+use tokio::net::{TcpListener, lookup_host};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::auth_file::AuthFile;
+use crate::config::{AuthType, Config, Mistake};
+use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
+use crate::metrics::{self, Metrics};
+use crate::shown::Shown;
+use crate::socket::Place;
+use crate::{console_access, http};
+
+/// The primary is asked so often whether it is there, until it is for the first time.
+const FIRST_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Sessions that are cut off have so long to say farewell.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
+/// How often is looked whether the last session has left.
+const LEFT_EVERY: Duration = Duration::from_millis(10);
+
+/// What a process is started with.
+pub struct Start {
+    /// The configuration.
+    pub config: Config,
+    /// Its file, which RELOAD and SIGHUP read again.
+    pub config_file: Option<PathBuf>,
+    /// Called once, when clients can log in.
+    pub ready: Box<dyn FnOnce()>,
+}
+
+/// Why a process did not start, for a person.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What the parts of one process share.
+pub(crate) struct Process {
+    pub(crate) door: Rc<Door>,
+    pub(crate) metrics: Metrics,
+    config: RefCell<Rc<Config>>,
+    config_file: Option<PathBuf>,
+    ending: Notify,
+}
+
+/// Serves until it is told to end.
+pub fn serve(start: Start) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, run(start))
+}
+
+async fn run(start: Start) -> Result<(), StartError> {
+    let config = Rc::new(start.config);
+    let secrets = secrets(&config).map_err(StartError)?;
+    let primary = config.primary.address(&config.control_user, password(&config).as_deref(), "postgres");
+    let process = Rc::new(Process {
+        door: Door::new(door_options(&config)?, secrets, Some(place(&primary))),
+        metrics: Metrics::default(),
+        config: RefCell::new(config.clone()),
+        config_file: start.config_file,
+        ending: Notify::new(),
+    });
+    console_access::open(&process);
+    let mut signals = Signals::listen()?;
+    for listen in listens(&config).await? {
+        let listener = Listener::open(&listen).await?;
+        tracing::info!(at = ?listen, "clients are awaited");
+        let door = process.door.clone();
+        spawn_local(async move { door.serve(listener).await });
+    }
+    if let Some(address) = &config.metrics_listen {
+        let listener = TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))?;
+        let pages = process.clone();
+        spawn_local(async move { http::serve(listener, pages).await });
+    }
+    tokio::select! {
+        () = first_answer(&primary) => {}
+        () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
+    }
+    (start.ready)();
+    process.asked_to_end(&mut signals).await;
+    process.end(&mut signals).await
+}
+
+impl Process {
+    /// The configuration that counts now.
+    pub(crate) fn config(&self) -> Rc<Config> {
+        self.config.borrow().clone()
+    }
+
+    /// Reads the configuration again; what cannot change without a new start stays as it is.
+    pub(crate) fn reload(&self) -> Result<(), String> {
+        let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
+        let config = Config::read(file).map_err(|mistakes| {
+            let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+            lines.join("; ")
+        })?;
+        *self.door.secrets.borrow_mut() = secrets(&config)?;
+        *self.config.borrow_mut() = Rc::new(config);
+        tracing::info!(file = %file.display(), "the configuration was read again");
+        Ok(())
+    }
+
+    /// Begins the end.
+    pub(crate) fn shut_down(&self) {
+        self.ending.notify_one();
+    }
+
+    /// Waits for a signal or a command to end, and reads the configuration again meanwhile as often as one likes.
+    async fn asked_to_end(&self, signals: &mut Signals) {
+        loop {
+            tokio::select! {
+                () = self.ending.notified() => return,
+                _ = signals.terminate.recv() => return,
+                _ = signals.interrupt.recv() => return,
+                _ = signals.hang_up.recv() => {
+                    if let Err(why) = self.reload() {
+                        tracing::error!(why, "the configuration was not read again");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the sessions end, then cuts off who is left.
+    async fn end(&self, signals: &mut Signals) -> Result<(), StartError> {
+        let drain_time = self.config().drain_time;
+        tracing::info!(?drain_time, clients = self.door.seats().len(), "ending");
+        self.door.close(false);
+        tokio::select! {
+            () = self.empty(drain_time) => {}
+            () = self.asked_to_end(signals) => {}
+        }
+        self.door.close(true);
+        self.empty(FAREWELL_LIMIT).await;
+        tracing::info!("ended");
+        Ok(())
+    }
+
+    /// Waits until the last client has left.
+    async fn empty(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while !self.door.seats().is_empty() && Instant::now() < deadline {
+            sleep(LEFT_EVERY).await;
+        }
+    }
+}
+
+impl http::Pages for Process {
+    fn metrics(&self) -> String {
+        metrics::page(&self.metrics, &Shown::of(self))
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.door.primary().is_none().then(|| "the primary is not there".to_owned())
+    }
+}
+
+/// The signals that the process obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Waits until the primary answers for the first time.
+async fn first_answer(primary: &Address) {
+    let mut said = String::new();
+    loop {
+        let why = match timeout(Duration::from_secs(5), Control::connect(primary)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        if why != said {
+            tracing::warn!(%primary, why, "waiting for the primary");
+            said = why;
+        }
+        sleep(FIRST_LOOK_EVERY).await;
+    }
+}
+
+fn door_options(config: &Config) -> Result<door::Options, StartError> {
+    let tls = config.tls().map(|(certificate, key)| door::load_tls(certificate, key));
+    let method = match config.auth_type {
+        AuthType::Scram | AuthType::Trust => Method::ScramSha256,
+        AuthType::Md5 => Method::Md5,
+        AuthType::Password => Method::Password,
+    };
+    let loopback = if config.auth_type == AuthType::Trust { Method::Trust } else { method };
+    Ok(door::Options {
+        admission: Admission { loopback, elsewhere: method },
+        max_clients: config.max_clients,
+        log_in_limit: config.login_time,
+        tls: tls.transpose().map_err(StartError)?,
+        tls_required: config.tls_required,
+        console_database: config.console_database.clone(),
+        ..door::Options::default()
+    })
+}
+
+/// Every address of the configuration, and the Unix socket.
+async fn listens(config: &Config) -> Result<Vec<Listen>, StartError> {
+    let mut listens = Vec::new();
+    for address in &config.listen {
+        let found = lookup_host(address).await.map_err(|error| cannot_listen(address, &error))?;
+        listens.extend(found.map(Listen::Tcp));
+    }
+    if let Some(folder) = &config.unix_socket_dir {
+        let port = listens.iter().find_map(|listen| match listen {
+            Listen::Tcp(address) => Some(SocketAddr::port(address)),
+            Listen::Unix(..) => None,
+        });
+        listens.push(Listen::Unix(folder.clone(), port.unwrap_or(6432)));
+    }
+    Ok(listens)
+}
+
+fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
+    StartError(format!("cannot listen at {address}: {error}"))
+}
+
+fn secrets(config: &Config) -> Result<Secrets, String> {
+    match &config.auth_file {
+        Some(file) => Ok(Secrets::gather(read_secrets(file)?.pairs())),
+        None => Ok(Secrets::default()),
+    }
+}
+
+fn read_secrets(file: &std::path::Path) -> Result<AuthFile, String> {
+    AuthFile::read(file).map_err(|bad| format!("{}:{}: {}", file.display(), bad.line, bad.message))
+}
+
+/// The password of Consort's own role.
+fn password(config: &Config) -> Option<String> {
+    let secrets = read_secrets(config.auth_file.as_ref()?).ok()?;
+    secrets.password(&config.control_user).map(str::to_owned)
+}
+
+/// Where a server listens, in the door's words.
+fn place(address: &Address) -> Place {
+    match address.socket() {
+        Some(path) => Place::Unix(path),
+        None => Place::Tcp(address.host.to_string(), address.port),
+    }
+}
