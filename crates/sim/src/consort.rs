@@ -1,7 +1,7 @@
 //! One Consort: the real scheduler and order, fed by gauges, decoders and watchers over the model's network. What the
 //! flows see of it is [`Handle`].
 
-use crate::executor::Signal;
+use crate::executor::{Signal, either};
 use crate::model::primary::Primary;
 use crate::model::schema::{Cell as Place, SERVED, Table, database};
 use crate::model::standby::Standby;
@@ -107,6 +107,16 @@ impl Consort {
     /// The number of doubts that have not ended.
     pub fn doubts(&self) -> usize {
         self.scheduler.borrow().order().doubts().count()
+    }
+
+    pub fn debug(&self) {
+        let s = self.scheduler.borrow();
+        println!("insert {:?} flush {:?} {:?}", self.world.primary().insert_lsn(), self.world.primary().flush_lsn(), self.world.primary().snapshot());
+        for d in s.order().doubts() { println!("{d:?}"); }
+        for p in 0..2 { let d = database(p); println!("pos {:?} settled {:?} clear {} followed {}", s.order().position(d), s.order().settled(d), s.order().clear(d), s.order().followed(d)); }
+        for v in s.standbys() { println!("{v:?}"); }
+        for st in &self.world.standbys { println!("standby {:?} up {} {:?}", st.replayed(), st.is_up(), st.incarnation()); }
+        println!("{:?} {:?}", s.order().incarnation(), s.order().newest_gauge());
     }
 
     /// Whether it trusts that nobody else writes.
@@ -364,14 +374,4 @@ impl Consort {
             env.executor.sleep(20).await;
         }
     }
-}
-
-/// Waits for whichever comes first.
-async fn either(first: impl Future, second: impl Future) {
-    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
-    std::future::poll_fn(|context| {
-        let done = first.as_mut().poll(context).is_ready() | second.as_mut().poll(context).is_ready();
-        if done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
 }

@@ -205,6 +205,16 @@ impl Future for Wait {
     }
 }
 
+/// Waits for whichever comes first.
+pub async fn either(first: impl Future, second: impl Future) {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    std::future::poll_fn(|context| {
+        let done = first.as_mut().poll(context).is_ready() | second.as_mut().poll(context).is_ready();
+        if done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
 struct Slot<T> {
     value: RefCell<Option<T>>,
     closed: Cell<bool>,

@@ -206,6 +206,7 @@ struct Server {
     serial: Vec<SerialFact>,
     facts: Vec<Fact>,
     went_back: bool,
+    committing: bool,
     next: u64,
 }
 
@@ -274,6 +275,7 @@ impl Primary {
             serial: Vec::new(),
             facts: Vec::new(),
             went_back: false,
+            committing: false,
             next: 1,
         };
         let primary = Rc::new(Primary {
@@ -689,12 +691,17 @@ impl Primary {
         if transaction.isolation != Isolation::Serializable {
             return true;
         }
-        let server = self.server.borrow();
+        // One commits at a time, else neither is in the other's list: the second is a serialization failure.
+        let mut server = self.server.borrow_mut();
+        if server.committing {
+            return false;
+        }
         let at = server.shown[number(database)].len();
         let mut all: Vec<SerialTransaction> =
             server.serial.iter().filter(|fact| fact.database == database).map(|fact| fact.transaction.clone()).collect();
         all.push(serial_of(transaction, at));
-        !has_cycle(&all)
+        server.committing = !has_cycle(&all);
+        server.committing
     }
 
     fn abort(&self, transaction: Transaction) {
@@ -829,6 +836,10 @@ impl Primary {
         server.rows.clear();
         server.tables.clear();
         server.running.clear();
+        server.committing = false;
+        let flushed = server.flushed;
+        server.log.retain(|record| record.end <= flushed);
+        server.insert = flushed;
         let now = self.env.now();
         server.held.iter_mut().filter(|held| held.until.is_none()).for_each(|held| held.until = Some(now));
         drop(server);
@@ -840,9 +851,6 @@ impl Primary {
     /// Comes up again with what the log kept.
     pub fn come_up(&self) {
         let mut server = self.server.borrow_mut();
-        let flushed = server.flushed;
-        server.log.retain(|record| record.end <= flushed);
-        server.insert = flushed;
         server.next_xid = server.log.iter().map(|record| record.xid).max().unwrap_or(99) + 1;
         server.latest = server.next_xid - 1;
         server.up = true;
@@ -863,6 +871,7 @@ impl Primary {
 impl Server {
     fn note_serial(&mut self, at: Micros, pid: i32, database: DatabaseId, from: &Transaction, shown: usize) {
         if from.isolation == Isolation::Serializable {
+            self.committing = false;
             self.serial.push(SerialFact { at, pid, database, transaction: serial_of(from, shown) });
         }
     }

@@ -4,7 +4,7 @@
 use super::primary::{Primary, Record, SERVERS};
 use super::schema::{DATABASES, State, number};
 use crate::env::Env;
-use crate::executor::{Micros, Signal};
+use crate::executor::{Micros, Signal, either};
 use history::{DatabaseId, Epoch, Incarnation, Lsn, Timeline};
 use scheduler::StandbyId;
 use std::cell::{Cell, RefCell};
@@ -70,8 +70,7 @@ impl Standby {
                         self.redo(record, life).await;
                     }
                 }
-                Some(_) => drop(moved.await),
-                None => drop(flushed.await),
+                _ => either(flushed, moved).await,
             }
         }
     }
