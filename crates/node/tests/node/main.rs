@@ -1,0 +1,8 @@
+//! The door and the sessions behind it, against real servers and real clients.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
+
+mod door;
+mod malformed;
+mod stage;
+mod standby;

@@ -1,0 +1,174 @@
+//! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
+//! that speak raw bytes.
+
+use node::door::{Admission, Door, Listen, Listener, Method, Options, Secrets};
+use node::socket::Place;
+use postgres::local::{Node, Scratch};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::task::LocalSet;
+use wire::{Asks, Complaint, Frame, HEADER_BYTES};
+
+/// The servers of all tests.
+pub(crate) static SERVERS: LazyLock<Scratch> = LazyLock::new(|| Scratch::start(1));
+
+/// Where a server of the tests listens.
+pub(crate) fn place(node: &Node) -> Place {
+    Place::Unix(node.socket_folder().join(format!(".s.PGSQL.{}", node.port())))
+}
+
+/// A database of its own for a test, with `items (id, name)` of a hundred rows.
+pub(crate) fn database(name: &str) {
+    SERVERS.query(&format!("CREATE DATABASE {name}"));
+    SERVERS.query_in(name, "CREATE TABLE items (id int PRIMARY KEY, name text)");
+    SERVERS.query_in(name, "INSERT INTO items SELECT n, 'item ' || n FROM generate_series(1, 100) n");
+}
+
+/// Runs a future on a runtime like the one that the door has.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        tokio::time::timeout(Duration::from_secs(60), future).await.expect("a test ends within a minute")
+    })
+}
+
+/// A door on a thread of its own; closed when dropped.
+pub(crate) struct Open {
+    pub(crate) address: SocketAddr,
+    close: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Open {
+    /// A door to the primary that lets local clients in.
+    pub(crate) fn trusting() -> Open {
+        Open::with(|_| {}, &[])
+    }
+
+    /// A door as `set` says, with these secrets.
+    pub(crate) fn with(set: impl FnOnce(&mut Options) + Send + 'static, secrets: &[(&str, &str)]) -> Open {
+        let secrets: Vec<(String, String)> =
+            secrets.iter().map(|(r, s)| ((*r).into(), (*s).into())).collect();
+        let (say, hear) = mpsc::channel();
+        let (close, closed) = tokio::sync::oneshot::channel();
+        let primary = place(SERVERS.primary());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            LocalSet::new().block_on(&runtime, async move {
+                let mut options = Options::default();
+                set(&mut options);
+                let secrets = Secrets::gather(secrets.iter().map(|(r, s)| (r.as_str(), s.as_str())));
+                let door = Door::new(options, secrets, Some(primary));
+                let listener = Listener::open(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
+                say.send(listener.address().unwrap()).unwrap();
+                tokio::select! {
+                    () = door.serve(listener) => {}
+                    _ = closed => {}
+                }
+            });
+        });
+        let address = hear.recv().unwrap();
+        Open { address, close: Some(close), thread: Some(thread) }
+    }
+
+    /// A client's command (psql, pgbench, ..) that connects through this door.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("PGHOST", "127.0.0.1").env("PGPORT", self.address.port().to_string());
+        command.env("PGUSER", "postgres").env("PGDATABASE", "postgres").env("PGSSLMODE", "disable");
+        command
+    }
+
+    /// What psql prints for this script.
+    pub(crate) fn psql(&self, database: &str, script: &str) -> String {
+        let mut command = self.command("psql");
+        command.args(["-XAtq", "-v", "VERBOSITY=verbose", "-d", database]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        drop(self.close.take());
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A client that speaks raw bytes. Every wait is bounded.
+pub(crate) struct Raw {
+    pub(crate) stream: TcpStream,
+}
+
+impl Raw {
+    pub(crate) fn connect(open: &Open) -> Raw {
+        let stream = TcpStream::connect(open.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Raw { stream }
+    }
+
+    /// Logged in, ready.
+    pub(crate) fn ready(open: &Open, database: &str) -> Raw {
+        let mut raw = Raw::connect(open);
+        let mut hello = Vec::new();
+        hello.startup(&[("user", "postgres"), ("database", database)]);
+        raw.send(&hello);
+        raw.until_ready();
+        raw
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Writes and sends.
+    pub(crate) fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        self.send(&bytes);
+    }
+
+    /// The next message; `None` when the door has closed.
+    pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
+        let mut message = vec![0; HEADER_BYTES];
+        self.stream.read_exact(&mut message).ok()?;
+        let length = u32::from_be_bytes(message[1..5].try_into().unwrap()) as usize;
+        message.resize(length + 1, 0);
+        self.stream.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+        Some(message)
+    }
+
+    /// The tags of all messages up to ReadyForQuery.
+    pub(crate) fn until_ready(&mut self) -> String {
+        let mut tags = String::new();
+        loop {
+            let message = self.message().expect("the session goes on");
+            tags.push(message[0].into());
+            if message[0] == b'Z' {
+                return tags;
+            }
+        }
+    }
+
+    /// The SQLSTATE of the error that comes next, and what stands behind it: nothing.
+    pub(crate) fn last_word(&mut self) -> String {
+        loop {
+            let message = self.message().expect("a last word");
+            if message[0] == b'E' {
+                let frame = Frame::new(&message).unwrap();
+                let complaint = Complaint::read(&frame);
+                assert!(complaint.is_fatal());
+                assert_eq!(self.message(), None);
+                return String::from_utf8(complaint.sqlstate().to_vec()).unwrap();
+            }
+        }
+    }
+}
