@@ -20,8 +20,8 @@ fn pieces(text: &str, strings: Strings) -> Option<Vec<Range<usize>>> {
     // The library splits by the rules of standard strings only.
     if strings == Strings::Escaping && text.contains('\\') {
         let shape = Shape::of(text, strings);
-        return (!shape.several())
-            .then(|| if shape.verb() == Verb::Empty { vec![] } else { vec![0..text.len()] });
+        let one = (shape.verb() != Verb::Empty).then_some(0..text.len());
+        return (!shape.several()).then(|| one.into_iter().collect());
     }
     let pieces = pg_query::split_with_parser(text).ok()?;
     let place = |piece: &str| {

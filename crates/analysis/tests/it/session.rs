@@ -1,6 +1,8 @@
 //! A session's state against a real session: statements at random, and after each one the server is asked whether what
 //! Consort believes is so; then another connection is brought to the same settings.
 
+#![expect(clippy::disallowed_types, reason = "a test speaks to a server; the crate does not")]
+
 use super::server::Server;
 use analysis::session::{BlockStatus, Dirt, Interner, MIRRORED, Own, SessionState, Settings, Startup};
 use analysis::shape::Strings;
