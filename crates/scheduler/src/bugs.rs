@@ -28,6 +28,8 @@ pub struct Bugs {
     pub closed_doubt_until_ack: bool,
     /// A standby's mark, once heard, holds for its next incarnation too.
     pub backend_crash_keeps_low: bool,
+    /// What was understood before the catalog changed holds on.
+    pub stale_analysis: bool,
     /// A commit that no doubt explains does not switch the mode of writers.
     pub bypass_unnoticed: bool,
 }

@@ -28,6 +28,11 @@
 //! not, its doubt would be open at `z`; both were ruled out, so `b` is after `z`, and the snapshot cannot have it. So
 //! nothing that the read reads changed between `a` and `z`, and the answer is right at every instant between. A doubt
 //! that began and ended in between needs no remembering: what it wrote is in the index, above `low`.
+//!
+//! **The catalog.** What the read touches was understood just before its ticket was made, from a catalog that had every
+//! change that had come out of the decoder. A change that the standby had replayed by then, and the decoder had not given
+//! yet, ends below `low` and would pass for shown and seen: the footprint itself may be wrong. So a change that came out
+//! since ends the proof.
 
 use crate::Reason;
 use crate::question::{Proof, Ran, Ticket, Verdict};
@@ -51,6 +56,9 @@ impl Scheduler {
             Proof::Unproven => Verdict::Proven,
             Proof::Session if ran.replayed.is_none() => Verdict::Refused(Reason::NoPosition),
             Proof::Session => Verdict::Proven,
+            _ if ticket.barriers != self.barriers(ticket.database) && !self.options.bugs.stale_analysis => {
+                Verdict::Refused(Reason::CatalogChanged)
+            }
             _ if ticket.life != self.order.life() => Verdict::Refused(Reason::PrimaryRestarted),
             Proof::Plain => self.plain(ticket),
             Proof::Positioned(wanted) => match ran.replayed {

@@ -86,6 +86,8 @@ pub struct Ticket {
     pub(crate) incarnation: Incarnation,
     pub(crate) low: Lsn,
     pub(crate) proof: Proof,
+    /// How often the catalog had changed when the statement was understood, which was just before.
+    pub(crate) barriers: u64,
     /// The primary's life at arrival.
     pub(crate) life: u64,
     /// A gauge sent after the position was read, wanted at the first judging that needs it.

@@ -45,6 +45,8 @@ pub enum Reason {
     StandbyRestarted,
     /// The primary began another life.
     PrimaryRestarted,
+    /// The catalog changed after the statement was understood: what it touches is not known any more.
+    CatalogChanged,
     /// While the statement ran it was found that not all writers go through Consort.
     WritersSwitched,
     /// The standby did not say its position.
@@ -61,7 +63,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason but [`Reason::Stay`].
-    pub const ALL: [Reason; 25] = [
+    pub const ALL: [Reason; 26] = [
         Reason::AskedForPrimary,
         Reason::NoStandby,
         Reason::NoneServing,
@@ -81,6 +83,7 @@ impl Reason {
         Reason::HistoryForgotten,
         Reason::StandbyRestarted,
         Reason::PrimaryRestarted,
+        Reason::CatalogChanged,
         Reason::WritersSwitched,
         Reason::NoPosition,
         Reason::NoConnection,
@@ -139,6 +142,9 @@ impl Reason {
             }
             Reason::StandbyRestarted => ("standby_restarted", "the standby began another life"),
             Reason::PrimaryRestarted => ("primary_restarted", "the primary began another life"),
+            Reason::CatalogChanged => {
+                ("catalog_changed", "the catalog changed after the statement was understood")
+            }
             Reason::WritersSwitched => {
                 ("writers_switched", "a writer was found that does not go through Consort")
             }

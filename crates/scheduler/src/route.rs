@@ -24,6 +24,7 @@ impl Scheduler {
                     incarnation,
                     low,
                     proof,
+                    barriers: self.barriers(question.database),
                     life: self.order.life(),
                     after: None,
                 })
@@ -97,6 +98,11 @@ impl Scheduler {
             .choose(epoch, question.prefer, |_, _, mark| mark >= needed)
             .ok_or(Reason::OlderThanBound)?;
         Ok((place, Proof::Unproven))
+    }
+
+    /// How often the catalog has changed, as far as it came out of the decoder.
+    pub(crate) fn barriers(&self, database: DatabaseId) -> u64 {
+        self.databases.get(&database).map_or(0, |followed| followed.barriers)
     }
 
     /// The end of the newest decoded commit that overlaps, or something later; `None` if the database's commits are

@@ -101,6 +101,8 @@ pub struct Scheduler {
 pub(crate) struct Followed {
     pub(crate) freshness: Freshness,
     pub(crate) recent: Recent,
+    /// Commits that wrote everything, and so may have changed the catalog.
+    pub(crate) barriers: u64,
 }
 
 impl Scheduler {
@@ -205,6 +207,7 @@ impl Scheduler {
         let commit = Arc::new(commit);
         let explained = self.order.explained(&commit);
         followed.freshness.note(&commit.wrote, commit.end, &mut self.rows, self.options.max_tables);
+        followed.barriers += u64::from(commit.wrote == Footprint::Everything);
         let limits = Limits { recent: self.options.max_recent, unseen: self.options.max_unseen };
         followed.recent.push(&commit, self.order.settled(database).map(|(_, gauge)| gauge), limits);
         let horizon = self.low.keys().next().copied().unwrap_or(Lsn::MAX).min(self.standbys.horizon());
@@ -349,10 +352,11 @@ impl Scheduler {
     fn begin(&mut self, database: DatabaseId, from: Lsn) {
         self.renew();
         let gap = self.order.position(database).is_none_or(|decoded| decoded < from);
-        let followed = self
-            .databases
-            .entry(database)
-            .or_insert_with(|| Followed { freshness: Freshness::new(database), recent: Recent::default() });
+        let followed = self.databases.entry(database).or_insert_with(|| Followed {
+            freshness: Freshness::new(database),
+            recent: Recent::default(),
+            barriers: 0,
+        });
         if gap && !self.options.bugs.restart_without_floor {
             followed.freshness.raise_floor(from);
             followed.recent.raise_floor(from);
