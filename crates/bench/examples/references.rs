@@ -36,7 +36,7 @@ async fn main() {
         ("repeatable-read-old-snapshots", old),
     ];
     for (name, workload) in runs {
-        set_up(&workload.url).await.expect("a table");
+        set_up(&workload.url, &[]).await.expect("a table");
         let history = record(&workload, &Stop::new(), &mut Progress::silent()).await.expect("a run").history;
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/references/{name}.jsonl"));
         history.write(BufWriter::new(File::create(path).expect("the folder is there"))).expect("room");

@@ -2,7 +2,8 @@
 //!
 //! The usual source is the servers' own statistics (`pg_stat_user_tables`: scans of a table of the workload), which work
 //! with any proxy. What the primary scanned beyond the workload's own writes was reads; the rest ran at standbys. So a
-//! read that was tried at a standby and repeated at the primary counts as a read of the primary. The other source is an
+//! read that was tried at a standby and repeated at the primary counts as a read of the primary. (A primary that crashes
+//! forgets its statistics: then the share is too high.) The other source is an
 //! admin console that answers `SHOW REPLICAS` with a name, a role and a count of reads.
 
 use crate::session::{Protocol, Session, Trouble};
@@ -102,14 +103,21 @@ impl Before {
     }
 
     /// Reads the counters again and returns each table's share; nothing if there is no source. Waits until the servers
-    /// have told all that was asked of them, for they tell with a delay.
+    /// have told all that was asked of them, for they tell with a delay. If the primary or the console is gone, nothing is
+    /// known; a standby that is gone is left out.
     ///
     /// # Errors
-    /// As above.
+    /// The console does not answer as expected.
     pub async fn shares(&self, asked: &BTreeMap<String, Asked>) -> Result<BTreeMap<String, Share>, Trouble> {
         let since = Instant::now();
         loop {
-            let after = read(&self.source).await?;
+            let Some(after) = self.read_again().await? else {
+                if since.elapsed() > FLUSH_LIMIT {
+                    return Ok(BTreeMap::new());
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+                continue;
+            };
             let told = asked.iter().all(|(table, asked)| {
                 let scans: u64 = after.keys().map(|name| self.difference(&after, name, table)).sum();
                 scans >= asked.reads + asked.writes
@@ -120,6 +128,26 @@ impl Before {
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
+    }
+
+    /// Nothing if the primary or the console does not answer now.
+    async fn read_again(&self) -> Result<Option<BTreeMap<String, Counts>>, Trouble> {
+        let Source::Statistics(servers) = &self.source else {
+            return match read(&self.source).await {
+                Err(Trouble::Unexpected(problem)) => Err(Trouble::Unexpected(problem)),
+                answer => Ok(answer.ok()),
+            };
+        };
+        let mut counts = BTreeMap::new();
+        for server in servers {
+            let was_standby = self.counts.get(&server.name).is_some_and(|counts| counts.standby);
+            match read_statistics(&server.url).await {
+                Ok(answer) => drop(counts.insert(server.name.clone(), answer)),
+                Err(_) if was_standby => {}
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(counts))
     }
 
     fn difference(&self, after: &BTreeMap<String, Counts>, server: &str, table: &str) -> u64 {

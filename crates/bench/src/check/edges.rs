@@ -82,12 +82,12 @@ fn draw_reads(
         let length = read.len();
         if let Some(next) = observed.lists[&key].get(length) {
             if let Some(to) = writer(*next) {
-                graph.add(reader, to, Reason::ReadWrite { key, length, next: *next });
+                graph.add(reader, to, Reason::ReadWrite { key, length: count(length), next: *next });
             }
             continue;
         }
         for (next, to) in unread.get(&key).into_iter().flatten() {
-            graph.add(reader, *to, Reason::ReadWrite { key, length, next: *next });
+            graph.add(reader, *to, Reason::ReadWrite { key, length: count(length), next: *next });
         }
     }
 }
@@ -138,4 +138,8 @@ fn in_order_of(history: &History, observed: &Observed, time: impl Fn(&Transactio
         (0..history.transactions.len()).filter(|&index| observed.lives[index]).collect();
     order.sort_by_key(|&index| time(&history.transactions[index]));
     order
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).expect("values are unique numbers of 32 bits, so no list has more")
 }

@@ -11,7 +11,7 @@ pub(crate) enum Reason {
     /// It appended `value`, the last element that the other read.
     WriteRead { key: Key, value: Value },
     /// It read the first `length` elements, the other appended `next`, the element after them.
-    ReadWrite { key: Key, length: usize, next: Value },
+    ReadWrite { key: Key, length: u32, next: Value },
     /// One session ran both, in this order.
     Session,
     /// It ended before the other began.

@@ -29,6 +29,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Waits while the run is ahead of its rate.
+    async fn keep_rate(&self) {
+        let rate = self.workload.rate;
+        while rate > 0 && !self.is_over() {
+            let allowed = u128::from(rate) * self.start.elapsed().as_millis() / 1000 + u128::from(rate) / 100;
+            if u128::from(self.done.load(Ordering::Relaxed)) <= allowed {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.stop.is_due() || self.done.load(Ordering::Relaxed) >= self.workload.transactions
     }
@@ -95,6 +107,7 @@ impl Client {
     async fn run_session(&mut self, mut session: Session) {
         self.process = self.shared.next_process.fetch_add(1, Ordering::SeqCst);
         while !self.shared.is_over() {
+            self.shared.keep_rate().await;
             let plan = self.shared.planner.plan(&mut self.chance);
             if !self.run_transaction(&mut session, &plan).await {
                 self.shared.lost_sessions.fetch_add(1, Ordering::Relaxed);

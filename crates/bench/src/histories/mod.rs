@@ -13,8 +13,10 @@ pub use registers::{Accesses, Registers, record_registers};
 pub use report::{Options, Summary, run};
 
 use crate::check::{History, Model};
+use crate::ground;
 use crate::progress::Progress;
-use crate::session::{Protocol, Session, Trouble};
+use crate::session::{Protocol, Trouble};
+use crate::share::Server;
 use crate::stop::Stop;
 use clap::ValueEnum;
 use client::{Client, Shared};
@@ -85,6 +87,8 @@ pub struct Workload {
     pub time: Duration,
     /// They end earlier when so many transactions have ended.
     pub transactions: u64,
+    /// No more transactions a second than this, all clients together: a log must fit into memory. 0 is no limit.
+    pub rate: u64,
     /// How their transactions run.
     pub isolation: Isolation,
     /// How statements travel.
@@ -117,6 +121,7 @@ impl Workload {
             clients: 8,
             time,
             transactions: u64::MAX,
+            rate: 4000,
             isolation,
             protocol: Protocol::Prepared,
             keys: 10,
@@ -146,19 +151,15 @@ pub struct Recorded {
     pub first_trouble: Option<String>,
 }
 
-/// Makes the table of the lists, empty.
+/// Makes the table of the lists, empty, and waits until it is at each of the servers.
 ///
 /// # Errors
 /// See `Trouble`.
-pub async fn set_up(url: &str) -> Result<(), Trouble> {
-    let session = Session::open(url, Protocol::Simple).await?;
-    session
-        .execute(&format!(
-            "DROP TABLE IF EXISTS {TABLE}; CREATE TABLE {TABLE} (k bigint PRIMARY KEY, v bigint[] NOT NULL)"
-        ))
-        .await?;
-    session.close().await;
-    Ok(())
+pub async fn set_up(url: &str, servers: &[Server]) -> Result<(), Trouble> {
+    let statements = format!(
+        "DROP TABLE IF EXISTS {TABLE}; CREATE TABLE {TABLE} (k bigint PRIMARY KEY, v bigint[] NOT NULL)"
+    );
+    ground::prepare(url, url, servers, &statements, &format!("SELECT count(*) FROM {TABLE}")).await
 }
 
 /// Runs the workload on a table that `set_up` made, until its time is over or it is stopped.

@@ -1,6 +1,6 @@
 //! The subcommand: options, the run, the verdict, the files.
 
-use super::{Isolation, Recorded, TABLE, Workload, record, set_up};
+use super::{Isolation, Recorded, Registers, TABLE, Workload, record, record_registers, set_up};
 use crate::check::{Findings, History, Key, Model, Outcome, check, check_each_key};
 use crate::progress::Progress;
 use crate::session::Protocol;
@@ -31,6 +31,9 @@ pub struct Options {
     /// .. or until so many transactions have ended
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub transactions: u64,
+    /// No more transactions a second than this, all clients together; 0 is no limit
+    #[arg(long, default_value_t = 4000)]
+    pub rate: u64,
     /// Levels to run, one after the other
     #[arg(
         long,
@@ -60,6 +63,9 @@ pub struct Options {
     /// Single statements on one key each, every key judged alone (linearizability)
     #[arg(long)]
     pub single_key: bool,
+    /// Registers instead of lists: single writes and reads of rows whose versions are counted
+    #[arg(long, conflicts_with_all = ["single_key", "isolation", "log"])]
+    pub registers: bool,
     /// The part of read-only transactions on a snapshot up to 0.3 s old, to see the checker find them
     #[arg(long, default_value_t = 0.0)]
     pub old_snapshots: f64,
@@ -120,6 +126,9 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
         return judge_file(path);
     }
     let stop = Stop::at_ctrl_c();
+    if options.registers {
+        return run_registers(options, &stop).await;
+    }
     let mut summaries = Vec::new();
     for &isolation in &options.isolation {
         if stop.was_asked() {
@@ -146,9 +155,29 @@ fn judge_file(path: &Path) -> Result<Verdict, Error> {
     Ok(Verdict::clean_if(findings.broken.is_empty()))
 }
 
+async fn run_registers(options: &Options, stop: &Stop) -> Result<Verdict, Error> {
+    let run = Registers {
+        url: options.url.clone().expect("clap demands an address"),
+        clients: options.clients,
+        keys: u32::try_from(options.keys).unwrap_or(u32::MAX),
+        time: Duration::from_secs(options.seconds),
+        reads: 0.5,
+        protocol: options.protocol,
+        seed: options.seed,
+    };
+    let (accesses, faults) = record_registers(&run, stop).await?;
+    let all: usize = accesses.values().map(Vec::len).sum();
+    let wrong: usize = faults.values().map(Vec::len).sum();
+    for (key, faults) in &faults {
+        println!("key {key}: {} faults, the first: {:?}", faults.len(), faults[0]);
+    }
+    println!("{all} accesses of {} registers, {wrong} faults", accesses.len());
+    Ok(Verdict::clean_if(wrong == 0))
+}
+
 async fn run_one(options: &Options, isolation: Isolation, stop: &Stop) -> Result<Summary, Error> {
     let workload = workload(options, isolation);
-    set_up(&workload.url).await?;
+    set_up(&workload.url, &options.servers).await?;
     let source = Source::of(&options.servers, options.console.as_deref());
     let before = Before::read(&source).await?;
     let mut progress = Progress::new();
@@ -179,6 +208,7 @@ fn workload(options: &Options, isolation: Isolation) -> Workload {
     Workload {
         clients: options.clients,
         transactions: options.transactions,
+        rate: options.rate,
         protocol: options.protocol,
         keys: options.keys,
         appends_per_key: options.appends_per_key,

@@ -19,6 +19,15 @@ pub(crate) fn url(node: &Node) -> String {
     format!("host={} port={} user=postgres dbname=postgres", folder.display(), address.port)
 }
 
+/// An address that leads each session to one of the nodes, by chance.
+pub(crate) fn any_of(nodes: &[&Node]) -> String {
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address("postgres", "postgres")).collect();
+    let hosts: Vec<String> = addresses.iter().map(|address| address.host.to_string()).collect();
+    let ports: Vec<String> = addresses.iter().map(|address| address.port.to_string()).collect();
+    let (hosts, ports) = (hosts.join(","), ports.join(","));
+    format!("host={hosts} port={ports} user=postgres dbname=postgres load_balance_hosts=random")
+}
+
 /// Waits until a query gives rows.
 pub(crate) async fn wait_for_rows(url: &str, query: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -14,7 +14,7 @@ use std::time::Duration;
 async fn a_crash_of_the_server_makes_unknown_outcomes_and_no_anomaly() {
     let servers = Arc::new(fixture::servers(0).await);
     let url = fixture::url(servers.primary());
-    set_up(&url).await.unwrap();
+    set_up(&url, &[]).await.unwrap();
     let stop = Stop::new();
     let workload = Workload::new(&url, Isolation::RepeatableRead, Duration::from_secs(60));
     let (recorded, ()) =

@@ -80,7 +80,7 @@ async fn live_histories_are_judged_like_the_stored_ones() {
     let limit = Duration::from_secs(60);
     let run = async |workload: Workload| {
         let workload = Workload { transactions: 1500, ..workload };
-        set_up(&workload.url).await.unwrap();
+        set_up(&workload.url, &[]).await.unwrap();
         let recorded = record(&workload, &Stop::new(), &mut Progress::silent()).await.unwrap();
         assert_eq!(recorded.first_trouble, None);
         recorded.history

@@ -71,6 +71,21 @@ async fn a_standby_that_is_late_is_stale() {
     assert!(report.table().to_string().contains("other's read"));
 }
 
+/// What a proxy does that sends reads anywhere: here the client library picks a server for each session.
+#[tokio::test]
+async fn servers_of_different_age_go_backwards() {
+    let servers = fixture::servers(2).await;
+    let primary = fixture::url(servers.primary());
+    let anywhere = fixture::any_of(&[servers.standby(0), servers.standby(1)]);
+    let line = ["--writer-url", &primary, "--rounds", "2", "--gaps", "0"];
+    run(&options(&anywhere, &line)).await;
+    servers.set_apply_delay(1, Duration::from_millis(500));
+    let line = ["--writer-url", &primary, "--rounds", "96", "--rows", "24", "--gaps", "50ms"];
+    let report = run(&options(&anywhere, &line)).await;
+    assert!(report.hot.backwards > 0 && report.hot.stale > 0, "{}", report.summary());
+    assert!(report.hot.stale < report.hot.done, "{}", report.summary());
+}
+
 #[tokio::test]
 async fn the_subcommand_writes_its_files_and_tells_a_violation() {
     let servers = fixture::servers(1).await;
