@@ -183,3 +183,10 @@ CREATE TABLE "Weird (name) {x} \y :relid 5" (id int PRIMARY KEY, "a b" text, "c)
 
 -- wide
 DO $$ BEGIN EXECUTE 'CREATE TABLE wide (id int PRIMARY KEY, ' || (SELECT string_agg('c' || n || ' int', ', ') FROM generate_series(1, 200) n) || ')'; END $$;
+
+-- as attaching does: tables whose updates could not be published otherwise
+DO $$ DECLARE t regclass; BEGIN
+    FOR t IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relreplident = 'd'
+             AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident OR i.indrelid = c.oid AND i.indisprimary AND i.indimmediate)
+    LOOP EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', t); END LOOP;
+END $$;

@@ -4,6 +4,7 @@
 
 mod builtin;
 mod corpus;
+mod oracle;
 mod server;
 mod session;
 mod stories;

@@ -108,20 +108,29 @@ impl Analyst {
 
     /// Runs statements of which no answer is wanted.
     pub(crate) async fn run(&mut self, sql: &str) {
-        if let Err(error) = self.client.batch_execute(sql).await {
-            panic!("{sql}: {}", describe(&error));
-        }
+        self.try_run(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// As [`Analyst::run`], if it may fail.
+    pub(crate) async fn try_run(&mut self, sql: &str) -> Result<(), String> {
+        self.client.batch_execute(sql).await.map_err(|error| describe(&error))
     }
 
     /// Runs a query and gives its rows as text.
     pub(crate) async fn rows(&mut self, sql: &str) -> Vec<Vec<Option<String>>> {
-        let messages =
-            self.client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {}", describe(&error)));
+        self.try_rows(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// As [`Analyst::rows`], if it may fail.
+    pub(crate) async fn try_rows(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, String> {
+        let messages = self.client.simple_query(sql).await.map_err(|error| describe(&error))?;
         let rows = messages.into_iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        rows.map(|row| (0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect()).collect()
+        Ok(rows
+            .map(|row| (0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+            .collect())
     }
 
     /// What a mere Parse of this statement says.
