@@ -11,7 +11,7 @@ use tokio_postgres::{Config, NoTls};
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The application name of every connection that is Consort's own business.
-pub const APPLICATION: &str = "consort";
+pub const APPLICATION_NAME: &str = "consort";
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Address {
             Host::Name(name) => config.host(name),
         };
         config.port(self.port).user(&self.user).dbname(&self.database);
-        config.application_name(APPLICATION).connect_timeout(CONNECT_LIMIT);
+        config.application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
         if let Some(password) = &self.password {
             config.password(password);
         }

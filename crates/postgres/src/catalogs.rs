@@ -1,12 +1,11 @@
 //! One database's catalogs at one instant, for the analysis and for the decoder.
 
 use crate::Error;
-use crate::address::Address;
+use crate::address::Control;
 use crate::attach::PUBLICATION;
-use crate::link::Link;
-use analysis::catalog::Catalog;
-use analysis::catalog::load;
+use analysis::catalog::{Catalog, load as plan};
 use history::{DatabaseId, Lsn, Snapshot};
+use tokio_postgres::SimpleQueryMessage;
 
 /// A catalog and the instant it is of.
 #[derive(Debug)]
@@ -20,57 +19,60 @@ pub struct Loaded {
     pub insert_lsn: Lsn,
 }
 
-/// A connection to one database that loads its catalogs.
-pub struct Cataloguer {
-    link: Link,
-    database: DatabaseId,
+/// Loads the catalogs of the connection's database as they are now. Nobody else may use the connection meanwhile; if it is
+/// given up half-way, the next load begins anew.
+///
+/// # Errors
+/// [`Error::Protocol`] if the server's answers are not understood; otherwise as every query.
+pub async fn load(control: &Control) -> Result<Loaded, Error> {
+    let loaded = load_in_transaction(control).await;
+    // Also ends a transaction that failed.
+    control.batch_execute("COMMIT").await?;
+    loaded
 }
 
-impl Cataloguer {
-    /// Connects.
-    ///
-    /// # Errors
-    /// As every connection.
-    pub async fn connect(address: &Address) -> Result<Cataloguer, Error> {
-        let mut link = Link::connect(address, &[("options", "-c search_path=pg_catalog -c jit=off")]).await?;
-        let rows = link.query("SELECT oid FROM pg_database WHERE datname = current_database()").await?;
-        let oid = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        let oid =
-            oid.ok_or_else(|| Error::Protocol("the server does not say which database this is".to_owned()))?;
-        Ok(Cataloguer { link, database: DatabaseId::new(oid) })
+async fn load_in_transaction(control: &Control) -> Result<Loaded, Error> {
+    // The trees of defaults and checks are read with every name qualified; a hundred thousand columns are worth no JIT.
+    control
+        .batch_execute(
+            "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+             SET LOCAL search_path = pg_catalog; SET LOCAL jit = off",
+        )
+        .await?;
+    let rows = rows(
+        control,
+        "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), oid FROM pg_database \
+         WHERE datname = current_database()",
+    )
+    .await?;
+    let value = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());
+    let (snapshot, position, oid) = (value(0), value(1), value(2));
+    let (Some(snapshot), Some(insert_lsn), Some(oid)) = (
+        snapshot.and_then(|text| text.parse().ok()),
+        position.and_then(|text| text.parse().ok()),
+        oid.and_then(|text| text.parse().ok()),
+    ) else {
+        return Err(Error::Protocol("the server's snapshot is not understood".to_owned()));
+    };
+    let mut answers = Vec::new();
+    for query in plan::queries(PUBLICATION) {
+        answers.push(self::rows(control, &query).await?);
     }
+    let catalog = plan::build(DatabaseId::new(oid), &answers);
+    let catalog = catalog.map_err(|error| Error::Protocol(error.to_string()))?;
+    Ok(Loaded { catalog, snapshot, insert_lsn })
+}
 
-    /// The database's number.
-    pub fn database(&self) -> DatabaseId {
-        self.database
-    }
-
-    /// Loads the catalogs as they are now.
-    ///
-    /// # Errors
-    /// [`Error::Protocol`] if the server's answers are not understood; otherwise as every query.
-    pub async fn load(&mut self) -> Result<Loaded, Error> {
-        let loaded = self.load_in_transaction().await;
-        // Also ends a transaction that failed.
-        self.link.query("COMMIT").await?;
-        loaded
-    }
-
-    async fn load_in_transaction(&mut self) -> Result<Loaded, Error> {
-        self.link.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-        let rows = self.link.query("SELECT pg_current_snapshot(), pg_current_wal_insert_lsn()").await?;
-        let value = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());
-        let (snapshot, position) =
-            (value(0).and_then(|text| text.parse().ok()), value(1).and_then(|text| text.parse().ok()));
-        let (Some(snapshot), Some(insert_lsn)) = (snapshot, position) else {
-            return Err(Error::Protocol("the server's snapshot is not understood".to_owned()));
-        };
-        let mut answers = Vec::new();
-        for query in load::queries(PUBLICATION) {
-            answers.push(self.link.query(&query).await?);
-        }
-        let catalog =
-            load::build(self.database, &answers).map_err(|error| Error::Protocol(error.to_string()))?;
-        Ok(Loaded { catalog, snapshot, insert_lsn })
-    }
+async fn rows(control: &Control, sql: &str) -> Result<Vec<plan::Row>, Error> {
+    let text = |row: &tokio_postgres::SimpleQueryRow| {
+        (0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect()
+    };
+    let messages = control.simple_query(sql).await?;
+    Ok(messages
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(text(row)),
+            _ => None,
+        })
+        .collect())
 }

@@ -31,8 +31,8 @@ const LOOK: &str = "SELECT pg_is_in_recovery(), \
     (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')";
 
 impl Sighting {
-    /// The question; one row answers it.
-    pub(crate) const QUERY: &str = LOOK;
+    /// The question, for any connection right after its log-in; one row of five texts answers it.
+    pub const QUERY: &str = LOOK;
 
     /// Asks the server of a connection.
     ///
@@ -43,11 +43,11 @@ impl Sighting {
         Sighting::from_row(rows.first().map_or(&[], Vec::as_slice), epoch)
     }
 
-    /// Understands the answer.
+    /// Understands the answer to [`Sighting::QUERY`], each column as text.
     ///
     /// # Errors
     /// [`Error::NotReady`] if the process is not there: the server is between two lives, or the role may not see it.
-    pub(crate) fn from_row(row: &[Option<String>], epoch: Epoch) -> Result<Sighting, Error> {
+    pub fn from_row(row: &[Option<String>], epoch: Epoch) -> Result<Sighting, Error> {
         let value = |column: usize| row.get(column)?.as_deref();
         let Some(started_us) = value(3).and_then(|text| text.parse().ok()) else {
             return Err(Error::NotReady(

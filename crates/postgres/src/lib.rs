@@ -3,22 +3,35 @@
 //! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
-//! * [`attach`]: what Consort keeps inside a served database, made and removed with SQL.
+//! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
-//! * [`facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
+//! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
 //!
 //! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
 //! to be sent between threads.
 
 pub mod address;
+pub mod analyst;
 pub mod attach;
 pub mod catalogs;
 pub mod decoder;
 mod error;
+pub mod facts;
 pub mod gauge;
 pub mod incarnation;
 mod link;
 pub mod local;
+pub mod roles;
 pub mod watcher;
 
+pub use address::{APPLICATION_NAME, Address, Control, Host};
+pub use analyst::{Analysed, Analyst};
+pub use attach::{Attached, State, attach, attached};
+pub use catalogs::{Loaded, load};
+pub use decoder::{Decoded, Decoder};
 pub use error::Error;
+pub use facts::{Facts, differences, facts};
+pub use gauge::{Gauge, Gauger};
+pub use incarnation::Sighting;
+pub use roles::digest;
+pub use watcher::Watcher;

@@ -2,7 +2,7 @@
 //! analysis ask so often that a task and a channel on the way would be most of the cost.
 
 use crate::Error;
-use crate::address::{APPLICATION, Address, CONNECT_LIMIT, Host};
+use crate::address::{APPLICATION_NAME, Address, CONNECT_LIMIT, Host};
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -55,7 +55,7 @@ impl Link {
         let usual = [
             ("user", address.user.as_str()),
             ("database", &address.database),
-            ("application_name", APPLICATION),
+            ("application_name", APPLICATION_NAME),
             ("client_encoding", "UTF8"),
         ];
         frontend::startup_message(usual.into_iter().chain(settings.iter().copied()), &mut link.unsent)?;

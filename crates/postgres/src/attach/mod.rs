@@ -43,6 +43,44 @@ pub struct Attached {
     pub locked: Vec<String>,
 }
 
+impl Attached {
+    fn new(database: DatabaseId, slot: String, from: Lsn, created: bool) -> Attached {
+        Attached { database, slot, from, created, given_identity: Vec::new(), locked: Vec::new() }
+    }
+}
+
+/// Whether a database is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is.
+    Attached(Attached),
+    /// Something of it is missing; what, for a person.
+    Missing(String),
+}
+
+/// Looks whether the database of this connection is attached; changes nothing.
+///
+/// # Errors
+/// As every query.
+pub async fn attached(control: &Control) -> Result<State, Error> {
+    let mut missing = missing(control).await?;
+    let (database, slot) = slot_here(control).await?;
+    match find_slot(control, &slot).await? {
+        Some(Slot { lost: false, from }) if missing.is_empty() => {
+            Ok(State::Attached(Attached::new(database, slot, from, false)))
+        }
+        Some(Slot { lost: false, .. }) => Ok(State::Missing(missing.join(", "))),
+        Some(Slot { lost: true, .. }) => {
+            missing.push(format!("the log of slot {slot}"));
+            Ok(State::Missing(missing.join(", ")))
+        }
+        None => {
+            missing.push(format!("slot {slot}"));
+            Ok(State::Missing(missing.join(", ")))
+        }
+    }
+}
+
 /// The slot of a database: its name as far as a slot's name may hold it, and its number.
 pub fn slot_name(database: &str, id: DatabaseId) -> String {
     let kept = |letter: char| match letter.to_ascii_lowercase() {
@@ -79,36 +117,46 @@ async fn make_publication(control: &Control) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the slot if it is not there, or anew if its log is gone.
-async fn make_slot(control: &Control) -> Result<Attached, Error> {
+/// A slot as the server shows it.
+struct Slot {
+    from: Lsn,
+    /// The server has removed the log that it needs.
+    lost: bool,
+}
+
+/// The database of the connection and the name of its slot.
+async fn slot_here(control: &Control) -> Result<(DatabaseId, String), Error> {
     let row = control
         .query_one("SELECT oid, datname FROM pg_database WHERE datname = current_database()", &[])
         .await?;
     let database = DatabaseId::new(row.get(0));
-    let slot = slot_name(row.get(1), database);
-    let found = |created, from| Attached {
-        database,
-        slot: slot.clone(),
-        from,
-        created,
-        given_identity: Vec::new(),
-        locked: Vec::new(),
-    };
-    let there = control
+    Ok((database, slot_name(row.get(1), database)))
+}
+
+async fn find_slot(control: &Control, slot: &str) -> Result<Option<Slot>, Error> {
+    let row = control
         .query_opt(
-            "SELECT confirmed_flush_lsn, wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1",
+            "SELECT confirmed_flush_lsn, coalesce(wal_status = 'lost', false) FROM pg_replication_slots \
+             WHERE slot_name = $1",
             &[&slot],
         )
         .await?;
-    match there {
-        Some(row) if !row.get::<_, bool>(1) => {
-            let from: Option<PgLsn> = row.get(0);
-            return Ok(found(false, Lsn::new(from.map_or(0, u64::from))));
-        }
-        Some(_) => drop_slot(control, &slot).await?,
+    Ok(row.map(|row| Slot {
+        from: Lsn::new(row.get::<_, Option<PgLsn>>(0).map_or(0, u64::from)),
+        lost: row.get(1),
+    }))
+}
+
+/// Makes the slot if it is not there, or anew if its log is gone.
+async fn make_slot(control: &Control) -> Result<Attached, Error> {
+    let (database, slot) = slot_here(control).await?;
+    match find_slot(control, &slot).await? {
+        Some(Slot { lost: false, from }) => return Ok(Attached::new(database, slot, from, false)),
+        Some(Slot { lost: true, .. }) => drop_slot(control, &slot).await?,
         None => {}
     }
-    Ok(found(true, create_slot(control, &slot).await?))
+    let from = create_slot(control, &slot).await?;
+    Ok(Attached::new(database, slot, from, true))
 }
 
 /// A new slot waits for the transactions that run when it is made. One that is left open would hold us up for ever, so the
@@ -176,10 +224,8 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
 /// # Errors
 /// [`Error::Refused`] if the role may not, or the slot is in use.
 pub async fn detach(control: &Control) -> Result<(), Error> {
-    let row = control
-        .query_one("SELECT oid, datname FROM pg_database WHERE datname = current_database()", &[])
-        .await?;
-    drop_slot(control, &slot_name(row.get(1), DatabaseId::new(row.get(0)))).await?;
+    let (_, slot) = slot_here(control).await?;
+    drop_slot(control, &slot).await?;
     let detach = format!("BEGIN; {LOCK_LIMIT}; {}; COMMIT", include_str!("detach.sql"));
     if let Err(error) = control.batch_execute(&detach).await {
         control.batch_execute("ROLLBACK").await?;

@@ -24,7 +24,7 @@ mod layout;
 mod message;
 
 use crate::Error;
-use crate::address::{APPLICATION, Address, Host};
+use crate::address::{APPLICATION_NAME, Address, Host};
 use crate::attach::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::catalogs::Loaded;
 use crate::incarnation::Sighting;
@@ -374,7 +374,7 @@ fn config(address: &Address, slot: &str) -> ReplicationConfig {
     };
     let mut config =
         config.with_options(SETTINGS).with_status_interval(CONFIRM_EVERY).with_buffer_size(MAX_WAITING);
-    config.application_name = Some(APPLICATION.to_owned());
+    config.application_name = Some(APPLICATION_NAME.to_owned());
     config
 }
 

@@ -6,7 +6,7 @@ use history::{Access, ColumnSet, DatabaseId, Epoch, Footprint, Key, Lsn, Relatio
 use postgres::Error;
 use postgres::address::Control;
 use postgres::attach;
-use postgres::catalogs::{Cataloguer, Loaded};
+use postgres::catalogs::{Loaded, load};
 use postgres::decoder::{Decoded, Decoder};
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
@@ -20,7 +20,7 @@ struct Served {
     slot: String,
     database: DatabaseId,
     decoder: Decoder,
-    cataloguer: Cataloguer,
+    control: Control,
     catalog: Rc<Loaded>,
 }
 
@@ -34,13 +34,12 @@ impl Served {
         scratch.query(sql);
         let control = Control::connect(&scratch.address("postgres")).await.unwrap();
         let attached = attach::attach(&control).await.unwrap();
-        let mut cataloguer = Cataloguer::connect(&scratch.address("postgres")).await.unwrap();
-        let catalog = Rc::new(cataloguer.load().await.unwrap());
+        let catalog = Rc::new(load(&control).await.unwrap());
         let (slot, database) = (attached.slot, attached.database);
         let mut decoder = Decoder::open(&scratch.address("postgres"), &slot, database, EPOCH).await.unwrap();
         assert_eq!(decoder.from(), attached.from);
         assert!(decoder.know(catalog.clone()));
-        Served { scratch, slot, database, decoder, cataloguer, catalog }
+        Served { scratch, slot, database, decoder, control, catalog }
     }
 
     async fn next(&mut self) -> Decoded {
@@ -82,7 +81,7 @@ impl Served {
     }
 
     async fn load(&mut self) -> bool {
-        self.catalog = Rc::new(self.cataloguer.load().await.unwrap());
+        self.catalog = Rc::new(load(&self.control).await.unwrap());
         self.decoder.know(self.catalog.clone())
     }
 }
@@ -224,7 +223,7 @@ async fn a_catalog_is_believed_only_for_its_part_of_the_log() {
     served.scratch.query("INSERT INTO t VALUES (1, 10)");
     served.scratch.query("ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (n)");
     served.scratch.query("INSERT INTO t VALUES (2, 20)");
-    let younger = Rc::new(served.cataloguer.load().await.unwrap());
+    let younger = Rc::new(load(&served.control).await.unwrap());
     served.scratch.query("INSERT INTO t VALUES (3, 30)");
 
     // The younger catalog, given before the DDL has come out, speaks of nothing before its own place.
@@ -237,7 +236,7 @@ async fn a_catalog_is_believed_only_for_its_part_of_the_log() {
     assert_eq!(served.commit().await, (by_n, false));
 
     // A catalog that does not see a DDL that has come out is refused.
-    let older = Rc::new(served.cataloguer.load().await.unwrap());
+    let older = Rc::new(load(&served.control).await.unwrap());
     served.scratch.query("ALTER TABLE t ADD m int");
     assert!(served.commit().await.1);
     assert!(!served.decoder.know(older));

@@ -1,0 +1,127 @@
+//! What PostgreSQL itself says that a statement touches: the analysed and rewritten query tree, which a mere Parse sends
+//! as a notice when the session asks for it. Nothing is executed, nothing is written.
+//!
+//! The connection is a superuser's and takes on the asking session's settings and role first: names are resolved along
+//! its search path, row-level policies are the role's. Parse waits behind ACCESS EXCLUSIVE locks, so the wait is short
+//! and there are several such connections.
+
+use crate::Error;
+use crate::address::Address;
+use crate::link::Link;
+use analysis::session::{Settings, SettingsId};
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{Message, NoticeResponseBody};
+use postgres_protocol::message::frontend;
+
+/// Makes Parse send its tree, to us and not to the server's log, and bounds how long it waits for a lock.
+const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -c debug_pretty_print=off \
+    -c log_min_messages=fatal -c log_min_error_statement=panic -c log_statement=none \
+    -c log_min_duration_statement=-1 -c log_duration=off -c lock_timeout=50ms -c statement_timeout=2s";
+
+/// The message of the notice whose detail is the tree.
+const TITLE: &[u8] = b"rewritten parse tree:";
+
+/// What PostgreSQL says of a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Analysed {
+    /// The list of rewritten query trees, as `nodeToString` writes it. Empty for an empty statement.
+    pub trees: String,
+    /// The types of its parameters, by OID.
+    pub parameters: Vec<u32>,
+    /// The types of its columns, by OID; none if it returns no rows.
+    pub columns: Vec<u32>,
+}
+
+/// A connection that analyses statements.
+pub struct Analyst {
+    link: Link,
+    /// The settings that the connection has; unknown at first and after a failure.
+    settings: Option<SettingsId>,
+}
+
+impl Analyst {
+    /// Connects to the database whose statements are to be analysed, at the primary.
+    ///
+    /// # Errors
+    /// As every connection; [`Error::Refused`] with 42501 if the role is no superuser.
+    pub async fn connect(address: &Address) -> Result<Analyst, Error> {
+        Ok(Analyst { link: Link::connect(address, &[("options", SETTINGS)]).await?, settings: None })
+    }
+
+    /// Analyses one statement as a session with these settings would see it. Types of parameters that the client left
+    /// open are 0.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the statement's own error, or a lock that was not free within 50 ms (55P03). Neither says
+    /// anything about a later attempt.
+    pub async fn analyse(
+        &mut self,
+        settings: &Settings,
+        text: &str,
+        parameters: &[u32],
+    ) -> Result<Analysed, Error> {
+        self.take_on(settings).await?;
+        let mut request = BytesMut::with_capacity(text.len() + 64);
+        frontend::parse("", text, parameters.iter().copied(), &mut request)?;
+        frontend::describe(b'S', "", &mut request)?;
+        frontend::close(b'S', "", &mut request)?;
+        frontend::sync(&mut request);
+        let mut analysed = Analysed::default();
+        self.link
+            .ask(&request, |message| {
+                match message {
+                    Message::NoticeResponse(notice) => {
+                        if let Some(trees) = trees(&notice)? {
+                            analysed.trees = trees;
+                        }
+                    }
+                    Message::ParameterDescription(body) => {
+                        analysed.parameters = body.parameters().collect()?
+                    }
+                    Message::RowDescription(body) => {
+                        analysed.columns = body.fields().map(|field| Ok(field.type_oid())).collect()?;
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(analysed)
+    }
+
+    /// Gives the connection a session's settings and role.
+    async fn take_on(&mut self, settings: &Settings) -> Result<(), Error> {
+        if self.settings == Some(settings.analysis_id()) {
+            return Ok(());
+        }
+        self.settings = None;
+        // The role last: the others may need the rights of the one that logged in.
+        let mut steps = vec![step("role", "none")];
+        steps.extend(settings.analysis().map(|(name, value)| step(name, value)));
+        steps.extend(settings.effective_role().map(|role| step("role", role)));
+        self.link.query(&format!("SELECT {}", steps.join(", "))).await?;
+        self.settings = Some(settings.analysis_id());
+        Ok(())
+    }
+}
+
+fn step(name: &str, value: &str) -> String {
+    // Whatever `standard_conforming_strings` is by now: no backslash is left to be read in two ways.
+    let quoted = value.replace('\\', "\\\\").replace('\'', "''");
+    format!("pg_catalog.set_config('{name}', E'{quoted}', false)")
+}
+
+/// The detail of the one notice that has it.
+fn trees(notice: &NoticeResponseBody) -> Result<Option<String>, Error> {
+    let (mut ours, mut detail) = (false, None);
+    let mut fields = notice.fields();
+    while let Some(field) = fields.next()? {
+        match field.type_() {
+            b'M' => ours = field.value_bytes() == TITLE,
+            b'D' => detail = Some(String::from_utf8_lossy(field.value_bytes()).into_owned()),
+            _ => {}
+        }
+    }
+    Ok(detail.filter(|_| ours))
+}

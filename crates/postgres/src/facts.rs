@@ -1,0 +1,155 @@
+//! What must be equal between the primary and a standby that answers for it, and cannot come through the log: the
+//! server's own version, the operating system's collations, the extensions' files, the line of descent.
+
+use crate::Error;
+use crate::address::Control;
+use crate::incarnation::Sighting;
+use history::{Epoch, Timeline};
+use std::collections::BTreeMap;
+use tokio_postgres::SimpleQueryMessage;
+
+/// What a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether it is a standby.
+    pub in_recovery: bool,
+    /// The identifier that a primary shares with its physical standbys.
+    pub system: u64,
+    /// The timeline it writes or follows.
+    pub timeline: Timeline,
+    /// `server_version`, as it says it.
+    pub version: String,
+    /// Whom it receives its log from, as `host:port`, if it does.
+    pub upstream: Option<String>,
+    /// What the operating system and the installed files bring, by name: the versions of collations, the versions of the
+    /// files of installed extensions, the libraries that are loaded into every session.
+    pub brings: BTreeMap<String, String>,
+}
+
+/// The versions of PostgreSQL's own collations are told by one sum: there are hundreds.
+const BRINGS: &str = "\
+    SELECT 'collation of database ' || datname, \
+           concat_ws(' ', datlocprovider, datcollate, datctype, daticulocale, pg_database_collation_actual_version(oid)) \
+      FROM pg_database WHERE datallowconn \
+    UNION ALL \
+    SELECT 'collations of provider ' || collprovider::text, \
+           md5(string_agg(concat_ws(' ', oid, pg_collation_actual_version(oid)), ',' ORDER BY oid)) \
+      FROM pg_collation GROUP BY collprovider \
+    UNION ALL \
+    SELECT 'extension ' || name, default_version FROM pg_available_extensions WHERE installed_version IS NOT NULL \
+    UNION ALL \
+    SELECT 'setting ' || name, setting FROM pg_settings \
+      WHERE name IN ('shared_preload_libraries', 'session_preload_libraries', 'local_preload_libraries', \
+                     'server_version_num', 'block_size', 'wal_segment_size')";
+
+/// Asks a server.
+///
+/// # Errors
+/// As every query; [`Error::NotReady`] while it recovers from a crash.
+pub async fn facts(control: &Control) -> Result<Facts, Error> {
+    let sighting = rows(control, Sighting::QUERY).await?;
+    let sighting = Sighting::from_row(sighting.first().map_or(&[], Vec::as_slice), Epoch::default())?;
+    let more = rows(
+        control,
+        "SELECT current_setting('server_version'), \
+         (SELECT sender_host || ':' || sender_port FROM pg_stat_wal_receiver WHERE status = 'streaming')",
+    )
+    .await?;
+    let [version, upstream] = more.first().map_or(&[][..], Vec::as_slice) else {
+        return Err(Error::Protocol("the server does not say its version".to_owned()));
+    };
+    let mut brings = BTreeMap::new();
+    for row in rows(control, BRINGS).await? {
+        if let [Some(name), value] = row.as_slice() {
+            brings.insert(name.clone(), value.clone().unwrap_or_default());
+        }
+    }
+    Ok(Facts {
+        in_recovery: sighting.in_recovery,
+        system: sighting.system,
+        timeline: sighting.incarnation.timeline,
+        version: version.clone().unwrap_or_default(),
+        upstream: upstream.clone(),
+        brings,
+    })
+}
+
+async fn rows(control: &Control, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+    let mut rows = Vec::new();
+    for message in control.simple_query(sql).await? {
+        if let SimpleQueryMessage::Row(row) = message {
+            rows.push((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect());
+        }
+    }
+    Ok(rows)
+}
+
+/// Why this standby may not answer for this primary, a sentence each; nothing if it may.
+pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
+    let mut found = Vec::new();
+    if !standby.in_recovery {
+        found.push("the server is no standby".to_owned());
+    }
+    if standby.system != primary.system {
+        found.push("the server is a standby of another primary: its system identifier differs".to_owned());
+        return found;
+    }
+    if standby.timeline != primary.timeline {
+        found.push(format!(
+            "the standby is on timeline {}, the primary on {}",
+            standby.timeline.get(),
+            primary.timeline.get()
+        ));
+    }
+    if standby.version != primary.version {
+        found.push(format!("the standby is PostgreSQL {}, the primary {}", standby.version, primary.version));
+    }
+    let none = String::new();
+    let names =
+        primary.brings.keys().chain(standby.brings.keys().filter(|name| !primary.brings.contains_key(*name)));
+    for name in names {
+        let value = |facts: &Facts| facts.brings.get(name).unwrap_or(&none).clone();
+        let (here, there) = (value(standby), value(primary));
+        if here != there {
+            found.push(format!("{name} is '{here}' at the standby, '{there}' at the primary"));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_difference_is_a_sentence() {
+        let primary = Facts {
+            in_recovery: false,
+            system: 7,
+            timeline: Timeline::new(2),
+            version: "15.20".to_owned(),
+            upstream: None,
+            brings: BTreeMap::from([("extension hstore".to_owned(), "1.8".to_owned())]),
+        };
+        let twin = Facts { in_recovery: true, ..primary.clone() };
+        assert!(differences(&primary, &twin).is_empty());
+        assert_eq!(differences(&primary, &primary), ["the server is no standby"]);
+        let other = Facts {
+            timeline: Timeline::new(1),
+            version: "15.3".to_owned(),
+            brings: BTreeMap::from([("extension citext".to_owned(), "1.6".to_owned())]),
+            ..twin.clone()
+        };
+        assert_eq!(
+            differences(&primary, &other),
+            [
+                "the standby is on timeline 1, the primary on 2",
+                "the standby is PostgreSQL 15.3, the primary 15.20",
+                "extension hstore is '' at the standby, '1.8' at the primary",
+                "extension citext is '1.6' at the standby, '' at the primary",
+            ]
+        );
+        let stranger = Facts { system: 8, ..other };
+        assert_eq!(differences(&primary, &stranger).len(), 1);
+    }
+}

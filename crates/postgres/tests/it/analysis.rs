@@ -1,0 +1,196 @@
+//! Analysis connections, facts and the digest of roles.
+
+use crate::soon;
+use analysis::session::Settings;
+use postgres::address::Control;
+use postgres::local::Scratch;
+use postgres::{Analyst, Error, attach, differences, digest, facts, load};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Settings of a session.
+fn settings(values: &[(&str, &str)]) -> Settings {
+    thread_local! {
+        static INTERNER: std::cell::RefCell<analysis::session::Interner> =
+            std::cell::RefCell::new(analysis::session::Interner::new(100));
+    }
+    let values: BTreeMap<String, String> =
+        values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    INTERNER.with_borrow_mut(|interner| interner.intern(values))
+}
+
+#[tokio::test]
+async fn trees_are_those_of_the_asking_session() {
+    let scratch = Scratch::start(0);
+    scratch.query(
+        "CREATE ROLE anna; CREATE SCHEMA a; CREATE SCHEMA anna AUTHORIZATION anna; \
+         CREATE TABLE a.t (id int PRIMARY KEY, n text); CREATE TABLE public.t (id int PRIMARY KEY, owner text); \
+         GRANT USAGE ON SCHEMA a TO anna; \
+         ALTER TABLE public.t ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON public.t USING (owner = current_user); \
+         CREATE VIEW v AS SELECT id FROM public.t",
+    );
+    let oid = |name: &str| crate::one(&scratch.query(&format!("SELECT '{name}'::regclass::oid"))).to_owned();
+    let (a, public) = (oid("a.t"), oid("public.t"));
+    let mut analyst = Analyst::connect(&scratch.address("postgres")).await.unwrap();
+    let plain =
+        settings(&[("search_path", "public"), ("session_authorization", "postgres"), ("role", "none")]);
+    let other = settings(&[("search_path", "a, public"), ("session_authorization", "postgres")]);
+    let anna = settings(&[("search_path", "\"$user\", public"), ("session_authorization", "anna")]);
+    let set = settings(&[("search_path", "public"), ("session_authorization", "postgres"), ("role", "anna")]);
+
+    let names = |relation: &str| format!(":relid {relation} ");
+    let select = "SELECT * FROM t WHERE id = $1";
+    let seen = analyst.analyse(&plain, select, &[0]).await.unwrap();
+    assert!(seen.trees.contains(&names(&public)) && !seen.trees.contains(&names(&a)), "{}", seen.trees);
+    assert_eq!((seen.parameters, seen.columns), (vec![23], vec![23, 25]));
+    assert!(seen.trees.contains(":securityQuals <>"), "a superuser has no policy");
+    let seen = analyst.analyse(&other, select, &[20]).await.unwrap();
+    assert!(seen.trees.contains(&names(&a)));
+    assert_eq!(seen.parameters, [20]);
+    for role in [&anna, &set] {
+        let seen = analyst.analyse(role, select, &[]).await.unwrap();
+        assert!(!seen.trees.contains(":securityQuals <>"), "the role has a policy");
+    }
+    scratch.query("CREATE TABLE anna.t (x int)");
+    assert!(
+        analyst.analyse(&anna, "SELECT x FROM t", &[]).await.unwrap().trees.contains(&names(&oid("anna.t")))
+    );
+    // Back again: a role without rights must not be in the way of the next settings.
+    assert!(analyst.analyse(&plain, "SELECT * FROM v", &[]).await.unwrap().trees.contains(&names(&public)));
+
+    let written = analyst.analyse(&plain, "INSERT INTO t VALUES (1, 'x') RETURNING id", &[]).await.unwrap();
+    assert_eq!(written.columns, [23]);
+    assert_eq!(crate::one(&scratch.query("SELECT count(*) FROM t")), "0", "nothing is executed");
+    assert_eq!(analyst.analyse(&plain, "", &[]).await.unwrap().trees, "");
+    assert!(analyst.analyse(&plain, "CREATE TABLE nowhere (n int)", &[]).await.unwrap().columns.is_empty());
+
+    for (sql, sqlstate) in
+        [("SELEC 1", "42601"), ("SELECT * FROM nowhere", "42P01"), ("SELECT 1; SELECT 2", "42601")]
+    {
+        let error = analyst.analyse(&plain, sql, &[]).await.unwrap_err();
+        assert!(error.is(sqlstate), "{sql}: {error:?}");
+    }
+    let unknown = settings(&[("session_authorization", "nobody")]);
+    assert!(analyst.analyse(&unknown, select, &[]).await.unwrap_err().is("22023"));
+    analyst.analyse(&plain, select, &[]).await.unwrap();
+    // Backslashes and quotes in a value are only text.
+    let odd = settings(&[("search_path", "public, \"o'\\ha\""), ("standard_conforming_strings", "off")]);
+    analyst.analyse(&odd, select, &[]).await.unwrap();
+
+    // A lock bounds the wait, and the server's log stays quiet.
+    let holder = Control::connect(&scratch.address("postgres")).await.unwrap();
+    holder.batch_execute("BEGIN; LOCK TABLE public.t").await.unwrap();
+    let blocked = soon("the lock's time", analyst.analyse(&plain, select, &[])).await.unwrap_err();
+    assert!(blocked.is("55P03"), "{blocked:?}");
+    holder.batch_execute("COMMIT").await.unwrap();
+    let logs = std::fs::read_dir(scratch.primary().log_folder()).unwrap();
+    for log in logs {
+        let text = std::fs::read_to_string(log.unwrap().path()).unwrap();
+        assert!(!text.contains("rewritten parse tree") && !text.contains("SELEC 1"), "{text}");
+    }
+
+    scratch.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = 'postgres'");
+    assert!(matches!(analyst.analyse(&plain, select, &[]).await, Err(Error::Unreachable(_))));
+}
+
+#[tokio::test]
+async fn what_is_loaded_can_be_judged() {
+    let scratch = Scratch::start(0);
+    scratch.query("CREATE TABLE t (id int PRIMARY KEY, n text)");
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    attach(&control).await.unwrap();
+    let loaded = load(&control).await.unwrap();
+    let again = load(&control).await.unwrap();
+    assert!(again.insert_lsn >= loaded.insert_lsn && again.snapshot.xmax() >= loaded.snapshot.xmax());
+    let (id, relation) =
+        loaded.catalog.relations.iter().find(|(_, relation)| relation.name == "t").expect("the table");
+    assert!(relation.published && relation.key.is_some());
+    let mut analyst = Analyst::connect(&scratch.address("postgres")).await.unwrap();
+    let plain = settings(&[("search_path", "public"), ("session_authorization", "postgres")]);
+    let text = "SELECT n FROM t WHERE id = $1";
+    let trees = analyst.analyse(&plain, text, &[]).await.unwrap().trees;
+    let template = analysis::judge(&analysis::Input { trees: &trees, text, literals: &[] }, &loaded.catalog);
+    assert_eq!(template.stay, None);
+    assert!(template.relations.contains(id), "{template:?}");
+}
+
+#[tokio::test]
+async fn standbys_are_told_from_strangers() {
+    let scratch = Scratch::start(1);
+    let stranger = Scratch::start(0);
+    scratch.query("CREATE EXTENSION hstore");
+    scratch.catch_up(crate::SOON);
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let standby = Control::connect(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
+    let other = Control::connect(&stranger.address("postgres")).await.unwrap();
+    let primary = facts(&control).await.unwrap();
+    let twin = facts(&standby).await.unwrap();
+    assert_eq!(differences(&primary, &twin), [""; 0]);
+    assert!(
+        primary.brings.contains_key("extension hstore") && primary.brings.contains_key("setting block_size")
+    );
+    assert_eq!(primary.upstream, None);
+    assert!(twin.upstream.as_deref().is_some_and(|upstream| upstream.ends_with(":5432")), "{twin:?}");
+    assert_eq!(differences(&primary, &facts(&other).await.unwrap()).len(), 2);
+
+    // Promoted by somebody: another timeline, and no standby.
+    scratch.standby(0).query("postgres", "SELECT pg_promote()").unwrap();
+    let promoted = facts(&standby).await.unwrap();
+    let text = differences(&primary, &promoted).join("; ");
+    assert!(text.contains("no standby") && text.contains("timeline 2"), "{text}");
+}
+
+#[tokio::test]
+async fn the_digest_changes_with_roles_and_with_nothing_else() {
+    let scratch = Scratch::start(0);
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let mut last = digest(&control).await.unwrap();
+    scratch.query("CREATE TABLE t (n int); INSERT INTO t VALUES (1)");
+    scratch.query("VACUUM FREEZE");
+    assert_eq!(digest(&control).await.unwrap(), last);
+    for sql in [
+        "CREATE ROLE anna",
+        "CREATE ROLE staff; ",
+        "GRANT staff TO anna",
+        "ALTER ROLE anna SET search_path = a",
+        "ALTER ROLE anna BYPASSRLS",
+        "ALTER DATABASE postgres SET work_mem = '8MB'",
+        "GRANT CREATE ON DATABASE postgres TO anna",
+        "GRANT SET ON PARAMETER log_min_messages TO anna",
+        "CREATE DATABASE other",
+        "ALTER DATABASE other RENAME TO another",
+        "REVOKE staff FROM anna",
+    ] {
+        scratch.query(sql);
+        let now = digest(&control).await.unwrap();
+        assert_ne!(now, last, "{sql}");
+        last = now;
+    }
+}
+
+/// What an analysis costs; printed, not judged: the machine is shared.
+#[tokio::test]
+async fn cost_of_an_analysis() {
+    let scratch = Scratch::start(0);
+    scratch.query("CREATE TABLE t (id int PRIMARY KEY, a int, b text, c text)");
+    let mut analyst = Analyst::connect(&scratch.address("postgres")).await.unwrap();
+    let plain = settings(&[("search_path", "public"), ("session_authorization", "postgres")]);
+    let mut times = Vec::new();
+    for n in 0..1000 {
+        let start = Instant::now();
+        analyst
+            .analyse(&plain, &format!("SELECT a, b FROM t WHERE id = $1 AND c = '{n}'"), &[])
+            .await
+            .unwrap();
+        times.push(start.elapsed().as_micros());
+    }
+    times.sort_unstable();
+    println!("analysis: p50 {} us, p99 {} us", times[500], times[990]);
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let start = Instant::now();
+    load(&control).await.unwrap();
+    println!("catalog: {:?}", start.elapsed());
+    let start = Instant::now();
+    digest(&control).await.unwrap();
+    println!("digest: {:?}", start.elapsed());
+}
