@@ -1,19 +1,24 @@
 //! One process: sockets, clocks, configuration, metrics; runs the flows.
 
+mod chance;
+pub mod cluster;
 pub mod config;
 pub mod console;
-pub mod http;
-pub mod metrics;
-mod chance;
+mod console_access;
 pub mod door;
+mod follow;
+pub mod http;
 pub mod log_in;
+pub mod metrics;
 pub mod peer;
+pub mod plan;
 pub mod pool;
+mod process;
+pub mod routes;
 pub mod session;
+mod shown;
 pub mod socket;
 pub mod standby;
-mod console_access;
-mod process;
-mod shown;
+pub mod understanding;
 
 pub use process::{Start, StartError, serve};

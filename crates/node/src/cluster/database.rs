@@ -1,0 +1,115 @@
+//! One database that clients use: its identity, its catalog, and whether its reads may leave the primary.
+
+use crate::metrics::Traffic;
+use history::{DatabaseId, Xid};
+use postgres::catalogs::Loaded;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// One database.
+///
+/// Invariant: the catalog that is handed out is at least as new as every DDL command that came out of the decoder.
+pub struct Database {
+    name: String,
+    id: Cell<Option<DatabaseId>>,
+    catalog: RefCell<Option<Rc<Loaded>>>,
+    arrived: Notify,
+    version: Cell<u64>,
+    /// DDL transactions that the next catalog must see.
+    owed: RefCell<Vec<Xid>>,
+    reload: Notify,
+    trouble: RefCell<Option<Cow<'static, str>>>,
+    traffic: Traffic,
+}
+
+impl Database {
+    pub(crate) fn new(name: &str) -> Database {
+        Database {
+            name: name.to_owned(),
+            id: Cell::default(),
+            catalog: RefCell::default(),
+            arrived: Notify::new(),
+            version: Cell::default(),
+            owed: RefCell::default(),
+            reload: Notify::new(),
+            trouble: RefCell::new(Some("it has only just been used for the first time".into())),
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What went through it.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Its OID, once the primary has been asked.
+    pub fn id(&self) -> Option<DatabaseId> {
+        self.id.get()
+    }
+
+    pub(crate) fn set_id(&self, id: DatabaseId) {
+        self.id.set(Some(id));
+    }
+
+    /// Why its reads stay at the primary; `None` when they may leave.
+    pub fn not_serving(&self) -> Option<Cow<'static, str>> {
+        if let Some(trouble) = &*self.trouble.borrow() {
+            return Some(trouble.clone());
+        }
+        self.catalog.borrow().is_none().then_some("its catalog changes".into())
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<Cow<'static, str>>) {
+        *self.trouble.borrow_mut() = trouble;
+    }
+
+    /// Counts the changes of the catalog: what was understood under another version is void.
+    pub fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    /// The catalog; `None` while a newer one is read.
+    pub fn loaded(&self) -> Option<Rc<Loaded>> {
+        self.catalog.borrow().clone()
+    }
+
+    /// Completes when a new catalog was read.
+    pub(crate) async fn catalog_arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// A DDL command came out of the decoder, or the roles changed: the catalog in hand is void.
+    pub(crate) fn catalog_changed(&self, by: Option<Xid>) {
+        self.owed.borrow_mut().extend(by);
+        self.version.set(self.version.get() + 1);
+        *self.catalog.borrow_mut() = None;
+        self.reload.notify_one();
+    }
+
+    /// The transactions that a catalog must see to be good.
+    pub(crate) fn owed(&self) -> Vec<Xid> {
+        self.owed.borrow().clone()
+    }
+
+    /// A catalog was read under `version`. Void, and `false`, if it changed meanwhile.
+    pub(crate) fn set_catalog(&self, version: u64, loaded: Loaded) -> bool {
+        if self.version.get() != version {
+            return false;
+        }
+        self.owed.borrow_mut().clear();
+        *self.catalog.borrow_mut() = Some(Rc::new(loaded));
+        self.arrived.notify_one();
+        true
+    }
+
+    pub(crate) async fn reload_asked(&self) {
+        self.reload.notified().await;
+    }
+}

@@ -1,0 +1,307 @@
+//! The cluster as one process of Consort knows it: the one scheduler, the databases that are followed, the standbys, and
+//! the clock. Sessions and the loops of `follow` hold it as a cheap handle; everything runs in one thread.
+//!
+//! It does not know what a client is.
+
+mod backends;
+mod database;
+
+pub use backends::Backends;
+pub use database::Database;
+
+use crate::follow;
+use crate::metrics::Metrics;
+use crate::routes::Routes;
+use crate::understanding::Understanding;
+use design::{Design, Reads};
+use order::DoubtId;
+use postgres::address::Address;
+use scheduler::{Consistency, Scheduler, StandbyId, Writers};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use transaction::Backend;
+
+/// One standby as the configuration names it.
+#[derive(Clone, Debug)]
+pub struct StandbySetup {
+    /// The name that people use.
+    pub name: String,
+    /// Where it is, and the role that watches it.
+    pub address: Address,
+    /// Its share of reads relative to the others; 0 takes none.
+    pub weight: u32,
+}
+
+/// What a cluster is started with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The primary, and the role that gauges, decodes and analyses there.
+    pub primary: Address,
+    /// The standbys.
+    pub standbys: Vec<StandbySetup>,
+    /// Who may write besides the clients of this process.
+    pub writers: Writers,
+    /// Which design.
+    pub design: Design,
+    /// How long an answer that is not yet proven is held before the statement runs at the primary.
+    pub proof_limit: Duration,
+    /// Whether a database is attached by itself when it is first used (`consort up`), or by `consort attach` alone.
+    pub attach: bool,
+    /// Bound of the analysis cache, bytes.
+    pub analysis_bytes: usize,
+    /// Bounds of the scheduler.
+    pub bounds: scheduler::Options,
+    /// Functions and extensions whose functions are declared harmless: they may run at a standby.
+    pub harmless: Vec<String>,
+    /// Bound of the connections of clients to one standby.
+    pub standby_connections: usize,
+    /// So many bytes of an answer are held until it is proven.
+    pub held_answer_bytes: usize,
+}
+
+/// A handle to the cluster.
+#[derive(Clone)]
+pub struct Cluster(Rc<Shared>);
+
+struct Shared {
+    setup: Setup,
+    scheduler: RefCell<Scheduler>,
+    standbys: Vec<Standby>,
+    databases: RefCell<BTreeMap<String, Rc<Database>>>,
+    understanding: Understanding,
+    backends: Backends,
+    metrics: Metrics,
+    routes: Routes,
+    moved: Notify,
+    gauge_wanted: Notify,
+    started: Instant,
+    stopping: Cell<bool>,
+}
+
+struct Standby {
+    setup: StandbySetup,
+    lost: Notify,
+    watched: Cell<bool>,
+    /// Wakes its watcher: something lies above its mark that somebody waits for.
+    ask: Notify,
+}
+
+impl Cluster {
+    /// Starts the loops that follow the primary and its standbys, on the current thread's `LocalSet` or local runtime.
+    /// Databases are followed from their first use on.
+    pub fn start(setup: Setup) -> Cluster {
+        let mut bounds = setup.bounds.clone();
+        bounds.writers = setup.writers;
+        let standby = |setup: &StandbySetup| Standby {
+            setup: setup.clone(),
+            lost: Notify::new(),
+            watched: Cell::new(false),
+            ask: Notify::new(),
+        };
+        let cluster = Cluster(Rc::new(Shared {
+            scheduler: RefCell::new(Scheduler::new(bounds)),
+            standbys: setup.standbys.iter().map(standby).collect(),
+            databases: RefCell::default(),
+            understanding: Understanding::new(setup.analysis_bytes),
+            backends: Backends::default(),
+            metrics: Metrics::default(),
+            routes: Routes::default(),
+            moved: Notify::new(),
+            gauge_wanted: Notify::new(),
+            started: Instant::now(),
+            stopping: Cell::new(false),
+            setup,
+        }));
+        tokio::task::spawn_local(follow::gauge::run(cluster.clone()));
+        tokio::task::spawn_local(follow::backends::run(cluster.clone()));
+        tokio::task::spawn_local(follow::roles::run(cluster.clone()));
+        for id in cluster.standby_ids() {
+            cluster.scheduler().standby_joined(id, cluster.standby(id).weight);
+            tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
+        }
+        cluster
+    }
+
+    /// What it was started with.
+    pub fn setup(&self) -> &Setup {
+        &self.0.setup
+    }
+
+    /// Time since the start.
+    pub fn now(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    /// The scheduler. The borrow must end before the next `await`; call [`Cluster::moved`] after a change.
+    pub fn scheduler(&self) -> RefMut<'_, Scheduler> {
+        self.0.scheduler.borrow_mut()
+    }
+
+    /// Something moved in the scheduler: wakes whoever waits for it.
+    pub fn moved(&self) {
+        self.0.moved.notify_waiters();
+        self.0.gauge_wanted.notify_one();
+    }
+
+    /// Completes with the next call of [`Cluster::moved`]. Registered as soon as it is made.
+    pub(crate) fn next_move(&self) -> tokio::sync::futures::Notified<'_> {
+        self.0.moved.notified()
+    }
+
+    /// Completes when a gauge may be wanted.
+    pub(crate) async fn gauge_asked(&self) {
+        self.0.gauge_wanted.notified().await;
+    }
+
+    /// What a session's reads may see by default under the design of this cluster.
+    pub fn default_consistency(&self) -> Consistency {
+        match self.0.setup.design.reads {
+            Reads::LatestProven => Consistency::Strong,
+            Reads::AnyAge => Consistency::Weak,
+        }
+    }
+
+    /// The database of this name, which a session has begun to use: it is followed from now on.
+    pub fn database(&self, name: &str) -> Rc<Database> {
+        if let Some(database) = self.0.databases.borrow().get(name) {
+            return database.clone();
+        }
+        let database = Rc::new(Database::new(name));
+        self.0.databases.borrow_mut().insert(name.to_owned(), database.clone());
+        tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
+        database
+    }
+
+    /// The databases that are followed.
+    pub fn databases(&self) -> Vec<Rc<Database>> {
+        self.0.databases.borrow().values().cloned().collect()
+    }
+
+    /// Forgets a database that is no more.
+    pub(crate) fn forget_database(&self, database: &Database) {
+        self.0.databases.borrow_mut().remove(database.name());
+        if let Some(id) = database.id() {
+            self.scheduler().database_dropped(id);
+            self.0.understanding.forget(id);
+        }
+    }
+
+    /// The standbys' identities, in the order of the configuration.
+    pub fn standby_ids(&self) -> impl Iterator<Item = StandbyId> + use<> {
+        (0..self.0.standbys.len())
+            .map(|place| StandbyId::new(u32::try_from(place).expect("standbys are few")))
+    }
+
+    /// What the configuration says of a standby.
+    pub fn standby(&self, id: StandbyId) -> &StandbySetup {
+        &self.entry(id).setup
+    }
+
+    /// Completes when the watcher of this standby finds it dead or hanging; at once if it is known to be so. To be
+    /// selected beside every wait for a standby's answer.
+    pub async fn standby_lost(&self, id: StandbyId) {
+        let entry = self.entry(id);
+        let lost = entry.lost.notified();
+        if entry.watched.get() {
+            lost.await;
+        }
+    }
+
+    pub(crate) fn standby_watched(&self, id: StandbyId) {
+        self.entry(id).watched.set(true);
+    }
+
+    /// The watcher has no connection to the standby any more: its mark is unknown.
+    pub(crate) fn standby_gone(&self, id: StandbyId, why: String) {
+        let entry = self.entry(id);
+        entry.watched.set(false);
+        entry.lost.notify_waiters();
+        let mut scheduler = self.scheduler();
+        scheduler.standby_lost(id);
+        scheduler.standby_serving(id, scheduler::Serving::No(why.into()));
+        drop(scheduler);
+        self.moved();
+    }
+
+    /// Wakes the watchers of the standbys that have something above their mark.
+    pub(crate) fn wake_watchers(&self) {
+        for id in self.standby_ids() {
+            let wanted = self.scheduler().mark_wanted(id);
+            if wanted {
+                self.entry(id).ask.notify_one();
+            }
+        }
+    }
+
+    pub(crate) async fn mark_asked(&self, id: StandbyId) {
+        self.entry(id).ask.notified().await;
+    }
+
+    fn entry(&self, id: StandbyId) -> &Standby {
+        &self.0.standbys[id.get() as usize]
+    }
+
+    /// What statements touch.
+    pub fn understanding(&self) -> &Understanding {
+        &self.0.understanding
+    }
+
+    /// The backends at the primary that are ours, and those of lost connections.
+    pub fn backends(&self) -> &Backends {
+        &self.0.backends
+    }
+
+    /// What the process counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Where statements went.
+    pub fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    /// A gauge may be wanted.
+    pub fn gauge_now(&self) {
+        self.0.gauge_wanted.notify_one();
+    }
+
+    /// The loops end at their next turn.
+    pub fn stop(&self) {
+        self.0.stopping.set(true);
+        self.moved();
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.0.stopping.get()
+    }
+}
+
+impl transaction::Cluster for Cluster {
+    fn scheduler(&self) -> RefMut<'_, Scheduler> {
+        self.0.scheduler.borrow_mut()
+    }
+
+    async fn changed(&self, within: Duration) -> Option<Duration> {
+        let moved = self.0.moved.notified();
+        let end = Instant::now() + within;
+        tokio::time::timeout_at(end, moved).await.ok()?;
+        Some(end.saturating_duration_since(Instant::now()))
+    }
+
+    fn gauge_wanted(&self) {
+        self.0.gauge_wanted.notify_one();
+    }
+
+    fn orphaned(&self, doubt: DoubtId, backend: Backend) {
+        self.0.backends.orphaned(doubt, backend);
+    }
+
+    fn proof_limit(&self) -> Duration {
+        self.0.setup.proof_limit
+    }
+}

@@ -1,0 +1,99 @@
+//! The log-ins at the primary: orphans that may still commit after their connection was lost, and, with writers through
+//! this process only, log-ins that are not ours.
+
+use super::{RECONNECT_AFTER, answered};
+use crate::cluster::Cluster;
+use order::DoubtId;
+use postgres::Error;
+use postgres::address::{APPLICATION_NAME, Control};
+use scheduler::Writers;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use transaction::Backend;
+
+/// How often the log-ins are looked at.
+const ROUND: Duration = Duration::from_millis(250);
+
+/// Every backend of a client, but the one that asks. Sessions that end are in it until they are gone.
+const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
+     coalesce(application_name, '') FROM pg_catalog.pg_stat_activity \
+     WHERE backend_type IN ('client backend') AND pid <> pg_catalog.pg_backend_pid()";
+
+/// Looks at the log-ins, for ever.
+pub(crate) async fn run(cluster: Cluster) {
+    while !cluster.stopping() {
+        if let Err(error) = follow(&cluster).await {
+            tracing::debug!(%error, "the log-ins at the primary cannot be looked at");
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+async fn follow(cluster: &Cluster) -> Result<(), Error> {
+    let control = Control::connect(&cluster.setup().primary).await?;
+    let mut suspects: BTreeSet<Backend> = BTreeSet::new();
+    while !cluster.stopping() {
+        let orphans = cluster.backends().orphans();
+        let arriving = cluster.backends().arriving_now();
+        let present = look(&control).await?;
+        end_orphans(cluster, &orphans, &present);
+        let foreign: BTreeSet<Backend> = present
+            .iter()
+            .filter(|seen| !seen.ours && !cluster.backends().is_own(seen.backend.pid))
+            .map(|seen| seen.backend)
+            .collect();
+        let anywhere = cluster.scheduler().writers() == Writers::Anywhere;
+        if !cluster.backends().trusted() && (foreign.is_empty() || anywhere) {
+            cluster.scheduler().order_mut().orphans_gone();
+            cluster.backends().trust();
+            cluster.moved();
+        }
+        let stayed = foreign.intersection(&suspects).next().copied();
+        if let Some(backend) = stayed
+            && arriving == 0
+            && cluster.backends().trusted()
+            && !anywhere
+        {
+            tracing::warn!(
+                pid = backend.pid,
+                "somebody logged in at the primary past Consort: from now on every read is proven against writers anywhere"
+            );
+            cluster.scheduler().foreign_login();
+            cluster.moved();
+        }
+        suspects = foreign;
+        tokio::time::sleep(ROUND).await;
+    }
+    Ok(())
+}
+
+/// A client's backend as the primary shows it.
+struct Seen {
+    backend: Backend,
+    /// Its application name is that of our own control connections.
+    ours: bool,
+}
+
+async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
+    let rows = answered(async { Ok(control.query(LOG_INS, &[]).await?) }).await?;
+    let seen = rows.iter().map(|row| Seen {
+        backend: Backend { pid: row.get(0), started_us: row.get(1) },
+        ours: row.get::<_, &str>(2) == APPLICATION_NAME,
+    });
+    Ok(seen.collect())
+}
+
+/// An orphan whose start is not known yet (0) is gone when its pid is.
+fn end_orphans(cluster: &Cluster, orphans: &[(DoubtId, Backend)], present: &[Seen]) {
+    for (doubt, orphan) in orphans {
+        let there = |seen: &Seen| {
+            let backend = seen.backend;
+            backend.pid == orphan.pid && (orphan.started_us == 0 || backend.started_us == orphan.started_us)
+        };
+        if !present.iter().any(there) {
+            cluster.backends().orphan_gone(*doubt);
+            cluster.scheduler().order_mut().backend_gone(*doubt);
+            cluster.moved();
+        }
+    }
+}

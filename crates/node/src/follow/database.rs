@@ -1,0 +1,178 @@
+//! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
+
+use super::{FIRST_EPOCH, RECONNECT_AFTER};
+use crate::cluster::{Cluster, Database};
+use crate::understanding;
+use analysis::Catalog;
+use postgres::Error;
+use postgres::address::Control;
+use postgres::attach::{self, Attached, State};
+use postgres::catalogs;
+use postgres::decoder::{Decoded, Decoder};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a catalog that does not yet show a decoded DDL command is let rest before it is read again.
+const CATALOG_ROUND: Duration = Duration::from_millis(2);
+
+/// Follows the database until it is dropped.
+pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
+    while !cluster.stopping() {
+        match follow(&cluster, &database).await {
+            Ok(()) => return,
+            Err(error) if is_gone(&error) => {
+                tracing::info!(database = database.name(), "the database is no more");
+                cluster.forget_database(&database);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(database = database.name(), %error, "reads stay at the primary");
+                database.set_trouble(Some(error.to_string().into()));
+                if let Some(id) = database.id() {
+                    cluster.scheduler().order_mut().slot_closed(id);
+                    cluster.moved();
+                }
+            }
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+/// 3D000: no such database.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Refused { sqlstate, .. } if sqlstate == "3D000")
+}
+
+async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
+    let address = cluster.setup().primary.with_database(database.name());
+    let attached = attach(cluster, &Control::connect(&address).await?).await?;
+    let id = attached.database;
+    database.set_id(id);
+    let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;
+    let life = Some(decoder.sighting().incarnation);
+    if cluster.scheduler().order().incarnation() != life {
+        return Err(Error::NotReady("the primary has not been gauged in this life of it".to_owned()));
+    }
+    if attached.created {
+        cluster.scheduler().slot_created(id, decoder.from());
+    } else {
+        cluster.scheduler().slot_opened(id, decoder.from());
+    }
+    cluster.understanding().forget(id);
+    database.catalog_changed(None);
+    database.set_trouble(None);
+    cluster.moved();
+    let _analysts = understanding::serve(cluster, database, &address);
+    let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);
+    let _catalogs = Task(tokio::task::spawn_local(catalogs));
+    tracing::info!(database = database.name(), slot = attached.slot, "following the database");
+    while !cluster.stopping() {
+        if !cluster.scheduler().order().followed(id) {
+            return Err(Error::NotReady("the primary has begun another life".to_owned()));
+        }
+        tokio::select! {
+            decoded = decoder.next() => take_in(cluster, database, decoded?),
+            () = database.catalog_arrived() => {
+                if let Some(loaded) = database.loaded() {
+                    decoder.know(loaded);
+                }
+            }
+        }
+        if let Some(position) = cluster.scheduler().confirmable(id) {
+            decoder.confirm(position);
+        }
+        cluster.moved();
+    }
+    Ok(())
+}
+
+/// Something came out of the slot. DDL is a barrier: what was understood before it is void.
+fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
+    match decoded {
+        Decoded::Commit { commit, ddl } => {
+            let (xid, wrote) = (commit.xid, commit.wrote.to_string());
+            let decoded = if ddl {
+                cluster.understanding().forget(commit.database);
+                database.catalog_changed(Some(xid));
+                cluster.scheduler().ddl(commit)
+            } else {
+                cluster.scheduler().decoded(commit)
+            };
+            if decoded.switched {
+                tracing::warn!(
+                    database = database.name(),
+                    %xid,
+                    wrote,
+                    "a commit came past Consort: from now on every read is proven against writers anywhere"
+                );
+            }
+            cluster.wake_watchers();
+        }
+        Decoded::Position(position) => {
+            if let Some(id) = database.id() {
+                cluster.scheduler().decoded_to(id, position);
+            }
+        }
+    }
+}
+
+/// Attaches the database if that is ours to do; otherwise it must have been done.
+async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error> {
+    if cluster.setup().attach {
+        return attach::attach(control).await;
+    }
+    match attach::attached(control).await? {
+        State::Attached(attached) => Ok(attached),
+        State::Missing(what) => {
+            Err(Error::Setup(format!("the database is not attached (missing: {what}): run `consort attach`")))
+        }
+    }
+}
+
+/// Reads the catalog whenever it changed.
+async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
+    while !cluster.stopping() {
+        if database.loaded().is_some() {
+            database.reload_asked().await;
+            continue;
+        }
+        let version = database.version();
+        match catalogs::load(&control).await {
+            Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
+                declare_harmless(&mut loaded.catalog, &cluster.setup().harmless);
+                if database.set_catalog(version, loaded) {
+                    cluster.moved();
+                }
+            }
+            Ok(_) => tokio::time::sleep(CATALOG_ROUND).await,
+            Err(error) => {
+                tracing::warn!(database = database.name(), %error, "the catalog could not be read");
+                tokio::time::sleep(RECONNECT_AFTER).await;
+                if let Ok(anew) =
+                    Control::connect(&cluster.setup().primary.with_database(database.name())).await
+                {
+                    control = anew;
+                }
+            }
+        }
+    }
+}
+
+/// `schema.function`, or the name of an extension.
+fn declare_harmless(catalog: &mut Catalog, names: &[String]) {
+    for name in names {
+        match name.split_once('.') {
+            Some((schema, function)) => catalog.declare_harmless(schema, function),
+            None => catalog.declare_extension_harmless(name),
+        };
+    }
+}
+
+/// A task that ends with its owner.
+pub(crate) struct Task(pub(crate) tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,54 @@
+//! The gauge loop: one connection to the primary, one gauge in flight, one waiting.
+
+use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
+use crate::cluster::Cluster;
+use order::Gauge;
+use postgres::Error;
+use postgres::gauge::Gauger;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// A gauge is sent at least this often.
+const IDLE_ROUND: Duration = Duration::from_secs(1);
+
+/// Sends gauges as they are wanted, for ever; connects again when the primary is lost.
+pub(crate) async fn run(cluster: Cluster) {
+    while !cluster.stopping() {
+        if let Err(error) = follow(&cluster).await {
+            tracing::warn!(%error, "the gauge connection to the primary is lost");
+            cluster.scheduler().order_mut().primary_lost();
+            cluster.moved();
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+async fn follow(cluster: &Cluster) -> Result<(), Error> {
+    let address = &cluster.setup().primary;
+    let mut gauger = answered(Gauger::connect(address, FIRST_EPOCH)).await?;
+    let incarnation = gauger.sighting().incarnation;
+    tracing::info!(%incarnation, "gauging the primary");
+    cluster.scheduler().order_mut().incarnate(incarnation);
+    cluster.moved();
+    while !cluster.stopping() {
+        let now = cluster.now();
+        let wanted = cluster.scheduler().gauge_to_send(now);
+        let Some(number) = wanted else {
+            // Even if nobody asks: what was decoded must become settled, or the slot keeps its log.
+            if timeout(IDLE_ROUND, cluster.gauge_asked()).await.is_err() {
+                cluster.scheduler().order_mut().want_gauge();
+            }
+            continue;
+        };
+        let sent = Instant::now();
+        let gauge = answered(gauger.gauge()).await?;
+        cluster.metrics().gauge_round_trip.took(sent.elapsed());
+        let gauge =
+            Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
+        if let Err(void) = cluster.scheduler().gauge_answered(number, gauge) {
+            tracing::debug!(?void, "a gauge was void");
+        }
+        cluster.moved();
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The watcher of one standby: is it there, is it a standby of this primary, and how far has it replayed.
+
+use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
+use crate::cluster::Cluster;
+use postgres::Error;
+use postgres::address::{Address, Control};
+use postgres::facts;
+use postgres::watcher::Watcher;
+use scheduler::{Serving, StandbyId};
+use std::time::Duration;
+
+/// How often the position is asked while nothing lies above it: it tells whether the standby lives.
+const IDLE_ROUND: Duration = Duration::from_millis(100);
+/// The pause between two questions while something lies above the mark and the last answer brought nothing new.
+const BUSY_ROUND: Duration = Duration::from_millis(1);
+
+/// Watches one standby, for ever.
+pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
+    let mut said = String::new();
+    while !cluster.stopping() {
+        let Err(error) = follow(&cluster, id).await else { return };
+        let why = error.to_string();
+        if why != said {
+            tracing::warn!(standby = cluster.standby(id).name, %error, "the standby serves no reads");
+            said = why.clone();
+        }
+        cluster.standby_gone(id, why);
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
+    let address = &cluster.standby(id).address;
+    let mut watcher = answered(Watcher::connect(address, FIRST_EPOCH)).await?;
+    let incarnation = watcher.sighting().incarnation;
+    demand_a_twin(cluster, address).await?;
+    let replayed = answered(watcher.replayed()).await?;
+    {
+        let mut scheduler = cluster.scheduler();
+        scheduler.standby_marked(id, incarnation, replayed);
+        scheduler.standby_serving(id, Serving::Yes);
+    }
+    cluster.standby_watched(id);
+    cluster.moved();
+    tracing::info!(standby = cluster.standby(id).name, %replayed, "the standby serves reads");
+    let mut last = replayed;
+    while !cluster.stopping() {
+        rest(cluster, id).await;
+        let replayed = answered(watcher.replayed()).await?;
+        if replayed != last {
+            last = replayed;
+            cluster.scheduler().standby_marked(id, incarnation, replayed);
+            cluster.moved();
+        }
+    }
+    Ok(())
+}
+
+/// The pause before the next question: until somebody asks, and short while something lies above the mark.
+async fn rest(cluster: &Cluster, id: StandbyId) {
+    let wanted = cluster.scheduler().mark_wanted(id);
+    if wanted {
+        tokio::time::sleep(BUSY_ROUND).await;
+    } else {
+        let _ = tokio::time::timeout(IDLE_ROUND, cluster.mark_asked(id)).await;
+    }
+}
+
+/// A standby may serve only if it is a standby of this primary and equal to it in all that answers depend on.
+async fn demand_a_twin(cluster: &Cluster, address: &Address) -> Result<(), Error> {
+    let primary = Control::connect(&cluster.setup().primary).await?;
+    let standby = Control::connect(address).await?;
+    let (primary, standby) = (facts::facts(&primary).await?, facts::facts(&standby).await?);
+    let differences = facts::differences(&primary, &standby);
+    if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
+}

@@ -1,0 +1,167 @@
+//! What is to be done with a statement: may it leave, what does it touch, what may it commit. Looks at what is known and
+//! decides; sends nothing and waits for nothing.
+
+use crate::cluster::{Cluster, Database};
+use crate::understanding::Statement;
+use analysis::session::{self, SessionState};
+use analysis::shape::Hint;
+use analysis::utility::Utility;
+use analysis::{Kind, Template, Values};
+use history::Footprint;
+use scheduler::{Consistency, Question, Reason, SessionMarks, StandbyId};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What is to be done with one statement.
+#[derive(Debug)]
+pub enum Plan {
+    /// It is proven read-only and may leave the primary, if its answer can be proven.
+    Leaves(Leaving),
+    /// It is proven to write nothing, and stays at the primary.
+    Stays(Reason),
+    /// It may write. Outside a block it may commit: this is in doubt before its first byte leaves.
+    Writes(Writing),
+}
+
+/// A read that may leave.
+#[derive(Debug)]
+pub struct Leaving {
+    /// What is asked of the scheduler.
+    pub question: Question,
+    /// What is known of the statement.
+    pub template: Rc<Template>,
+    /// The catalog's version under which it was understood.
+    pub catalog: u64,
+}
+
+/// Something that may write.
+#[derive(Debug)]
+pub struct Writing {
+    /// All that it may write.
+    pub footprint: Footprint,
+    /// It makes readers elsewhere wait from now on (LOCK, TRUNCATE, DDL): in doubt from the statement, not from COMMIT.
+    pub locks_out_readers: bool,
+    /// Its tree is not known yet: the doubt can be narrowed when it arrives.
+    pub unknown: bool,
+    /// It may leave the session in a state that only a probe can tell.
+    pub dirties: bool,
+    /// Why it is at the primary.
+    pub reason: Reason,
+}
+
+impl Writing {
+    /// Touches everything.
+    pub fn everything(reason: Reason) -> Writing {
+        Writing {
+            footprint: Footprint::Everything,
+            locks_out_readers: true,
+            unknown: false,
+            dirties: true,
+            reason,
+        }
+    }
+}
+
+/// Who asks, and where.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The session's database.
+    pub database: &'a Database,
+    /// What is known of the session.
+    pub session: &'a SessionState,
+    /// How far the session has come.
+    pub marks: SessionMarks,
+    /// The standby that this session's results with a chance in them come from.
+    pub home: Option<StandbyId>,
+}
+
+/// The plan for a statement whose tree tells what it does (SELECT, INSERT, ..). `template`: what is known of it, if
+/// anything is.
+pub fn tree(
+    asker: Asker<'_>,
+    statement: Statement<'_>,
+    values: &Values<'_>,
+    template: Option<Rc<Template>>,
+) -> Plan {
+    let Some(template) = template else { return not_understood(asker, statement) };
+    let writes = template.writes.fill(values);
+    let stay = template.stay_with(values);
+    if template.kind != Kind::Read || !writes.is_nothing() {
+        let reason = stay.map_or(Reason::Stay("write"), |stay| Reason::Stay(stay.name()));
+        return Plan::Writes(Writing {
+            footprint: writes,
+            locks_out_readers: false,
+            unknown: false,
+            dirties: template.dirties,
+            reason,
+        });
+    }
+    if let Some(stay) = stay {
+        return Plan::Stays(Reason::Stay(stay.name()));
+    }
+    if let Err(stays) = asker.session.may_leave() {
+        return Plan::Stays(Reason::Stay(stays.name()));
+    }
+    if asker.database.not_serving().is_some() {
+        return Plan::Stays(Reason::Stay("database_not_followed"));
+    }
+    let Some(database) = asker.database.id() else {
+        return Plan::Stays(Reason::Stay("database_not_followed"));
+    };
+    let question = Question {
+        database,
+        footprint: Arc::new(template.reads.fill(values)),
+        consistency: consistency(asker, statement),
+        session: asker.marks,
+        prefer: template.chance.as_ref().and(asker.home),
+        now: asker.cluster.now(),
+    };
+    Plan::Leaves(Leaving { question, template, catalog: asker.database.version() })
+}
+
+/// The plan for what a tree does not tell: the utility statements that are not the session's own matter.
+pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
+    let block = asker.session.block();
+    let reason = Reason::Stay(utility.name());
+    if !utility.may_commit(block) && !utility.doubt_at_statement() && !utility.may_write() {
+        return Plan::Stays(reason);
+    }
+    Plan::Writes(Writing {
+        footprint: Footprint::Everything,
+        locks_out_readers: utility.doubt_at_statement(),
+        unknown: false,
+        dirties: false,
+        reason,
+    })
+}
+
+/// A statement of which nothing is known may do anything.
+fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
+    let reason = match statement.shape.sure() {
+        Err(unsure) => Reason::Stay(unsure.name()),
+        Ok(()) if asker.database.not_serving().is_some() => Reason::Stay("database_not_followed"),
+        Ok(()) => Reason::Stay("not_analysed_yet"),
+    };
+    Plan::Writes(Writing { unknown: true, locks_out_readers: false, ..Writing::everything(reason) })
+}
+
+/// How fresh the statement's answer must be: its own hint, else the session's.
+fn consistency(asker: Asker<'_>, statement: Statement<'_>) -> Consistency {
+    match statement.shape.hint() {
+        Some(Hint::Level(level)) => level_of(level),
+        Some(Hint::Unknown) => Consistency::Primary,
+        None => level_of(asker.session.consistency()),
+    }
+}
+
+fn level_of(level: session::Consistency) -> Consistency {
+    match level {
+        session::Consistency::Strong => Consistency::Strong,
+        session::Consistency::Session => Consistency::Session,
+        session::Consistency::Bounded(age) => Consistency::Bounded(age),
+        session::Consistency::Weak => Consistency::Weak,
+        session::Consistency::Primary => Consistency::Primary,
+    }
+}

@@ -1,0 +1,127 @@
+//! Where statements of each shape went, and why: what SHOW ROUTES tells. Bounded; what is seldom is forgotten first.
+
+use analysis::shape::Shape;
+use scheduler::{Reason, StandbyId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// So many rows are kept; when there are more, the half with the lower counts is forgotten.
+const MAX_ROWS: usize = 2048;
+/// A statement is shown up to this length.
+const MAX_SHOWN_BYTES: usize = 1024;
+
+/// Where a statement ran, and why there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Went {
+    /// To a standby, whose answer was proven.
+    Standby(StandbyId),
+    /// To the primary.
+    Primary(Reason),
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The database.
+    pub database: String,
+    /// The statement, `?` for each literal.
+    pub statement: String,
+    /// Where, and why.
+    pub went: Went,
+    /// How often.
+    pub count: u64,
+    /// From arrival to the last byte, all together.
+    pub time: Duration,
+}
+
+/// Where statements went.
+#[derive(Default)]
+pub struct Routes {
+    rows: RefCell<BTreeMap<(u64, Went), Row>>,
+}
+
+impl Routes {
+    /// A statement of this shape went there and took this long.
+    pub fn went(&self, database: &str, shape: &Shape, text: &str, went: Went, time: Duration) {
+        let mut rows = self.rows.borrow_mut();
+        if rows.len() >= MAX_ROWS {
+            forget_seldom(&mut rows);
+        }
+        let row = rows.entry((shape.hash(), went)).or_insert_with(|| Row {
+            database: database.to_owned(),
+            statement: without_literals(shape, text),
+            went,
+            count: 0,
+            time: Duration::ZERO,
+        });
+        row.count += 1;
+        row.time += time;
+    }
+
+    /// All rows, the most frequent first.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.rows.borrow().values().cloned().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+        rows
+    }
+}
+
+fn forget_seldom(rows: &mut BTreeMap<(u64, Went), Row>) {
+    let mut counts: Vec<u64> = rows.values().map(|row| row.count).collect();
+    counts.sort_unstable();
+    let median = counts[counts.len() / 2];
+    let mut left = rows.len() / 2;
+    rows.retain(|_, row| {
+        let stays = row.count > median || left == 0;
+        left -= usize::from(!stays);
+        stays
+    });
+}
+
+fn without_literals(shape: &Shape, text: &str) -> String {
+    let mut shown = String::new();
+    let mut at = 0;
+    for literal in shape.ranges() {
+        shown.push_str(&text[at..literal.start]);
+        shown.push('?');
+        at = literal.end;
+        if shown.len() > MAX_SHOWN_BYTES {
+            break;
+        }
+    }
+    shown.push_str(&text[at..]);
+    let cut = shown.char_indices().map(|(place, _)| place).find(|place| *place >= MAX_SHOWN_BYTES);
+    shown.truncate(cut.unwrap_or(shown.len()));
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analysis::shape::Strings;
+
+    fn went(routes: &Routes, text: &str) {
+        let shape = Shape::of(text, Strings::Standard);
+        let reason = Went::Primary(Reason::Stay("write"));
+        routes.went("d", &shape, text, reason, Duration::from_millis(1));
+    }
+
+    #[test]
+    fn one_shape_is_one_row() {
+        let routes = Routes::default();
+        (0..10).for_each(|n| went(&routes, &format!("SELECT a FROM t WHERE id = {n}")));
+        let rows = routes.rows();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].statement.as_str(), rows[0].count), ("SELECT a FROM t WHERE id = ?", 10));
+    }
+
+    #[test]
+    fn a_flood_of_shapes_is_bounded_and_the_frequent_stay() {
+        let routes = Routes::default();
+        (0..10).for_each(|_| went(&routes, "SELECT often"));
+        (0..10_000).for_each(|n| went(&routes, &format!("SELECT a{n}")));
+        assert!(routes.rows().len() <= MAX_ROWS);
+        assert_eq!(routes.rows()[0].statement, "SELECT often");
+    }
+}

@@ -1,0 +1,215 @@
+//! What statements touch: templates from the cache, or asked of the primary's own parser over a few analysis
+//! connections. A miss never delays a write; a read waits for it no longer than for its proof.
+
+use crate::cluster::{Cluster, Database};
+use crate::follow::RECONNECT_AFTER;
+use crate::follow::database::Task;
+use analysis::cache::{Cache, CacheKey, Counters, Found, Outcome, Ticket};
+use analysis::session::Settings;
+use analysis::shape::Shape;
+use analysis::{Input, Template};
+use history::DatabaseId;
+use postgres::Error;
+use postgres::address::Address;
+use postgres::analyst::Analyst;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::time::{Instant, timeout_at};
+
+/// Analysis connections per database: one that waits behind a lock must not stop the others.
+const ANALYSTS: usize = 3;
+/// Statements waiting to be analysed, per database; one more is not understood and stays at the primary.
+const QUEUE: usize = 256;
+
+/// One statement to be analysed.
+pub struct Asked {
+    ticket: Ticket,
+    version: u64,
+    text: String,
+    literals: Vec<Range<usize>>,
+    parameters: Vec<u32>,
+    settings: Settings,
+}
+
+/// What statements touch, as far as it is known.
+pub struct Understanding {
+    cache: RefCell<Cache<Rc<Template>>>,
+    queues: RefCell<BTreeMap<DatabaseId, mpsc::Sender<Asked>>>,
+    arrived: Notify,
+}
+
+/// A statement as the session knows it.
+#[derive(Clone, Copy)]
+pub struct Statement<'a> {
+    /// Its shape, read from `text`.
+    pub shape: &'a Shape,
+    /// The text of the Query or Parse message.
+    pub text: &'a str,
+    /// The parameter types that the client declared; 0 where it left them open.
+    pub parameters: &'a [u32],
+    /// The session's settings.
+    pub settings: &'a Settings,
+}
+
+impl Understanding {
+    pub(crate) fn new(max_bytes: usize) -> Understanding {
+        let cache = RefCell::new(Cache::new(max_bytes));
+        Understanding { cache, queues: RefCell::default(), arrived: Notify::new() }
+    }
+
+    /// The template, if it is known; otherwise it is asked for.
+    pub fn look(&self, database: &Database, statement: Statement<'_>) -> Option<Rc<Template>> {
+        let id = database.id()?;
+        let key = CacheKey {
+            shape: statement.shape,
+            text: statement.text,
+            types: statement.parameters,
+            settings: statement.settings.analysis_id(),
+            database: id,
+            catalog: database.version(),
+        };
+        let mut cache = self.cache.borrow_mut();
+        match cache.get(&key) {
+            Found::Ready(template) => return Some(template.clone()),
+            Found::Pending => {}
+            Found::Absent => {
+                let queues = self.queues.borrow();
+                let place = queues.get(&id).and_then(|queue| queue.try_reserve().ok());
+                if let Some(place) = place
+                    && let Some(ticket) = cache.begin(&key)
+                {
+                    place.send(Asked {
+                        ticket,
+                        version: database.version(),
+                        text: statement.text.to_owned(),
+                        literals: statement.shape.ranges(),
+                        parameters: statement.parameters.to_vec(),
+                        settings: statement.settings.clone(),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// The template, waited for at most until `limit`.
+    pub async fn look_until(
+        &self,
+        limit: Instant,
+        database: &Database,
+        statement: Statement<'_>,
+    ) -> Option<Rc<Template>> {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(template) = self.look(database, statement) {
+                return Some(template);
+            }
+            timeout_at(limit, arrived).await.ok()?;
+        }
+    }
+
+    /// The database's catalog changed: what was understood is void.
+    pub(crate) fn forget(&self, database: DatabaseId) {
+        self.cache.borrow_mut().forget_database(database);
+    }
+
+    /// The cache's counters.
+    pub fn counters(&self) -> Counters {
+        self.cache.borrow().counters()
+    }
+
+    fn finish(&self, ticket: Ticket, outcome: Outcome<Rc<Template>>) {
+        self.cache.borrow_mut().finish(ticket, outcome);
+        self.arrived.notify_waiters();
+    }
+}
+
+/// Opens the analysis connections of a database; they close when what this returns is dropped.
+pub(crate) fn serve(cluster: &Cluster, database: &Rc<Database>, address: &Address) -> Vec<Task> {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let receiver = Rc::new(Mutex::new(receiver));
+    if let Some(id) = database.id() {
+        cluster.understanding().queues.borrow_mut().insert(id, sender);
+    }
+    let analyst = |_| {
+        let work = analyse(cluster.clone(), database.clone(), address.clone(), receiver.clone());
+        Task(tokio::task::spawn_local(work))
+    };
+    (0..ANALYSTS).map(analyst).collect()
+}
+
+async fn analyse(
+    cluster: Cluster,
+    database: Rc<Database>,
+    address: Address,
+    questions: Rc<Mutex<mpsc::Receiver<Asked>>>,
+) {
+    while !cluster.stopping() {
+        let mut analyst = match Analyst::connect(&address).await {
+            Ok(analyst) => analyst,
+            Err(error) => {
+                tracing::debug!(database = database.name(), %error, "no analysis connection");
+                tokio::time::sleep(RECONNECT_AFTER).await;
+                continue;
+            }
+        };
+        loop {
+            let Some(asked) = questions.lock().await.recv().await else { return };
+            let answer = answer(&mut analyst, &database, &asked).await;
+            let lost = matches!(answer, Err(Error::Unreachable(_) | Error::Protocol(_)));
+            cluster.understanding().finish(asked.ticket, answer.unwrap_or(Outcome::Failed));
+            if lost {
+                break;
+            }
+        }
+    }
+}
+
+/// Asks PostgreSQL for the statement's trees and judges them by the catalog of the same version.
+async fn answer(
+    analyst: &mut Analyst,
+    database: &Database,
+    asked: &Asked,
+) -> Result<Outcome<Rc<Template>>, Error> {
+    let analysed = analyst.analyse(&asked.settings, &asked.text, &asked.parameters).await?;
+    let Some(loaded) = database.loaded() else { return Ok(Outcome::Failed) };
+    if database.version() != asked.version {
+        return Ok(Outcome::Failed);
+    }
+    let input = Input { trees: &analysed.trees, text: &asked.text, literals: &asked.literals };
+    let template = Rc::new(analysis::judge(&input, &loaded.catalog));
+    let bytes = template.bytes();
+    Ok(if template.exact {
+        Outcome::Exact { value: template, bytes }
+    } else {
+        Outcome::Ready { value: template, bytes }
+    })
+}
+
+/// Narrows a doubt that began as *everything* once the statement's template arrives.
+pub(crate) fn narrow_when_known(
+    cluster: &Cluster,
+    database: &Rc<Database>,
+    statement: Statement<'_>,
+    within: Duration,
+    narrow: impl FnOnce(&Cluster, &Template) + 'static,
+) {
+    let (cluster, database) = (cluster.clone(), database.clone());
+    let text = statement.text.to_owned();
+    let parameters = statement.parameters.to_vec();
+    let settings = statement.settings.clone();
+    let shape = statement.shape.clone();
+    tokio::task::spawn_local(async move {
+        let statement =
+            Statement { shape: &shape, text: &text, parameters: &parameters, settings: &settings };
+        let limit = Instant::now() + within;
+        if let Some(template) = cluster.understanding().look_until(limit, &database, statement).await {
+            narrow(&cluster, &template);
+            cluster.moved();
+        }
+    });
+}
