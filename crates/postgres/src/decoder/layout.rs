@@ -55,7 +55,7 @@ impl Layout {
         };
         match (old_key, new_key) {
             (Some(old_key), Some(new_key)) if old_key != new_key => {
-                return Access::existence(Which::keys([old_key, new_key]));
+                Access::existence(Which::keys([old_key, new_key]))
             }
             (Some(key), Some(_)) => Access::update(self.changed(message, rows, old), Which::keys([key])),
             // Which row it was and is cannot be said; its key may have changed.
