@@ -13,23 +13,24 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use postgres::address::{Address, Control};
+use postgres::address::Address;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
+use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
-use crate::config::{AuthType, Config, Mistake};
+use crate::config::{AuthType, Config, Mistake, Server};
 use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
-use crate::metrics::{self, Metrics};
+use crate::metrics;
 use crate::shown::Shown;
 use crate::socket::Place;
 use crate::{console_access, http};
 
-/// The primary is asked so often whether it is there, until it is for the first time.
-const FIRST_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The database in which the connections live that are about the whole server.
+const CONTROL_DATABASE: &str = "postgres";
 /// Sessions that are cut off have so long to say farewell.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
 /// How often is looked whether the last session has left.
@@ -66,7 +67,7 @@ impl From<std::io::Error> for StartError {
 /// What the parts of one process share.
 pub(crate) struct Process {
     pub(crate) door: Rc<Door>,
-    pub(crate) metrics: Metrics,
+    pub(crate) cluster: Cluster,
     config: RefCell<Rc<Config>>,
     config_file: Option<PathBuf>,
     ending: Notify,
@@ -81,10 +82,13 @@ pub fn serve(start: Start) -> Result<(), StartError> {
 async fn run(start: Start) -> Result<(), StartError> {
     let config = Rc::new(start.config);
     let secrets = secrets(&config).map_err(StartError)?;
-    let primary = config.primary.address(&config.control_user, password(&config).as_deref(), "postgres");
+    let setup = setup(&config);
+    let door = Door::new(door_options(&config)?, secrets, Some(place(&setup.primary)));
+    let cluster = Cluster::start(setup);
+    *door.cluster.borrow_mut() = Some(cluster.clone());
     let process = Rc::new(Process {
-        door: Door::new(door_options(&config)?, secrets, Some(place(&primary))),
-        metrics: Metrics::default(),
+        door,
+        cluster,
         config: RefCell::new(config.clone()),
         config_file: start.config_file,
         ending: Notify::new(),
@@ -103,7 +107,7 @@ async fn run(start: Start) -> Result<(), StartError> {
         spawn_local(async move { http::serve(listener, pages).await });
     }
     tokio::select! {
-        () = first_answer(&primary) => {}
+        () = first_gauge(&process.cluster) => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
     (start.ready)();
@@ -125,6 +129,7 @@ impl Process {
             lines.join("; ")
         })?;
         *self.door.secrets.borrow_mut() = secrets(&config)?;
+        self.cluster.reload(config.writers(), config.standbys.iter().map(|standby| standby.weight));
         *self.config.borrow_mut() = Rc::new(config);
         tracing::info!(file = %file.display(), "the configuration was read again");
         Ok(())
@@ -162,6 +167,7 @@ impl Process {
         }
         self.door.close(true);
         self.empty(FAREWELL_LIMIT).await;
+        self.cluster.stop();
         tracing::info!("ended");
         Ok(())
     }
@@ -177,11 +183,12 @@ impl Process {
 
 impl http::Pages for Process {
     fn metrics(&self) -> String {
-        metrics::page(&self.metrics, &Shown::of(self))
+        metrics::page(self.cluster.metrics(), &Shown::of(self))
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.door.primary().is_none().then(|| "the primary is not there".to_owned())
+        let here = self.cluster.scheduler().order().primary_here();
+        (!here).then(|| "the primary does not answer".to_owned())
     }
 }
 
@@ -202,20 +209,42 @@ impl Signals {
     }
 }
 
-/// Waits until the primary answers for the first time.
-async fn first_answer(primary: &Address) {
-    let mut said = String::new();
+/// Waits until the primary has answered its first gauge.
+async fn first_gauge(cluster: &Cluster) {
     loop {
-        let why = match timeout(Duration::from_secs(5), Control::connect(primary)).await {
-            Ok(Ok(_)) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "no answer".to_owned(),
-        };
-        if why != said {
-            tracing::warn!(%primary, why, "waiting for the primary");
-            said = why;
+        let moved = cluster.next_move();
+        if cluster.scheduler().order().newest_gauge().is_some() {
+            return;
         }
-        sleep(FIRST_LOOK_EVERY).await;
+        cluster.scheduler().order_mut().want_gauge();
+        cluster.gauge_now();
+        moved.await;
+    }
+}
+
+fn setup(config: &Config) -> Setup {
+    let password = password(config);
+    let address = |server: &Server| -> Address {
+        server.address(&config.control_user, password.as_deref(), CONTROL_DATABASE)
+    };
+    let standby = |standby: &Server| StandbySetup {
+        name: standby.name.clone(),
+        address: address(standby),
+        weight: standby.weight,
+    };
+    Setup {
+        primary: address(&config.primary),
+        standbys: config.standbys.iter().map(standby).collect(),
+        writers: config.writers(),
+        design: config.design(),
+        proof_limit: config.proof_limit,
+        attach: config.attach_on_first_use,
+        follows: config.databases.clone(),
+        analysis_bytes: config.analysis_cache_bytes,
+        bounds: scheduler::Options { max_rows: config.freshness_rows, ..scheduler::Options::default() },
+        harmless: config.harmless_functions.clone(),
+        standby_connections: config.standby_connections,
+        held_answer_bytes: config.held_answer_bytes,
     }
 }
 

@@ -1,16 +1,22 @@
 //! What the console and the metrics see of this process: rows made from the door, the cluster and the configuration when
 //! somebody asks.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use order::{DoubtState, DoubtView};
+use scheduler::Serving;
+
+use crate::cluster;
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
-    Client, ClientState, Database, Doubt, Gauges, Node, Role, Route, Server, Traffic, View,
+    Client, ClientState, Database, Doubt, GaugedDatabase, Gauges, Node, Role, Route, Server, Traffic, View,
 };
 use crate::door::{Doing, Seat};
 use crate::process::Process;
+use crate::routes::{self, Went};
 use crate::socket::Origin;
 
 /// One look at a process.
@@ -36,37 +42,119 @@ impl View for Shown<'_> {
     }
 
     fn servers(&self) -> Vec<Server> {
-        Vec::new()
+        let primary = &self.config.primary;
+        let own = self.process.door.seats().into_iter().map(|seat| Server {
+            id: seat.id,
+            node: primary.name.clone(),
+            user: seat.user.clone(),
+            database: seat.database.clone(),
+            client: Some(seat.id),
+            to: (primary.host.clone(), primary.port),
+            connected_unix_s: unix_s(seat.since),
+            requested_unix_s: unix_s(seat.asked()),
+            backend_pid: seat.pid.get(),
+        });
+        own.collect()
     }
 
     fn databases(&self) -> Vec<Database> {
-        let names: BTreeSet<String> = self.clients().into_iter().map(|client| client.database).collect();
-        let known = |name: String| {
-            let paused = self.process.door.pauses.holds(&name);
-            Database { name, paused, not_serving: None }
+        let known = |database: Rc<cluster::Database>| Database {
+            name: database.name().to_owned(),
+            paused: self.process.door.pauses.holds(database.name()),
+            not_serving: database.not_serving().map(Cow::into_owned),
         };
-        names.into_iter().map(known).collect()
+        self.process.cluster.databases().into_iter().map(known).collect()
     }
 
     fn traffic(&self) -> Vec<Traffic> {
-        Vec::new()
+        let shown = |database: Rc<cluster::Database>| Traffic {
+            database: database.name().to_owned(),
+            total: database.traffic().total(),
+            average: database.traffic().average(),
+        };
+        self.process.cluster.databases().into_iter().map(shown).collect()
     }
 
     fn nodes(&self) -> Vec<Node> {
-        let standbys = self.config.standbys.iter().map(|standby| node(standby, Role::Standby));
-        std::iter::once(node(&self.config.primary, Role::Primary)).chain(standbys).collect()
+        let scheduler = self.process.cluster.scheduler();
+        let standbys = scheduler.standbys().zip(&self.config.standbys).map(|(standby, setup)| Node {
+            not_serving: match standby.serving {
+                Serving::Yes => None,
+                Serving::No(why) => Some(why.clone().into_owned()),
+            },
+            replayed: standby.mark,
+            pending: u64::from(standby.pending),
+            served: standby.served,
+            refused: standby.refused.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
+            ..node(setup, Role::Standby)
+        });
+        let written = scheduler.order().newest_gauge().map(|(_, gauge)| gauge.insert_lsn);
+        let here = scheduler.order().primary_here();
+        let primary = Node {
+            not_serving: (!here).then(|| "it does not answer".to_owned()),
+            received: written,
+            replayed: written,
+            served: self.process.cluster.metrics().statements_at_primary.get().values().sum(),
+            ..node(&self.config.primary, Role::Primary)
+        };
+        std::iter::once(primary).chain(standbys).collect()
     }
 
     fn routes(&self) -> Vec<Route> {
-        Vec::new()
+        let shown = |row: routes::Row| {
+            let (node, reason) = match row.went {
+                Went::Standby(id) => (self.process.cluster.standby(id).name.clone(), "proven"),
+                Went::Primary(reason) => (self.config.primary.name.clone(), reason.name()),
+            };
+            let mean = row.time / u32::try_from(row.count.max(1)).unwrap_or(u32::MAX);
+            Route { database: row.database, statement: row.statement, node, reason, count: row.count, mean }
+        };
+        self.process.cluster.routes().rows().into_iter().map(shown).collect()
     }
 
     fn doubts(&self) -> Vec<Doubt> {
-        Vec::new()
+        let databases = self.process.cluster.databases();
+        let name = |id| {
+            let named = databases.iter().find(|database| database.id() == Some(id));
+            named.map_or_else(|| id.to_string(), |database| database.name().to_owned())
+        };
+        let scheduler = self.process.cluster.scheduler();
+        let shown = |doubt: DoubtView<'_>| Doubt {
+            id: doubt.id.get(),
+            database: name(doubt.database),
+            state: match doubt.state {
+                DoubtState::Open => "open",
+                DoubtState::Lost => "lost",
+                DoubtState::Ending(_) => "ending",
+            },
+            footprint: doubt.footprint.to_string(),
+        };
+        scheduler.order().doubts().map(shown).collect()
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges::default()
+        let databases = self.process.cluster.databases();
+        let scheduler = self.process.cluster.scheduler();
+        let order = scheduler.order();
+        let gauged = |database: &Rc<cluster::Database>| {
+            let settled = database.id().and_then(|id| order.settled(id));
+            GaugedDatabase {
+                database: database.name().to_owned(),
+                settled: settled.map(|(number, _)| number.get()),
+                settled_lsn: settled.map(|(_, gauge)| gauge.insert_lsn),
+                decoded: database.id().and_then(|id| order.position(id)),
+                not_serving: database.not_serving().map(Cow::into_owned),
+            }
+        };
+        let counts = order.counts();
+        Gauges {
+            sent: counts.gauges_sent,
+            lost: counts.gauges_lost,
+            void: counts.gauges_void,
+            settled_quick: counts.settled_quick,
+            settled_by_lsn: counts.settled_by_lsn,
+            databases: databases.iter().map(gauged).collect(),
+        }
     }
 
     fn users(&self) -> Vec<String> {

@@ -51,6 +51,8 @@ pub struct Setup {
     pub proof_limit: Duration,
     /// Whether a database is attached by itself when it is first used (`consort up`), or by `consort attach` alone.
     pub attach: bool,
+    /// The databases that are followed, so that their reads may leave; `*` is all.
+    pub follows: Vec<String>,
     /// Bound of the analysis cache, bytes.
     pub analysis_bytes: usize,
     /// Bounds of the scheduler.
@@ -172,6 +174,10 @@ impl Cluster {
         }
         let database = Rc::new(Database::new(name));
         self.0.databases.borrow_mut().insert(name.to_owned(), database.clone());
+        if !self.0.setup.follows.iter().any(|followed| followed == "*" || followed == name) {
+            database.set_trouble(Some("the setting databases does not name it".into()));
+            return database;
+        }
         tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
         database
     }
@@ -268,6 +274,17 @@ impl Cluster {
     /// A gauge may be wanted.
     pub fn gauge_now(&self) {
         self.0.gauge_wanted.notify_one();
+    }
+
+    /// The operator says anew who writes, and how much each standby takes. The way back to writers through this process
+    /// alone leads through here: everything is in doubt until no other backend is left.
+    pub fn reload(&self, writers: Writers, weights: impl Iterator<Item = u32>) {
+        self.scheduler().set_writers(writers);
+        self.0.backends.distrust();
+        for (id, weight) in self.standby_ids().zip(weights) {
+            self.scheduler().standby_weight(id, weight);
+        }
+        self.moved();
     }
 
     /// The loops end at their next turn.

@@ -20,6 +20,7 @@ pub use secrets::{Secret, Secrets};
 pub use tls::load as load_tls;
 
 use crate::chance;
+use crate::cluster::Cluster;
 use crate::peer::{Peer, Rooms};
 use crate::socket::{Origin, Place, Socket};
 use std::cell::{Cell, RefCell};
@@ -92,6 +93,8 @@ pub struct Door {
     pub cancels: Cancels,
     /// The roles' secrets.
     pub secrets: RefCell<Secrets>,
+    /// The cluster behind the primary; without it everything runs at the primary.
+    pub cluster: RefCell<Option<Cluster>>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
     /// What PAUSE holds.
@@ -112,6 +115,7 @@ impl Door {
             rooms: Rooms::default(),
             cancels: Cancels::default(),
             secrets: RefCell::new(secrets),
+            cluster: RefCell::new(None),
             console: RefCell::new(None),
             pauses: Pauses::default(),
             primary: RefCell::new(primary),
