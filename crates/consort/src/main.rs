@@ -5,6 +5,7 @@
 //! asked for is not running.
 
 mod attach;
+mod bench;
 mod check;
 mod cluster_in;
 mod console;
@@ -55,6 +56,7 @@ enum Command {
     Repair(repair::Options),
     Status(status::Options),
     Psql(psql::Options),
+    Bench(Box<bench::Options>),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Repair(options) => repair::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Psql(options) => psql::run(&options),
+        Command::Bench(options) => bench::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -53,8 +53,8 @@ async fn make_whole(found: &Found) -> Result<(), Failure> {
         let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
         let attached = attach::attach(&control).await?;
         match attached.created {
-            true => println!("{name}: the slot {} was made anew", attached.slot),
-            false => println!("{name}: nothing was lost"),
+            true => println!("{name}: whole, slot {} made anew", attached.slot),
+            false => println!("{name}: whole, slot {} was there", attached.slot),
         }
     }
     Ok(())

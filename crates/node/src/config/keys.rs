@@ -82,6 +82,16 @@ const fn global(name: &'static str, default: &'static str, doc: &'static str, se
     Key { place: Place::Global, name, default, reloads: false, doc, set: Set::Global(set) }
 }
 
+const fn reloaded_server(
+    place: Place,
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Server>,
+) -> Key {
+    reloaded(server(place, name, default, doc, set))
+}
+
 const fn reloaded(key: Key) -> Key {
     Key { reloads: true, ..key }
 }
@@ -176,14 +186,14 @@ pub static KEYS: &[Key] = &[
          `weak` (anywhere: stale reads, for comparison only).",
         |config, value| put(&mut config.design, design(value).map(Some)),
     ),
-    global(
+    reloaded(global(
         "writers",
         "\"anywhere\"",
         "`anywhere`: others may write at the primary past Consort, and each read's proof reckons with it. \
          `through-consort`: nobody else can log in at the nodes; cheaper proofs. Watched: a foreign log-in switches to \
-         `anywhere` at once.",
+         `anywhere` at once, and RELOAD switches back.",
         |config, value| put(&mut config.writers, one_of(value, WRITERS).map(Some)),
-    ),
+    )),
     reloaded(global(
         "consistency",
         "\"strong\"",
@@ -298,7 +308,7 @@ pub static KEYS: &[Key] = &[
     ),
     server(Place::Standby, "host", "", "Host name, address, or the folder of its Unix socket.", set_host),
     server(Place::Standby, "port", "5432", "Its port.", set_port),
-    server(
+    reloaded_server(
         Place::Standby,
         "weight",
         "1",

@@ -1,0 +1,36 @@
+//! `consort bench`: staleness, cost and correctness of whatever answers at an address. The workloads are the crate
+//! `bench`'s; this is their place in the command.
+
+use clap::Args;
+
+use crate::console::runtime;
+use crate::failure::Failure;
+
+/// Measure whatever answers at an address: stale reads, what a proxy costs, histories under a checker
+///
+/// Each works against any PostgreSQL server or proxy. The exit code is 1 if the run saw what one server would not show.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: ::bench::Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort bench stale --url postgres://postgres@127.0.0.1:6432/postgres
+  consort bench mix --url postgres://postgres@127.0.0.1:6432/postgres --time 30s
+  consort bench histories --help";
+
+/// Measures and prints the figures.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let verdict = runtime()?
+        .block_on(::bench::run(&options.command))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    match verdict {
+        ::bench::Verdict::Clean => Ok(()),
+        ::bench::Verdict::Violated => {
+            Err(Failure::new("the run saw what one PostgreSQL server would not show"))
+        }
+    }
+}

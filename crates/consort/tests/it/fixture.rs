@@ -1,0 +1,216 @@
+//! The program, run; a folder of `consort up` and a `consort serve`, both ended with the test however that ends.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use postgres::local::Scratch;
+
+/// The program under test.
+pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");
+
+/// Nothing here takes longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends what runs in a folder of `up` and removes it, when its standard input closes.
+const GUARD: &str = r#"cat > /dev/null; "$1" down --dir "$2" > /dev/null 2>&1; rm -rf "$2""#;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Done {
+    /// The standard output of a command that had to work.
+    pub(crate) fn worked(self) -> String {
+        assert!(self.status.success(), "{self:?}");
+        self.out
+    }
+
+    /// The standard error of a command that had to end with this code.
+    pub(crate) fn failed(self, code: i32) -> String {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self.err
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(command: &mut Command) -> Done {
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Done { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs the program with these arguments.
+pub(crate) fn consort(arguments: &[&str]) -> Done {
+    run(Command::new(CONSORT).args(arguments))
+}
+
+/// Runs psql at an address, unaligned, rows only.
+pub(crate) fn psql(url: &str, sql: &str) -> Done {
+    run(Command::new("psql").args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
+}
+
+/// A TCP port that is free now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("loopback is there")
+        .port()
+}
+
+/// Looks again and again until it is so, at most for [`LIMIT`].
+pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !so() {
+        assert!(Instant::now() < deadline, "{what} did not come within {LIMIT:?}");
+        std::thread::yield_now();
+    }
+}
+
+fn temporary(name: &str) -> PathBuf {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("consort-{name}-{}-{number}", std::process::id()))
+}
+
+/// A folder of `consort up`, empty at first.
+pub(crate) struct UpFolder {
+    folder: PathBuf,
+    guard: Child,
+    pub(crate) port: u16,
+}
+
+impl UpFolder {
+    pub(crate) fn new() -> Self {
+        let folder = temporary("up");
+        let guard = Command::new("sh")
+            .args(["-c", GUARD, "guard", CONSORT])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
+        Self { folder, guard, port: free_port() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// `consort up` with one standby, at a port of its own.
+    pub(crate) fn up(&self) -> Done {
+        let listen = format!("127.0.0.1:{}", self.port);
+        self.run("up", &["--listen", &listen, "--standbys", "1"])
+    }
+
+    /// A subcommand for this folder.
+    pub(crate) fn run(&self, subcommand: &str, arguments: &[&str]) -> Done {
+        run(Command::new(CONSORT).arg(subcommand).arg("--dir").arg(&self.folder).args(arguments))
+    }
+
+    /// The address of its clients.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+}
+
+impl Drop for UpFolder {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        // The guard has done its work or not; there is nobody to tell.
+        let _ = self.guard.wait();
+    }
+}
+
+/// `consort serve` in front of servers of its own.
+pub(crate) struct Serving {
+    pub(crate) servers: Scratch,
+    child: Child,
+    config_file: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) metrics_port: u16,
+}
+
+impl Serving {
+    /// Servers, a configuration with these lines in it, and Consort, ready.
+    pub(crate) fn start(standbys: usize, lines: &str) -> Self {
+        let servers = Scratch::start(standbys);
+        let (port, metrics_port) = (free_port(), free_port());
+        let config_file = temporary("serve").with_extension("toml");
+        let text =
+            configuration(&servers, port, &format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\n{lines}"));
+        std::fs::write(&config_file, text).expect("a temporary file can be written");
+        let mut child = Command::new(CONSORT)
+            .args(["serve", "--config"])
+            .arg(&config_file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        let mut said = String::new();
+        let output = child.stdout.take().expect("it is a pipe");
+        BufReader::new(output).read_line(&mut said).expect("it says something");
+        let serving = Self { servers, child, config_file, port, metrics_port };
+        assert_eq!(said, "ready\n");
+        serving
+    }
+
+    pub(crate) fn config_file(&self) -> &Path {
+        &self.config_file
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A subcommand for this configuration.
+    pub(crate) fn run(&self, subcommand: &str, arguments: &[&str]) -> Done {
+        run(Command::new(CONSORT).arg(subcommand).arg("--config").arg(&self.config_file).args(arguments))
+    }
+
+    /// The address of a database for this role.
+    pub(crate) fn url(&self, user: &str, database: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Sends a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        run(Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string())).worked();
+    }
+
+    /// Waits until Consort has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the end", || {
+            status = self.child.try_wait().expect("it is our child");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.config_file);
+    }
+}
+
+/// A configuration for these servers, trusting local clients, with these lines first.
+pub(crate) fn configuration(servers: &Scratch, port: u16, lines: &str) -> String {
+    let mut text = format!("{lines}\nauth_type = \"trust\"\nlisten = [\"127.0.0.1:{port}\"]\n");
+    for (at, node) in servers.cluster().nodes().iter().enumerate() {
+        let table = if at == 0 { "[primary]" } else { "[[standby]]" };
+        let host = node.socket_folder().display();
+        text += &format!("{table}\nname = \"{}\"\nhost = \"{host}\"\nport = {}\n", node.name(), node.port());
+    }
+    text
+}

@@ -1,0 +1,88 @@
+//! `up`, `status`, `psql`, `down`, and what happens in between.
+
+use crate::fixture::{UpFolder, eventually, psql, run};
+
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
+    let home = UpFolder::new();
+    let url = home.up().worked();
+    assert_eq!(url, format!("{}\n", home.url()), "the URL is all that is printed to the standard output");
+    psql(&home.url(), "CREATE TABLE kept (v int); INSERT INTO kept VALUES (7)").worked();
+
+    // Once more: nothing happens.
+    assert_eq!(home.up().worked(), url);
+    let other = home.run("up", &["--design", "weak"]).failed(1);
+    assert!(other.contains("`consort down` first"), "{other}");
+
+    let status = home.run("status", &[]).worked();
+    for word in ["primary", "standby1", "serving", "design consort"] {
+        assert!(status.contains(word), "{word} is missing: {status}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&home.run("status", &["--json"]).worked()).unwrap();
+    assert_eq!(json["nodes"][1]["name"], "standby1");
+    let data_folder = json["nodes"][0]["data_folder"].as_str().unwrap();
+    assert!(data_folder.starts_with(home.path().to_str().unwrap()), "{data_folder}");
+
+    let one = home.run("psql", &["-X", "-A", "-t", "-c", "SELECT v FROM kept"]).worked();
+    assert_eq!(one, "7\n");
+    let standby =
+        home.run("psql", &["--node", "standby1", "-X", "-A", "-t", "-c", "SELECT pg_is_in_recovery()"]);
+    assert_eq!(standby.worked(), "t\n");
+    let nobody = home.run("psql", &["--node", "standby9"]).failed(1);
+    assert!(nobody.contains("there are primary, standby1"), "{nobody}");
+
+    home.run("down", &[]).worked();
+    assert!(home.run("status", &[]).failed(3).contains("does not answer"));
+    home.run("down", &[]).worked();
+    home.run("up", &[]).worked();
+    assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n", "the data are kept");
+}
+
+#[test]
+fn a_killed_consort_is_started_again_and_a_standby_made_anew() {
+    let home = UpFolder::new();
+    home.up().worked();
+    let pid = fs::read_to_string(home.path().join("consort.pid")).unwrap();
+    run(Command::new("kill").args(["-KILL", pid.trim()])).worked();
+    eventually("the end of the killed process", || home.run("status", &[]).status.code() == Some(3));
+    home.up().worked();
+    assert_ne!(fs::read_to_string(home.path().join("consort.pid")).unwrap(), pid);
+    assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n");
+
+    let renewed = home.run("repair", &["--standby", "standby1"]).worked();
+    assert_eq!(renewed, "standby1: made anew\n");
+    let found =
+        home.run("psql", &["--node", "standby1", "-X", "-A", "-t", "-c", "SELECT pg_is_in_recovery()"]);
+    assert_eq!(found.worked(), "t\n");
+
+    // More standbys are added to what is there.
+    home.run("down", &[]).worked();
+    home.run("up", &["--standbys", "2"]).worked();
+    assert!(home.run("status", &[]).worked().contains("standby2"));
+}
+
+#[test]
+fn clients_from_elsewhere_need_the_password() {
+    let home = UpFolder::new();
+    let listen = format!("0.0.0.0:{}", home.port);
+    let said = home.run("up", &["--listen", &listen, "--standbys", "0"]);
+    assert!(said.err.contains("users.txt"), "{said:?}");
+    let users = home.path().join("users.txt");
+    let secret = fs::read_to_string(&users).unwrap();
+    assert!(secret.starts_with("\"postgres\" \"") && secret.len() > 40, "{} characters", secret.len());
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&users).unwrap().permissions());
+    assert_eq!(mode & 0o077, 0, "nobody else reads the secret");
+    assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n", "who comes from this machine is trusted");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let home = UpFolder::new();
+    for subcommand in ["down", "status", "psql", "check"] {
+        let said = home.run(subcommand, &[]).failed(3);
+        assert!(said.contains("there is no cluster in"), "{subcommand}: {said}");
+    }
+}

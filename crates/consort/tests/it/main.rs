@@ -1,0 +1,8 @@
+//! The command as a person uses it: the program itself, real servers, real clients.
+
+mod configuration;
+mod console;
+mod fixture;
+mod life;
+mod readme;
+mod serving;

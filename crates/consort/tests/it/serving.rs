@@ -1,0 +1,123 @@
+//! `serve` in front of servers that are there already: signals, pages, attaching and its opposite.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use crate::fixture::{LIMIT, Serving, eventually, psql};
+
+/// One page of the HTTP listener: status line and body.
+fn page(serving: &Serving, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", serving.metrics_port)).expect("it listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("the connection holds");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("the connection holds");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("the connection holds");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    (head.lines().next().expect("a status line").to_owned(), body.to_owned())
+}
+
+#[test]
+fn pages_for_machines_are_served() {
+    let serving = Serving::start(1, "");
+    assert_eq!(page(&serving, "/healthz"), ("HTTP/1.1 200 OK".to_owned(), "ok\n".to_owned()));
+    assert_eq!(page(&serving, "/readyz").0, "HTTP/1.1 200 OK");
+    psql(&serving.url("postgres", "postgres"), "SELECT 1").worked();
+    let (status, metrics) = page(&serving, "/metrics");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    for name in
+        ["consort_clients{state=\"idle\"}", "consort_node_serving{node=\"standby1\"}", "consort_gauges_total"]
+    {
+        assert!(metrics.lines().any(|line| line.starts_with(name)), "{name} is missing in\n{metrics}");
+    }
+}
+
+#[test]
+fn sigterm_lets_an_open_transaction_end_and_nobody_in() {
+    let mut serving = Serving::start(0, "");
+    let mut session = Command::new("psql")
+        .args(["-X", "-A", "-t", "-d", &serving.url("postgres", "postgres")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut say = session.stdin.take().unwrap();
+    let mut hear = BufReader::new(session.stdout.take().unwrap());
+    let mut line = String::new();
+    say.write_all(b"BEGIN;\nSELECT 'inside';\n").unwrap();
+    while line.trim() != "inside" {
+        line.clear();
+        assert_ne!(hear.read_line(&mut line).unwrap(), 0, "psql goes on");
+    }
+    serving.signal("TERM");
+    let url = serving.url("postgres", "postgres");
+    eventually("a closed door", || !psql(&url, "SELECT 1").status.success());
+    say.write_all(b"CREATE TABLE done (); COMMIT;\n").unwrap();
+    drop(say);
+    session.wait().unwrap();
+    assert!(serving.ended().success());
+    assert_eq!(
+        serving.servers.query("SELECT count(*) FROM pg_class WHERE relname = 'done'")[0][0].as_deref(),
+        Some("1")
+    );
+}
+
+#[test]
+fn reload_takes_over_what_can_change_and_refuses_mistakes() {
+    let serving = Serving::start(0, "stats_users = []");
+    let console = serving.url("eye", "consort");
+    assert!(psql(&console, "SHOW VERSION").err.contains("may not use the console"));
+    let text = fs::read_to_string(serving.config_file()).unwrap();
+    fs::write(serving.config_file(), text.replace("stats_users = []", "stats_users = [\"eye\"]")).unwrap();
+    serving.signal("HUP");
+    eventually("the new setting", || psql(&console, "SHOW VERSION").status.success());
+    assert!(psql(&console, "SHUTDOWN").err.contains("permission denied"));
+
+    fs::write(serving.config_file(), text.replace("stats_users", "stat_users")).unwrap();
+    let admin = serving.url("postgres", "consort");
+    let refused = psql(&admin, "RELOAD").err;
+    assert!(refused.contains("stat_users: unknown key; did you mean stats_users?"), "{refused}");
+    assert!(psql(&console, "SHOW VERSION").status.success(), "what counted goes on");
+}
+
+#[test]
+fn attach_check_repair_and_detach() {
+    let mut serving = Serving::start(1, "databases = [\"postgres\"]");
+    let checked = serving.run("check", &[]).worked();
+    assert!(
+        checked.contains("postgres is not attached") && checked.contains("consort attach --config"),
+        "{checked}"
+    );
+    serving.servers.query("CREATE TABLE keyless (v int)");
+    let attached = serving.run("attach", &[]).worked();
+    assert!(attached.contains("postgres: attached, slot consort_postgres_5"), "{attached}");
+    let checked = serving.run("check", &[]).worked();
+    assert!(
+        checked.contains("primary: nothing is missing") && checked.contains("standby1: nothing is missing")
+    );
+    serving.servers.query("DROP EVENT TRIGGER consort_sql_drop");
+    assert!(serving.run("check", &[]).worked().contains("no event trigger consort_sql_drop"));
+    assert!(serving.run("repair", &[]).worked().contains("postgres: whole, slot consort_postgres_5"));
+    assert!(serving.run("check", &[]).worked().contains("primary: nothing is missing"));
+    serving.signal("TERM");
+    serving.ended();
+    assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
+    let left = "SELECT (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical') + (SELECT count(*) FROM pg_publication)";
+    assert_eq!(serving.servers.query(left)[0][0].as_deref(), Some("0"));
+}
+
+#[test]
+fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
+    let serving = Serving::start(1, "max_clients = 1000");
+    serving.servers.standby(0).set("hot_standby_feedback", "off").unwrap();
+    let done = serving.run("check", &[]);
+    assert!(
+        done.out.contains("max_clients is 1000") && done.out.contains("ALTER SYSTEM SET max_connections")
+    );
+    eventually("the standby's new setting", || {
+        serving.run("check", &[]).out.contains("ALTER SYSTEM SET hot_standby_feedback = on")
+    });
+    assert!(done.failed(1).contains("one thing is missing"));
+}
