@@ -1,7 +1,7 @@
 //! The state of a session, and how statements change it.
 
 use super::own::{Own, SettingError};
-use super::probe::{self, Found};
+use super::probe::{self, Found, Temporary};
 use super::settings::{Interner, Kind, Settings, kind};
 use super::{BlockStatus, Consistency, Dirt, SessionStay, Startup};
 use crate::shape::Strings;
@@ -69,6 +69,8 @@ pub struct SessionState {
     dirt: u8,
     /// A probe may find the session clean.
     probe_due: bool,
+    /// It has had a temporary object once, so that a probe must look closer.
+    had_temporary: bool,
     /// `random()` may be a sequence that lives at the primary.
     seeded: bool,
     /// The settings when the session began, to which RESET goes back; known if a probe came before any SET.
@@ -102,6 +104,7 @@ impl SessionState {
             failed: false,
             dirt: bit(Dirt::Fresh),
             probe_due: true,
+            had_temporary: false,
             seeded: false,
             first: None,
             any_set: false,
@@ -466,16 +469,17 @@ impl SessionState {
     // Probes.
 
     /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
-    /// the session is idle outside a block. Its answer is one row of text.
+    /// the session is idle outside a block. Its answer is one column of text.
     pub fn probe(&self) -> Option<String> {
         let due = self.probe_due && self.dirt & !bit(Dirt::Library) != 0 && self.status == BlockStatus::Idle;
-        due.then(|| probe::question(self.now.settings.others()))
+        let temporary = if self.had_temporary { Temporary::Objects } else { Temporary::Schema };
+        due.then(|| probe::question(self.now.settings.others(), temporary))
     }
 
     /// The probe's answer. What is still wrong, if anything is.
-    pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
+    pub fn probed(&mut self, column: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
         self.probe_due = false;
-        let Some((settings, found)) = probe::answer(row, self.now.settings.others(), interner) else {
+        let Some((settings, found)) = probe::answer(column, self.now.settings.others(), interner) else {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
         if self.first.is_none() && !self.any_set && self.dirt & !bit(Dirt::Fresh) == 0 {
@@ -491,6 +495,9 @@ impl SessionState {
                 Found::Listening => Dirt::Listen,
                 Found::AdvisoryLock => Dirt::AdvisoryLock,
             });
+            // There is a temporary schema: the next probe looks whether anything is in it.
+            self.probe_due |= found == Found::Temporary && !self.had_temporary;
+            self.had_temporary |= found == Found::Temporary;
         }
         self.dirt().map_or(Ok(()), Err)
     }

@@ -524,6 +524,9 @@ impl<'t> Lexer<'t> {
 fn magnitude(digits: &[u8]) -> Class {
     const EDGE4: u64 = 1 << 31;
     const EDGE8: u64 = 1 << 63;
+    if digits.len() < 10 {
+        return Class::Int4;
+    }
     let value = digits
         .iter()
         .try_fold(0u64, |value, &digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));

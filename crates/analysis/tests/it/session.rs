@@ -81,8 +81,8 @@ fn row(body: &[u8]) -> Vec<Option<String>> {
     values
 }
 
-fn borrowed(row: &[Option<String>]) -> Vec<Option<&str>> {
-    row.iter().map(Option::as_deref).collect()
+fn column(answer: &Answer) -> Vec<Option<&str>> {
+    answer.rows.iter().map(|row| row[0].as_deref()).collect()
 }
 
 struct Twins {
@@ -144,7 +144,7 @@ impl Twins {
         let Some(question) = self.session.probe() else { return };
         let answer = self.wire.query(&question);
         assert_eq!(answer.failed, None, "{question}");
-        let _ = self.session.probed(&borrowed(&answer.rows[0]), &mut self.interner);
+        let _ = self.session.probed(&column(&answer), &mut self.interner);
         self.told.push("  probed".to_owned());
         self.hear(&answer);
     }
@@ -187,7 +187,7 @@ impl Follower {
     fn open(server: &Server, user: &str, interner: &mut Interner) -> Follower {
         let (mut wire, _) = Wire::open(server, user);
         let answer = wire.query(&Settings::probe());
-        let now = Settings::of_probe(&borrowed(&answer.rows[0]), interner).unwrap();
+        let now = Settings::of_probe(&column(&answer), interner).unwrap();
         Follower { wire, now }
     }
 
@@ -196,7 +196,7 @@ impl Follower {
         let answer = self.wire.query(&statement);
         assert_eq!(answer.failed, None, "{statement}");
         let probed = self.wire.query(&Settings::probe());
-        let truth = Settings::of_probe(&borrowed(&probed.rows[0]), interner).unwrap();
+        let truth = Settings::of_probe(&column(&probed), interner).unwrap();
         let sent = |name: &&&str| !name.starts_with("default_transaction_") && !name.starts_with("idle_in");
         for name in MIRRORED.iter().filter(sent) {
             assert_eq!(truth.get(name), wanted.get(name), "{name} after {statement}");
@@ -313,4 +313,36 @@ fn what_consort_believes_of_a_session_is_so() {
         }
     }
     assert!(checked > 1_500 && followed > 500, "checked {checked}, followed {followed}");
+}
+
+/// What a function may leave behind is found by the probe, and that it has gone again.
+#[test]
+fn what_code_leaves_behind_is_found() {
+    let server = Server::start();
+    let mut twins = Twins::open(&server, "postgres");
+    let settle = |twins: &mut Twins| {
+        (0..3).for_each(|_| twins.probe());
+        twins.session.dirt()
+    };
+    assert_eq!(settle(&mut twins), None);
+    let mut run = |text: &str| {
+        twins.session.dirtied(Dirt::Function);
+        twins.run(text);
+        settle(&mut twins)
+    };
+    assert_eq!(run("SELECT set_config('search_path', 'pg_temp, nowhere', false)"), None);
+    assert_eq!(run("CREATE TEMP TABLE pg_class (a int)"), Some(Dirt::Temporary));
+    assert_eq!(run("DROP TABLE pg_temp.pg_class"), None);
+    assert_eq!(run("CREATE TYPE pg_temp.t AS ENUM ('a')"), Some(Dirt::Temporary));
+    assert_eq!(run("DISCARD TEMP"), None);
+    assert_eq!(run("BEGIN; CREATE TEMP TABLE t (a int) ON COMMIT DROP; COMMIT"), None);
+    assert_eq!(run("SELECT pg_advisory_lock(1)"), Some(Dirt::AdvisoryLock));
+    assert_eq!(run("SELECT pg_advisory_unlock(1)"), None);
+    assert_eq!(run("SELECT pg_advisory_xact_lock(1)"), None);
+    assert_eq!(run("LISTEN c"), Some(Dirt::Listen));
+    assert_eq!(run("UNLISTEN *"), None);
+    let shadow = "CREATE SCHEMA evil; CREATE FUNCTION evil.always(text, text) RETURNS bool LANGUAGE sql RETURN true; \
+        CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.always); SET search_path = evil, pg_catalog";
+    assert_eq!(run(shadow), None);
+    assert_eq!(twins.session.settings().get("search_path"), Some("evil, pg_catalog"));
 }
