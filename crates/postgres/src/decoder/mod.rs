@@ -42,6 +42,8 @@ const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=U
                         -c extra_float_digits=1 -c lc_monetary=C";
 /// What was confirmed is told to the server this often.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
+/// The server hears from us at least this often.
+const SPEAK_EVERY: Duration = Duration::from_secs(1);
 /// Messages that wait between the connection and us; then the server waits.
 const MAX_WAITING: usize = 4096;
 /// DDL transactions that are in no catalog yet; more of them are remembered by the highest alone.
@@ -237,6 +239,7 @@ impl Decoder {
             ReplicationEvent::Commit { lsn, end_lsn, .. } => {
                 return self.commit(Lsn::new(lsn.as_u64()), Lsn::new(end_lsn.as_u64())).map(Some);
             }
+            ReplicationEvent::KeepAlive { reply_requested: true, .. } => return Err(self.let_go()),
             ReplicationEvent::KeepAlive { wal_end, .. } if self.open.is_none() => {
                 return Ok(Some(Decoded::Position(Lsn::new(wal_end.as_u64()))));
             }
@@ -245,6 +248,15 @@ impl Decoder {
             ReplicationEvent::StoppedAt { .. } => return Err(malformed()),
         }
         Ok(None)
+    }
+
+    /// A server that is stopped waits, without a bound, until everybody who decodes has confirmed all of its log
+    /// (`WalSndDone`), and asks for that. We cannot: what is confirmed must have been proven visible, by a server that
+    /// answers no more. So we leave; the slot goes on where it was confirmed. A server that goes on asks only clients
+    /// that have been silent for half of its `wal_sender_timeout`, which we never are.
+    fn let_go(&self) -> Error {
+        self.client.stop();
+        Error::NotReady("the server is stopping: it wants all of its log confirmed".to_owned())
     }
 
     fn begin(&mut self, start: Lsn, xid: u32) {
@@ -372,8 +384,11 @@ fn config(address: &Address, slot: &str) -> ReplicationConfig {
                 .with_port(address.port)
         }
     };
-    let mut config =
-        config.with_options(SETTINGS).with_status_interval(CONFIRM_EVERY).with_buffer_size(MAX_WAITING);
+    let mut config = config
+        .with_options(SETTINGS)
+        .with_status_interval(CONFIRM_EVERY)
+        .with_wakeup_interval(SPEAK_EVERY)
+        .with_buffer_size(MAX_WAITING);
     config.application_name = Some(APPLICATION_NAME.to_owned());
     config
 }

@@ -351,3 +351,42 @@ async fn cost_per_row() {
     served.commit().await;
     println!("rows of a large one: {:.1} us each", start.elapsed().as_secs_f64() * 1e6 / 20_000.0);
 }
+
+#[tokio::test]
+async fn a_server_that_stops_does_not_wait_for_us() {
+    let mut served = Served::with("CREATE TABLE t (id int PRIMARY KEY)").await;
+    served.wrote("INSERT INTO t VALUES (1)").await;
+    served.scratch.query("INSERT INTO t VALUES (2)");
+    let primary = served.scratch.primary().state();
+    let postgres::local::NodeState::Running { pid } = primary else { panic!("it runs") };
+    std::process::Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    let ended = soon("the end of the stream", async {
+        loop {
+            if let Err(error) = served.decoder.next().await {
+                return error;
+            }
+        }
+    });
+    let ended = ended.await;
+    assert!(matches!(ended, Error::NotReady(_) | Error::Unreachable(_)), "{ended:?}");
+    let (scratch, decoder) = (served.scratch, served.decoder);
+    drop(decoder);
+    let stopped = tokio::task::spawn_blocking(move || {
+        scratch.primary().stop(postgres::local::Stop::Fast).unwrap();
+        scratch.primary().start().unwrap();
+        scratch
+    });
+    let scratch = soon("the stop", stopped).await.unwrap();
+    let decoder = Decoder::open(&scratch.address("postgres"), &served.slot, served.database, EPOCH).await;
+    let mut decoder = decoder.unwrap();
+    for id in ["1", "2"] {
+        let commit = soon("what was not confirmed", async {
+            loop {
+                if let Decoded::Commit { commit, .. } = decoder.next().await.unwrap() {
+                    return commit;
+                }
+            }
+        });
+        assert!(!commit.await.wrote.is_nothing(), "{id}");
+    }
+}
