@@ -174,6 +174,11 @@ impl Session {
         self
     }
 
+    /// From now on statements travel so.
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
     /// Says good-bye and waits, for a moment, until the server has heard it, so that its statistics are complete.
     pub async fn close(mut self) {
         let connection = std::mem::replace(&mut self.connection, tokio::spawn(async {}));

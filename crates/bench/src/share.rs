@@ -279,6 +279,20 @@ mod tests {
     }
 
     #[test]
+    fn a_console_counts_the_reads_of_standbys() {
+        let at = |scans| Counts { standby: true, scans: HashMap::from([(String::new(), scans)]) };
+        let before = Before {
+            source: Source::Console("host=c".to_owned()),
+            counts: BTreeMap::from([("s1".to_owned(), at(100)), ("s2".to_owned(), at(50))]),
+        };
+        // The console began anew meanwhile and counts s2 from nothing.
+        let after = BTreeMap::from([("s1".to_owned(), at(160)), ("s2".to_owned(), at(30))]);
+        let asked = BTreeMap::from([("t".to_owned(), Asked { reads: 120, writes: 9 })]);
+        let shares = before.between(&after, &asked);
+        assert!((shares["t"].at_standbys - 0.75).abs() < 1e-9, "{shares:?}");
+    }
+
+    #[test]
     fn a_server_has_a_name() {
         let server: Server = "s1=postgres://h/d?a=b".parse().unwrap();
         assert_eq!((server.name.as_str(), server.url.as_str()), ("s1", "postgres://h/d?a=b"));

@@ -1,7 +1,7 @@
 //! A writer at an interval: it raises hot rows every so often while readers read them, and the cold table, in a loop.
 
 use super::report::{Kind, Who};
-use super::{COLD_ROWS, Lasting, Run};
+use super::{COLD_ROWS, Commit, Lasting, Run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,7 +34,9 @@ pub(super) async fn write(run: Arc<Run>, number: u64, every: Duration) {
 /// Reads until the run stops.
 pub(super) async fn read(run: Arc<Run>, number: u64) {
     let setting = &run.setting;
-    let (protocol, commit) = (setting.protocol_of(number), setting.commit_of(number));
+    // A reader cannot know whose write it sees.
+    let commit = if setting.commits.len() == 1 { setting.commits[0] } else { Commit::Mixed };
+    let protocol = setting.protocol_of(number);
     let mut session = Lasting::new(&setting.url, protocol);
     let mut chance = fastrand::Rng::with_seed(setting.seed ^ (number << 32));
     let kind = |who| Kind { gap_ms: 0, protocol, commit, who };

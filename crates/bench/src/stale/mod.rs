@@ -145,6 +145,7 @@ impl Lasting {
             Some(session) => session,
             none => none.insert(Session::open(&self.url, self.protocol).await?),
         };
+        session.speak(self.protocol);
         let rows = session.run(statement, values).await?;
         let number = rows.first().and_then(|row| row.first()).and_then(Cell::number);
         number.ok_or_else(|| Trouble::Unexpected(format!("rows {rows:?} for {statement}")))

@@ -3,6 +3,7 @@
 
 use super::report::{Kind, Who};
 use super::{COLD_ROWS, Commit, Lasting, Run};
+use crate::session::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,25 +20,19 @@ struct Group {
 /// Runs rounds on one row until all rounds are done.
 pub(super) async fn run(run: Arc<Run>, row: i64) {
     let setting = &run.setting;
-    let protocol =
-        setting.protocols[usize::try_from(row).expect("rows count from 0") % setting.protocols.len()];
-    let open = |url: &str| Lasting::new(url, protocol);
-    let mut group = Group {
-        row,
-        writer: open(setting.writer()),
-        others: [open(&setting.url), open(&setting.url)],
-        chance: fastrand::Rng::with_seed(setting.seed ^ row.cast_unsigned()),
-    };
+    let mut group = Group::new(&run, row);
     while !run.stop.is_due() {
         let round = run.done.fetch_add(1, Ordering::Relaxed);
         if round >= setting.rounds {
             break;
         }
-        // Each row goes through all gaps, and through all kinds of commit at each gap. Rounds go round the rows, so the
-        // number of the row's own round counts.
+        // Each row goes through all gaps, through all protocols at each gap, and through all kinds of commit at each of
+        // these. Rounds go round the rows, so the number of the row's own round counts.
         let own = usize::try_from(round / setting.rows).expect("rounds fit");
-        let gap = setting.gaps[own % setting.gaps.len()];
-        let commit = setting.commits[own / setting.gaps.len() % setting.commits.len()];
+        let (gaps, protocols) = (setting.gaps.len(), setting.protocols.len());
+        let gap = setting.gaps[own % gaps];
+        let commit = setting.commits[own / gaps / protocols % setting.commits.len()];
+        group.speak(setting.protocols[own / gaps % protocols]);
         group.round(&run, gap, commit, round).await;
     }
     group.writer.close().await;
@@ -47,6 +42,21 @@ pub(super) async fn run(run: Arc<Run>, row: i64) {
 }
 
 impl Group {
+    fn new(run: &Run, row: i64) -> Group {
+        let open = |url: &str| Lasting::new(url, run.setting.protocols[0]);
+        Group {
+            row,
+            writer: open(run.setting.writer()),
+            others: [open(&run.setting.url), open(&run.setting.url)],
+            chance: fastrand::Rng::with_seed(run.setting.seed ^ row.cast_unsigned()),
+        }
+    }
+
+    fn speak(&mut self, protocol: Protocol) {
+        self.writer.protocol = protocol;
+        self.others.iter_mut().for_each(|other| other.protocol = protocol);
+    }
+
     async fn round(&mut self, run: &Run, gap: Duration, commit: Commit, round: u64) {
         let protocol = self.writer.protocol;
         let kind = |who| Kind { gap_ms: gap.as_millis(), protocol, commit, who };

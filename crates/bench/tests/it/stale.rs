@@ -41,6 +41,8 @@ async fn the_primary_is_never_stale() {
     assert_eq!(report.cold_share.as_ref().map(|share| share.at_standbys), Some(0.0));
     let gaps: std::collections::BTreeSet<u128> = report.lines.iter().map(|line| line.kind.gap_ms).collect();
     assert_eq!(gaps.into_iter().collect::<Vec<_>>(), [0, 2]);
+    let own = report.lines.iter().filter(|line| line.kind.who == Who::Own);
+    assert_eq!(own.count(), 12, "two gaps, three protocols, two kinds of commit");
 }
 
 #[tokio::test]
