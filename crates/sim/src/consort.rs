@@ -109,16 +109,6 @@ impl Consort {
         self.scheduler.borrow().order().doubts().count()
     }
 
-    pub fn debug(&self) {
-        let s = self.scheduler.borrow();
-        println!("insert {:?} flush {:?} {:?}", self.world.primary().insert_lsn(), self.world.primary().flush_lsn(), self.world.primary().snapshot());
-        for d in s.order().doubts() { println!("{d:?}"); }
-        for p in 0..2 { let d = database(p); println!("pos {:?} settled {:?} clear {} followed {}", s.order().position(d), s.order().settled(d), s.order().clear(d), s.order().followed(d)); }
-        for v in s.standbys() { println!("{v:?}"); }
-        for st in &self.world.standbys { println!("standby {:?} up {} {:?}", st.replayed(), st.is_up(), st.incarnation()); }
-        println!("{:?} {:?}", s.order().incarnation(), s.order().newest_gauge());
-    }
-
     /// Whether it trusts that nobody else writes.
     pub fn writers(&self) -> Writers {
         self.scheduler.borrow().writers()

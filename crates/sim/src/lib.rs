@@ -10,6 +10,7 @@ pub mod consort;
 pub mod env;
 pub mod executor;
 pub mod model;
+pub mod planted;
 pub mod random;
 pub mod record;
 pub mod run;

@@ -1,41 +1,79 @@
-//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME]`: runs seeds, prints the first violations and the line that
-//! replays each.
+//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all]`: runs seeds, prints the first violations and the line
+//! that replays each. With a bug it stops at the first seed that finds it; `all` does so for every bug.
 
 use sim::bugs::Planted;
+use sim::planted::{ALL, PlantedBug, named};
+use sim::run::{Outcome, run};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (mut first, mut count) = (0, 1000);
+    let (mut first, mut count, mut bug) = (0_u64, None, None);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
-        match name.as_str() {
-            "--seed" => {
-                first = value.parse().unwrap_or(0);
-                count = 1;
+        match (name.as_str(), value.parse()) {
+            ("--seed", Ok(seed)) => first = seed,
+            ("--seeds", Ok(seeds)) => count = Some(seeds),
+            ("--bug", _) => bug = Some(value),
+            _ => {
+                println!("usage: sim [--seed S] [--seeds N] [--bug NAME|all]");
+                return ExitCode::from(2);
             }
-            "--seeds" => count = value.parse().unwrap_or(1000),
-            _ => return ExitCode::from(2),
         }
     }
-    let (mut reads, mut candidates, mut offloaded, mut commits, mut bad) = (0, 0, 0, 0, 0);
-    let mut reasons = std::collections::BTreeMap::<&str, u64>::new();
+    let count = count.unwrap_or(if first > 0 { 1 } else { 5000 });
+    match bug.as_deref() {
+        None => clean(first, count),
+        Some("all") => {
+            let missed = ALL.iter().filter(|bug| hunt(bug, first, count) != ExitCode::SUCCESS).count();
+            ExitCode::from(u8::from(missed > 0))
+        }
+        Some(name) => match named(name) {
+            Some(bug) => hunt(bug, first, count),
+            None => {
+                println!("no bug {name}; there are: {:?}", ALL.iter().map(|bug| bug.name).collect::<Vec<_>>());
+                ExitCode::from(2)
+            }
+        },
+    }
+}
+
+/// Runs seeds without a bug: nothing may be found.
+fn clean(first: u64, count: u64) -> ExitCode {
+    let (mut sum, mut bad) = (Outcome::default(), 0);
     for seed in first..first + count {
-        let outcome = sim::run::run(seed, Planted::default());
-        reads += outcome.reads;
-        commits += outcome.commits;
-        candidates += outcome.candidates;
-        offloaded += outcome.offloaded;
-        outcome.reasons.iter().for_each(|(reason, times)| *reasons.entry(reason).or_default() += times);
+        let outcome = run(seed, Planted::default());
+        sum.reads += outcome.reads;
+        sum.commits += outcome.commits;
+        sum.candidates += outcome.candidates;
+        sum.offloaded += outcome.offloaded;
+        outcome.reasons.iter().for_each(|(reason, times)| *sum.reasons.entry(reason).or_default() += times);
         if !outcome.violations.is_empty() {
             bad += 1;
-            if bad < 8 {
-                println!("seed {seed}:");
-                outcome.violations.iter().take(3).for_each(|violation| println!("    {violation}"));
-            }
+            println!("cargo run -p sim -- --seed {seed}");
+            outcome.violations.iter().take(3).for_each(|violation| println!("    {violation}"));
         }
     }
-    println!("{count} seeds, {commits} commits, {reads} reads, {candidates} candidates, {offloaded} offloaded, {bad} bad");
-    println!("{reasons:?}");
+    println!(
+        "{count} seeds: {} commits, {} reads, {} of {} that could leave left; {bad} seeds with violations",
+        sum.commits, sum.reads, sum.offloaded, sum.candidates
+    );
+    let mut reasons: Vec<(&str, u64)> = BTreeMap::into_iter(sum.reasons).collect();
+    reasons.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    reasons.iter().for_each(|(reason, times)| println!("    {times:>8} {reason}"));
     ExitCode::from(u8::from(bad > 0))
+}
+
+/// Looks for the first seed that finds the bug.
+fn hunt(bug: &PlantedBug, first: u64, count: u64) -> ExitCode {
+    for seed in first..first + count {
+        let outcome = run(seed, bug.planted());
+        if let Some(violation) = outcome.violations.first() {
+            println!("{}: found by seed {seed}, {violation}", bug.name);
+            return ExitCode::SUCCESS;
+        }
+    }
+    println!("{}: not found in {count} seeds", bug.name);
+    ExitCode::from(1)
 }

@@ -372,7 +372,6 @@ fn rest(world: &Rc<World>, cluster: &Cluster) {
     env.executor.run(env.now() + REST);
     let mut breaches = Vec::new();
     for consort in cluster.consorts.borrow().iter() {
-        if std::env::var("DBG").is_ok() { consort.debug(); }
         if consort.doubts() > 0 {
             breaches.push(Breach::NotLive("a doubt never ended"));
         }

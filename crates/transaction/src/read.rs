@@ -68,7 +68,7 @@ pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran:
         cluster.gauge_wanted();
         match cluster.changed(left).await {
             Some(rest) => left = rest,
-            None if cluster.bugs().wait_without_bound => {}
+            None if cluster.bugs().wait_without_bound => left = cluster.proof_limit(),
             None => return Err(waiting),
         }
     }
