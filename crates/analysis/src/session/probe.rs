@@ -1,6 +1,6 @@
 //! The question that makes a session's state known: run at the primary when the session is idle outside a block, once
-//! after each doubt about it; run at a standby connection when it is new. Its answer is one column of text, a row for each
-//! thing asked. It costs a busy server 0.3 ms: one function over one list is parsed and planned, and the catalogs of
+//! after each doubt about it; run at a standby connection when it is new. Its answer is one row with one
+//! array of text, an element for each thing asked. It costs a busy server 0.3 ms: one function over one list is parsed and planned, and the catalogs of
 //! temporary objects are only read in a session that has ever had one.
 
 use super::settings::{Interner, MIRRORED, Settings, literal};
@@ -51,36 +51,68 @@ pub(super) fn question<'a>(others: impl Iterator<Item = &'a str>, temporary: Tem
     let list = format!("{{{}}}", quoted.collect::<Vec<String>>().join(","));
     // Some settings came with a minor version: a missing one is NULL.
     format!(
-        "SELECT CASE {}ELSE pg_catalog.current_setting(n, true) END FROM pg_catalog.unnest({}::pg_catalog.text[]) AS n",
+        "SELECT pg_catalog.array_agg(CASE {}ELSE pg_catalog.current_setting(n, true) END) FROM \
+         pg_catalog.unnest({}::pg_catalog.text[]) AS n",
         cases.collect::<String>(),
         literal(&list)
     )
 }
 
-/// The answer: the settings, and what else was found. `None` if the column is not an answer to that question.
+/// The answer: the settings, and what else was found. `None` if the row is not an answer to that question.
 pub(super) fn answer<'a>(
-    column: &[Option<&str>],
+    row: &[Option<&str>],
     others: impl Iterator<Item = &'a str>,
     interner: &mut Interner,
 ) -> Option<(Settings, Vec<Found>)> {
-    let (found, values) = column.split_at_checked(FOUND.len())?;
+    let [Some(array)] = row else { return None };
+    let elements = elements(array)?;
+    let (found, values) = elements.split_at_checked(FOUND.len())?;
     let names: Vec<&str> = MIRRORED.iter().copied().chain(others).collect();
     if names.len() != values.len() {
         return None;
     }
     let mut all = Vec::new();
     for (answer, what) in found.iter().zip(FOUND) {
-        match *answer {
+        match answer.as_deref() {
             Some("false") => {}
             Some("true") => all.push(what),
             _ => return None,
         }
     }
-    let known = names
-        .into_iter()
-        .zip(values)
-        .filter_map(|(name, value)| Some((name.to_owned(), (*value)?.to_owned())));
+    let known =
+        names.into_iter().zip(values).filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
     Some((interner.intern(known.collect::<BTreeMap<String, String>>()), all))
+}
+
+/// The elements of an array as PostgreSQL writes it: `{a,"b \"c\"",NULL}`.
+fn elements(array: &str) -> Option<Vec<Option<String>>> {
+    let mut rest = array.strip_prefix('{')?.strip_suffix('}')?;
+    let mut elements = Vec::new();
+    loop {
+        let (value, after) = element(rest)?;
+        elements.push(value);
+        match after.strip_prefix(',') {
+            Some(next) => rest = next,
+            None => return after.is_empty().then_some(elements),
+        }
+    }
+}
+
+/// The first element of a list, and what comes behind it.
+fn element(list: &str) -> Option<(Option<String>, &str)> {
+    let Some(quoted) = list.strip_prefix('"') else {
+        let (value, after) = list.split_at(list.find(',').unwrap_or(list.len()));
+        return Some(((value != "NULL").then(|| value.to_owned()), after));
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    loop {
+        match chars.next()? {
+            (at, '"') => return Some((Some(value), &quoted[at + 1..])),
+            (_, '\\') => value.push(chars.next()?.1),
+            (_, other) => value.push(other),
+        }
+    }
 }
 
 impl Settings {
@@ -89,8 +121,29 @@ impl Settings {
         question(std::iter::empty(), Temporary::Schema)
     }
 
-    /// The settings of a new standby connection, from the one column of text that [`Settings::probe`] gave.
-    pub fn of_probe(column: &[Option<&str>], interner: &mut Interner) -> Option<Settings> {
-        answer(column, std::iter::empty(), interner).map(|(settings, _)| settings)
+    /// The settings of a new standby connection, from the one row that [`Settings::probe`] gave.
+    pub fn of_probe(row: &[Option<&str>], interner: &mut Interner) -> Option<Settings> {
+        answer(row, std::iter::empty(), interner).map(|(settings, _)| settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_read_as_they_are_written() {
+        let read = |array: &str| {
+            elements(array).map(|all| all.into_iter().map(|e| e.unwrap_or("-".into())).collect::<Vec<_>>())
+        };
+        assert_eq!(read("{a,NULL,b}"), Some(vec!["a".into(), "-".into(), "b".into()]));
+        assert_eq!(
+            read(r#"{"","a,b","c \"\\","NULL",d}"#),
+            Some(vec!["".into(), "a,b".into(), "c \"\\".into(), "NULL".into(), "d".into()])
+        );
+        assert_eq!(read("{\"\u{2603}\"}"), Some(vec!["\u{2603}".into()]));
+        for broken in ["", "a", "{", "{\"a}", "{\"a\"b}", "{\"a\\"] {
+            assert_eq!(elements(broken), None, "{broken}");
+        }
     }
 }

@@ -469,7 +469,7 @@ impl SessionState {
     // Probes.
 
     /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
-    /// the session is idle outside a block. Its answer is one column of text.
+    /// the session is idle outside a block. Its answer is one row.
     pub fn probe(&self) -> Option<String> {
         let due = self.probe_due && self.dirt & !bit(Dirt::Library) != 0 && self.status == BlockStatus::Idle;
         let temporary = if self.had_temporary { Temporary::Objects } else { Temporary::Schema };
@@ -477,9 +477,9 @@ impl SessionState {
     }
 
     /// The probe's answer. What is still wrong, if anything is.
-    pub fn probed(&mut self, column: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
+    pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
         self.probe_due = false;
-        let Some((settings, found)) = probe::answer(column, self.now.settings.others(), interner) else {
+        let Some((settings, found)) = probe::answer(row, self.now.settings.others(), interner) else {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
         if self.first.is_none() && !self.any_set && self.dirt & !bit(Dirt::Fresh) == 0 {

@@ -81,8 +81,8 @@ fn row(body: &[u8]) -> Vec<Option<String>> {
     values
 }
 
-fn column(answer: &Answer) -> Vec<Option<&str>> {
-    answer.rows.iter().map(|row| row[0].as_deref()).collect()
+fn borrowed(row: &[Option<String>]) -> Vec<Option<&str>> {
+    row.iter().map(Option::as_deref).collect()
 }
 
 struct Twins {
@@ -144,7 +144,7 @@ impl Twins {
         let Some(question) = self.session.probe() else { return };
         let answer = self.wire.query(&question);
         assert_eq!(answer.failed, None, "{question}");
-        let _ = self.session.probed(&column(&answer), &mut self.interner);
+        let _ = self.session.probed(&borrowed(&answer.rows[0]), &mut self.interner);
         self.told.push("  probed".to_owned());
         self.hear(&answer);
     }
@@ -187,7 +187,7 @@ impl Follower {
     fn open(server: &Server, user: &str, interner: &mut Interner) -> Follower {
         let (mut wire, _) = Wire::open(server, user);
         let answer = wire.query(&Settings::probe());
-        let now = Settings::of_probe(&column(&answer), interner).unwrap();
+        let now = Settings::of_probe(&borrowed(&answer.rows[0]), interner).unwrap();
         Follower { wire, now }
     }
 
@@ -196,7 +196,7 @@ impl Follower {
         let answer = self.wire.query(&statement);
         assert_eq!(answer.failed, None, "{statement}");
         let probed = self.wire.query(&Settings::probe());
-        let truth = Settings::of_probe(&column(&probed), interner).unwrap();
+        let truth = Settings::of_probe(&borrowed(&probed.rows[0]), interner).unwrap();
         let sent = |name: &&&str| !name.starts_with("default_transaction_") && !name.starts_with("idle_in");
         for name in MIRRORED.iter().filter(sent) {
             assert_eq!(truth.get(name), wanted.get(name), "{name} after {statement}");

@@ -85,8 +85,12 @@ impl Story {
             let usual = || if name.contains('.') { custom() } else { default_of(name).to_owned() };
             row.push(Some(given.unwrap_or_else(usual)));
         }
-        let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
-        match self.session.probed(&row, &mut self.interner) {
+        let quoted: Vec<String> = row
+            .iter()
+            .flatten()
+            .map(|value| format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")))
+            .collect();
+        match self.session.probed(&[Some(&format!("{{{}}}", quoted.join(",")))], &mut self.interner) {
             Ok(()) => String::new(),
             Err(dirt) => format!("still dirty: {dirt}\n"),
         }
