@@ -12,9 +12,9 @@ demo: ## a primary and two standbys on this machine, the same load through two d
 	$(CARGO) build --release --locked -p consort
 	target/release/consort demo
 
-test: ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
+test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
 	@scripts/prerequisites.sh rust build server
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --exclude tidy
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
 	@scripts/prerequisites.sh rust build
