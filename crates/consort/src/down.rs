@@ -35,13 +35,24 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if !home.config_file().exists() {
         return Err(Failure::not_running(format!("there is no cluster in {}", home.folder().display())));
     }
-    let _turn = home.take_turn()?;
-    let drain_time = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.drain_time);
     if home.running().is_some() {
         eprintln!("stopping Consort ..");
     }
-    home.end(drain_time + END_LIMIT)?;
+    stop_consort(&home)?;
     eprintln!("stopping the servers ..");
-    Cluster::open(&Programs::find()?, home.folder())?.stop(Stop::Fast)?;
-    Ok(())
+    stop_everything(&home)
+}
+
+/// Stops Consort, and leaves the servers as they are.
+pub(crate) fn stop_consort(home: &Home) -> Result<(), Failure> {
+    let _turn = home.take_turn()?;
+    let drain_time = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.drain_time);
+    home.end(drain_time + END_LIMIT).map(drop)
+}
+
+/// Stops Consort and the servers.
+pub(crate) fn stop_everything(home: &Home) -> Result<(), Failure> {
+    stop_consort(home)?;
+    let _turn = home.take_turn()?;
+    Ok(Cluster::open(&Programs::find()?, home.folder())?.stop(Stop::Fast)?)
 }

@@ -10,6 +10,7 @@ mod check;
 mod cluster_in;
 mod console;
 mod daemon;
+mod demo;
 mod detach;
 mod down;
 mod failure;
@@ -39,6 +40,7 @@ struct CommandLine {
 
 const EXAMPLES: &str = "\
 Examples:
+  consort demo                    what it is about, in a minute
   consort up                      a primary and two standbys on this machine, behind one address
   consort status                  the nodes, how far each has come, where reads went
   consort psql                    a prompt through Consort
@@ -49,6 +51,7 @@ Examples:
 enum Command {
     Up(up::Options),
     Down(down::Options),
+    Demo(demo::Options),
     Serve(serve::Options),
     Attach(attach::Options),
     Detach(detach::Options),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Up(options) => up::run(&options),
         Command::Down(options) => down::run(&options),
+        Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Attach(options) => attach::run(&options),
         Command::Detach(options) => detach::run(&options),

@@ -66,10 +66,19 @@ pub(crate) enum Writers {
 }
 
 impl Writers {
-    fn name(self) -> &'static str {
+    /// As the configuration has it.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ThroughConsort => "through-consort",
             Self::Anywhere => "anywhere",
+        }
+    }
+
+    /// What it means, for a person.
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Self::ThroughConsort => "nobody else can log in at the nodes",
+            Self::Anywhere => "others may write at the primary past Consort",
         }
     }
 
@@ -87,35 +96,67 @@ fn design_names() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(designs)
 }
 
-/// Makes or starts the cluster.
+impl Options {
+    /// A cluster for the demo.
+    pub(crate) fn for_demo(listen: &str, design: &str, writers: Writers) -> Self {
+        Self {
+            listen: Some(listen.to_owned()),
+            design: Some(design.to_owned()),
+            writers: Some(writers),
+            ..Self::default()
+        }
+    }
+}
+
+/// Makes or starts the cluster, and says where it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
+    if options.foreground {
+        return in_the_foreground(&home, options);
+    }
+    let config = bring_up(&home, options)?;
+    announce(&home, &config);
+    Ok(())
+}
+
+/// Makes or starts the servers and, in the background, Consort. Everything that runs already stays as it is.
+pub(crate) fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
+    let _turn = home.take_turn()?;
+    let (_, config) = prepare(home, options)?;
+    if home.running().is_none() {
+        daemon::start(home)?;
+    }
+    Ok(config)
+}
+
+/// Serves in this process until it is told to end, then stops the servers.
+fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
     let turn = home.take_turn()?;
+    if let Some(pid) = home.running() {
+        return Err(Failure::new(format!("Consort runs there already, as process {}", pid.as_raw_nonzero())));
+    }
+    let (cluster, config) = prepare(home, options)?;
+    drop(turn);
+    announce(home, &config);
+    let served = serve::in_this_process(&home.config_file(), config, Some(&home.pid_file()), Box::new(|| {}));
+    cluster.stop(Stop::Fast)?;
+    served
+}
+
+/// The servers, running, and the configuration, written.
+fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure> {
     let written = fs::read_to_string(home.config_file()).ok();
     let mut file = SettingsFile::of(written.as_deref());
     let writers = writers(&file, options)?;
-    let running = home.running().is_some();
-    if running && !asks_for_nothing_new(&home, &file, options)? {
+    if home.running().is_some() && !asks_for_nothing_new(home, &file, options)? {
         return Err(Failure::new("Consort runs there with other settings; `consort down` first"));
     }
-    let cluster = servers(&home, options, writers)?;
-    settings(&mut file, &home, options, writers)?;
+    let cluster = servers(home, options, writers)?;
+    settings(&mut file, home, options, writers)?;
     let text = file.with_servers(cluster.nodes());
     let config = Config::parse(&text, &home.config_file())?;
     fs::write(home.config_file(), &text)?;
-    if options.foreground && !running {
-        drop(turn);
-        announce(&home, &config);
-        let served =
-            serve::in_this_process(&home.config_file(), config, Some(&home.pid_file()), Box::new(|| {}));
-        cluster.stop(Stop::Fast)?;
-        return served;
-    }
-    if !running {
-        daemon::start(&home)?;
-    }
-    announce(&home, &config);
-    Ok(())
+    Ok((cluster, config))
 }
 
 /// Who writes is decided when the servers are made: it is their own rule who may log in.

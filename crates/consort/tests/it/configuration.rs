@@ -39,7 +39,7 @@ fn a_port_in_use_is_named() {
 fn help_teaches_and_wrong_options_are_refused() {
     let help = consort(&["--help"]).worked();
     for subcommand in
-        ["up", "down", "serve", "attach", "detach", "check", "repair", "status", "psql", "bench"]
+        ["up", "down", "demo", "serve", "attach", "detach", "check", "repair", "status", "psql", "bench"]
     {
         assert!(help.contains(&format!("  {subcommand} ")), "{subcommand} is missing in\n{help}");
         let own = consort(&[subcommand, "--help"]).worked();

@@ -1,0 +1,109 @@
+//! `consort demo`: one load, two designs, side by side, for both kinds of writers. Real servers in a folder that is
+//! removed afterwards.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bench::mix::{self, Report};
+use bench::progress::Progress;
+use bench::stop::Stop;
+use clap::Args;
+use node::config::Config;
+
+use crate::console::runtime;
+use crate::down;
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::up::{self, Writers};
+
+/// The designs that are compared: what proxies do that do not know what they read, and the default.
+const DESIGNS: [design::Design; 2] = [design::WEAK, design::CONSORT];
+
+/// Show what the designs weak and consort do with the same load: stale reads, offload, throughput, latency
+///
+/// It makes a primary and two standbys in a temporary folder, twice: once nobody but Consort can log in at the nodes, once
+/// others can. It takes about a minute and leaves nothing behind. The exit code is 1 if the design consort showed anything
+/// that one server would not show.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// How long each of the four runs takes, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    time: u64,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort demo
+  consort demo --time 30";
+
+/// Runs and compares.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let runtime = runtime()?;
+    let mut clean = true;
+    for writers in [Writers::ThroughConsort, Writers::Anywhere] {
+        let folder = Folder::new(writers)?;
+        let mut reports = Vec::new();
+        for design in DESIGNS {
+            eprintln!("writers {}, design {} ..", writers.name(), design.name);
+            let config = folder.up(design.name, writers)?;
+            let url = up::url(&config);
+            let mix = mix::Options {
+                console: Some(console_url(&url, &config)),
+                ..mix::Options::new(&url, Duration::from_secs(options.time))
+            };
+            let report =
+                runtime.block_on(async { mix::demo(&mix, &Stop::at_ctrl_c(), &mut Progress::new()).await });
+            reports.push((design.name, report.map_err(|error| Failure::new(error.to_string()))?));
+            down::stop_consort(&folder.home)?;
+        }
+        clean &= reports.iter().all(|(name, report)| *name != design::CONSORT.name || report.is_clean());
+        let columns: Vec<(&str, &Report)> = reports.iter().map(|(name, report)| (*name, report)).collect();
+        println!("writers {}: {}", writers.name(), writers.meaning());
+        println!("{}", mix::side_by_side(&columns));
+    }
+    match clean {
+        true => Ok(()),
+        false => Err(Failure::new("the design consort showed what one server would not show")),
+    }
+}
+
+/// The console's address beside a database's.
+fn console_url(url: &str, config: &Config) -> String {
+    let server = url.rsplit_once('/').map_or(url, |(server, _)| server);
+    format!("{server}/{}", config.console_database)
+}
+
+/// A cluster for the demo, removed when it is dropped.
+struct Folder {
+    home: Home,
+    folder: PathBuf,
+    listen: String,
+}
+
+impl Folder {
+    fn new(writers: Writers) -> Result<Self, Failure> {
+        let folder =
+            std::env::temp_dir().join(format!("consort-demo-{}-{}", std::process::id(), writers.name()));
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        Ok(Self { home: Home::at(Some(&folder))?, folder, listen: format!("127.0.0.1:{port}") })
+    }
+
+    fn up(&self, design: &str, writers: Writers) -> Result<Config, Failure> {
+        up::bring_up(&self.home, &up::Options::for_demo(&self.listen, design, writers))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Whatever of it cannot be ended or removed is the next reboot's.
+        let _ = down::stop_everything(&self.home);
+        remove(&self.folder);
+    }
+}
+
+fn remove(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+}
