@@ -33,5 +33,5 @@ pub use error::Error;
 pub use facts::{Facts, differences, facts};
 pub use gauge::{Gauge, Gauger};
 pub use incarnation::Sighting;
-pub use roles::digest;
+pub use roles::{digest, owners};
 pub use watcher::Watcher;

@@ -20,7 +20,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
           AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END))
 $$;
 
--- Runs as its owner, whoever the command's author is, and resolves no name but the system's.
+-- No event trigger fires for commands on roles, databases and tablespaces, nor for REASSIGN OWNED: digests of the catalogs
+-- show those. Runs as its owner, whoever the command's author is, and resolves no name but the system's.
 CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

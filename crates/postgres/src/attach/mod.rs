@@ -234,6 +234,55 @@ pub async fn detach(control: &Control) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that
+/// a digest has shown. Who reads at a standby reads behind it from then on.
+///
+/// # Errors
+/// As every query; 42P01 if the database is not attached.
+pub async fn mark(control: &Control) -> Result<(), Error> {
+    let sql = "INSERT INTO consort.log VALUES ('mark', NULL); DELETE FROM consort.log WHERE command = 'mark'";
+    Ok(control.batch_execute(sql).await?)
+}
+
+/// How one of Consort's slots stands: what it keeps the primary from removing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotState {
+    /// Its name.
+    pub name: String,
+    /// Whether somebody decodes it.
+    pub active: bool,
+    /// Bytes of log that the primary keeps for it.
+    pub kept_bytes: u64,
+    /// Bytes that may still be written before its log is removed; `None` without a limit.
+    pub left_bytes: Option<u64>,
+    /// Its log is gone.
+    pub lost: bool,
+}
+
+/// Every slot of Consort's at this server, logical ones and those of standbys that Consort made.
+///
+/// # Errors
+/// As every query.
+pub async fn slots(control: &Control) -> Result<Vec<SlotState>, Error> {
+    let rows = control.query(SLOTS, &[]).await?;
+    let bytes = |value: i64| u64::try_from(value).unwrap_or(0);
+    Ok(rows
+        .iter()
+        .map(|row| SlotState {
+            name: row.get(0),
+            active: row.get(1),
+            kept_bytes: bytes(row.get(2)),
+            left_bytes: row.get::<_, Option<i64>>(3).map(bytes),
+            lost: row.get(4),
+        })
+        .collect())
+}
+
+const SLOTS: &str = "\
+    SELECT slot_name::text, active, coalesce((pg_current_wal_lsn() - restart_lsn)::bigint, 0), safe_wal_size, \
+           coalesce(wal_status = 'lost', false) \
+    FROM pg_replication_slots WHERE slot_name LIKE 'consort\\_%' OR slot_name LIKE 'standby\\_%' ORDER BY 1";
+
 /// What is missing of an attached database, as names; empty if nothing is. Cheap enough to ask every second: a user who
 /// may create event triggers may also drop them.
 ///

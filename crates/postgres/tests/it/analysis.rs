@@ -4,7 +4,7 @@ use crate::soon;
 use analysis::session::Settings;
 use postgres::address::Control;
 use postgres::local::Scratch;
-use postgres::{Analyst, Error, attach, differences, digest, facts, load};
+use postgres::{Analyst, Error, attach, differences, digest, facts, load, owners};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -166,6 +166,20 @@ async fn the_digest_changes_with_roles_and_with_nothing_else() {
         assert_ne!(now, last, "{sql}");
         last = now;
     }
+}
+
+#[tokio::test]
+async fn owners_change_without_an_event() {
+    let scratch = Scratch::start(0);
+    scratch.query("CREATE ROLE anna; CREATE ROLE bert; CREATE TABLE t (n int); ALTER TABLE t OWNER TO anna");
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let before = owners(&control).await.unwrap();
+    scratch.query("INSERT INTO t VALUES (1)");
+    assert_eq!(owners(&control).await.unwrap(), before);
+    scratch.query("REASSIGN OWNED BY anna TO bert");
+    assert_ne!(owners(&control).await.unwrap(), before);
+    scratch.query("REASSIGN OWNED BY bert TO anna");
+    assert_eq!(owners(&control).await.unwrap(), before);
 }
 
 /// What an analysis costs; printed, not judged: the machine is shared.

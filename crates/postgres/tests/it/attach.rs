@@ -1,10 +1,11 @@
 //! Attaching, what it does to DDL, and leaving nothing behind.
 
 use crate::one;
-use history::Lsn;
+use history::{Epoch, Lsn};
 use postgres::address::Control;
 use postgres::attach::{self, Attached};
 use postgres::local::Scratch;
+use postgres::{Decoder, Error};
 
 async fn attached(scratch: &Scratch) -> (Control, Attached) {
     let control = Control::connect(&scratch.address("postgres")).await.unwrap();
@@ -84,6 +85,11 @@ async fn every_ddl_command_is_noted_and_temporary_tables_are_not() {
         ("ALTER TABLE t RENAME COLUMN n TO m", 1),
         ("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC", 1),
         ("CREATE INDEX ON t (m)", 1),
+        ("CREATE ROLE anna; CREATE ROLE bert; REASSIGN OWNED BY anna TO bert", 0),
+        ("GRANT SELECT ON t TO anna", 1),
+        ("DROP OWNED BY anna", 1),
+        ("COMMENT ON TABLE t IS 'x'", 1),
+        ("CREATE FUNCTION pg_temp.g() RETURNS int LANGUAGE sql AS 'SELECT 1'", 0),
         // Rewritten, and then altered.
         ("ALTER TABLE t ALTER m TYPE bigint", 2),
         ("DO $$ BEGIN CREATE TYPE e AS ENUM ('a'); END $$", 1),
@@ -209,4 +215,39 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     let standby = Control::connect(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
     assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
     assert!(attach::check(&standby, 1).await.unwrap()[0].what.contains("a standby"));
+}
+
+#[tokio::test]
+async fn a_slot_that_falls_behind_is_seen_and_made_anew() {
+    let mut options = Scratch::options();
+    options.standbys = 0;
+    options.settings.extend(
+        [("max_slot_wal_keep_size", "16MB"), ("min_wal_size", "32MB"), ("max_wal_size", "32MB")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    let scratch = Scratch::with(options);
+    let (control, attached) = attached(&scratch).await;
+    let slots = attach::slots(&control).await.unwrap();
+    assert_eq!((slots.len(), slots[0].name.as_str(), slots[0].lost), (1, attached.slot.as_str(), false));
+    assert!(slots[0].left_bytes.is_some_and(|left| left > 0) && !slots[0].active);
+    assert!(
+        matches!(attach::attached(&control).await.unwrap(), attach::State::Attached(found) if !found.created)
+    );
+
+    // A segment more than it may keep, and the checkpoint that removes.
+    for _ in 0..4 {
+        scratch.query("SELECT pg_logical_emit_message(true, '', '')");
+        scratch.query("SELECT pg_switch_wal()");
+    }
+    scratch.query("CHECKPOINT");
+    let slots = attach::slots(&control).await.unwrap();
+    assert!(slots[0].lost, "{slots:?}");
+    let state = attach::attached(&control).await.unwrap();
+    assert_eq!(state, attach::State::Missing(format!("the log of slot {}", attached.slot)));
+    let address = scratch.address("postgres");
+    let opened = Decoder::open(&address, &attached.slot, attached.database, Epoch::default()).await;
+    assert!(matches!(opened, Err(Error::Setup(_))));
+    let again = attach::attach(&control).await.unwrap();
+    assert!(again.created && again.from > attached.from);
+    Decoder::open(&address, &again.slot, again.database, Epoch::default()).await.unwrap();
 }

@@ -213,6 +213,9 @@ async fn transactions_of_every_kind() {
         served.scratch.query(ddl);
         assert_eq!(served.commit().await, (Footprint::Everything, true), "{ddl}");
     }
+    // What fires no event trigger is marked.
+    attach::mark(&served.control).await.unwrap();
+    assert_eq!(served.commit().await, (Footprint::Everything, true));
 }
 
 #[tokio::test]
