@@ -69,8 +69,9 @@ fn statements(folder: &Path) -> Vec<String> {
         for paragraph in std::fs::read_to_string(&file).unwrap().split("\n\n") {
             for line in paragraph.lines().filter(|line| line.starts_with('@')) {
                 role = line.starts_with("@SET ROLE") || role && line != "@RESET ROLE";
-                path = line.starts_with("@SET search_path") && line != "@SET search_path = public"
-                    || path && role;
+                if line.starts_with("@SET search_path") {
+                    path = line != "@SET search_path = public";
+                }
             }
             let lines =
                 paragraph.lines().filter(|line| !line.starts_with("=>") && !line.starts_with(['#', '@']));
