@@ -15,6 +15,7 @@ pub mod plan;
 pub mod pool;
 mod process;
 pub mod routes;
+pub mod service;
 pub mod session;
 mod shown;
 pub mod socket;

@@ -1,5 +1,6 @@
 //! A byte stream to a client or a server: TCP, a Unix socket, or TLS over TCP.
 
+use postgres::address::Address;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -57,6 +58,15 @@ impl Place {
                 stream.set_nodelay(true)?;
                 Ok(Socket::Tcp(stream))
             }
+        }
+    }
+}
+
+impl From<&Address> for Place {
+    fn from(address: &Address) -> Place {
+        match address.socket() {
+            Some(path) => Place::Unix(path),
+            None => Place::Tcp(address.host.to_string(), address.port),
         }
     }
 }

@@ -120,6 +120,8 @@ pub trait Answers {
     fn close_complete(&mut self);
     /// NoData.
     fn no_data(&mut self);
+    /// ParameterDescription.
+    fn parameter_description(&mut self, types: &[u32]);
     /// RowDescription, all columns as text.
     fn row_description(&mut self, columns: &[Column<'_>]);
     /// DataRow; `None` is NULL.
@@ -241,6 +243,13 @@ impl Answers for Vec<u8> {
 
     fn no_data(&mut self) {
         frame(self, back::NO_DATA, |_| {});
+    }
+
+    fn parameter_description(&mut self, types: &[u32]) {
+        frame(self, back::PARAMETER_DESCRIPTION, |out| {
+            count16(out, types.len());
+            types.iter().for_each(|oid| out.extend_from_slice(&oid.to_be_bytes()));
+        });
     }
 
     fn row_description(&mut self, columns: &[Column<'_>]) {

@@ -21,6 +21,8 @@ pub struct Database {
     owed: RefCell<Vec<Xid>>,
     reload: Notify,
     trouble: RefCell<Option<Cow<'static, str>>>,
+    /// Transactions that may have written before its commits were followed, and go on.
+    early: Cell<usize>,
     traffic: Traffic,
 }
 
@@ -35,6 +37,7 @@ impl Database {
             owed: RefCell::default(),
             reload: Notify::new(),
             trouble: RefCell::new(Some("it has only just been used for the first time".into())),
+            early: Cell::default(),
             traffic: Traffic::default(),
         }
     }
@@ -63,7 +66,20 @@ impl Database {
         if let Some(trouble) = &*self.trouble.borrow() {
             return Some(trouble.clone());
         }
+        if self.early.get() > 0 {
+            return Some("a transaction goes on that began before it was followed".into());
+        }
         self.catalog.borrow().is_none().then_some("its catalog changes".into())
+    }
+
+    /// A transaction begins to write while no doubt can be noted.
+    pub(crate) fn early_began(&self) {
+        self.early.set(self.early.get() + 1);
+    }
+
+    /// It is over, or a doubt has taken its place.
+    pub(crate) fn early_ended(&self) {
+        self.early.set(self.early.get() - 1);
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<Cow<'static, str>>) {

@@ -14,6 +14,7 @@ use crate::metrics::Metrics;
 use crate::routes::Routes;
 use crate::understanding::Understanding;
 use design::{Design, Reads};
+use history::Incarnation;
 use order::DoubtId;
 use postgres::address::Address;
 use scheduler::{Consistency, Scheduler, StandbyId, Writers};
@@ -90,6 +91,10 @@ struct Standby {
     watched: Cell<bool>,
     /// Wakes its watcher: something lies above its mark that somebody waits for.
     ask: Notify,
+    /// Its watcher's questions: begun, and answered in this life.
+    begun: Cell<u64>,
+    answered: Cell<(u64, Option<Incarnation>)>,
+    heard: Notify,
 }
 
 impl Cluster {
@@ -103,6 +108,9 @@ impl Cluster {
             lost: Notify::new(),
             watched: Cell::new(false),
             ask: Notify::new(),
+            begun: Cell::default(),
+            answered: Cell::default(),
+            heard: Notify::new(),
         };
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
@@ -217,6 +225,35 @@ impl Cluster {
         }
     }
 
+    /// The life in which a standby is now: that of an answer to a question that its watcher asks after this call. `None`
+    /// if it is lost.
+    pub async fn standby_life(&self, id: StandbyId) -> Option<Incarnation> {
+        let entry = self.entry(id);
+        let wanted = entry.begun.get() + 1;
+        loop {
+            let heard = entry.heard.notified();
+            let (answered, life) = entry.answered.get();
+            if answered >= wanted || !entry.watched.get() {
+                return life.filter(|_| entry.watched.get());
+            }
+            entry.ask.notify_one();
+            heard.await;
+        }
+    }
+
+    /// Its watcher asks.
+    pub(crate) fn standby_asked(&self, id: StandbyId) {
+        let entry = self.entry(id);
+        entry.begun.set(entry.begun.get() + 1);
+    }
+
+    /// Its watcher has heard the answer to its last question, in this life.
+    pub(crate) fn standby_heard(&self, id: StandbyId, life: Incarnation) {
+        let entry = self.entry(id);
+        entry.answered.set((entry.begun.get(), Some(life)));
+        entry.heard.notify_waiters();
+    }
+
     pub(crate) fn standby_watched(&self, id: StandbyId) {
         self.entry(id).watched.set(true);
     }
@@ -226,6 +263,7 @@ impl Cluster {
         let entry = self.entry(id);
         entry.watched.set(false);
         entry.lost.notify_waiters();
+        entry.heard.notify_waiters();
         let mut scheduler = self.scheduler();
         scheduler.standby_lost(id);
         scheduler.standby_serving(id, scheduler::Serving::No(why.into()));

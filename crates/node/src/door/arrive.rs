@@ -2,13 +2,15 @@
 //! its own connection at the primary, logged in as its role.
 
 use super::admit::{Turned, admit};
-use super::{Console, Door, Seat, own_settings};
+use super::{Console, Door, Seat, Secret};
 use crate::chance;
-use crate::log_in::{Refusal, Wish, log_in};
+use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, malformation};
-use crate::session::Session;
+use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
+use crate::session::{self, Line, Session};
 use crate::socket::{Origin, Socket};
+use analysis::session::{Own, Startup as Settings};
 use std::io;
 use std::rc::Rc;
 use tokio::time::timeout;
@@ -19,12 +21,11 @@ use wire::{Answers, CancelRequest, FirstPacket, Frame, Problem, Side, Startup, S
 /// A client's way in. Returns when its session has ended.
 pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
     let limit = door.options.log_in_limit;
-    let Ok(Some((mut client, mut startup, tls))) = timeout(limit, first(door, socket)).await else { return };
+    let Ok(Some((mut client, startup, tls))) = timeout(limit, first(door, socket)).await else { return };
     if let Err(problem) = acceptable(door, &startup, tls || origin == Origin::Local) {
         client.out().problem(&problem);
         return door.farewell(client).await;
     }
-    let own = own_settings::take(&mut startup);
     let Some(seat) = door.take_seat(origin, port, tls, &startup) else {
         client.out().problem(&too_many(door));
         return door.farewell(client).await;
@@ -49,18 +50,7 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
             serve_console(door, client, &seat, console).await;
             door.leave(&seat);
         }
-        Ok(secret) => {
-            let place = door.primary();
-            let wish = place.map(|place| Wish {
-                place,
-                user: startup.user,
-                database: startup.database,
-                parameters: startup.parameters,
-                secret,
-                limit: door.options.server_limit,
-            });
-            begin(door, client, seat, wish, own).await;
-        }
+        Ok(secret) => begin(door, client, seat, startup, secret).await,
     }
 }
 
@@ -162,21 +152,16 @@ fn too_many(door: &Door) -> Problem {
 }
 
 /// Logs in at the primary as the client's role, hands the primary's greeting on, and runs the session.
-async fn begin(
-    door: &Rc<Door>,
-    mut client: Peer,
-    seat: Rc<Seat>,
-    wish: Option<Wish>,
-    own: Vec<(String, String)>,
-) {
-    let logged_in = match &wish {
-        Some(wish) => log_in(wish, &door.rooms).await,
-        None => Err(Refusal::Unreachable("nobody knows where it is".to_owned())),
+async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Startup, secret: Option<Secret>) {
+    let service = door.service.borrow().clone();
+    let own = own_settings(service.as_deref(), &startup);
+    let logged_in = match own {
+        Ok(own) => logged_in(door, startup, own, secret).await,
+        Err(problem) => Err(problem),
     };
-    let (log_in, wish) = match (logged_in, wish) {
-        (Ok(log_in), Some(wish)) => (log_in, wish),
-        (Ok(_), None) => return,
-        (Err(refusal), _) => {
+    let (own, wish, log_in) = match logged_in {
+        Ok(logged_in) => logged_in,
+        Err(refusal) => {
             refuse(client.out(), refusal);
             door.leave(&seat);
             return door.farewell(client).await;
@@ -192,7 +177,48 @@ async fn begin(
     seat.running.moved(&wish.place, &log_in.key);
     *seat.key.borrow_mut() = Some(key.clone());
     door.cancels.enter(key, seat.running.clone());
-    Session::new(door.clone(), seat, client, wish, log_in, own).run().await;
+    let line = Line::new(door.clone(), seat, client, wish.place.clone(), log_in);
+    match service {
+        Some(service) => Session::new(line, service, &own, wish).run().await,
+        None => session::pass_through(line).await,
+    }
+}
+
+/// Parts a client's settings: what the primary gets, and what is our own.
+fn own_settings(service: Option<&Service>, startup: &Startup) -> Result<Settings, Refusal> {
+    let defaults =
+        service.map_or_else(Own::default, |service| service.defaults(&startup.database, &startup.user));
+    let pairs = startup.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    Settings::of(pairs, defaults).map_err(|error| {
+        let mut out = Vec::new();
+        out.problem(&Problem { hint: error.hint, ..Problem::fatal(error.sqlstate, error.message) });
+        Refusal::Answered(out)
+    })
+}
+
+async fn logged_in(
+    door: &Door,
+    startup: Startup,
+    own: Settings,
+    secret: Option<Secret>,
+) -> Result<(Settings, Wish, LoggedIn), Refusal> {
+    let place = door.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
+    let wish = Wish {
+        place,
+        user: startup.user,
+        database: startup.database,
+        parameters: own.forward.clone(),
+        secret,
+        limit: door.options.server_limit,
+    };
+    let service = door.service.borrow().clone();
+    let backends = service.as_ref().map(|service| service.cluster.backends());
+    backends.inspect(|backends| backends.arriving());
+    let log_in = log_in(&wish, &door.rooms).await;
+    if log_in.is_err() {
+        backends.inspect(|backends| backends.refused());
+    }
+    Ok((own, wish, log_in?))
 }
 
 /// Tells a client why the primary did not let it in: in the primary's own words, if it had some.

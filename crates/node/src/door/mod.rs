@@ -5,7 +5,6 @@ mod admit;
 mod arrive;
 mod cancels;
 mod listen;
-mod own_settings;
 mod pause;
 mod seat;
 mod secrets;
@@ -22,6 +21,7 @@ pub use tls::load as load_tls;
 use crate::chance;
 use crate::cluster::Cluster;
 use crate::peer::{Peer, Rooms};
+use crate::service::Service;
 use crate::socket::{Origin, Place, Socket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -97,6 +97,8 @@ pub struct Door {
     pub cluster: RefCell<Option<Cluster>>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
+    /// What sessions share beside the door; without it all of their requests run at the primary.
+    pub service: RefCell<Option<Rc<Service>>>,
     /// What PAUSE holds.
     pub pauses: Pauses,
     primary: RefCell<Option<Place>>,
@@ -117,6 +119,7 @@ impl Door {
             secrets: RefCell::new(secrets),
             cluster: RefCell::new(None),
             console: RefCell::new(None),
+            service: RefCell::new(None),
             pauses: Pauses::default(),
             primary: RefCell::new(primary),
             nobody: chance::secret(),

@@ -46,7 +46,9 @@ async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     let mut last = replayed;
     while !cluster.stopping() {
         rest(cluster, id).await;
+        cluster.standby_asked(id);
         let replayed = answered(watcher.replayed()).await?;
+        cluster.standby_heard(id, incarnation);
         if replayed != last {
             last = replayed;
             cluster.scheduler().standby_marked(id, incarnation, replayed);

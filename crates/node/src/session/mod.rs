@@ -1,64 +1,126 @@
-//! One client's session: its requests, one after the other, and where each of them runs.
+//! One client's session: its requests, one after the other; what each of them may touch; and where it runs.
+//!
+//! The path of a request: [`line`] cuts it out of the client's stream, [`understand`] says what it is, [`Session::answer`]
+//! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
+//! [`flows`] does what the flow decides: at a standby, or over the line to the primary.
 
 pub mod batch;
+mod early;
+mod flows;
+mod line;
+mod own;
 pub mod primary;
 pub mod request;
 pub mod statements;
+mod understand;
 
-use crate::door::{Door, Seat};
-use crate::log_in::{LoggedIn, Wish};
-use crate::peer::Peer;
-use primary::{Ended, Primary, Reported, Side, Told};
-use request::{Kind, Lookout, Request};
-use statements::Statements;
-use std::future::poll_fn;
+pub use line::Line;
+
+use crate::cluster::{Cluster, Database};
+use crate::log_in::Wish;
+use crate::plan::{Plan, Writing};
+use crate::service::Service;
+use analysis::session::{BlockStatus, Dirt, SessionState, Startup};
+use analysis::utility::{Statement, Utility, What};
+use early::Early;
+use flows::Current;
+use history::Footprint;
+use primary::Ended;
+use request::{Kind, Request};
+use scheduler::{Reason, SessionMarks, StandbyId};
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use wire::{Answers, Asks, Problem, Status};
+use tokio::time::Instant;
+use transaction::{Backend, Block, Standing};
+use understand::{Several, Todo, Words};
+use wire::{Answers, Problem, Status};
+
+/// A read inside a block stays with the block.
+const IN_BLOCK: Reason = Reason::Stay("in_block");
+/// The commits of the database are not followed: what runs there is not noted.
+const NOT_FOLLOWED: Reason = Reason::DatabaseNotFollowed;
+
+/// Requests of a client whose process knows one server only: all run there.
+pub async fn pass_through(mut line: Line) {
+    let ended = loop {
+        let request = match line.next_request().await {
+            Ok(request) => request,
+            Err(ended) => break ended,
+        };
+        let answered = match request.kind {
+            Kind::Terminate => Err(Ended::ClientLeft),
+            Kind::Leftover => line.drop_leftover(request),
+            Kind::Query | Kind::Batch | Kind::Open | Kind::Function => line.run(request).await,
+        };
+        line.primary.seen();
+        if let Err(ended) = answered {
+            break ended;
+        }
+    };
+    line.end(ended).await;
+}
 
 /// One client's session.
 pub struct Session {
-    door: Rc<Door>,
-    seat: Rc<Seat>,
-    client: Peer,
-    primary: Primary,
-    statements: Statements,
-    reported: Reported,
-    lookout: Lookout,
+    line: Line,
+    service: Rc<Service>,
+    database: Rc<Database>,
     /// Who the client is at the servers.
     wish: Wish,
-    /// Settings of our own that it gave at the start.
-    own: Vec<(String, String)>,
+    backend: Backend,
+    state: SessionState,
+    marks: Marks,
+    /// The standby that results with a chance in them come from.
+    home: Option<StandbyId>,
+    block: Option<Block<Cluster>>,
+    /// It has written in a database that is not followed yet.
+    early: Option<Early>,
+    current: Current,
+    words: Words,
+    scratch: Vec<u8>,
+    ended: Option<Ended>,
+}
+
+/// How far the session has come, for reads that must not fall behind it.
+#[derive(Default)]
+struct Marks {
+    marks: SessionMarks,
+    /// Something ran at the primary after the last gauge that was wanted for this session.
+    behind: bool,
+    awaited: Option<order::GaugeNumber>,
 }
 
 impl Session {
-    /// The session of a client that was let in, with its connection at the primary.
-    pub fn new(
-        door: Rc<Door>,
-        seat: Rc<Seat>,
-        client: Peer,
-        wish: Wish,
-        log_in: LoggedIn,
-        own: Vec<(String, String)>,
-    ) -> Session {
-        Session {
-            door,
-            seat,
-            client,
-            primary: Primary::new(log_in.peer, wish.place.clone(), log_in.key),
-            statements: Statements::default(),
-            reported: Reported(log_in.parameters),
-            lookout: Lookout::default(),
+    /// The session of a client that was let in.
+    pub fn new(line: Line, service: Rc<Service>, startup: &Startup, wish: Wish) -> Session {
+        let state = SessionState::new(startup, &mut service.interner.borrow_mut());
+        let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
+        service.cluster.backends().arrived(backend.pid);
+        let mut session = Session {
+            database: service.cluster.database(&wish.database),
+            line,
+            service,
             wish,
-            own,
+            backend,
+            state,
+            marks: Marks::default(),
+            home: None,
+            block: None,
+            early: None,
+            current: Current::default(),
+            words: Words::default(),
+            scratch: Vec::new(),
+            ended: None,
+        };
+        for (name, value) in &session.line.reported().0 {
+            session.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
         }
+        session
     }
 
-    /// The whole life of a session: requests until somebody leaves. Then the client hears why, unless it left itself,
-    /// and the connection at the primary is closed.
+    /// The whole life of a session: requests until somebody leaves.
     pub async fn run(mut self) {
         let ended = loop {
-            let request = match self.next_request().await {
+            let request = match self.line.next_request().await {
                 Ok(request) => request,
                 Err(ended) => break ended,
             };
@@ -66,101 +128,184 @@ impl Session {
                 break ended;
             }
         };
-        self.end(ended).await;
+        self.service.cluster.backends().ended(self.backend.pid);
+        let Session { line, block, early, .. } = self;
+        // Whatever was in doubt stays so until the backend is gone.
+        drop((block, early));
+        line.end(ended).await;
     }
 
-    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself.
-    async fn next_request(&mut self) -> Result<Request, Ended> {
-        self.seat.idle(self.primary.status);
-        let request = poll_fn(|cx| self.poll_request(cx)).await?;
-        if self.primary.status == Status::Idle && request.kind != Kind::Terminate {
-            self.door.pauses.pass(&self.seat).await;
+    /// One request, from its first byte to its last answer.
+    async fn answer(&mut self, request: Request) -> Result<(), Ended> {
+        self.current = Current::new(request, Instant::now());
+        let todo = match request.kind {
+            Kind::Terminate => return Err(Ended::ClientLeft),
+            Kind::Leftover => return self.line.drop_leftover(request),
+            Kind::Query => self.understand_query(request).await?,
+            Kind::Batch => self.understand_batch(request).await?,
+            Kind::Open | Kind::Function => {
+                Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
+            }
+        };
+        match todo {
+            Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
+            Todo::Own(statements) => self.answer_own(request, &statements),
+            Todo::Refuse(problem) => self.refuse(request, &problem),
+            Todo::One(plan) => self.one(plan).await,
+            Todo::Utility(statements) => self.utility(statements).await,
+            Todo::Several(several) => self.several(several).await,
         }
-        self.seat.active();
-        Ok(request)
+        if let Some(ended) = self.ended.take() {
+            return Err(ended);
+        }
+        self.settle().await;
+        self.line.send().await
     }
 
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Ended>> {
-        loop {
-            let splitter = self.client.splitter;
-            match self.lookout.look(self.client.unread(), splitter) {
-                Ok(Some(request)) => return Poll::Ready(Ok(request)),
-                Ok(None) => {}
-                Err(why) => return Poll::Ready(Err(Ended::Malformed(why))),
+    /// A statement that its tree explains.
+    async fn one(&mut self, plan: Plan) {
+        let in_block = self.state.block() != BlockStatus::Idle;
+        match plan {
+            Plan::Leaves(_) if in_block => self.quiet(IN_BLOCK).await,
+            Plan::Leaves(leaving) => {
+                let cluster = self.service.cluster.clone();
+                let ended = transaction::read(&cluster, self, &leaving.question).await;
+                self.read_ended(ended, &leaving);
             }
-            let mut side = Side {
-                client: &mut self.client,
-                statements: &mut self.statements,
-                reported: &mut self.reported,
-            };
-            self.primary.poll_idle(&mut side, cx)?;
-            if let Poll::Ready(Err(_)) = self.client.poll_send(cx) {
-                return Poll::Ready(Err(Ended::ClientGone));
+            Plan::Stays(reason) => self.quiet(reason).await,
+            Plan::Writes(writing) => self.writes(writing).await,
+        }
+    }
+
+    /// Runs at the primary what is proven to write nothing.
+    async fn quiet(&mut self, reason: Reason) {
+        transaction::Session::at_primary(self, reason).await;
+    }
+
+    /// Runs at the primary what may write: outside a block it may commit at once.
+    async fn writes(&mut self, writing: Writing) {
+        if writing.dirties {
+            let dirt = if writing.unknown { Dirt::Unknown } else { Dirt::Function };
+            self.state.dirtied(dirt);
+        }
+        self.current.reason = writing.reason;
+        match (self.block.take(), self.database.id()) {
+            (Some(mut block), _) => {
+                block.write(self, &writing.footprint, writing.locks_out_readers, writing.reason).await;
+                self.block = Some(block);
             }
-            match self.client.poll_fill(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::ClientGone)),
-                Poll::Pending => {
-                    self.client.rest();
-                    self.primary.peer.rest();
-                    if self.seat.must_leave(self.primary.status == Status::Idle, cx) {
-                        return Poll::Ready(Err(Ended::Drained));
-                    }
-                    return Poll::Pending;
+            (None, Some(database)) => {
+                let cluster = self.service.cluster.clone();
+                transaction::write(&cluster, self, database, writing.footprint).await;
+            }
+            (None, None) => self.unnoted(writing.reason).await,
+        }
+    }
+
+    /// Writes in a database that is not followed: nothing notes what, so that its reads stay until it is over.
+    async fn unnoted(&mut self, reason: Reason) {
+        if self.early.is_none() {
+            self.early = Some(Early::begin(&self.service.cluster, &self.database, self.backend));
+        }
+        self.quiet(reason).await;
+    }
+
+    /// A statement that is no tree's matter: the ends of blocks, settings, DDL.
+    async fn utility(&mut self, statements: Rc<[Statement]>) {
+        self.current.statements = statements.clone();
+        let Some(Statement { what: What::Utility(utility), .. }) = statements.first() else {
+            return self.quiet(NOT_FOLLOWED).await;
+        };
+        let reason = Reason::Stay(utility.name());
+        self.current.reason = reason;
+        match (utility, self.block.take()) {
+            (Utility::Commit { .. } | Utility::PrepareTransaction(_), Some(block))
+                if self.line.primary.status == Status::InBlock =>
+            {
+                block.commit(self, reason).await;
+            }
+            (
+                Utility::Commit { .. } | Utility::PrepareTransaction(_) | Utility::Rollback { .. },
+                Some(block),
+            ) => {
+                block.roll_back(self, reason).await;
+            }
+            (utility, block) => {
+                self.block = block;
+                match crate::plan::utility(self.asker(), utility) {
+                    Plan::Writes(writing) => self.writes(writing).await,
+                    Plan::Stays(reason) => self.quiet(reason).await,
+                    Plan::Leaves(_) => unreachable!("no utility statement leaves"),
                 }
             }
         }
     }
 
-    /// One request, from its first byte to its last answer.
-    async fn answer(&mut self, request: Request) -> Result<(), Ended> {
-        match request.kind {
-            Kind::Terminate => Err(Ended::ClientLeft),
-            Kind::Leftover => self.drop_leftover(request),
-            Kind::Query | Kind::Batch | Kind::Open | Kind::Function => self.run_at_primary(request).await,
+    /// Several statements in one request, or something that is not understood: they may end a block and begin another.
+    async fn several(&mut self, several: Several) {
+        if let Some(dirt) = several.dirt {
+            self.state.dirtied(dirt);
         }
-    }
-
-    /// COPY data that came behind the end of its COPY.
-    fn drop_leftover(&mut self, request: Request) -> Result<(), Ended> {
-        let (unread, splitter) = self.client.cut();
-        let step = splitter.next(&unread[..request.bytes]).map_err(Ended::Malformed)?;
-        let length = step.len();
-        self.client.consume(length);
-        Ok(())
-    }
-
-    /// Sends a request to the primary and streams the answers to the client.
-    async fn run_at_primary(&mut self, request: Request) -> Result<(), Ended> {
-        let mut side =
-            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
-        if request.kind == Kind::Open {
-            self.primary.follow();
-        }
-        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
-        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
-    }
-
-    /// Says farewell on both sides.
-    async fn end(mut self, ended: Ended) {
-        let word = match ended {
-            Ended::ClientLeft | Ended::ClientGone | Ended::PrimaryLost(Told::ByPrimary) => None,
-            Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
-            Ended::Drained => {
-                Some(Problem::fatal("57P01", "terminating connection due to administrator command"))
+        self.current.reason = several.reason;
+        self.current.statements = several.statements;
+        match self.block.take() {
+            Some(mut block) if several.may_end_block => {
+                self.note(&mut block, &several.footprint, false).await;
+                block.commit(self, several.reason).await;
             }
-            Ended::PrimaryLost(Told::NotYet) => Some(
-                Problem::fatal("08006", "the connection to the primary was lost")
-                    .hint("What was sent and not answered may have been committed, or not."),
-            ),
-        };
-        if let Some(problem) = word {
-            self.client.out().problem(&problem);
+            block => {
+                self.block = block;
+                self.writes(Writing {
+                    footprint: several.footprint,
+                    locks_out_readers: several.locks_out_readers,
+                    unknown: false,
+                    dirties: false,
+                    reason: several.reason,
+                })
+                .await;
+            }
         }
-        self.door.leave(&self.seat);
-        self.primary.peer.out().terminate();
-        self.primary.peer.send_now();
-        drop(self.primary);
-        self.door.farewell(self.client).await;
+    }
+
+    /// Notes in a block what was or will be written, without sending anything.
+    async fn note(&mut self, block: &mut Block<Cluster>, footprint: &Footprint, locks_out_readers: bool) {
+        let request = self.current.request.take();
+        block.write(self, footprint, locks_out_readers, self.current.reason).await;
+        self.current.request = request;
+    }
+
+    /// After the last answer: the block that the session is in now, if any.
+    async fn settle(&mut self) {
+        self.current.request = None;
+        let standing = match self.line.primary.status {
+            Status::Idle => {
+                self.block = None;
+                self.early.take().map(Early::answered);
+                return;
+            }
+            Status::InBlock => Standing::Open,
+            Status::Failed => Standing::Failed,
+        };
+        if self.block.is_none() {
+            let Some(database) = self.database.id() else { return };
+            let mut block = Block::new(&self.service.cluster, database);
+            if !self.current.begins_block() {
+                // It began amid other statements: nobody knows what it has done so far.
+                self.note(&mut block, &Footprint::Everything, true).await;
+            }
+            self.block = Some(block);
+        }
+        if let Some(block) = &mut self.block {
+            block.stands(standing);
+        }
+    }
+
+    /// Refuses a request that would have to be split between us and the primary.
+    fn refuse(&mut self, request: Request, problem: &Problem) {
+        self.line.client.consume(request.bytes);
+        let status = self.line.primary.status;
+        let out = self.line.client.out();
+        out.problem(problem);
+        out.ready(status);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
 
+use super::request::Kind;
 use super::statements::{Owed, Statement, Statements, deallocated};
 use crate::peer::{GATHERED_BYTES, Peer};
 use crate::socket::Place;
@@ -16,6 +17,9 @@ use wire::{
     Step, Target,
 };
 
+/// The name of the statement that asks a question of our own.
+const QUESTION: &[u8] = b"consort_question";
+
 /// An answer that is still to come, and what it means.
 #[derive(Debug)]
 enum Expect {
@@ -27,6 +31,8 @@ enum Expect {
     ClosePortal,
     /// ParseComplete or CloseComplete of a message of ours: swallowed.
     Ours,
+    /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
+    Question,
     /// ReadyForQuery for a Sync.
     Synced,
     /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
@@ -35,7 +41,7 @@ enum Expect {
 
 impl Expect {
     fn is_ready(&self) -> bool {
-        matches!(self, Expect::Synced | Expect::Asked(_))
+        matches!(self, Expect::Synced | Expect::Asked(_) | Expect::Question)
     }
 }
 
@@ -52,6 +58,8 @@ pub enum Ended {
     PrimaryLost(Told),
     /// It has stayed too long in a process that ends.
     Drained,
+    /// A standby's answer broke off inside a message: nothing more can be said on this connection.
+    CutOff,
 }
 
 /// Who told the client.
@@ -110,6 +118,20 @@ pub struct Primary {
     /// The primary waits for COPY data.
     copying: bool,
     told: Told,
+    seen: Seen,
+}
+
+/// What was seen of the answers since a request began.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// So many statements were completed.
+    pub completed: usize,
+    /// Then came an error.
+    pub failed: bool,
+    /// Settings were reported.
+    pub reported: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The row that answers a question of our own.
+    row: Option<Vec<Option<String>>>,
 }
 
 impl Primary {
@@ -124,17 +146,44 @@ impl Primary {
             open: false,
             copying: false,
             told: Told::NotYet,
+            seen: Seen::default(),
         }
+    }
+
+    /// A request of this kind begins.
+    pub fn begin(&mut self, kind: Kind) {
+        self.seen.completed = 0;
+        self.seen.failed = false;
+        // What follows in the client's stream belongs to it, whatever it is.
+        self.open |= kind == Kind::Open;
+    }
+
+    /// What was seen of the answers since the last request began.
+    pub fn seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
+    }
+
+    /// Asks a question of our own: its answers reach nobody else. It leaves the client's unnamed statement alone.
+    pub fn ask(&mut self, question: &str) {
+        let out = self.peer.out();
+        out.parse(QUESTION, question.as_bytes(), &[]);
+        out.bind_plain(QUESTION);
+        out.execute(b"", 0);
+        Asks::close(out, Target::Statement, QUESTION);
+        out.sync();
+        self.seen.row = None;
+        self.seen.failed = false;
+        self.expects.push_back(Expect::Question);
+    }
+
+    /// The answer to the last question of our own; `None` if that was an error.
+    pub fn own_answer(&mut self) -> Option<Vec<Option<String>>> {
+        self.seen.row.take()
     }
 
     /// All that was asked is answered, and nothing of a request is missing.
     pub fn is_settled(&self) -> bool {
         self.expects.is_empty() && !self.open && !self.copying
-    }
-
-    /// What follows in the client's stream belongs to what runs here, whatever it is.
-    pub fn follow(&mut self) {
-        self.open = true;
     }
 
     /// Takes the first `bytes` of what the client sent, whole frames, and sends them on.
@@ -322,14 +371,15 @@ impl Primary {
     fn relay(&mut self, side: &mut Side<'_>) -> Result<(), Malformed> {
         let (unread, splitter) = self.peer.cut();
         let (mut run, mut at) = (0, 0);
+        let asked_ourselves = matches!(self.expects.front(), Some(Expect::Question));
         loop {
             let step = splitter.next(&unread[at..])?;
             let length = step.len();
             let forwarded = match step {
                 Step::More(_) => break,
-                Step::Part(_) => true,
+                Step::Part(_) => !asked_ourselves,
                 Step::Whole(frame) => match frame.tag() {
-                    back::DATA_ROW | back::COPY_DATA => true,
+                    back::DATA_ROW | back::COPY_DATA if !asked_ourselves => true,
                     _ => {
                         let mut standing = Standing {
                             expects: &mut self.expects,
@@ -337,6 +387,7 @@ impl Primary {
                             open: &mut self.open,
                             copying: &mut self.copying,
                             told: &mut self.told,
+                            seen: &mut self.seen,
                         };
                         standing.answered(&frame, side)?
                     }
@@ -372,11 +423,15 @@ struct Standing<'a> {
     open: &'a mut bool,
     copying: &'a mut bool,
     told: &'a mut Told,
+    seen: &'a mut Seen,
 }
 
 impl Standing<'_> {
     /// Notes what an answer means; `false`: it is not for the client.
     fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
+        if matches!(self.expects.front(), Some(Expect::Question)) && !self.is_the_clients_own(frame) {
+            return self.answered_ourselves(frame);
+        }
         match frame.tag() {
             back::PARSE_COMPLETE => match self.expects.pop_front() {
                 Some(Expect::Ours) => return Ok(false),
@@ -389,7 +444,11 @@ impl Standing<'_> {
                 Some(Expect::ClosePortal) => {}
                 _ => return Err(Malformed::Body),
             },
-            back::COMMAND_COMPLETE => self.completed(CommandTag::read(frame)?, side.statements),
+            back::COMMAND_COMPLETE => {
+                self.seen.completed += 1;
+                self.completed(CommandTag::read(frame)?, side.statements);
+            }
+            back::PORTAL_SUSPENDED => self.seen.completed += 1,
             back::COPY_IN => {
                 *self.copying = true;
                 // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
@@ -399,6 +458,7 @@ impl Standing<'_> {
                 }
             }
             back::ERROR => {
+                self.seen.failed = true;
                 *self.copying = false;
                 while self.expects.front().is_some_and(|expect| !expect.is_ready()) {
                     self.expects.pop_front();
@@ -410,6 +470,7 @@ impl Standing<'_> {
             back::PARAMETER_STATUS => {
                 let (name, value) = wire::parameter_status(frame)?;
                 side.reported.note(name, value);
+                self.seen.reported.push((name.to_vec(), value.to_vec()));
             }
             back::READY_FOR_QUERY => {
                 *self.copying = false;
@@ -420,6 +481,28 @@ impl Standing<'_> {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// What comes although a question of ours is open, and is not its answer.
+    fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
+        match frame.tag() {
+            back::PARAMETER_STATUS | back::NOTIFICATION => true,
+            back::ERROR => Complaint::read(frame).is_fatal(),
+            _ => false,
+        }
+    }
+
+    fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::DATA_ROW => self.seen.row = Some(wire::row_texts(frame)?),
+            back::ERROR => self.seen.row = None,
+            back::READY_FOR_QUERY => {
+                *self.status = wire::status(frame)?;
+                self.expects.pop_front();
+            }
+            _ => {}
+        }
+        Ok(false)
     }
 
     /// SQL may have taken prepared statements away.

@@ -25,6 +25,25 @@ pub enum Kind {
     Terminate,
 }
 
+impl Kind {
+    /// Its name in metrics and explanations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Query => "query",
+            Kind::Batch => "batch",
+            Kind::Open => "open_pipeline",
+            Kind::Function => "function_call",
+            Kind::Leftover => "leftover",
+            Kind::Terminate => "terminate",
+        }
+    }
+
+    /// Something is asked of a server.
+    pub fn is_asked(self) -> bool {
+        !matches!(self, Kind::Leftover | Kind::Terminate)
+    }
+}
+
 /// A request at the beginning of what is unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -19,7 +19,7 @@ use crate::pool::{Lease, Owner};
 use crate::session::batch::Batch;
 use crate::session::statements::Statement;
 use analysis::session::Settings;
-use history::Incarnation;
+use history::{Epoch, Incarnation, Timeline};
 use known::Known;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -36,6 +36,9 @@ const OURS: [(&[u8], &[u8]); 3] = [
 const BEGIN: &[u8] = b"consort_begin";
 const POSITION: &[u8] = b"consort_position";
 const COMMIT: &[u8] = b"consort_commit";
+
+/// A connection whose standby's life is not known yet.
+const NO_LIFE: Incarnation = Incarnation { epoch: Epoch::new(0), timeline: Timeline::new(0), started_us: 0 };
 
 /// No answer to a question of our own is longer.
 const OWN_ANSWER_LIMIT: usize = 1 << 20;
@@ -93,14 +96,9 @@ pub enum Form {
 }
 
 impl Standby {
-    /// Opens a connection. The caller vouches for the incarnation: it is the one that the standby lived in after the
-    /// connection was made.
-    pub async fn open(
-        wish: &Wish,
-        lease: Lease,
-        incarnation: Incarnation,
-        rooms: &Rooms,
-    ) -> Result<Standby, Refusal> {
+    /// Opens a connection. The caller says its incarnation: the one that the standby is found in after the connection was
+    /// made.
+    pub async fn open(wish: &Wish, lease: Lease, rooms: &Rooms) -> Result<Standby, Refusal> {
         let logged_in = log_in(wish, rooms).await?;
         let mut standby = Standby {
             peer: logged_in.peer,
@@ -110,7 +108,7 @@ impl Standby {
                 user: wish.user.clone(),
             },
             key: logged_in.key,
-            incarnation,
+            incarnation: NO_LIFE,
             settings: None,
             owed: Owed::default(),
             _lease: lease,

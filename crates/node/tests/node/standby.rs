@@ -1,7 +1,6 @@
 //! One statement after the other on a connection at a real standby.
 
 use crate::stage::{SERVERS, database, place, run};
-use history::{Epoch, Incarnation, Timeline};
 use node::log_in::Wish;
 use node::peer::{Peer, Rooms};
 use node::pool::Pool;
@@ -29,8 +28,7 @@ async fn standby(database: &str) -> Standby {
         secret: None,
         limit: Duration::from_secs(5),
     };
-    let life = Incarnation { epoch: Epoch::new(1), timeline: Timeline::new(1), started_us: 1 };
-    Standby::open(&wish, lease, life, &Rooms::default()).await.unwrap()
+    Standby::open(&wish, lease, &Rooms::default()).await.unwrap()
 }
 
 fn tags(bytes: &[u8]) -> String {

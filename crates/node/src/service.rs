@@ -1,0 +1,116 @@
+//! What the sessions of a process share beside the door: the cluster, the connections at its standbys, and what is kept
+//! of settings and utility statements.
+
+use crate::cluster::Cluster;
+use crate::log_in::{Refusal, Wish};
+use crate::peer::Rooms;
+use crate::pool::{Owner, Pool};
+use crate::socket::Place;
+use crate::standby::Standby;
+use analysis::session::{Interner, Own, Settings};
+use analysis::utility::Utilities;
+use history::Incarnation;
+use scheduler::{Reason, StandbyId};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Settings that no session holds are kept up to this number.
+const SETTINGS_KEPT: usize = 4096;
+/// Bytes of utility statements that are kept by their text.
+const UTILITY_BYTES: usize = 1 << 20;
+/// A connection at a standby that takes longer to open is not waited for: the statement runs at the primary.
+const OPEN_LIMIT: Duration = Duration::from_millis(500);
+
+/// Consort's own settings of a session that asks for nothing, by database and role.
+pub type Defaults = Box<dyn Fn(&str, &str) -> Own>;
+
+/// What the sessions of a process share.
+pub struct Service {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Connections at its standbys.
+    pub pool: Pool,
+    pub(crate) interner: RefCell<Interner>,
+    pub(crate) utilities: RefCell<Utilities>,
+    defaults: Defaults,
+}
+
+impl Service {
+    /// The sessions of this cluster.
+    pub fn new(cluster: Cluster, defaults: Defaults) -> Rc<Service> {
+        let pool = Pool::new(cluster.setup().standby_connections);
+        Rc::new(Service {
+            cluster,
+            pool,
+            interner: RefCell::new(Interner::new(SETTINGS_KEPT)),
+            utilities: RefCell::new(Utilities::new(UTILITY_BYTES)),
+            defaults,
+        })
+    }
+
+    /// Consort's own settings of a session that asks for nothing.
+    pub fn defaults(&self, database: &str, user: &str) -> Own {
+        (self.defaults)(database, user)
+    }
+
+    /// Lends a connection at a standby in this life of it, as the role that `wish` names.
+    pub(crate) async fn lend(
+        &self,
+        standby: StandbyId,
+        life: Incarnation,
+        wish: &Wish,
+        rooms: &Rooms,
+    ) -> Result<Standby, Reason> {
+        let place = Place::from(&self.cluster.standby(standby).address);
+        let owner = Owner { place, database: wish.database.clone(), user: wish.user.clone() };
+        while let Some(idle) = self.pool.take(&owner) {
+            if idle.incarnation == life {
+                return Ok(idle);
+            }
+        }
+        let opened = tokio::select! {
+            opened = tokio::time::timeout(OPEN_LIMIT, self.open(standby, &owner.place, wish, rooms)) => opened,
+            () = self.cluster.standby_lost(standby) => return Err(Reason::StandbyFailed),
+        };
+        match opened {
+            Ok(Ok(opened)) if opened.incarnation == life => Ok(opened),
+            Ok(Ok(_)) => Err(Reason::StandbyRestarted),
+            Ok(Err(why)) => {
+                tracing::debug!(%owner.place, why, "no connection at a standby");
+                Err(Reason::NoConnection)
+            }
+            Err(_) => Err(Reason::NoConnection),
+        }
+    }
+
+    async fn open(
+        &self,
+        standby: StandbyId,
+        place: &Place,
+        wish: &Wish,
+        rooms: &Rooms,
+    ) -> Result<Standby, String> {
+        let lease = self.pool.lease(place).ok_or("as many connections as may be are used")?;
+        let wish = Wish { place: place.clone(), parameters: Vec::new(), limit: OPEN_LIMIT, ..wish.clone() };
+        let mut opened = Standby::open(&wish, lease, rooms).await.map_err(|refusal| said(&refusal))?;
+        let row = opened.question(&Settings::probe()).await.map_err(|refusal| said(&refusal))?;
+        let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
+        opened.settings = Settings::of_probe(&row, &mut self.interner.borrow_mut());
+        // Its life is the one that the watcher finds when it is asked after the connection was made: a crash in between
+        // would have ended this connection.
+        opened.incarnation = self.cluster.standby_life(standby).await.ok_or("its watcher has lost it")?;
+        Ok(opened)
+    }
+}
+
+fn said(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Unreachable(why) => why.clone(),
+        Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
+        Refusal::Answered(error) => match wire::Frame::new(error) {
+            Ok(frame) => String::from_utf8_lossy(wire::Complaint::read(&frame).message()).into_owned(),
+            Err(why) => why.to_string(),
+        },
+    }
+}

@@ -1,0 +1,374 @@
+//! What the flows decide, done: a statement at a standby or at the primary, an answer held, delivered or thrown away.
+
+use super::Session;
+use super::batch;
+use super::primary::Ended;
+use super::request::{Kind, Request};
+use super::statements::Statement as Prepared;
+use crate::plan::Leaving;
+use crate::routes::Went;
+use crate::standby::{Answer, CutOff, Failed, Form, Standby, Work};
+use crate::understanding::{self, Statement as Asked};
+use analysis::Values;
+use analysis::utility::{Statement, Utility, What};
+use history::Incarnation;
+use order::DoubtId;
+use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
+use wire::{Answers, Frame, Problem, Status};
+
+/// A tree that arrives later than this narrows no doubt any more.
+const NARROW_LIMIT: Duration = Duration::from_secs(1);
+
+/// The request that runs.
+pub(super) struct Current {
+    /// Where it lies; `None`: nothing is sent, a flow only notes something.
+    pub(super) request: Option<Request>,
+    /// When it came.
+    came: Instant,
+    /// Its utility statements, for what their completion does to the session.
+    pub(super) statements: Rc<[Statement]>,
+    /// The prepared statement that it binds.
+    pub(super) statement: Option<Rc<Prepared>>,
+    /// Why it is at the primary.
+    pub(super) reason: Reason,
+    /// Narrows its doubt when its tree arrives.
+    narrow: Option<Box<dyn FnOnce(DoubtId)>>,
+    /// Where it ran, and what would make its answer right.
+    ran_at: Option<(StandbyId, Incarnation, Proof)>,
+}
+
+impl Default for Current {
+    fn default() -> Current {
+        Current {
+            request: None,
+            came: Instant::now(),
+            statements: Rc::new([]),
+            statement: None,
+            reason: Reason::AskedForPrimary,
+            narrow: None,
+            ran_at: None,
+        }
+    }
+}
+
+impl Current {
+    pub(super) fn new(request: Request, came: Instant) -> Current {
+        Current { request: Some(request), came, ..Current::default() }
+    }
+
+    /// It is the BEGIN of a block and nothing else.
+    pub(super) fn begins_block(&self) -> bool {
+        matches!(
+            &*self.statements,
+            [Statement {
+                what: What::Utility(
+                    Utility::Begin(_) | Utility::Commit { chain: true } | Utility::Rollback { chain: true }
+                ),
+                ..
+            }]
+        )
+    }
+}
+
+impl transaction::Session for Session {
+    type Answer = Answer;
+
+    fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
+        let (id, life) = (ticket.standby(), ticket.incarnation());
+        self.current.ran_at = Some((id, life, ticket.proof()));
+        let rooms = self.line.door.rooms.clone();
+        let service = self.service.clone();
+        let mut lent = service.lend(id, life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
+        if !self.ask(&mut lent, form) {
+            return Err(StandbyFailed(Reason::NoConnection));
+        }
+        self.line.seat.running.moved(&lent.owner.place, &lent.key);
+        let held = service.cluster.setup().held_answer_bytes;
+        let answered = tokio::select! {
+            answered = lent.answer(held) => answered,
+            () = service.cluster.standby_lost(id) => Err(Failed::Gone("its watcher has lost it".to_owned())),
+        };
+        self.line.seat.running.moved(&self.line.primary.place, &self.line.primary.key);
+        match answered {
+            Ok(answer) => {
+                let replayed = answer.position();
+                Ok((answer, Ran { incarnation: life, replayed }))
+            }
+            Err(Failed::Gone(why)) => {
+                tracing::debug!(why, "a standby failed");
+                Err(StandbyFailed(Reason::StandbyFailed))
+            }
+            Err(Failed::Refused(standby, why)) => {
+                tracing::debug!(why, "a standby refused");
+                service.pool.give_back(*standby);
+                Err(StandbyFailed(Reason::StandbyRefused))
+            }
+        }
+    }
+
+    async fn deliver(&mut self, answer: Answer) -> Delivered {
+        self.note_statement(&answer);
+        if let Some(request) = self.current.request.take() {
+            self.line.client.consume(request.bytes);
+        }
+        match answer.deliver(&mut self.line.client).await {
+            Ok(standby) => {
+                self.service.pool.give_back(standby);
+                Delivered::Whole
+            }
+            Err(CutOff::ClientGone) => {
+                self.ended = Some(Ended::ClientGone);
+                Delivered::ClientGone
+            }
+            Err(CutOff::Inside) => {
+                self.ended = Some(Ended::CutOff);
+                Delivered::CutOff
+            }
+            Err(CutOff::Between) => {
+                let problem =
+                    Problem::error("08006", "the standby that answered failed in the middle of the result")
+                        .hint("Rows that came are right; run the statement again.");
+                let out = self.line.client.out();
+                out.problem(&problem);
+                out.ready(Status::Idle);
+                Delivered::CutOff
+            }
+        }
+    }
+
+    async fn discard(&mut self, answer: Answer) {
+        if let Some(standby) = answer.discard() {
+            self.service.pool.give_back(standby);
+        }
+    }
+
+    async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
+        let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
+        self.current.reason = reason;
+        if self.current.ran_at.is_some() && self.line.seat.running.is_cancelled() {
+            // It was cancelled while a standby ran it, and what it said was not proven.
+            self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
+            return AtPrimary::Answered;
+        }
+        let ran = self.line.run(request).await;
+        self.learn();
+        if let Err(ended) = ran {
+            self.ended = Some(ended);
+            return AtPrimary::ConnectionLost;
+        }
+        self.fell_behind();
+        self.went(Went::Primary(reason));
+        AtPrimary::Answered
+    }
+
+    async fn commit_at_primary(&mut self, doubt: DoubtId) -> AtPrimary {
+        if let Some(narrow) = self.current.narrow.take() {
+            narrow(doubt);
+        }
+        let reason = self.current.reason;
+        self.at_primary(reason).await
+    }
+
+    async fn ask_locks(&mut self) -> AtPrimary {
+        unreachable!("no read leaves a block here")
+    }
+
+    async fn locks_granted(&mut self) -> Locks {
+        unreachable!("no read leaves a block here")
+    }
+
+    async fn open_snapshot(&mut self, _: &Ticket) -> Result<Ran, StandbyFailed> {
+        unreachable!("no block leaves as a whole here")
+    }
+
+    async fn close_snapshot(&mut self) {
+        unreachable!("no block leaves as a whole here")
+    }
+}
+
+impl Session {
+    /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
+    fn ask(&self, lent: &mut Standby, form: Form) -> bool {
+        let (Some(request), Some(has)) = (self.current.request, &lent.settings) else { return false };
+        let wanted = self.state.settings();
+        let becomes = has.to_become(wanted);
+        lent.settings = Some(wanted.clone());
+        let bytes = self.line.bytes(request);
+        if request.kind == Kind::Query {
+            let Ok(text) = Frame::new(bytes).and_then(|frame| wire::query_text(&frame)) else { return false };
+            lent.ask(&Work::Simple(text), form, becomes.as_deref());
+            return true;
+        }
+        let (Ok(Some(batch)), Some(statement)) =
+            (batch::read(bytes, self.line.client.splitter), &self.current.statement)
+        else {
+            return false;
+        };
+        lent.ask(&Work::Batch(&batch, statement.clone()), form, becomes.as_deref());
+        true
+    }
+
+    /// The client's unnamed statement after an answer of a standby.
+    fn note_statement(&mut self, answer: &Answer) {
+        let Some(request) = self.current.request else { return };
+        let statements = &mut self.line.statements;
+        if request.kind == Kind::Query {
+            return statements.query_ran(false);
+        }
+        let parses = batch::read(&self.line.client.unread()[..request.bytes], self.line.client.splitter)
+            .is_ok_and(|batch| batch.is_some_and(|batch| batch.parse.is_some()));
+        match &self.current.statement {
+            Some(statement) if parses && answer.is_parsed() => {
+                statements.parsed_at_standby(statement.clone())
+            }
+            _ if parses => statements.query_ran(false),
+            _ => {}
+        }
+    }
+
+    /// What the primary's answers say of the session.
+    fn learn(&mut self) {
+        let seen = self.line.primary.seen();
+        let interner = &mut *self.service.interner.borrow_mut();
+        for (name, value) in &seen.reported {
+            self.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+        }
+        let statements = self.current.statements.clone();
+        let utility =
+            |at: usize| match statements.get(at).or(statements.last()).map(|statement| &statement.what) {
+                Some(What::Utility(utility)) => Some(utility),
+                Some(What::Tree) | None => None,
+            };
+        for at in 0..seen.completed {
+            if let Some(utility) = utility(at) {
+                self.state.completed(utility, interner);
+            }
+        }
+        if seen.failed {
+            match utility(seen.completed) {
+                Some(utility) => self.state.failed(utility),
+                None => self.state.statement_failed(),
+            }
+        }
+        self.state.ready(self.line.primary.status.byte(), interner);
+    }
+
+    /// Counts where the request went.
+    fn went(&mut self, went: Went) {
+        let cluster = &self.service.cluster;
+        let took = self.current.came.elapsed();
+        match went {
+            Went::Primary(reason) => cluster.metrics().statements_at_primary.one(reason.name()),
+            Went::Standby(_) => {
+                if let Some((_, _, proof)) = self.current.ran_at {
+                    cluster.metrics().reads_at_standbys.one(proof_name(proof));
+                }
+            }
+        }
+        if !self.words.text.is_empty() {
+            cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
+        }
+        let idle = self.line.primary.status == Status::Idle;
+        self.database.traffic().count(|counts| {
+            counts.statements += 1;
+            counts.transactions += u64::from(idle);
+            counts.statement_us += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        });
+    }
+
+    /// A read has ended: what it says of the session.
+    pub(super) fn read_ended(&mut self, ended: transaction::Ended, leaving: &Leaving) {
+        match ended {
+            transaction::Ended::Standby { seen } => {
+                let Some((standby, life, _)) = self.current.ran_at else { return };
+                let marks = &mut self.marks.marks;
+                if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
+                    marks.last_seen = seen;
+                    marks.seen_at = Some((standby, life));
+                }
+                if leaving.template.chance.is_some() {
+                    self.home = Some(standby);
+                }
+                self.went(Went::Standby(standby));
+            }
+            transaction::Ended::CutOff => self.service.cluster.metrics().results_cut_off.one(),
+            transaction::Ended::Primary(_)
+            | transaction::Ended::ClientGone
+            | transaction::Ended::PrimaryLost => {}
+        }
+    }
+
+    /// When the tree of a statement arrives that is not known yet, its doubt shrinks to what it may write.
+    pub(super) fn narrow_later(&mut self, statement: Asked<'_>, values: &Values<'_>) {
+        let (cluster, database) = (self.service.cluster.clone(), self.database.clone());
+        let (shape, text) = (statement.shape.clone(), statement.text.to_owned());
+        let (types, settings) = (statement.parameters.to_vec(), statement.settings.clone());
+        let parameters: Vec<Kept> = values.parameters.iter().map(Kept::of).collect();
+        let utf8 = values.utf8;
+        self.current.narrow = Some(Box::new(move |doubt| {
+            let fill = (shape.clone(), text.clone());
+            let statement = Asked { shape: &shape, text: &text, parameters: &types, settings: &settings };
+            understanding::narrow_when_known(
+                &cluster,
+                &database,
+                statement,
+                NARROW_LIMIT,
+                move |cluster, template| {
+                    let (shape, text) = fill;
+                    let mut literals = Vec::new();
+                    shape.texts(&text, &mut literals);
+                    let parameters: Vec<_> = parameters.iter().map(Kept::parameter).collect();
+                    let values = Values { literals: &literals, parameters: &parameters, utf8 };
+                    let writes = template.writes.fill(&values);
+                    cluster.scheduler().order_mut().narrow(doubt, writes);
+                },
+            );
+        }));
+    }
+}
+
+/// A parameter that outlives its message.
+enum Kept {
+    Null,
+    Text(Vec<u8>),
+    Binary(Vec<u8>),
+    Unknown,
+}
+
+impl Kept {
+    fn of(parameter: &analysis::Parameter<'_>) -> Kept {
+        match parameter {
+            analysis::Parameter::Null => Kept::Null,
+            analysis::Parameter::Text(value) => Kept::Text(value.to_vec()),
+            analysis::Parameter::Binary(value) => Kept::Binary(value.to_vec()),
+            analysis::Parameter::Unknown => Kept::Unknown,
+        }
+    }
+
+    fn parameter(&self) -> analysis::Parameter<'_> {
+        match self {
+            Kept::Null => analysis::Parameter::Null,
+            Kept::Text(value) => analysis::Parameter::Text(value),
+            Kept::Binary(value) => analysis::Parameter::Binary(value),
+            Kept::Unknown => analysis::Parameter::Unknown,
+        }
+    }
+}
+
+fn proof_name(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Plain => "plain",
+        Proof::Positioned(_) => "positioned",
+        Proof::Session => "session",
+        Proof::Unproven => "unproven",
+    }
+}

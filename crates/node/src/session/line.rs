@@ -1,0 +1,150 @@
+//! The line between a client and its primary: whole requests in, answers out, and a farewell on both sides. It does not
+//! know what a statement means.
+
+use super::primary::{Ended, Primary, Reported, Side, Told};
+use super::request::{Lookout, Request};
+use super::statements::Statements;
+use crate::door::{Door, Seat};
+use crate::log_in::LoggedIn;
+use crate::peer::Peer;
+use crate::socket::Place;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use wire::{Answers, Asks, Problem, Status};
+
+/// The line between a client and its primary.
+pub struct Line {
+    pub(crate) door: Rc<Door>,
+    pub(crate) seat: Rc<Seat>,
+    pub(crate) client: Peer,
+    pub(crate) primary: Primary,
+    pub(crate) statements: Statements,
+    reported: Reported,
+    lookout: Lookout,
+}
+
+impl Line {
+    /// The line of a client that was let in.
+    pub fn new(door: Rc<Door>, seat: Rc<Seat>, client: Peer, place: Place, log_in: LoggedIn) -> Line {
+        Line {
+            door,
+            seat,
+            client,
+            primary: Primary::new(log_in.peer, place, log_in.key),
+            statements: Statements::default(),
+            reported: Reported(log_in.parameters),
+            lookout: Lookout::default(),
+        }
+    }
+
+    /// Settings as the primary reported them last.
+    pub(crate) fn reported(&self) -> &Reported {
+        &self.reported
+    }
+
+    /// The bytes of a request.
+    pub(crate) fn bytes(&self, request: Request) -> &[u8] {
+        &self.client.unread()[..request.bytes]
+    }
+
+    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself.
+    pub(crate) async fn next_request(&mut self) -> Result<Request, Ended> {
+        self.seat.idle(self.primary.status);
+        let request = poll_fn(|cx| self.poll_request(cx)).await?;
+        if self.primary.status == Status::Idle && request.kind.is_asked() {
+            self.door.pauses.pass(&self.seat).await;
+        }
+        self.seat.active();
+        Ok(request)
+    }
+
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Ended>> {
+        loop {
+            let splitter = self.client.splitter;
+            match self.lookout.look(self.client.unread(), splitter) {
+                Ok(Some(request)) => return Poll::Ready(Ok(request)),
+                Ok(None) => {}
+                Err(why) => return Poll::Ready(Err(Ended::Malformed(why))),
+            }
+            let mut side = Side {
+                client: &mut self.client,
+                statements: &mut self.statements,
+                reported: &mut self.reported,
+            };
+            self.primary.poll_idle(&mut side, cx)?;
+            if let Poll::Ready(Err(_)) = self.client.poll_send(cx) {
+                return Poll::Ready(Err(Ended::ClientGone));
+            }
+            match self.client.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::ClientGone)),
+                Poll::Pending => {
+                    self.client.rest();
+                    self.primary.peer.rest();
+                    if self.seat.must_leave(self.primary.status == Status::Idle, cx) {
+                        return Poll::Ready(Err(Ended::Drained));
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// COPY data that came behind the end of its COPY.
+    pub(crate) fn drop_leftover(&mut self, request: Request) -> Result<(), Ended> {
+        let (unread, splitter) = self.client.cut();
+        let length = splitter.next(&unread[..request.bytes]).map_err(Ended::Malformed)?.len();
+        self.client.consume(length);
+        Ok(())
+    }
+
+    /// Sends a request to the primary and streams the answers to the client.
+    pub(crate) async fn run(&mut self, request: Request) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.begin(request.kind);
+        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
+    /// Asks the primary a question of our own, which the client does not notice: the columns of its only row, as text;
+    /// `None` if it answers with an error.
+    pub(crate) async fn ask(&mut self, question: &str) -> Result<Option<Vec<Option<String>>>, Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.ask(question);
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await?;
+        Ok(self.primary.own_answer())
+    }
+
+    /// What was written for the client leaves.
+    pub(crate) async fn send(&mut self) -> Result<(), Ended> {
+        self.client.send().await.map_err(|_| Ended::ClientGone)
+    }
+
+    /// Says farewell on both sides.
+    pub(crate) async fn end(mut self, ended: Ended) {
+        let word = match ended {
+            Ended::ClientLeft | Ended::ClientGone | Ended::CutOff | Ended::PrimaryLost(Told::ByPrimary) => {
+                None
+            }
+            Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
+            Ended::Drained => {
+                Some(Problem::fatal("57P01", "terminating connection due to administrator command"))
+            }
+            Ended::PrimaryLost(Told::NotYet) => Some(
+                Problem::fatal("08006", "the connection to the primary was lost")
+                    .hint("What was sent and not answered may have been committed, or not."),
+            ),
+        };
+        if let Some(problem) = word {
+            self.client.out().problem(&problem);
+        }
+        self.door.leave(&self.seat);
+        self.primary.peer.out().terminate();
+        self.primary.peer.send_now();
+        drop(self.primary);
+        self.door.farewell(self.client).await;
+    }
+}

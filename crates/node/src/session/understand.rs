@@ -1,0 +1,489 @@
+//! What a request is: one statement that its tree explains, one that the grammar explains, or several. Nothing is sent
+//! to a server here but the probe that may prove a session clean, and a read waits for its tree no longer than it would
+//! for its proof.
+
+use super::Session;
+use super::batch::{self, Batch};
+use super::primary::Ended;
+use super::request::Request;
+use super::statements::Statement as Prepared;
+use crate::plan::{self, Asker, Plan};
+use crate::understanding::Statement as Asked;
+use analysis::session::{BlockStatus, Consistency, Dirt};
+use analysis::shape::{Hint, Shape};
+use analysis::utility::{Held, Statement, Utility, What};
+use analysis::{Parameter, Template, Values};
+use history::Footprint;
+use scheduler::{Reason, SessionMarks};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tokio::time::Instant;
+use transaction::Cluster as _;
+use wire::tag::front;
+use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Splitter, Step, Target};
+
+/// A text, and its shape.
+#[derive(Default)]
+pub(super) struct Words {
+    pub(super) text: String,
+    pub(super) shape: Shape,
+}
+
+/// A text longer than this is not kept while the session is idle.
+const TEXT_KEPT_BYTES: usize = 4096;
+
+impl Words {
+    /// Takes in a text and reads its shape; `false` if it cannot be read.
+    fn read(&mut self, session: &Session, text: &[u8]) -> bool {
+        self.text.clear();
+        self.text.shrink_to(TEXT_KEPT_BYTES);
+        let Ok(text) = std::str::from_utf8(text) else { return false };
+        if !session.state.text_is_plain(text.as_bytes()) {
+            return false;
+        }
+        self.text.push_str(text);
+        self.shape.read(&self.text, session.state.strings());
+        true
+    }
+
+    /// It may be a read, so that its tree is worth a short wait.
+    fn may_be_a_read(&self) -> bool {
+        let text = self.text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
+        ["select", "with", "values", "table", "/*", "--"]
+            .iter()
+            .any(|word| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+    }
+}
+
+/// What is to be done with a request.
+pub(super) enum Todo {
+    /// Nothing is executed.
+    Quiet,
+    /// A statement about a setting of our own.
+    Own(Rc<[Statement]>),
+    /// It cannot be done.
+    Refuse(Problem),
+    /// One statement that its tree explains.
+    One(Plan),
+    /// One that the grammar explains.
+    Utility(Rc<[Statement]>),
+    /// More than one, or nobody knows what.
+    Several(Several),
+}
+
+/// Several statements in one request.
+pub(super) struct Several {
+    /// All that they may write.
+    pub(super) footprint: Footprint,
+    /// Some of them keep readers out from now on.
+    pub(super) locks_out_readers: bool,
+    /// One of them may end a block.
+    pub(super) may_end_block: bool,
+    /// What they may leave behind in the session.
+    pub(super) dirt: Option<Dirt>,
+    /// What they are, in order.
+    pub(super) statements: Rc<[Statement]>,
+    /// Why they run at the primary.
+    pub(super) reason: Reason,
+}
+
+impl Several {
+    /// Nobody knows what.
+    pub(super) fn anything(reason: Reason) -> Several {
+        let unknown = Statement { range: 0..0, what: What::Utility(Utility::Unknown) };
+        Several {
+            footprint: Footprint::Everything,
+            locks_out_readers: true,
+            may_end_block: true,
+            dirt: Some(Dirt::Unknown),
+            statements: Rc::new([unknown]),
+            reason,
+        }
+    }
+
+    /// Several statements of one text, which may write anything.
+    fn of_text(statements: Rc<[Statement]>) -> Several {
+        let utilities = || {
+            statements.iter().filter_map(|statement| match &statement.what {
+                What::Utility(utility) => Some(utility),
+                What::Tree => None,
+            })
+        };
+        let has_tree = statements.iter().any(|statement| statement.what == What::Tree);
+        Several {
+            footprint: Footprint::Everything,
+            locks_out_readers: utilities().any(Utility::doubt_at_statement),
+            may_end_block: utilities().any(ends_block),
+            dirt: has_tree.then_some(Dirt::Unknown),
+            reason: Reason::Stay("several_statements"),
+            statements,
+        }
+    }
+}
+
+fn ends_block(utility: &Utility) -> bool {
+    matches!(
+        utility,
+        Utility::Commit { .. } | Utility::Rollback { .. } | Utility::PrepareTransaction(_) | Utility::Unknown
+    )
+}
+
+/// What a Describe message describes.
+pub(super) fn describes(frame: &Frame<'_>) -> Option<Target> {
+    Describe::read(frame).ok().map(|describe| describe.target)
+}
+
+impl Session {
+    /// Who asks, for the plan.
+    pub(super) fn asker(&self) -> Asker<'_> {
+        Asker {
+            cluster: &self.service.cluster,
+            database: &self.database,
+            session: &self.state,
+            marks: self.marks.marks,
+            home: self.home,
+        }
+    }
+
+    /// What a Query is.
+    pub(super) async fn understand_query(&mut self, request: Request) -> Result<Todo, Ended> {
+        let mut words = std::mem::take(&mut self.words);
+        let frame = Frame::new(self.line.bytes(request)).map_err(Ended::Malformed)?;
+        let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
+        let todo = if words.read(self, text) {
+            self.understand(&words, &[], &[]).await
+        } else {
+            Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
+        };
+        self.words = words;
+        todo
+    }
+
+    /// What a batch is.
+    pub(super) async fn understand_batch(&mut self, request: Request) -> Result<Todo, Ended> {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        bytes.extend_from_slice(self.line.bytes(request));
+        let splitter = self.line.client.splitter;
+        let todo = match batch::read(&bytes, splitter).map_err(Ended::Malformed)? {
+            Some(batch) => self.understand_one(&batch).await,
+            None => self.understand_several(&bytes, splitter).await,
+        };
+        bytes.shrink_to(TEXT_KEPT_BYTES);
+        self.scratch = bytes;
+        todo
+    }
+
+    /// What a batch of one statement is.
+    async fn understand_one(&mut self, batch: &Batch<'_>) -> Result<Todo, Ended> {
+        let prepared = match &batch.parse {
+            Some(parse) => Some(self.prepared(parse)),
+            None => self.line.statements.get(batch.bind.statement).cloned(),
+        };
+        let Some(prepared) = prepared else {
+            return Ok(Todo::Several(Several::anything(Reason::Stay("unknown_statement"))));
+        };
+        self.current.statement = Some(prepared.clone());
+        let mut words = std::mem::take(&mut self.words);
+        let todo = if words.read(self, &prepared.text) {
+            let parameters: Vec<Parameter<'_>> = batch.bind.parameters().map(parameter).collect();
+            self.understand(&words, &types(&prepared), &parameters).await
+        } else {
+            Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
+        };
+        self.words = words;
+        todo
+    }
+
+    /// The statement of a Parse message: the one that is known already, if it is the same.
+    fn prepared(&self, parse: &Parse<'_>) -> Rc<Prepared> {
+        let (text, types) = parse.signature();
+        match self.line.statements.get(parse.name) {
+            Some(known) if *known.text == *text && *known.types == *types => known.clone(),
+            _ => Rc::new(Prepared { text: text.into(), types: types.into() }),
+        }
+    }
+
+    /// What one text is, with these parameters.
+    async fn understand(
+        &mut self,
+        words: &Words,
+        types: &[u32],
+        parameters: &[Parameter<'_>],
+    ) -> Result<Todo, Ended> {
+        let strings = self.state.strings();
+        let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
+        let statements = match held {
+            Held::Nothing => return Ok(Todo::Quiet),
+            Held::Tree => return self.tree(words, types, parameters).await.map(Todo::One),
+            Held::Statements(statements) => statements,
+        };
+        let own = |statement: &Statement| matches!(&statement.what, What::Utility(u) if u.consort_setting().is_some());
+        match &*statements {
+            [] => Ok(Todo::Quiet),
+            [one] if one.what == What::Tree => self.tree(words, types, parameters).await.map(Todo::One),
+            [one] if own(one) => Ok(Todo::Own(statements)),
+            [_] => Ok(Todo::Utility(statements)),
+            several if several.iter().any(own) => {
+                let problem =
+                    Problem::error("0A000", "settings of Consort's own must be alone in their query");
+                Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW in a query of its own.")))
+            }
+            _ => Ok(Todo::Several(Several::of_text(statements))),
+        }
+    }
+
+    /// The plan for one statement that its tree explains.
+    async fn tree(
+        &mut self,
+        words: &Words,
+        types: &[u32],
+        parameters: &[Parameter<'_>],
+    ) -> Result<Plan, Ended> {
+        if words.shape.hint() == Some(Hint::Unknown) {
+            let message = "the hint is not understood: the statement runs at the primary";
+            let notice = Problem { severity: Severity::Notice, ..Problem::error("01000", message) };
+            self.line.client.out().problem(&notice);
+        }
+        self.come_up();
+        let mut literals = Vec::new();
+        words.shape.texts(&words.text, &mut literals);
+        let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
+        let values = Values { literals: &literals, parameters, utf8 };
+        let template = self.template(words, types).await;
+        if self.would_leave_if_clean(template.as_deref(), &values) {
+            self.probe().await?;
+        }
+        let settings = self.state.settings().clone();
+        let statement =
+            Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
+        let plan = plan::tree(self.asker(), statement, &values, template);
+        if let Plan::Writes(writing) = &plan
+            && writing.unknown
+        {
+            self.narrow_later(statement, &values);
+        }
+        Ok(plan)
+    }
+
+    /// The statement's template, waited for only if it may be a read that leaves.
+    async fn template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
+        let settings = self.state.settings();
+        let statement = Asked { shape: &words.shape, text: &words.text, parameters: types, settings };
+        let understanding = self.service.cluster.understanding();
+        let known = understanding.look(&self.database, statement);
+        let waits = known.is_none()
+            && words.shape.sure().is_ok()
+            && words.may_be_a_read()
+            && self.state.block() == BlockStatus::Idle
+            && self.state.consistency() != Consistency::Primary
+            && self.database.not_serving().is_none();
+        if !waits {
+            return known;
+        }
+        let begun = Instant::now();
+        let limit = begun + self.service.cluster.proof_limit();
+        let template = understanding.look_until(limit, &self.database, statement).await;
+        self.service.cluster.metrics().analysis_wait.took(begun.elapsed());
+        template
+    }
+
+    /// Only the session keeps this read at the primary, and a probe may change that.
+    fn would_leave_if_clean(&self, template: Option<&Template>, values: &Values<'_>) -> bool {
+        let Some(template) = template else { return false };
+        self.state.may_leave().is_err()
+            && self.state.probe().is_some()
+            && template.stay_with(values).is_none()
+            && template.writes.fill(values).is_nothing()
+            && self.database.not_serving().is_none()
+    }
+
+    /// Asks the primary what the session's state is.
+    async fn probe(&mut self) -> Result<(), Ended> {
+        let Some(question) = self.state.probe() else { return Ok(()) };
+        if self.backend.started_us == 0 {
+            self.ask_backend_start().await?;
+        }
+        let row = self.line.ask(&question).await?;
+        let interner = &mut self.service.interner.borrow_mut();
+        match row {
+            Some(row) => {
+                let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
+                // What is still wrong shows when the session is asked whether it may leave.
+                let _ = self.state.probed(&row, interner);
+            }
+            None => self.state.probe_failed(),
+        }
+        Ok(())
+    }
+
+    /// When its backend began: with its process it is one of a kind.
+    async fn ask_backend_start(&mut self) -> Result<(), Ended> {
+        let question = "SELECT (extract(epoch FROM backend_start) * 1000000)::int8 \
+                        FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
+        let row = self.line.ask(question).await?.unwrap_or_default();
+        let started = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
+        self.backend.started_us = started.unwrap_or(0);
+        Ok(())
+    }
+
+    /// The session's marks, as far as a gauge has told them by now.
+    fn come_up(&mut self) {
+        if self.state.consistency() != Consistency::Session {
+            return;
+        }
+        let cluster = self.service.cluster.clone();
+        let mut scheduler = cluster.scheduler();
+        if std::mem::take(&mut self.marks.behind) {
+            self.marks.awaited = Some(scheduler.order_mut().want_gauge());
+        }
+        let Some(awaited) = self.marks.awaited else { return };
+        let marks: &mut SessionMarks = &mut self.marks.marks;
+        match scheduler.order().newest_gauge() {
+            Some((number, gauge)) if number >= awaited => {
+                marks.own_commit = gauge.insert_lsn;
+                if gauge.insert_lsn > marks.last_seen {
+                    marks.last_seen = gauge.insert_lsn;
+                    marks.seen_at = None;
+                }
+                self.marks.awaited = None;
+            }
+            _ => marks.own_commit = history::Lsn::MAX,
+        }
+        drop(scheduler);
+        cluster.gauge_wanted();
+    }
+
+    /// Something ran at the primary: what this session reads elsewhere must not be older.
+    pub(super) fn fell_behind(&mut self) {
+        self.marks.behind = true;
+        self.come_up();
+    }
+
+    /// What a batch of several statements is.
+    async fn understand_several(&mut self, bytes: &[u8], mut splitter: Splitter) -> Result<Todo, Ended> {
+        let (mut parsed, mut bound) = (BTreeMap::new(), None);
+        let mut several = Several {
+            footprint: Footprint::NOTHING,
+            locks_out_readers: false,
+            may_end_block: false,
+            dirt: None,
+            statements: Rc::new([]),
+            reason: Reason::Stay("several_statements"),
+        };
+        let (mut statements, mut at) = (Vec::new(), 0);
+        while at < bytes.len() {
+            let Step::Whole(frame) = splitter.next(&bytes[at..]).map_err(Ended::Malformed)? else { break };
+            at += frame.bytes().len();
+            match frame.tag() {
+                front::PARSE => {
+                    let parse = Parse::read(&frame).map_err(Ended::Malformed)?;
+                    parsed.insert(parse.name, self.prepared(&parse));
+                }
+                front::BIND => {
+                    let bind = Bind::read(&frame).map_err(Ended::Malformed)?;
+                    let known =
+                        parsed.get(bind.statement).or_else(|| self.line.statements.get(bind.statement));
+                    bound =
+                        known.cloned().filter(|_| bind.portal.is_empty()).map(|prepared| (prepared, bind));
+                }
+                front::EXECUTE => {
+                    let execute = Execute::read(&frame).map_err(Ended::Malformed)?;
+                    let Some((prepared, bind)) = bound.clone().filter(|_| execute.portal.is_empty()) else {
+                        return Ok(Todo::Several(Several::anything(several.reason)));
+                    };
+                    if let Some(todo) = self.add(&mut several, &mut statements, &prepared, &bind).await? {
+                        return Ok(todo);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if statements.is_empty() {
+            return Ok(Todo::Quiet);
+        }
+        several.statements = statements.into();
+        Ok(Todo::Several(several))
+    }
+
+    /// Adds one statement to several; `Some`: all of them are something else.
+    async fn add(
+        &mut self,
+        several: &mut Several,
+        statements: &mut Vec<Statement>,
+        prepared: &Prepared,
+        bind: &Bind<'_>,
+    ) -> Result<Option<Todo>, Ended> {
+        let mut words = std::mem::take(&mut self.words);
+        let todo = if words.read(self, &prepared.text) {
+            let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
+            self.understand_in_passing(&words, &types(prepared), &parameters)
+        } else {
+            Todo::Several(Several::anything(Reason::Stay("encoding")))
+        };
+        self.words = words;
+        match todo {
+            Todo::One(Plan::Writes(writing)) => {
+                several.footprint.union(&writing.footprint);
+                let dirt = if writing.unknown { Dirt::Unknown } else { Dirt::Function };
+                several.dirt = several.dirt.or(writing.dirties.then_some(dirt));
+                statements.push(Statement { range: 0..0, what: What::Tree });
+            }
+            Todo::One(Plan::Leaves(_) | Plan::Stays(_)) | Todo::Quiet => {
+                statements.push(Statement { range: 0..0, what: What::Tree });
+            }
+            Todo::Utility(utility) => {
+                let of_text = Several::of_text(utility.clone());
+                several.footprint = Footprint::Everything;
+                several.locks_out_readers |= of_text.locks_out_readers;
+                several.may_end_block |= of_text.may_end_block;
+                statements.extend(utility.iter().cloned());
+            }
+            Todo::Own(_) => {
+                let problem =
+                    Problem::error("0A000", "settings of Consort's own must be alone in their batch");
+                return Ok(Some(Todo::Refuse(problem)));
+            }
+            other @ (Todo::Refuse(_) | Todo::Several(_)) => return Ok(Some(other)),
+        }
+        Ok(None)
+    }
+
+    /// What one text among several is: by what is known now, without waiting.
+    fn understand_in_passing(&mut self, words: &Words, types: &[u32], parameters: &[Parameter<'_>]) -> Todo {
+        let strings = self.state.strings();
+        let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
+        match held {
+            Held::Nothing => Todo::Quiet,
+            Held::Statements(statements) => match statements.first().map(|statement| &statement.what) {
+                Some(What::Utility(utility)) if utility.consort_setting().is_some() => Todo::Own(statements),
+                _ => Todo::Utility(statements),
+            },
+            Held::Tree => {
+                let settings = self.state.settings().clone();
+                let statement =
+                    Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
+                let mut literals = Vec::new();
+                words.shape.texts(&words.text, &mut literals);
+                let values = Values { literals: &literals, parameters, utf8: false };
+                let template = self.service.cluster.understanding().look(&self.database, statement);
+                Todo::One(plan::tree(self.asker(), statement, &values, template))
+            }
+        }
+    }
+}
+
+/// A parameter of a Bind message, for the template.
+fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
+    match value {
+        None => Parameter::Null,
+        Some(value) if binary => Parameter::Binary(value),
+        Some(value) => Parameter::Text(value),
+    }
+}
+
+/// The parameter types that the client declared.
+fn types(prepared: &Prepared) -> Vec<u32> {
+    let oid = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+    prepared.types.chunks_exact(4).map(oid).collect()
+}
