@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use analysis::session::Own;
 use postgres::address::Address;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -25,6 +26,7 @@ use crate::config::auth_file::AuthFile;
 use crate::config::{AuthType, Config, Mistake, Server};
 use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
 use crate::metrics;
+use crate::service::Service;
 use crate::shown::Shown;
 use crate::socket::Place;
 use crate::{console_access, http};
@@ -85,7 +87,6 @@ async fn run(start: Start) -> Result<(), StartError> {
     let setup = setup(&config);
     let door = Door::new(door_options(&config)?, secrets, Some(place(&setup.primary)));
     let cluster = Cluster::start(setup);
-    *door.cluster.borrow_mut() = Some(cluster.clone());
     let process = Rc::new(Process {
         door,
         cluster,
@@ -93,6 +94,12 @@ async fn run(start: Start) -> Result<(), StartError> {
         config_file: start.config_file,
         ending: Notify::new(),
     });
+    let defaults = Rc::downgrade(&process);
+    let defaults = move |database: &str, user: &str| {
+        defaults.upgrade().map_or_else(Own::default, |process| process.config().defaults(database, user))
+    };
+    let service = Service::new(process.cluster.clone(), Box::new(defaults));
+    *process.door.service.borrow_mut() = Some(service);
     console_access::open(&process);
     let mut signals = Signals::listen()?;
     for listen in listens(&config).await? {
