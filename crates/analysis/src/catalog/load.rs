@@ -33,8 +33,8 @@ impl std::error::Error for LoadError {}
 const RELATIONS: &str = "
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, c.relreplident,
            c.relhasrules AND c.relkind <> 'v',
-           EXISTS (SELECT FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname) t
-                   WHERE p.pubname = {publication} AND t.relid = c.oid)
+           c.oid IN (SELECT t.relid FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname) t
+                     WHERE p.pubname = {publication})
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')";
 
