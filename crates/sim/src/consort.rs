@@ -279,7 +279,8 @@ impl Consort {
         loop {
             let (flushed, on) = (primary.flushed_on.wait(), world.decoders_on.wait());
             let batch = primary.records_after(at);
-            if world.decoders_paused.get() || batch.is_empty() {
+            let paused = || world.decoders_paused.get() || world.decoder_paused.get() == Some(of);
+            if paused() || batch.is_empty() {
                 either(flushed, on).await;
                 continue;
             }
@@ -287,7 +288,7 @@ impl Consort {
             if self.generation.get() != generation {
                 return;
             }
-            if world.decoders_paused.get() {
+            if paused() {
                 continue;
             }
             for record in &batch {

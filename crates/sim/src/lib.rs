@@ -7,6 +7,7 @@ pub mod bugs;
 pub mod checks;
 pub mod client;
 pub mod consort;
+pub mod directed;
 pub mod env;
 pub mod executor;
 pub mod model;

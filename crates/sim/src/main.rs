@@ -1,4 +1,4 @@
-//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all]`: runs seeds, prints the first violations and the line
+//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all|directed]`: runs seeds, prints the first violations and the line
 //! that replays each. With a bug it stops at the first seed that finds it; `all` does so for every bug.
 
 use sim::bugs::Planted;
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     let count = count.unwrap_or(if first > 0 { 1 } else { 5000 });
     match bug.as_deref() {
         None => clean(first, count),
+        Some("directed") => directed(),
         Some("all") => {
             let missed = ALL.iter().filter(|bug| hunt(bug, first, count) != ExitCode::SUCCESS).count();
             ExitCode::from(u8::from(missed > 0))
@@ -37,6 +38,25 @@ fn main() -> ExitCode {
             }
         },
     }
+}
+
+/// Plays every directed schedule, with and without its bugs.
+fn directed() -> ExitCode {
+    let mut wrong = 0;
+    for schedule in sim::directed::ALL {
+        let clean = schedule.play(Planted::default());
+        wrong += clean.violations.len();
+        let left = (clean.offloaded, clean.reads);
+        println!("{}: {left:?} {:?} {:?}", schedule.name, clean.reasons, clean.violations.first());
+        for bug in schedule.bugs.iter().filter_map(|name| named(name)) {
+            let outcome = schedule.play(bug.planted());
+            wrong += usize::from(outcome.violations.is_empty());
+            let missed = || format!("NOT FOUND, {:?}", outcome.reasons);
+            let first = outcome.violations.first().map_or_else(missed, ToString::to_string);
+            println!("    {}: {first}", bug.name);
+        }
+    }
+    ExitCode::from(u8::from(wrong > 0))
 }
 
 /// Runs seeds without a bug: nothing may be found.

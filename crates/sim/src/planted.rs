@@ -51,6 +51,7 @@ bugs! {
     matview_at_replica "F4" "what is not in the stream is read at standbys" => model.matview_at_replica;
     name_whitelist_only "F5" "a function is what its name was" => model.name_whitelist_only;
     stale_analysis "F6" "a view's redefinition does not empty the cache" => model.stale_analysis;
+    stale_analysis_judged "F6" "what was analysed before the catalog changed is judged all the same" => scheduler.stale_analysis;
     search_path_by_function "F7" "an unknown function leaves the session clean" => model.search_path_by_function;
     tenant_guc "F7" "a custom setting is not mirrored" => model.tenant_guc;
     revoke_late "F8" "GRANT and REVOKE are neither in the stream nor in doubt" => model.revoke_late;
@@ -60,7 +61,7 @@ bugs! {
     rr_later_writes "S4" "REPEATABLE READ leaves without READ ONLY" => model.rr_later_writes;
     rr_by_first_statement "S5" "a snapshot is proven for its first statement" => flows.snapshot_by_first_statement;
     fekete "S6" "a SERIALIZABLE READ ONLY transaction reads at a standby" => model.fekete;
-    offload_in_failed_block "S7" "a failed block's statement leaves" => flows.offload_in_failed_block;
+    offload_in_failed_block "S7" "a failed block's statement leaves" => flows.offload_in_failed_block, flows.no_access_share;
     own_writes_ignored "S7" "a block's own writes do not keep its reads" => flows.own_writes_ignored;
     retry_after_first_row "S10" "a result that was cut off runs again" => flows.retry_after_first_row;
     standby_live "P1" "every answer of a standby counts" => scheduler.standby_live;

@@ -229,6 +229,7 @@ impl Flow for Session {
             let (consort, env) = (self.consort.clone(), self.consort.world.env.clone());
             self.consort.spawn(async move {
                 env.step(|d| d.network).await;
+                env.executor.sleep(consort.world.analysis.get()).await;
                 env.step(|d| d.network).await;
                 transaction::Cluster::scheduler(&crate::consort::Handle(consort)).order_mut().narrow(doubt, footprint);
             });

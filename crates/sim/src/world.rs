@@ -32,6 +32,10 @@ pub struct World {
     pub failed_over: Signal,
     /// Decoders stand still.
     pub decoders_paused: Cell<bool>,
+    /// The decoders of this database stand still.
+    pub decoder_paused: Cell<Option<DatabaseId>>,
+    /// How long a tree takes that was not in the cache.
+    pub analysis: Cell<Micros>,
     /// Decoders may go on.
     pub decoders_on: Signal,
     /// Added to every gauge's way to the primary.
@@ -62,6 +66,8 @@ impl World {
             record: RefCell::default(),
             failed_over: env.executor.signal(),
             decoders_paused: Cell::new(false),
+            decoder_paused: Cell::new(None),
+            analysis: Cell::new(0),
             decoders_on: env.executor.signal(),
             gauge_request: Cell::new(0),
             gauge_answer: Cell::new(0),

@@ -136,6 +136,12 @@ impl Standby {
         self.moved.notify();
     }
 
+    /// Crashes after this time, and returns where it was.
+    pub async fn dies_soon(&self, after: Micros) {
+        self.env.executor.sleep(after).await;
+        self.crash(500, 0).await;
+    }
+
     /// Crashes, and returns after this time at an older position: `records` fewer than it had.
     pub async fn crash(&self, down: Micros, records: usize) {
         self.up.set(false);
