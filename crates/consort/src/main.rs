@@ -13,6 +13,7 @@ mod daemon;
 mod demo;
 mod detach;
 mod down;
+mod explain;
 mod failure;
 mod home;
 mod logging;
@@ -58,6 +59,7 @@ enum Command {
     Check(check::Options),
     Repair(repair::Options),
     Status(status::Options),
+    Explain(explain::Options),
     Psql(psql::Options),
     Bench(Box<bench::Options>),
 }
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Repair(options) => repair::run(&options),
         Command::Status(options) => status::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Psql(options) => psql::run(&options),
         Command::Bench(options) => bench::run(&options),
     };

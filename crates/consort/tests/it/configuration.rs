@@ -38,9 +38,10 @@ fn a_port_in_use_is_named() {
 #[test]
 fn help_teaches_and_wrong_options_are_refused() {
     let help = consort(&["--help"]).worked();
-    for subcommand in
-        ["up", "down", "demo", "serve", "attach", "detach", "check", "repair", "status", "psql", "bench"]
-    {
+    for subcommand in [
+        "up", "down", "demo", "serve", "attach", "detach", "check", "repair", "status", "explain", "psql",
+        "bench",
+    ] {
         assert!(help.contains(&format!("  {subcommand} ")), "{subcommand} is missing in\n{help}");
         let own = consort(&[subcommand, "--help"]).worked();
         assert!(own.contains(&format!("consort {subcommand}")), "{subcommand} has no example:\n{own}");

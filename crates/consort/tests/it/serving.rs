@@ -121,3 +121,19 @@ fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
     });
     assert!(done.failed(1).contains("one thing is missing"));
 }
+
+#[test]
+fn explain_says_what_a_statement_touches_and_what_keeps_it() {
+    let serving = Serving::start(0, "databases = [\"postgres\"]");
+    serving.servers.query("CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE SEQUENCE s");
+    let explain = |sql: &str| serving.run("explain", &[sql]);
+    assert!(explain("SELECT 1").worked().contains("the database postgres is not attached"));
+    serving.run("attach", &[]).worked();
+    let read = explain("SELECT n FROM orders WHERE id = 7").worked();
+    assert!(read.contains("may run at a standby") && read.contains("orders (id, n; 1 row by its key)"), "{read}");
+    let several = explain("UPDATE orders SET n = 1; SELECT nextval('s'); BEGIN").worked();
+    for sentence in ["it writes", "writes: orders", "it reads or moves a sequence", "a utility statement (begin)"] {
+        assert!(several.contains(sentence), "{sentence} is missing in {several}");
+    }
+    assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));
+}

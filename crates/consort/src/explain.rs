@@ -1,0 +1,145 @@
+//! `consort explain`: what a statement touches, whether it may leave the primary, and what keeps it there.
+
+use std::collections::BTreeMap;
+
+use analysis::session::{Interner, Settings};
+use analysis::shape::{Shape, Strings};
+use analysis::utility::{What, split};
+use analysis::{Catalog, Input, Template, Values, judge};
+use clap::Args;
+use history::{Access, Footprint, RelationId, Rows};
+use postgres::attach;
+use postgres::{Address, Analyst, Control};
+
+use crate::cluster_in::Which;
+use crate::console::runtime;
+use crate::failure::Failure;
+
+/// Say what a statement touches, whether it may leave the primary, and what keeps it there
+///
+/// PostgreSQL itself analyses the statement, as this role with this search path would see it; nothing is executed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    which: Which,
+    /// Database
+    #[arg(long, value_name = "NAME", default_value = "postgres")]
+    database: String,
+    /// Role that asks; by default Consort's own
+    #[arg(long, value_name = "ROLE")]
+    user: Option<String>,
+    /// Search path that it has; by default the server's
+    #[arg(long, value_name = "SCHEMAS")]
+    search_path: Option<String>,
+    /// The statement
+    #[arg(value_name = "STATEMENT")]
+    statement: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort explain \"SELECT * FROM orders WHERE id = 7\"
+  consort explain --database shop --user app \"SELECT nextval('orders_id_seq')\"
+  consort explain --config consort.toml \"SELECT count(*) FROM orders\"";
+
+/// Explains each statement of the text.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let found = options.which.find()?;
+    let address = found.address(&found.config.primary, &options.database)?;
+    runtime()?.block_on(explain(options, &address))
+}
+
+async fn explain(options: &Options, address: &Address) -> Result<(), Failure> {
+    let control = Control::connect(address).await?;
+    let catalog = postgres::load(&control).await?.catalog;
+    let settings = settings(options, &control, address).await?;
+    let missing = attach::missing(&control).await?;
+    let mut analyst = Analyst::connect(address).await?;
+    for statement in split(&options.statement, Strings::Standard) {
+        let text = &options.statement[statement.range];
+        println!("{}", text.trim());
+        match statement.what {
+            What::Utility(utility) => {
+                println!("  runs at the primary: it is a utility statement ({})", utility.name());
+            }
+            What::Tree => {
+                let shape = Shape::of(text, Strings::Standard);
+                let analysed = analyst.analyse(&settings, text, &[]).await?;
+                let input = Input { trees: &analysed.trees, text, literals: &shape.ranges() };
+                print(&judge(&input, &catalog), &shape, text, &catalog);
+            }
+        }
+    }
+    if !missing.is_empty() {
+        println!(
+            "the database {} is not attached: until then all its reads stay at the primary",
+            options.database
+        );
+    }
+    Ok(())
+}
+
+/// The settings of the session that would ask.
+async fn settings(options: &Options, control: &Control, address: &Address) -> Result<Settings, Failure> {
+    let search_path = match &options.search_path {
+        Some(search_path) => search_path.clone(),
+        None => control.query_one("SHOW search_path", &[]).await.map_err(postgres::Error::from)?.get(0),
+    };
+    let user = options.user.clone().unwrap_or_else(|| address.user.clone());
+    let values = [("search_path", search_path), ("session_authorization", user)];
+    let values: BTreeMap<String, String> =
+        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(Interner::new(1).intern(values))
+}
+
+fn print(template: &Template, shape: &Shape, text: &str, catalog: &Catalog) {
+    let mut literals = Vec::new();
+    shape.texts(text, &mut literals);
+    let values = Values { literals: &literals, parameters: &[], utf8: true };
+    match template.stay_with(&values) {
+        None => println!("  may run at a standby, when its answer is proven"),
+        Some(stay) => {
+            println!("  runs at the primary: {}", stay.sentence());
+            for other in template.stays.iter().filter(|other| **other != stay) {
+                println!("    and: {}", other.sentence());
+            }
+        }
+    }
+    println!("  reads: {}", named(&template.reads.fill(&values), catalog));
+    if !template.writes.is_nothing() {
+        println!("  writes: {}", named(&template.writes.fill(&values), catalog));
+    }
+    if let Some(chance) = template.chance {
+        println!("  two runs may differ ({}): one node per session", chance.name());
+    }
+    if template.dirties {
+        println!("  may change the session's state: the session stays at the primary until that is known");
+    }
+}
+
+/// A footprint with the names of its tables.
+fn named(footprint: &Footprint, catalog: &Catalog) -> String {
+    let Some(tables) = footprint.tables() else { return "everything".to_owned() };
+    let names: Vec<String> = tables.map(|(table, access)| one(table, access, catalog)).collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+fn one(table: RelationId, access: &Access, catalog: &Catalog) -> String {
+    let rows = match &access.rows {
+        Rows::All => "all rows".to_owned(),
+        Rows::Keys(keys) if keys.len() == 1 => "1 row by its key".to_owned(),
+        Rows::Keys(keys) => format!("{} rows by their keys", keys.len()),
+    };
+    let relation = catalog.relations.get(&table);
+    let column = |number: i16| {
+        let column = relation.and_then(|relation| relation.columns.get(&number));
+        column.map_or_else(|| number.to_string(), |column| column.name.clone())
+    };
+    let columns = match access.columns.attributes() {
+        None => "all columns".to_owned(),
+        Some(numbers) => numbers.map(column).collect::<Vec<_>>().join(", "),
+    };
+    let existence = if access.existence { "; rows come and go" } else { "" };
+    format!("{} ({columns}; {rows}{existence})", catalog.relation_name(table))
+}
