@@ -270,9 +270,10 @@ impl<'t> Walk<'_, 't> {
                     let place = Place { query: home, named: false };
                     match usize::try_from(attribute) {
                         Ok(0) => self.open.extend(columns.iter().map(|column| (*column, place))),
-                        Ok(number) => {
-                            self.open.extend(columns.get(number - 1).map(|column| (*column, place)))
-                        }
+                        Ok(number) => match columns.get(number - 1) {
+                            Some(column) => self.open.push((*column, place)),
+                            None => self.facts.marks.untraced = true,
+                        },
                         Err(_) => self.facts.marks.untraced = true,
                     }
                 }
