@@ -6,7 +6,7 @@ use order::Gauge;
 use postgres::Error;
 use postgres::gauge::Gauger;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 /// A gauge is sent at least this often.
 const IDLE_ROUND: Duration = Duration::from_secs(1);
@@ -30,19 +30,20 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     tracing::info!(%incarnation, "gauging the primary");
     cluster.scheduler().order_mut().incarnate(incarnation);
     cluster.moved();
+    let mut last = Instant::now();
     while !cluster.stopping() {
         let now = cluster.now();
         let wanted = cluster.scheduler().gauge_to_send(now);
         let Some(number) = wanted else {
             // Even if nobody asks: what was decoded must become settled, or the slot keeps its log.
-            if timeout(IDLE_ROUND, cluster.gauge_asked()).await.is_err() {
+            if timeout_at(last + IDLE_ROUND, cluster.gauge_asked()).await.is_err() {
                 cluster.scheduler().order_mut().want_gauge();
             }
             continue;
         };
-        let sent = Instant::now();
+        last = Instant::now();
         let gauge = answered(gauger.gauge()).await?;
-        cluster.metrics().gauge_round_trip.took(sent.elapsed());
+        cluster.metrics().gauge_round_trip.took(last.elapsed());
         let gauge =
             Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
         if let Err(void) = cluster.scheduler().gauge_answered(number, gauge) {
