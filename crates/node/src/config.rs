@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use analysis::session::{Consistency, Own};
-use design::Design;
+use design::{Design, Reads};
 use postgres::address::{Address, Host};
 use scheduler::Writers;
 use toml::Spanned;
@@ -209,8 +209,12 @@ impl Config {
         let by_database = self.database_consistency.get(database).copied().unwrap_or_default();
         let by_user = self.user_consistency.get(user).copied().unwrap_or_default();
         let chosen = [by_user, by_database, self.consistency];
+        let by_design = match self.design().reads {
+            Reads::LatestProven => Consistency::Strong,
+            Reads::AnyAge => Consistency::Weak,
+        };
         Own {
-            consistency: chosen.iter().find_map(|choice| choice.consistency).unwrap_or_default(),
+            consistency: chosen.iter().find_map(|choice| choice.consistency).unwrap_or(by_design),
             read_only_snapshots: chosen
                 .iter()
                 .find_map(|choice| choice.read_only_snapshots)

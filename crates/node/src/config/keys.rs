@@ -196,10 +196,14 @@ pub static KEYS: &[Key] = &[
     )),
     reloaded(global(
         "consistency",
-        "\"strong\"",
+        "\"\"",
         "What a session's reads may see that asks for nothing else: `strong`, `session`, `bounded 200ms` (any \
-         duration), `weak` or `primary`; docs/consistency.md says what each means.",
-        |config, value| set_consistency(&mut config.consistency, value),
+         duration), `weak` or `primary`; docs/consistency.md says what each means. Empty: what the design says, `strong` \
+         for `consort`, `weak` for `weak`.",
+        |config, value| match text(value)?.as_str() {
+            "" => put(&mut config.consistency.consistency, Ok(None)),
+            _ => set_consistency(&mut config.consistency, value),
+        },
     )),
     reloaded(global(
         "read_only_snapshots",

@@ -48,6 +48,15 @@ fn every_table_is_read() {
 }
 
 #[test]
+fn the_design_says_what_nobody_else_says() {
+    let weak = parse(&format!("design = \"weak\"\n{LEAST}")).unwrap();
+    assert_eq!(weak.defaults("x", "y").consistency, Consistency::Weak);
+    let said = parse(&format!("design = \"weak\"\nconsistency = \"strong\"\n{LEAST}")).unwrap();
+    assert_eq!(said.defaults("x", "y").consistency, Consistency::Strong);
+    assert_eq!(parse(LEAST).unwrap().defaults("x", "y").consistency, Consistency::Strong);
+}
+
+#[test]
 fn a_mistake_has_file_line_key_and_what_would_be_right() {
     assert_eq!(
         mistakes(&format!("max_client = 5\nproof_limit = 2\nlisten = [\"x\"]\n{LEAST}prot = 1\n")),
