@@ -251,7 +251,8 @@ impl Client {
         session.dies_after = how.dies_after;
         if how.miss {
             session.narrow = Some(footprint);
-            footprint = if bugs.analysis_miss_narrow_doubt { doubt(&all[..1], &bugs) } else { Footprint::Everything };
+            footprint =
+                if bugs.analysis_miss_narrow_doubt { doubt(&all[..1], &bugs) } else { Footprint::Everything };
         }
         let sent = self.sent();
         let handle = Handle(self.consort.clone());
@@ -293,7 +294,8 @@ impl Client {
         self.connected().await;
         let session = self.session.as_mut().expect("connected");
         session.command(Request::Begin(isolation));
-        if transaction::Session::at_primary(session, Reason::Stay("begin")).await == AtPrimary::ConnectionLost {
+        if transaction::Session::at_primary(session, Reason::Stay("begin")).await == AtPrimary::ConnectionLost
+        {
             self.lost();
             return false;
         }
@@ -478,7 +480,9 @@ impl Client {
         self.connected().await;
         let session = self.session.as_mut().expect("connected");
         session.command(Request::Tenant(tenant));
-        if transaction::Session::at_primary(session, Reason::Stay("setting")).await == AtPrimary::ConnectionLost {
+        if transaction::Session::at_primary(session, Reason::Stay("setting")).await
+            == AtPrimary::ConnectionLost
+        {
             self.lost();
             return;
         }
@@ -493,8 +497,11 @@ impl Client {
 
 /// What the statement puts in doubt.
 fn doubt(changes: &[Change], bugs: &crate::bugs::Bugs) -> Footprint {
-    let kept: Vec<Change> =
-        changes.iter().filter(|change| !(bugs.revoke_late && matches!(change, Change::Grants(_)))).copied().collect();
+    let kept: Vec<Change> = changes
+        .iter()
+        .filter(|change| !(bugs.revoke_late && matches!(change, Change::Grants(_))))
+        .copied()
+        .collect();
     in_doubt(&kept)
 }
 

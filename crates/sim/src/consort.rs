@@ -160,7 +160,12 @@ impl Consort {
         }
     }
 
-    fn connected(self: &Rc<Self>, primary: &Rc<Primary>, incarnation: Incarnation, known: Option<Incarnation>) {
+    fn connected(
+        self: &Rc<Self>,
+        primary: &Rc<Primary>,
+        incarnation: Incarnation,
+        known: Option<Incarnation>,
+    ) {
         self.generation.set(self.generation.get() + 1);
         self.views.borrow_mut().clear();
         self.catalogs.set(self.catalogs.get() + 1);

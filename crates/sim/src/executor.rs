@@ -171,7 +171,8 @@ impl Signal {
     pub async fn wait_within(&self, micros: Micros) -> Option<Micros> {
         let executor = self.0.executor.clone();
         let end = executor.now() + micros;
-        let wait = Wait { signal: self.clone(), epoch: self.0.epoch.get(), sleep: Some(executor.sleep(micros)) };
+        let wait =
+            Wait { signal: self.clone(), epoch: self.0.epoch.get(), sleep: Some(executor.sleep(micros)) };
         wait.await.then(|| end - executor.now())
     }
 }
@@ -229,11 +230,8 @@ pub struct Take<T>(Rc<Slot<T>>);
 
 /// One value from one task to another.
 pub fn once<T>(executor: &Executor) -> (Give<T>, Take<T>) {
-    let slot = Rc::new(Slot {
-        value: RefCell::new(None),
-        closed: Cell::new(false),
-        signal: executor.signal(),
-    });
+    let slot =
+        Rc::new(Slot { value: RefCell::new(None), closed: Cell::new(false), signal: executor.signal() });
     (Give(slot.clone()), Take(slot))
 }
 

@@ -1,5 +1,6 @@
-//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all|directed]`: runs seeds, prints the first violations and the line
-//! that replays each. With a bug it stops at the first seed that finds it; `all` does so for every bug.
+//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all|directed|table]`: runs seeds, prints the first violations and the line
+//! that replays each. With a bug it stops at the first seed that finds it; `all` does so for every
+//! bug, `directed` plays the schedules, `table` prints what PLANTED.md holds.
 
 use sim::bugs::Planted;
 use sim::planted::{ALL, PlantedBug, named};
@@ -7,6 +8,7 @@ use sim::run::{Outcome, run};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+#[expect(clippy::disallowed_methods, reason = "a command has arguments; the simulator itself has none")]
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (mut first, mut count, mut bug) = (0_u64, None, None);
@@ -17,7 +19,7 @@ fn main() -> ExitCode {
             ("--seeds", Ok(seeds)) => count = Some(seeds),
             ("--bug", _) => bug = Some(value),
             _ => {
-                println!("usage: sim [--seed S] [--seeds N] [--bug NAME|all]");
+                println!("usage: sim [--seed S] [--seeds N] [--bug NAME|all|directed|table]");
                 return ExitCode::from(2);
             }
         }
@@ -26,6 +28,10 @@ fn main() -> ExitCode {
     match bug.as_deref() {
         None => clean(first, count),
         Some("directed") => directed(),
+        Some("table") => {
+            print!("{}", sim::table::table(count));
+            ExitCode::SUCCESS
+        }
         Some("all") => {
             let missed = ALL.iter().filter(|bug| hunt(bug, first, count) != ExitCode::SUCCESS).count();
             ExitCode::from(u8::from(missed > 0))
@@ -33,7 +39,10 @@ fn main() -> ExitCode {
         Some(name) => match named(name) {
             Some(bug) => hunt(bug, first, count),
             None => {
-                println!("no bug {name}; there are: {:?}", ALL.iter().map(|bug| bug.name).collect::<Vec<_>>());
+                println!(
+                    "no bug {name}; there are: {:?}",
+                    ALL.iter().map(|bug| bug.name).collect::<Vec<_>>()
+                );
                 ExitCode::from(2)
             }
         },
@@ -43,7 +52,7 @@ fn main() -> ExitCode {
 /// Plays every directed schedule, with and without its bugs.
 fn directed() -> ExitCode {
     let mut wrong = 0;
-    for schedule in sim::directed::ALL {
+    for schedule in sim::schedules::ALL {
         let clean = schedule.play(Planted::default());
         wrong += clean.violations.len();
         let left = (clean.offloaded, clean.reads);

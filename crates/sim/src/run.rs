@@ -83,7 +83,8 @@ impl Mix {
 
     fn how(&self, random: &mut Random) -> How {
         let mut long = |likely: bool| (likely && random.chance(200)).then(|| random.between(0, 12_000));
-        let pace = Pace { asynchronous: false, visible: long(self.paces), answer: long(self.paces), record: None };
+        let pace =
+            Pace { asynchronous: false, visible: long(self.paces), answer: long(self.paces), record: None };
         How {
             pace: Pace { asynchronous: random.chance(self.asynchronous), ..pace },
             savepoint: random.chance(self.savepoints),
@@ -183,8 +184,10 @@ impl Cluster {
         let several = world.planted.model.second_node || (!closed && random.chance(400));
         let count = if several { 2 } else { 1 };
         let clients = (0..random.between(2, 5)).map(|_| random.below(2)).collect::<Vec<u64>>();
-        let clients =
-            clients.into_iter().enumerate().map(|(n, of)| (u32::from(several && n % 2 == 1), of as usize % SERVED));
+        let clients = clients
+            .into_iter()
+            .enumerate()
+            .map(|(n, of)| (u32::from(several && n % 2 == 1), of as usize % SERVED));
         let mut options = Options::default();
         if random.chance(200) {
             (options.max_rows, options.max_tables, options.max_recent, options.max_unseen) = (8, 2, 6, 4);
@@ -278,7 +281,13 @@ async fn write(client: &mut Client, mix: &Mix, env: &Env) {
 async fn block(client: &mut Client, mix: &Mix, env: &Env) {
     let isolation = {
         let mut random = env.random.borrow_mut();
-        random.one(&[Isolation::Committed, Isolation::Committed, Isolation::Committed, Isolation::Repeatable, Isolation::Serializable])
+        random.one(&[
+            Isolation::Committed,
+            Isolation::Committed,
+            Isolation::Committed,
+            Isolation::Repeatable,
+            Isolation::Serializable,
+        ])
     };
     if !client.begin(isolation).await {
         return;
@@ -329,36 +338,48 @@ fn faults(world: &Rc<World>, cluster: &Rc<Cluster>, mix: &Mix, random: &mut Rand
     later(crash, Box::new(move |world| Box::pin(async move { world.primary().crash(length).await })));
     let crashing = which.clone();
     later(standby, Box::new(move |_| Box::pin(async move { crashing.crash(length, back).await })));
-    later(decoders, Box::new(move |world| {
-        Box::pin(async move {
-            world.pause_decoders(true);
-            world.env.executor.sleep(2 * length).await;
-            world.pause_decoders(false);
-        })
-    }));
+    later(
+        decoders,
+        Box::new(move |world| {
+            Box::pin(async move {
+                world.pause_decoders(true);
+                world.env.executor.sleep(2 * length).await;
+                world.pause_decoders(false);
+            })
+        }),
+    );
     let pausing = which.clone();
-    later(replay, Box::new(move |world| {
-        Box::pin(async move {
-            pausing.pause(true);
-            world.env.executor.sleep(length).await;
-            pausing.pause(false);
-        })
-    }));
-    later(hang, Box::new(move |world| {
-        Box::pin(async move {
-            which.hangs.set(true);
-            world.env.executor.sleep(length).await;
-            which.hangs.set(false);
-        })
-    }));
+    later(
+        replay,
+        Box::new(move |world| {
+            Box::pin(async move {
+                pausing.pause(true);
+                world.env.executor.sleep(length).await;
+                pausing.pause(false);
+            })
+        }),
+    );
+    later(
+        hang,
+        Box::new(move |world| {
+            Box::pin(async move {
+                which.hangs.set(true);
+                world.env.executor.sleep(length).await;
+                which.hangs.set(false);
+            })
+        }),
+    );
     let cluster = cluster.clone();
-    later(restart, Box::new(move |world| {
-        Box::pin(async move {
-            world.env.executor.kill(1);
-            world.env.executor.sleep(length / 4).await;
-            cluster.start_consort(0);
-        })
-    }));
+    later(
+        restart,
+        Box::new(move |world| {
+            Box::pin(async move {
+                world.env.executor.kill(1);
+                world.env.executor.sleep(length / 4).await;
+                cluster.start_consort(0);
+            })
+        }),
+    );
 }
 
 /// One fault.

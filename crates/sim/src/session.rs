@@ -231,7 +231,9 @@ impl Flow for Session {
                 env.step(|d| d.network).await;
                 env.executor.sleep(consort.world.analysis.get()).await;
                 env.step(|d| d.network).await;
-                transaction::Cluster::scheduler(&crate::consort::Handle(consort)).order_mut().narrow(doubt, footprint);
+                transaction::Cluster::scheduler(&crate::consort::Handle(consort))
+                    .order_mut()
+                    .narrow(doubt, footprint);
             });
         }
         let dies_after = self.dies_after.take();

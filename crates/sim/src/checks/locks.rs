@@ -25,7 +25,9 @@ pub fn check(world: &World, record: &Record, closed: bool) -> Vec<Violation> {
                     && block.ending.is_some_and(|ending| lock.from < ending)
             });
             if let Some(lock) = passed {
-                found.push(violation(format!("{table:?}, read by a block at {since}, was locked by another: {lock:?}")));
+                found.push(violation(format!(
+                    "{table:?}, read by a block at {since}, was locked by another: {lock:?}"
+                )));
             }
         }
     }

@@ -57,7 +57,10 @@ pub fn check(world: &World, record: &Record) -> Vec<Violation> {
         let mut search = Search { operations, refuted: BTreeSet::new(), steps: 0 };
         let nothing = vec![0; search.operations.len() / 64 + 1];
         if search.explains(&nothing, &State::default()) == Some(false) {
-            found.push(Violation { checker: Checker::K1, what: format!("no order of one server in {database}") });
+            found.push(Violation {
+                checker: Checker::K1,
+                what: format!("no order of one server in {database}"),
+            });
         }
     }
     found
@@ -66,7 +69,8 @@ pub fn check(world: &World, record: &Record) -> Vec<Violation> {
 /// When the statement was under way at the client that committed at `at`.
 fn interval(record: &Record, pid: i32, at: Micros) -> (Micros, Micros) {
     let sent = record.sent.iter().filter(|sent| sent.pid == pid && sent.sent <= at);
-    sent.last().map_or((at, at), |sent| (sent.sent, sent.answered.unwrap_or(Micros::MAX)))
+    sent.max_by_key(|sent| sent.sent)
+        .map_or((at, at), |sent| (sent.sent, sent.answered.unwrap_or(Micros::MAX)))
 }
 
 fn reads(record: &Record, database: DatabaseId) -> Vec<Operation<'_>> {
@@ -74,7 +78,8 @@ fn reads(record: &Record, database: DatabaseId) -> Vec<Operation<'_>> {
         read.database == database && read.strong && !matches!(read.select, Select::Clock | Select::Place)
     };
     let mut operations = Vec::new();
-    let alone = |read: &Read| read.block.is_none_or(|block| record.blocks[block].isolation == Isolation::Committed);
+    let alone =
+        |read: &Read| read.block.is_none_or(|block| record.blocks[block].isolation == Isolation::Committed);
     for read in record.reads.iter().filter(checked).filter(|read| alone(read)) {
         operations.push(Operation {
             from: read.arrived.at,
@@ -85,8 +90,12 @@ fn reads(record: &Record, database: DatabaseId) -> Vec<Operation<'_>> {
         });
     }
     for place in 0..record.blocks.len() {
-        let reads: Vec<&Read> =
-            record.reads.iter().filter(checked).filter(|read| read.block == Some(place) && !alone(read)).collect();
+        let reads: Vec<&Read> = record
+            .reads
+            .iter()
+            .filter(checked)
+            .filter(|read| read.block == Some(place) && !alone(read))
+            .collect();
         if let Some((arrived, answered)) = record.blocks[place].first
             && !reads.is_empty()
         {

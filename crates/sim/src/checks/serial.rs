@@ -85,7 +85,12 @@ fn transaction(world: &World, record: &Record, ghost: &Ghost, place: usize) -> O
     let snapshot = snapshots(ghost, block, &reads).last().copied()?;
     let read_cells = reads.iter().flat_map(|read| read.select.tables()).flat_map(cells).collect();
     let writes = fact.iter().flat_map(|fact| fact.effects.iter().map(|(cell, _)| *cell)).collect();
-    Some(SerialTransaction { snapshot, shown: fact.map_or(snapshot, |fact| fact.shown), reads: read_cells, writes })
+    Some(SerialTransaction {
+        snapshot,
+        shown: fact.map_or(snapshot, |fact| fact.shown),
+        reads: read_cells,
+        writes,
+    })
 }
 
 #[cfg(test)]

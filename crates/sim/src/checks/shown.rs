@@ -78,11 +78,18 @@ pub fn check(world: &World, record: &Record) -> Vec<Violation> {
         let Some(first) = reads.first() else { continue };
         let fits = snapshots(&ghost, block, &reads);
         if fits.is_empty() {
-            found.push(violation(format!("no one snapshot for {} reads, first {}", reads.len(), describe(first))));
+            found.push(violation(format!(
+                "no one snapshot for {} reads, first {}",
+                reads.len(),
+                describe(first)
+            )));
         } else if let Some(fact) = fact_of(world, record, place)
             && !fits.iter().any(|number| untouched(&ghost, block.database, *number, &fact))
         {
-            found.push(violation(format!("lost update: wrote over what its snapshot did not see, {}", describe(first))));
+            found.push(violation(format!(
+                "lost update: wrote over what its snapshot did not see, {}",
+                describe(first)
+            )));
         }
     }
     found

@@ -1,6 +1,8 @@
 //! The servers: what PostgreSQL does, as far as a client or a middleware can tell.
 
 pub mod primary;
+pub mod request;
 pub mod schema;
+mod server;
 pub mod standby;
 pub mod statement;

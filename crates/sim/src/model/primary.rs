@@ -4,7 +4,9 @@
 //! The list of states that it has shown is the *ghost*: the truth that the checkers compare with, which no part of
 //! Consort sees.
 
+pub use super::request::*;
 use super::schema::{Cell, DATABASES, State, Table, number};
+use super::server::{Server, Transaction, serial_of};
 use super::statement::{Change, Select, Surroundings};
 use crate::checks::serial::{SerialTransaction, has_cycle};
 use crate::env::Env;
@@ -21,119 +23,6 @@ pub const SERVERS: u32 = 0;
 pub const LOCK_TIMEOUT: Micros = 5_000;
 /// Where the log begins.
 const LOG_BEGIN: u64 = 1 << 20;
-
-/// A committed transaction.
-#[derive(Debug)]
-pub struct Committed {
-    /// Of which database.
-    pub database: DatabaseId,
-    /// Its identity.
-    pub xid: u64,
-    /// What it did.
-    pub effects: Vec<(Cell, u32)>,
-    /// What the stream says of it; `None` if it does not come out.
-    pub wrote: Option<Footprint>,
-    /// Whether it changed the catalog.
-    pub ddl: bool,
-}
-
-/// One record of the log.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// Where it starts.
-    pub start: u64,
-    /// Where it ends.
-    pub end: u64,
-    /// Whose it is.
-    pub xid: u64,
-    /// The commit, if it is a commit's.
-    pub commit: Option<Rc<Committed>>,
-}
-
-/// The isolation of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// READ COMMITTED.
-    Committed,
-    /// REPEATABLE READ.
-    Repeatable,
-    /// SERIALIZABLE.
-    Serializable,
-}
-
-/// How a commit is to go: what is not named is drawn.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
-    /// `synchronous_commit = off`.
-    pub asynchronous: bool,
-    /// From its record to its visibility, the flush apart.
-    pub visible: Option<Micros>,
-    /// From its visibility to its answer.
-    pub answer: Option<Micros>,
-    /// From COMMIT to its record.
-    pub record: Option<Micros>,
-}
-
-/// What a client asks of its backend.
-#[derive(Clone, Debug)]
-pub enum Request {
-    /// BEGIN.
-    Begin(Isolation),
-    /// A query.
-    Read(Select),
-    /// Changes inside a block.
-    Write {
-        /// What changes.
-        changes: Vec<Change>,
-        /// Whether in a sub-transaction, whose identity never comes out.
-        savepoint: bool,
-    },
-    /// COMMIT.
-    Commit(Pace),
-    /// ROLLBACK.
-    Rollback,
-    /// Outside a block: an autocommit statement, or CALL with COMMITs inside.
-    Auto {
-        /// The transactions, in their order.
-        transactions: Vec<Vec<Change>>,
-        /// How each commits.
-        pace: Pace,
-        /// Whether each works in a sub-transaction.
-        savepoint: bool,
-        /// Whether the last ends in an error.
-        fails: bool,
-    },
-    /// `LOCK TABLE .. IN ACCESS SHARE MODE`.
-    LockShared(Vec<Table>),
-    /// A function that calls `set_config`.
-    Tenant(usize),
-}
-
-/// What it answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// A result; the number of the state that it shows.
-    Rows(Vec<u32>),
-    /// Done.
-    Done,
-    /// An error: in a block, the block has failed.
-    Failed,
-    /// 25P02: the block has failed before.
-    InFailedBlock,
-}
-
-struct Transaction {
-    id: u64,
-    xid: Option<u64>,
-    newest_xid: u64,
-    effects: Vec<(Cell, u32)>,
-    wrote: Option<Footprint>,
-    ddl: bool,
-    failed: bool,
-    isolation: Isolation,
-    snapshot: Option<(usize, Rc<State>)>,
-    reads: BTreeSet<Cell>,
-}
 
 /// One client's process at the primary.
 pub struct BackendProcess {
@@ -152,62 +41,6 @@ impl BackendProcess {
     pub fn own_effects(&self) -> Vec<(Cell, u32)> {
         self.transaction.borrow().as_ref().map(|transaction| transaction.effects.clone()).unwrap_or_default()
     }
-}
-
-#[derive(Default)]
-struct TableLock {
-    shared: BTreeSet<u64>,
-    exclusive: Option<u64>,
-}
-
-/// A SERIALIZABLE transaction that the primary let commit.
-#[derive(Clone, Debug)]
-pub struct SerialFact {
-    /// When.
-    pub at: Micros,
-    /// By which backend.
-    pub pid: i32,
-    /// Of which database.
-    pub database: DatabaseId,
-    /// What it read and wrote there.
-    pub transaction: SerialTransaction,
-}
-
-/// An ACCESS EXCLUSIVE lock, as it was held.
-#[derive(Clone, Debug)]
-pub struct HeldLock {
-    /// In which database.
-    pub database: DatabaseId,
-    /// On which table.
-    pub table: Table,
-    /// By the backend with this pid.
-    pub pid: i32,
-    /// From when.
-    pub from: Micros,
-    /// Until when; `None` if it is still held.
-    pub until: Option<Micros>,
-}
-
-struct Server {
-    incarnation: Incarnation,
-    up: bool,
-    life: u64,
-    next_xid: u64,
-    latest: u64,
-    insert: u64,
-    flushed: u64,
-    log: Vec<Record>,
-    running: BTreeSet<u64>,
-    shown: Vec<Vec<(Micros, Rc<State>)>>,
-    rows: BTreeMap<(DatabaseId, Table, usize), u64>,
-    tables: BTreeMap<(DatabaseId, Table), TableLock>,
-    backends: BTreeSet<i32>,
-    held: Vec<HeldLock>,
-    serial: Vec<SerialFact>,
-    facts: Vec<Fact>,
-    went_back: bool,
-    committing: bool,
-    next: u64,
 }
 
 /// A primary server.
@@ -243,7 +76,8 @@ impl Primary {
         for (place, states) in shown.iter_mut().enumerate() {
             states.push((env.now(), Rc::new(replayed(&log, place))));
         }
-        let promoted = Primary::with(env, Incarnation { epoch: old.epoch.next(), timeline, started_us }, log, shown);
+        let promoted =
+            Primary::with(env, Incarnation { epoch: old.epoch.next(), timeline, started_us }, log, shown);
         promoted.server.borrow_mut().went_back = true;
         promoted
     }
@@ -434,7 +268,9 @@ impl Primary {
             (None, Request::Auto { transactions, pace, savepoint, fails }) => {
                 (self.auto(backend, transactions, pace, savepoint, fails, life).await?, None)
             }
-            (Some(transaction), Request::Commit(pace)) => (self.commit(backend, transaction, pace, life).await?, None),
+            (Some(transaction), Request::Commit(pace)) => {
+                (self.commit(backend, transaction, pace, life).await?, None)
+            }
             (Some(transaction), Request::Rollback) => {
                 self.abort(transaction);
                 (Reply::Done, None)
@@ -520,8 +356,7 @@ impl Primary {
         if transaction.isolation == Isolation::Serializable {
             transaction.reads.extend(select.tables().iter().flat_map(|table| cells(*table)));
         }
-        let around =
-            Surroundings { tenant: backend.tenant.get(), clock: self.env.now(), node: 0 };
+        let around = Surroundings { tenant: backend.tenant.get(), clock: self.env.now(), node: 0 };
         Ok(Reply::Rows(select.run(&state, around)))
     }
 
@@ -553,7 +388,8 @@ impl Primary {
                 return Ok(Reply::Failed);
             }
             let seen = self.view(backend.database, transaction);
-            let newest = self.server.borrow().shown[number(backend.database)].last().expect("never empty").1.clone();
+            let newest =
+                self.server.borrow().shown[number(backend.database)].last().expect("never empty").1.clone();
             let mut state = (*newest).clone();
             state.apply(&transaction.effects);
             let effects = change.effects(&state, || self.env.fresh());
@@ -630,7 +466,13 @@ impl Primary {
         }
         let Some(xid) = transaction.xid else {
             let at = self.shown_now(backend.database);
-            self.server.borrow_mut().note_serial(self.env.now(), backend.pid, backend.database, &transaction, at);
+            self.server.borrow_mut().note_serial(
+                self.env.now(),
+                backend.pid,
+                backend.database,
+                &transaction,
+                at,
+            );
             self.unlock(&transaction);
             return Ok(Reply::Done);
         };
@@ -697,8 +539,12 @@ impl Primary {
             return false;
         }
         let at = server.shown[number(database)].len();
-        let mut all: Vec<SerialTransaction> =
-            server.serial.iter().filter(|fact| fact.database == database).map(|fact| fact.transaction.clone()).collect();
+        let mut all: Vec<SerialTransaction> = server
+            .serial
+            .iter()
+            .filter(|fact| fact.database == database)
+            .map(|fact| fact.transaction.clone())
+            .collect();
         all.push(serial_of(transaction, at));
         server.committing = !has_cycle(&all);
         server.committing
@@ -733,7 +579,13 @@ impl Primary {
         let mut left = LOCK_TIMEOUT;
         loop {
             self.alive(life)?;
-            if self.server.borrow_mut().take_table(key, transaction.id, exclusive, backend.pid, self.env.now()) {
+            if self.server.borrow_mut().take_table(
+                key,
+                transaction.id,
+                exclusive,
+                backend.pid,
+                self.env.now(),
+            ) {
                 return Ok(true);
             }
             match self.unlocked.wait_within(left).await {
@@ -866,68 +718,6 @@ impl Primary {
         drop(server);
         self.life_changed.notify();
     }
-}
-
-impl Server {
-    fn note_serial(&mut self, at: Micros, pid: i32, database: DatabaseId, from: &Transaction, shown: usize) {
-        if from.isolation == Isolation::Serializable {
-            self.committing = false;
-            self.serial.push(SerialFact { at, pid, database, transaction: serial_of(from, shown) });
-        }
-    }
-
-    fn take_xid(&mut self) -> u64 {
-        self.next_xid += 1;
-        self.next_xid - 1
-    }
-
-    fn append(&mut self, bytes: u64, xid: u64, commit: Option<Rc<Committed>>) -> u64 {
-        // A record that follows a page's end starts behind the page's header.
-        let start = Lsn::new(self.insert).next_record_start().get();
-        let end = start + bytes;
-        self.log.push(Record { start, end, xid, commit });
-        self.insert = end;
-        end
-    }
-
-    fn finished(&mut self, transaction: &Transaction) {
-        if let Some(xid) = transaction.xid {
-            self.running.remove(&xid);
-            self.latest = self.latest.max(transaction.newest_xid);
-        }
-    }
-
-    fn take_table(
-        &mut self,
-        key: (DatabaseId, Table),
-        id: u64,
-        exclusive: bool,
-        pid: i32,
-        now: Micros,
-    ) -> bool {
-        let lock = self.tables.entry(key).or_default();
-        if lock.exclusive.is_some_and(|owner| owner != id) {
-            return false;
-        }
-        if !exclusive {
-            lock.shared.insert(id);
-            return true;
-        }
-        if lock.shared.iter().any(|other| *other != id) {
-            return false;
-        }
-        if lock.exclusive.is_none() {
-            lock.exclusive = Some(id);
-            self.held.push(HeldLock { database: key.0, table: key.1, pid, from: now, until: None });
-        }
-        true
-    }
-}
-
-fn serial_of(transaction: &Transaction, at: usize) -> SerialTransaction {
-    let snapshot = transaction.snapshot.as_ref().map_or(at, |snapshot| snapshot.0);
-    let writes = transaction.effects.iter().map(|(cell, _)| *cell).collect();
-    SerialTransaction { snapshot, shown: at, reads: transaction.reads.clone(), writes }
 }
 
 /// Every cell of a table.

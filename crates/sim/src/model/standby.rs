@@ -106,8 +106,9 @@ impl Standby {
     pub fn seems_replayed(&self) -> Lsn {
         let newest = self.newest_shown_xid.get();
         let records = self.primary.borrow().records_after(Lsn::ZERO);
-        let seen = records.iter().filter(|record| record.commit.as_ref().is_some_and(|commit| commit.xid <= newest));
-        seen.last().map_or(self.replayed(), |record| Lsn::new(record.end))
+        let mut seen =
+            records.iter().filter(|record| record.commit.as_ref().is_some_and(|commit| commit.xid <= newest));
+        seen.next_back().map_or(self.replayed(), |record| Lsn::new(record.end))
     }
 
     /// What a snapshot taken now sees.
@@ -153,7 +154,8 @@ impl Standby {
         let position = self.log.borrow().last().map_or(begin, |record| record.end);
         self.position.set(position);
         let log = self.log.borrow();
-        *self.states.borrow_mut() = (0..DATABASES).map(|place| super::primary::replayed(&log, place)).collect();
+        *self.states.borrow_mut() =
+            (0..DATABASES).map(|place| super::primary::replayed(&log, place)).collect();
         self.newest_shown_xid.set(0);
         if !self.env.bugs.incarnation_of_postmaster {
             self.started_us.set(i64::try_from(self.env.now()).expect("a run is short") + 2);

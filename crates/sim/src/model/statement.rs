@@ -82,9 +82,12 @@ impl Select {
         use Table::{Full, Outside, Plain};
         match self {
             Select::Parts(parts) => parts.iter().flat_map(|part| part.run(state)).collect(),
-            Select::Generated(row) | Select::KeyText(row) => vec![value(state, Full, *row, Cell::a(Full, *row))],
+            Select::Generated(row) | Select::KeyText(row) => {
+                vec![value(state, Full, *row, Cell::a(Full, *row))]
+            }
             Select::View => {
-                let table = if state.get(Cell::a(Table::Catalog, 0)) % 2 == 0 { Full } else { Plain };
+                let table =
+                    if state.get(Cell::a(Table::Catalog, 0)).is_multiple_of(2) { Full } else { Plain };
                 vec![value(state, table, 0, Cell::a(table, 0))]
             }
             Select::Policy(row) if state.get(Cell::b(Full, *row)) % 2 == 1 => vec![],
@@ -103,7 +106,9 @@ impl Select {
     pub fn tables(&self) -> Vec<Table> {
         match self {
             Select::Parts(parts) => parts.iter().map(|part| part.table.storage()).collect(),
-            Select::Generated(_) | Select::Policy(_) | Select::KeyText(_) | Select::Tenant => vec![Table::Full],
+            Select::Generated(_) | Select::Policy(_) | Select::KeyText(_) | Select::Tenant => {
+                vec![Table::Full]
+            }
             Select::View | Select::Function | Select::Privileged(_) => vec![Table::Plain],
             Select::Outside => vec![Table::Outside],
             Select::Clock | Select::Place => vec![],
@@ -251,7 +256,11 @@ impl Change {
                 cells.into_iter().filter(|(set, _)| *set).map(new).collect()
             }
             Change::Insert(table, row) => {
-                vec![(Cell::live(table, row), fresh() + 1), (Cell::a(table, row), fresh()), (Cell::b(table, row), fresh())]
+                vec![
+                    (Cell::live(table, row), fresh() + 1),
+                    (Cell::a(table, row), fresh()),
+                    (Cell::b(table, row), fresh()),
+                ]
             }
             Change::Delete(table, row) => vec![(Cell::live(table, row), fresh())],
             Change::MoveKey(table, from, _) if state.get(Cell::live(table, from)).is_multiple_of(2) => vec![],

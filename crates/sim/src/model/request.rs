@@ -1,0 +1,137 @@
+//! What is asked of a primary and what it answers; what its log holds; what the ghost remembers of locks and of
+//! SERIALIZABLE transactions.
+
+use super::schema::{Cell, Table};
+use super::statement::{Change, Select};
+use crate::checks::serial::SerialTransaction;
+use crate::executor::Micros;
+use history::{DatabaseId, Footprint};
+use std::rc::Rc;
+
+/// A committed transaction.
+#[derive(Debug)]
+pub struct Committed {
+    /// Of which database.
+    pub database: DatabaseId,
+    /// Its identity.
+    pub xid: u64,
+    /// What it did.
+    pub effects: Vec<(Cell, u32)>,
+    /// What the stream says of it; `None` if it does not come out.
+    pub wrote: Option<Footprint>,
+    /// Whether it changed the catalog.
+    pub ddl: bool,
+}
+
+/// One record of the log.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Where it starts.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// Whose it is.
+    pub xid: u64,
+    /// The commit, if it is a commit's.
+    pub commit: Option<Rc<Committed>>,
+}
+
+/// The isolation of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// READ COMMITTED.
+    Committed,
+    /// REPEATABLE READ.
+    Repeatable,
+    /// SERIALIZABLE.
+    Serializable,
+}
+
+/// How a commit is to go: what is not named is drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// `synchronous_commit = off`.
+    pub asynchronous: bool,
+    /// From its record to its visibility, the flush apart.
+    pub visible: Option<Micros>,
+    /// From its visibility to its answer.
+    pub answer: Option<Micros>,
+    /// From COMMIT to its record.
+    pub record: Option<Micros>,
+}
+
+/// What a client asks of its backend.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// BEGIN.
+    Begin(Isolation),
+    /// A query.
+    Read(Select),
+    /// Changes inside a block.
+    Write {
+        /// What changes.
+        changes: Vec<Change>,
+        /// Whether in a sub-transaction, whose identity never comes out.
+        savepoint: bool,
+    },
+    /// COMMIT.
+    Commit(Pace),
+    /// ROLLBACK.
+    Rollback,
+    /// Outside a block: an autocommit statement, or CALL with COMMITs inside.
+    Auto {
+        /// The transactions, in their order.
+        transactions: Vec<Vec<Change>>,
+        /// How each commits.
+        pace: Pace,
+        /// Whether each works in a sub-transaction.
+        savepoint: bool,
+        /// Whether the last ends in an error.
+        fails: bool,
+    },
+    /// `LOCK TABLE .. IN ACCESS SHARE MODE`.
+    LockShared(Vec<Table>),
+    /// A function that calls `set_config`.
+    Tenant(usize),
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A result; the number of the state that it shows.
+    Rows(Vec<u32>),
+    /// Done.
+    Done,
+    /// An error: in a block, the block has failed.
+    Failed,
+    /// 25P02: the block has failed before.
+    InFailedBlock,
+}
+
+/// A SERIALIZABLE transaction that the primary let commit.
+#[derive(Clone, Debug)]
+pub struct SerialFact {
+    /// When.
+    pub at: Micros,
+    /// By which backend.
+    pub pid: i32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// What it read and wrote there.
+    pub transaction: SerialTransaction,
+}
+
+/// An ACCESS EXCLUSIVE lock, as it was held.
+#[derive(Clone, Debug)]
+pub struct HeldLock {
+    /// In which database.
+    pub database: DatabaseId,
+    /// On which table.
+    pub table: Table,
+    /// By the backend with this pid.
+    pub pid: i32,
+    /// From when.
+    pub from: Micros,
+    /// Until when; `None` if it is still held.
+    pub until: Option<Micros>,
+}

@@ -1,0 +1,323 @@
+//! Directed schedules: for each planted bug a story in which it shows. Each is run without the bug too, and must then be
+//! clean. Random seeds alone would not keep every hole closed: some need a run in millions.
+
+use crate::bugs::Planted;
+use crate::directed::{
+    answered_not_decoded, asynchronous, crashed_under_the_postmaster, cut_off, decoded_while_reading,
+    decoding_stands_still, dies_in_commit, failed_block, fekete, footprint, fork, gauge_under_way,
+    guessed_from_a_later_identity, index_full, lost_update, old_gauge, old_primary_answers,
+    older_identity_later, own_writes, position_after_snapshot, restarted_after_commit, restarted_in_commit,
+    row, second_statement, sent_not_answered, sent_while_reading, set, shown_before_position,
+    standby_returns_older, tenant, tree_late, truncated_under_a_block, view_redefined,
+    view_redefined_unheard, visible_late, written_by_another, written_past,
+};
+use crate::model::schema::Table::{Full, Outside, Parent, Plain};
+use crate::model::statement::{Change, Select};
+use crate::run::Outcome;
+use scheduler::Writers::Anywhere;
+
+/// One schedule.
+pub struct Schedule {
+    /// Its name.
+    pub name: &'static str,
+    /// The bugs that it shows.
+    pub bugs: &'static [&'static str],
+    /// What happens.
+    pub story: &'static str,
+    play: fn(Planted) -> Outcome,
+}
+
+impl Schedule {
+    /// Plays it with these bugs.
+    pub fn play(&self, planted: Planted) -> Outcome {
+        (self.play)(planted)
+    }
+}
+
+/// All schedules.
+pub const ALL: &[Schedule] = &[
+    Schedule {
+        name: "answered_not_decoded",
+        bugs: &[
+            "doubt_until_ack",
+            "closed_doubt_until_ack",
+            "doubt_from_commit_word_only",
+            "proof_before_settled",
+        ],
+        story: "a write is answered, not decoded and not replayed; a read",
+        play: answered_not_decoded,
+    },
+    Schedule {
+        name: "sent_not_answered",
+        bugs: &["doubt_after_answer"],
+        story: "a write is visible, its answer hangs; a read",
+        play: sent_not_answered,
+    },
+    Schedule {
+        name: "visible_late",
+        bugs: &["standby_live", "deliver_unproven"],
+        story: "a standby shows a commit that the primary has not shown; a read",
+        play: |planted| visible_late(planted, Anywhere),
+    },
+    Schedule {
+        name: "dies_in_commit",
+        bugs: &["forget_dead_commit", "forget_dead_commit_in_order"],
+        story: "a connection breaks in COMMIT, the backend goes on; a read",
+        play: dies_in_commit,
+    },
+    Schedule {
+        name: "written_past",
+        bugs: &["bypass_writer", "standby_unsettled"],
+        story: "psql writes, nothing is decoded; a read",
+        play: written_past,
+    },
+    Schedule {
+        name: "written_by_another",
+        bugs: &["second_node"],
+        story: "another Consort writes, nothing is decoded; a read",
+        play: written_by_another,
+    },
+    Schedule {
+        name: "gauge_under_way",
+        bugs: &["join_gauge_in_flight"],
+        story: "a gauge has looked and travels back; psql writes; a read",
+        play: gauge_under_way,
+    },
+    Schedule {
+        name: "asynchronous",
+        bugs: &["token_flush_lsn"],
+        story: "an asynchronous commit is visible and not flushed; a read",
+        play: asynchronous,
+    },
+    Schedule {
+        name: "crashed_under_the_postmaster",
+        bugs: &["keep_proofs_over_restart"],
+        story: "an answered commit is lost in a crash after its gauge was answered; its doubt must end",
+        play: crashed_under_the_postmaster,
+    },
+    Schedule {
+        name: "old_primary_answers",
+        bugs: &["zombie_primary_gauge"],
+        story: "a standby is promoted, gauges still go to the old primary; a write; a read",
+        play: old_primary_answers,
+    },
+    Schedule {
+        name: "truncated_under_a_block",
+        bugs: &["no_access_share"],
+        story: "a block reads at a standby; another truncates; the block reads again",
+        play: truncated_under_a_block,
+    },
+    Schedule {
+        name: "decoding_stands_still",
+        bugs: &["decoder_stalls"],
+        story: "the decoder stands still for 200 ms; a read",
+        play: decoding_stands_still,
+    },
+    Schedule {
+        name: "standby_returns_older",
+        bugs: &["backend_crash_keeps_low", "incarnation_of_postmaster"],
+        story: "standbys crash and return at an older position; a read",
+        play: standby_returns_older,
+    },
+    Schedule {
+        name: "column_unknown",
+        bugs: &["columns_from_new_row"],
+        story: "b changes in a table without full identity; a read of the row",
+        play: |planted| footprint(planted, None, Change::Set(Plain, 0, false, true), Select::row(Plain, 0)),
+    },
+    Schedule {
+        name: "generated",
+        bugs: &["generated_not_closed"],
+        story: "a changes; a read of g, generated from a",
+        play: |planted| footprint(planted, None, Change::Set(Full, 0, true, false), Select::Generated(0)),
+    },
+    Schedule {
+        name: "key_moves",
+        bugs: &["pk_update_one_row"],
+        story: "row 0 gets key 1; a read of key 1",
+        play: |planted| decoded_while_reading(planted, Change::MoveKey(Full, 0, 1), row(1)),
+    },
+    Schedule {
+        name: "key_written_otherwise",
+        bugs: &["key_not_canonical"],
+        story: "row 0 changes; a read of key 0.00",
+        play: |planted| footprint(planted, None, set(0), Select::KeyText(0)),
+    },
+    Schedule {
+        name: "not_in_stream",
+        bugs: &["matview_at_replica"],
+        story: "an unlogged table changes; a read of it",
+        play: |planted| footprint(planted, None, Change::row(Outside, 0), Select::Outside),
+    },
+    Schedule {
+        name: "function_reads",
+        bugs: &["name_whitelist_only"],
+        story: "a table changes that a user's lower() reads; a call of it",
+        play: |planted| footprint(planted, None, Change::row(Plain, 0), Select::Function),
+    },
+    Schedule {
+        name: "view_redefined",
+        bugs: &["stale_analysis"],
+        story: "a view gets another table; that table changes; a read of the view",
+        play: view_redefined,
+    },
+    Schedule {
+        name: "view_redefined_unheard",
+        bugs: &["stale_analysis_judged"],
+        story: "the standbys are past a redefinition that is not decoded; the new table changes; a read of the view",
+        play: view_redefined_unheard,
+    },
+    Schedule {
+        name: "policy",
+        bugs: &["policy_column_missed"],
+        story: "b changes, which only the policy of the row reads; a read of a",
+        play: |planted| {
+            let hides = Change::Set(Full, 0, false, true);
+            footprint(planted, Some(hides), hides, Select::Policy(0))
+        },
+    },
+    Schedule {
+        name: "partition",
+        bugs: &["partition_not_closed"],
+        story: "a partition changes; a read of its parent",
+        play: |planted| footprint(planted, None, Change::row(Parent, 0), Select::row(Parent, 0)),
+    },
+    Schedule {
+        name: "revoked",
+        bugs: &["revoke_late"],
+        story: "the right to read is revoked; a read",
+        play: |planted| footprint(planted, None, Change::Grants(true), Select::Privileged(0)),
+    },
+    Schedule {
+        name: "setting_by_function",
+        bugs: &["search_path_by_function"],
+        story: "a function changes a setting; a read that depends on it",
+        play: |planted| tenant(planted, true),
+    },
+    Schedule {
+        name: "custom_setting",
+        bugs: &["tenant_guc"],
+        story: "SET app.tenant; a read that depends on it",
+        play: |planted| tenant(planted, false),
+    },
+    Schedule {
+        name: "clock",
+        bugs: &["replica_clock_behind"],
+        story: "SELECT now()",
+        play: |planted| footprint(planted, None, set(0), Select::Clock),
+    },
+    Schedule {
+        name: "place",
+        bugs: &["oid_differs"],
+        story: "a result that differs by node",
+        play: |planted| footprint(planted, None, set(0), Select::Place),
+    },
+    Schedule {
+        name: "fekete",
+        bugs: &["fekete", "default_serializable"],
+        story: "the read-only anomaly of Fekete, O'Neil and O'Neil (2004)",
+        play: fekete,
+    },
+    Schedule {
+        name: "lost_update",
+        bugs: &["rr_later_writes"],
+        story: "REPEATABLE READ reads a row; another changes it; it writes the row",
+        play: lost_update,
+    },
+    Schedule {
+        name: "second_statement",
+        bugs: &["rr_by_first_statement"],
+        story: "a snapshot's second statement reads what the first does not",
+        play: second_statement,
+    },
+    Schedule {
+        name: "failed_block",
+        bugs: &["offload_in_failed_block"],
+        story: "BEGIN; an error; a read",
+        play: failed_block,
+    },
+    Schedule {
+        name: "own_writes",
+        bugs: &["own_writes_ignored"],
+        story: "BEGIN; a write; a read of it",
+        play: own_writes,
+    },
+    Schedule {
+        name: "cut_off",
+        bugs: &["retry_after_first_row"],
+        story: "the standby dies in the middle of a result",
+        play: cut_off,
+    },
+    Schedule {
+        name: "fork",
+        bugs: &["standby_hold_only"],
+        story: "WAL order a, b; b is visible first; the standby has a alone; a read of both",
+        play: fork,
+    },
+    Schedule {
+        name: "older_identity_later",
+        bugs: &["standby_snapshot_function"],
+        story: "an older identity commits later than a newer one; the standby has the newer alone; a read",
+        play: older_identity_later,
+    },
+    Schedule {
+        name: "restarted_in_commit",
+        bugs: &["restart_without_floor"],
+        story: "Consort is killed while a commit is flushed, and started again; a read",
+        play: restarted_in_commit,
+    },
+    Schedule {
+        name: "restarted_after_commit",
+        bugs: &["restart_without_index_floor"],
+        story: "Consort is killed after commits that the standbys lack, and started again; a read",
+        play: restarted_after_commit,
+    },
+    Schedule {
+        name: "index_full",
+        bugs: &["index_evicts_without_floor"],
+        story: "more rows are written than the index holds; a read of the first",
+        play: index_full,
+    },
+    Schedule {
+        name: "shown_before_position",
+        bugs: &["standby_no_plus_one"],
+        story: "a standby shows a commit, its position not yet, the primary not yet; reads",
+        play: shown_before_position,
+    },
+    Schedule {
+        name: "position_after_snapshot",
+        bugs: &["standby_between_counts"],
+        story: "a commit is replayed between a read's snapshot and its position",
+        play: position_after_snapshot,
+    },
+    Schedule {
+        name: "old_gauge",
+        bugs: &["standby_old_gauge", "other_database_counts_as_out"],
+        story: "other databases are decoded past the standbys; a commit that is not; a read",
+        play: old_gauge,
+    },
+    Schedule {
+        name: "guessed_from_a_later_identity",
+        bugs: &["settled_by_finished_without_fallback"],
+        story: "an older identity commits last and does not come out; a read",
+        play: guessed_from_a_later_identity,
+    },
+    Schedule {
+        name: "lagging_standby",
+        bugs: &["closed_no_freshness"],
+        story: "a write is decoded and settled, not replayed; a read",
+        play: |planted| footprint(planted, None, set(0), row(0)),
+    },
+    Schedule {
+        name: "sent_while_reading",
+        bugs: &["closed_doubt_at_arrival_only"],
+        story: "a write is sent while a read runs, which sees it before the primary shows it",
+        play: sent_while_reading,
+    },
+    Schedule {
+        name: "tree_late",
+        bugs: &["analysis_miss_narrow_doubt"],
+        story: "a write of two rows, its tree not known; a read of the second",
+        play: tree_late,
+    },
+];

@@ -1,0 +1,102 @@
+//! The simulator's tests: all seeds and all schedules are clean, every planted bug is found, and the share of reads
+//! that leave the primary is not a sham. `SIM_SEEDS=100000` runs more seeds.
+
+use sim::bugs::Planted;
+use sim::planted::ALL;
+use sim::run::{Outcome, run};
+use sim::table::{first_seed, found_by, row, schedule};
+use sim::{checks::Checker, schedules};
+
+/// Seeds of an ordinary test run.
+const SEEDS: u64 = 5_000;
+/// Of the reads that could leave the primary, at least this share does, in the random mixes (hot rows, faults and all).
+const LEAST_OFFLOADED: f64 = 0.35;
+/// Bugs that need at most so many random seeds are looked for in an ordinary test run.
+const SEEDS_FOR_BUGS: u64 = 64;
+
+/// Runs seeds on two threads: their sum, and the first lines that replay what was found.
+fn run_all(seeds: u64) -> (Outcome, Vec<String>) {
+    let part = |odd: u64| {
+        let (mut sum, mut found) = (Outcome::default(), Vec::new());
+        for seed in (odd..seeds).step_by(2) {
+            let outcome = run(seed, Planted::default());
+            sum.reads += outcome.reads;
+            sum.candidates += outcome.candidates;
+            sum.offloaded += outcome.offloaded;
+            if let Some(violation) = outcome.violations.first() {
+                found.push(format!("cargo run -p sim -- --seed {seed}    # {violation}"));
+            }
+        }
+        (sum, found)
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| part(1));
+        let (mut sum, mut found) = part(0);
+        let (more, more_found) = other.join().unwrap();
+        sum.reads += more.reads;
+        sum.candidates += more.candidates;
+        sum.offloaded += more.offloaded;
+        found.extend(more_found);
+        (sum, found)
+    })
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how many seeds is the caller's wish")]
+fn all_seeds_are_clean_and_reads_leave() {
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let (sum, found) = run_all(seeds);
+    assert!(found.is_empty(), "{} seeds with violations; replay:\n{}", found.len(), found.join("\n"));
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let share = sum.offloaded as f64 / sum.candidates as f64;
+    println!("{seeds} seeds, {} reads, {:.0} % of those that could leave left", sum.reads, share * 100.0);
+    assert!(share > LEAST_OFFLOADED, "only {share:.2} of the reads that could leave left");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..50 {
+        let told = |outcome: Outcome| (outcome.reads, outcome.commits, outcome.offloaded, outcome.reasons);
+        assert_eq!(told(run(seed, Planted::default())), told(run(seed, Planted::default())), "seed {seed}");
+    }
+}
+
+#[test]
+fn every_schedule_is_clean_without_its_bug() {
+    for schedule in schedules::ALL {
+        let violations = schedule.play(Planted::default()).violations;
+        assert!(violations.is_empty(), "{}: {}", schedule.name, violations[0]);
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found_in_its_schedule() {
+    for bug in ALL {
+        let schedule = schedule(bug).unwrap_or_else(|| panic!("{} has no schedule", bug.name));
+        assert!(!found_by(bug).is_empty(), "{} is not found in {}", bug.name, schedule.name);
+    }
+}
+
+/// What a client can tell by answers alone is found by the search too, not only by comparing with the ghost.
+#[test]
+fn one_server_finds_wrong_answers_without_the_ghost() {
+    for name in ["doubt_until_ack", "standby_live", "closed_no_freshness", "rr_by_first_statement"] {
+        let bug = sim::planted::named(name).unwrap();
+        assert!(found_by(bug).contains(&Checker::K1), "{name}");
+    }
+}
+
+#[test]
+fn the_table_of_planted_bugs_is_true() {
+    let table = include_str!("../PLANTED.md");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows.len(), ALL.len(), "cargo run -p sim -- --bug table --seeds 512");
+    for (bug, written) in ALL.iter().zip(rows) {
+        let (told, seeds) = written.trim_end_matches(" |").rsplit_once("| ").unwrap();
+        assert_eq!(format!("{told}|"), row(bug), "cargo run -p sim -- --bug table --seeds 512");
+        let bound = seeds.strip_prefix("at most ").and_then(|bound| bound.parse().ok()).unwrap_or(u64::MAX);
+        if bound <= SEEDS_FOR_BUGS {
+            assert!(first_seed(bug, bound).is_some(), "{} is not found in {bound} seeds", bug.name);
+        }
+    }
+}
