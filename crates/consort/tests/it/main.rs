@@ -2,6 +2,7 @@
 
 mod configuration;
 mod console;
+mod demo;
 mod fixture;
 mod life;
 mod readme;

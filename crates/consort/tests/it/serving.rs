@@ -130,9 +130,14 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     assert!(explain("SELECT 1").worked().contains("the database postgres is not attached"));
     serving.run("attach", &[]).worked();
     let read = explain("SELECT n FROM orders WHERE id = 7").worked();
-    assert!(read.contains("may run at a standby") && read.contains("orders (id, n; 1 row by its key)"), "{read}");
+    assert!(
+        read.contains("may run at a standby") && read.contains("orders (id, n; 1 row by its key)"),
+        "{read}"
+    );
     let several = explain("UPDATE orders SET n = 1; SELECT nextval('s'); BEGIN").worked();
-    for sentence in ["it writes", "writes: orders", "it reads or moves a sequence", "a utility statement (begin)"] {
+    for sentence in
+        ["it writes", "writes: orders", "it reads or moves a sequence", "a utility statement (begin)"]
+    {
         assert!(several.contains(sentence), "{sentence} is missing in {several}");
     }
     assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));

@@ -163,3 +163,16 @@ fn what_is_no_command_gets_a_hint() {
         assert!(refusal.message.contains("SHOW HELP") && !refusal.hint.is_empty());
     }
 }
+
+#[test]
+fn the_manual_explains_every_reason() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/offload.md");
+    let manual = std::fs::read_to_string(path).expect("docs/offload.md is there");
+    let statement = analysis::Stay::ALL.map(analysis::Stay::name);
+    let moment = scheduler::Reason::ALL.map(scheduler::Reason::name);
+    let block = [transaction::BLOCK_NOT_OPEN, transaction::OWN_WRITES, transaction::LOCK_REFUSED]
+        .map(scheduler::Reason::name);
+    let missing = |name: &&&str| !manual.contains(&format!("| `{name}` |"));
+    let names = statement.iter().chain(&moment).chain(&block);
+    assert_eq!(names.filter(missing).collect::<Vec<_>>(), Vec::<&&str>::new());
+}

@@ -1,0 +1,24 @@
+//! `consort demo`: what it prints is true enough to be looked at.
+
+use crate::fixture::consort;
+
+/// The figures of one row, first `weak`, then `consort`, once for each kind of writers.
+fn row(out: &str, label: &str) -> Vec<f64> {
+    let rows = out.lines().filter_map(|line| line.strip_prefix(label));
+    let figures = rows
+        .flat_map(|rest| rest.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<_>>());
+    figures.collect()
+}
+
+#[test]
+fn weak_is_stale_and_consort_is_not_and_reads_leave_all_the_same() {
+    let out = consort(&["demo", "--time", "3"]).worked();
+    assert!(out.contains("writers through-consort") && out.contains("writers anywhere"), "{out}");
+    let [weak, consort, weak_too, consort_too] = row(&out, "stale reads")[..] else { panic!("{out}") };
+    assert!(weak > 0.0 && weak_too > 0.0, "{out}");
+    assert_eq!((consort, consort_too), (0.0, 0.0), "{out}");
+    let backwards = row(&out, "reads that went backwards");
+    assert_eq!((backwards[1], backwards[3]), (0.0, 0.0), "{out}");
+    let shares = row(&out, "reads at standbys");
+    assert!(shares.iter().all(|share| *share > 30.0), "{out}");
+}
