@@ -20,7 +20,7 @@ pub enum Canonical {
 
 /// What a key form needs to know to read a value in PostgreSQL's binary format.
 pub mod oid {
-    #![allow(missing_docs)]
+    #![expect(missing_docs, reason = "each is the type of that name in pg_type")]
     pub const BYTEA: u32 = 17;
     pub const INT8: u32 = 20;
     pub const INT2: u32 = 21;

@@ -3,7 +3,7 @@
 
 /// What a client sends.
 pub mod front {
-    #![allow(missing_docs, reason = "each is the message of that name in PostgreSQL's documentation")]
+    #![expect(missing_docs, reason = "each is the message of that name in PostgreSQL's documentation")]
 
     pub const BIND: u8 = b'B';
     pub const CLOSE: u8 = b'C';
@@ -24,7 +24,7 @@ pub mod front {
 
 /// What a server answers.
 pub mod back {
-    #![allow(missing_docs, reason = "each is the message of that name in PostgreSQL's documentation")]
+    #![expect(missing_docs, reason = "each is the message of that name in PostgreSQL's documentation")]
 
     pub const AUTHENTICATION: u8 = b'R';
     pub const BACKEND_KEY_DATA: u8 = b'K';
