@@ -29,6 +29,8 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let incarnation = gauger.sighting().incarnation;
     tracing::info!(%incarnation, "gauging the primary");
     cluster.scheduler().order_mut().incarnate(incarnation);
+    // Everything is in doubt in a new life, until the log-ins were looked at again.
+    cluster.backends().distrust();
     cluster.moved();
     let mut last = Instant::now();
     while !cluster.stopping() {
