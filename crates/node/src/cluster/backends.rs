@@ -67,11 +67,6 @@ impl Backends {
         self.own.borrow().contains(&pid)
     }
 
-    /// Whether there are orphans to look after.
-    pub(crate) fn has_orphans(&self) -> bool {
-        !self.orphans.borrow().is_empty()
-    }
-
     /// The orphans' pids, as they are before the primary is looked at.
     pub(crate) fn orphans(&self) -> Vec<(DoubtId, Backend)> {
         self.orphans.borrow().clone()

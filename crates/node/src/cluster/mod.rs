@@ -101,7 +101,7 @@ impl Cluster {
     /// Starts the loops that follow the primary and its standbys, on the current thread's `LocalSet` or local runtime.
     /// Databases are followed from their first use on.
     pub fn start(setup: Setup) -> Cluster {
-        let mut bounds = setup.bounds.clone();
+        let mut bounds = setup.bounds;
         bounds.writers = setup.writers;
         let standby = |setup: &StandbySetup| Standby {
             setup: setup.clone(),

@@ -1,5 +1,6 @@
 //! A batch of the extended protocol that is one statement: the only kind that may run at a standby. `[Parse] [Describe]
-//! Bind [Describe] Execute Sync`, all of it unnamed but for the statement that is bound.
+//! Bind [Describe] Execute Sync`, all of it unnamed but for the statement that is bound. The second Describe may be of the
+//! portal, or of the statement that was just parsed.
 
 use wire::tag::front;
 use wire::{Bind, Describe, Execute, Malformed, Parse, Splitter, Step, Target};
@@ -11,6 +12,8 @@ pub struct Batch<'a> {
     pub parse: Option<Parse<'a>>,
     /// The statement is described, behind its Parse.
     pub describes_statement: bool,
+    /// The statement is described, behind the Bind.
+    pub describes_statement_late: bool,
     /// Parameters and formats.
     pub bind: Bind<'a>,
     /// The portal is described.
@@ -22,7 +25,7 @@ pub struct Batch<'a> {
 /// Reads a batch up to its Sync; `None` if it is something else than one statement.
 pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<'a>>, Malformed> {
     let (mut parse, mut bind, mut execute) = (None, None, None);
-    let (mut describes_statement, mut describes_portal) = (false, false);
+    let (mut describes_statement, mut describes_statement_late, mut describes_portal) = (false, false, false);
     let mut at = 0;
     while at < bytes.len() {
         let Step::Whole(frame) = splitter.next(&bytes[at..])? else { return Ok(None) };
@@ -40,7 +43,15 @@ pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<
                     Target::Statement if bind.is_none() && parse.is_some() && describe.name.is_empty() => {
                         describes_statement = true;
                     }
-                    Target::Portal if bind.is_some() && execute.is_none() && describe.name.is_empty() => {
+                    Target::Statement if execute.is_none() && parse.is_some() && describe.name.is_empty() => {
+                        describes_statement_late = true;
+                    }
+                    Target::Portal
+                        if bind.is_some()
+                            && execute.is_none()
+                            && !describes_statement_late
+                            && describe.name.is_empty() =>
+                    {
                         describes_portal = true;
                     }
                     _ => return Ok(None),
@@ -57,7 +68,15 @@ pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<
         && execute.portal.is_empty()
         && (parse.is_none() || bind.statement.is_empty())
         && at == bytes.len();
-    Ok(is_one.then_some(Batch { parse, describes_statement, bind, describes_portal, execute }))
+    let is_one = is_one && !(describes_statement_late && describes_portal);
+    Ok(is_one.then_some(Batch {
+        parse,
+        describes_statement,
+        describes_statement_late,
+        bind,
+        describes_portal,
+        execute,
+    }))
 }
 
 #[cfg(test)]
@@ -79,6 +98,12 @@ mod tests {
             b.describe(Target::Statement, b"");
             b.bind_plain(b"");
             b.describe(Target::Portal, b"");
+            b.execute(b"", 0);
+        }));
+        assert!(is_one(|b| {
+            b.parse(b"", b"SELECT 1", &[]);
+            b.bind_plain(b"");
+            b.describe(Target::Statement, b"");
             b.execute(b"", 0);
         }));
         assert!(is_one(|b| {

@@ -280,7 +280,9 @@ impl Session {
         let standing = match self.line.primary.status {
             Status::Idle => {
                 self.block = None;
-                self.early.take().map(Early::answered);
+                if let Some(early) = self.early.take() {
+                    early.answered();
+                }
                 return;
             }
             Status::InBlock => Standing::Open,

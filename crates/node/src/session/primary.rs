@@ -208,6 +208,9 @@ impl Primary {
                 let parse = Parse::read(&frame)?;
                 let (text, types) = parse.signature();
                 let statement = Rc::new(Statement { text: text.into(), types: types.into() });
+                if parse.name.is_empty() {
+                    statements.unnamed_replaced();
+                }
                 self.expects.push_back(Expect::Parse(parse.name.into(), Some(statement)));
                 self.open = true;
             }
@@ -270,7 +273,10 @@ impl Primary {
     fn forward_part(&mut self, part: Part<'_>, statements: &mut Statements) {
         if part.first {
             match part.tag {
-                front::PARSE => self.expects.push_back(Expect::Parse([].into(), None)),
+                front::PARSE => {
+                    statements.unnamed_replaced();
+                    self.expects.push_back(Expect::Parse([].into(), None));
+                }
                 front::BIND => self.pay(b"", statements),
                 front::QUERY => self.asked(None, statements),
                 front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None)),

@@ -52,6 +52,12 @@ impl Statements {
         }
     }
 
+    /// The client parses an unnamed statement at the primary: whatever happens, its earlier one is gone there.
+    pub fn unnamed_replaced(&mut self) {
+        self.unnamed = None;
+        self.unnamed_stale = false;
+    }
+
     /// A standby has parsed the unnamed statement; the primary has not heard of it.
     pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
         self.unnamed = Some(statement);
@@ -156,6 +162,10 @@ mod tests {
         statements.parsed_at_primary(b"", Some(statement));
         statements.query_ran(false);
         assert_eq!(statements.owed(), Owed::Close);
+        // What is parsed behind a Query that a standby ran must not be closed before it is described or bound.
+        statements.query_ran(false);
+        statements.unnamed_replaced();
+        assert_eq!(statements.owed(), Owed::Nothing);
         assert!(statements.get(b"").is_none());
     }
 }

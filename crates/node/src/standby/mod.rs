@@ -242,6 +242,10 @@ impl Standby {
         }
         out.bind(b"", text, batch.bind.rest);
         self.owed.turns.push_back(Turn::Client(back::BIND_COMPLETE));
+        if batch.describes_statement_late {
+            out.describe(Target::Statement, text);
+            self.owed.turns.extend([Turn::Client(back::PARAMETER_DESCRIPTION), Turn::Described]);
+        }
         if batch.describes_portal {
             out.describe(Target::Portal, b"");
             self.owed.turns.push_back(Turn::Described);
