@@ -245,25 +245,6 @@ pub(crate) fn asynchronous(planted: Planted) -> Outcome {
     )
 }
 
-/// A doubt waits for a gauge whose position the next life may never come to.
-pub(crate) fn crashed_under_the_postmaster(planted: Planted) -> Outcome {
-    stage(
-        planted,
-        Anywhere,
-        |d, _| d.wal_writer = (400_000, 400_000),
-        |stage| async move {
-            let pace = Pace { asynchronous: true, ..Pace::default() };
-            stage.client().write(&[set(0)], How { pace, ..How::default() }).await;
-            stage.pause(1_000).await;
-            stage.world.primary().crash(1_000).await;
-            stage.pause(300_000).await;
-            if stage.consort.doubts() > 0 {
-                stage.world.record.borrow_mut().breaches.push(Breach::NotLive("a doubt never ended"));
-            }
-        },
-    )
-}
-
 pub(crate) fn old_primary_answers(planted: Planted) -> Outcome {
     stage(planted, Anywhere, as_is, |stage| async move {
         stage.client().read(&row(1)).await;
