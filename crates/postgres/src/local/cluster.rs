@@ -191,6 +191,27 @@ fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result
         log_ins: options.log_ins,
         follows: None,
     };
+    let unfinished = if has_locale() {
+        // The environment may name one that this machine has not, or that is not UTF-8.
+        run_initdb(programs, folder, options, None)
+            .or_else(|_| run_initdb(programs, folder, options, Some("C")))?
+    } else {
+        run_initdb(programs, folder, options, Some("C"))?
+    };
+    write(programs, &unfinished, "pg_hba.conf", &settings::host_based_authentication(options.log_ins))?;
+    let own = std::fs::read_to_string(unfinished.join("postgresql.conf")).map_err(setup)?;
+    write(programs, &unfinished, "postgresql.conf", &(own + settings::INCLUDE))?;
+    write(programs, &unfinished, settings::FILE, &settings::file(&node, &options.settings))?;
+    finish_place(folder, PRIMARY)
+}
+
+/// The new data folder, with the environment's locale unless one is named.
+fn run_initdb(
+    programs: &Programs,
+    folder: &Path,
+    options: &Options,
+    locale: Option<&str>,
+) -> Result<PathBuf, Error> {
     let unfinished = empty_place(programs, folder, PRIMARY)?;
     let mut initdb = programs.command("initdb");
     initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-instructions", "--pgdata"]);
@@ -198,15 +219,11 @@ fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result
     if !options.durable {
         initdb.arg("--no-sync");
     }
-    if !has_locale() {
-        initdb.arg("--locale=C");
+    if let Some(locale) = locale {
+        initdb.arg("--locale").arg(locale);
     }
     programs.output(&mut initdb)?;
-    write(programs, &unfinished, "pg_hba.conf", &settings::host_based_authentication(options.log_ins))?;
-    let own = std::fs::read_to_string(unfinished.join("postgresql.conf")).map_err(setup)?;
-    write(programs, &unfinished, "postgresql.conf", &(own + settings::INCLUDE))?;
-    write(programs, &unfinished, settings::FILE, &settings::file(&node, &options.settings))?;
-    finish_place(folder, PRIMARY)
+    Ok(unfinished)
 }
 
 /// pg_basebackup, next to where the data will be, and moved there when it is whole.

@@ -122,7 +122,7 @@ async fn a_watcher_follows_replay_and_leaves_a_promoted_server() {
     assert!(look.await.replayed >= goal);
     scratch.set_apply_delay(0, Duration::ZERO);
     scratch.catch_up(SOON);
-    scratch.standby(0).query("postgres", "SELECT pg_promote()").unwrap();
+    scratch.standby(0).query("postgres", "SELECT pg_promote(false)").unwrap();
     soon("promotion", async { while watcher.replayed().await.is_ok() {} }).await;
     assert!(matches!(watcher.replayed().await, Err(Error::Protocol(_))));
 }
