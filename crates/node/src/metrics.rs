@@ -131,7 +131,7 @@ impl Traffic {
 pub struct Metrics {
     /// Clients that came.
     pub clients_accepted: Counter,
-    /// Clients that were turned away, by what they broke (`too_many_clients`, `authentication`, `protocol` ..).
+    /// Clients that were turned away, by SQLSTATE.
     pub clients_refused: ByName,
     /// Cancel requests.
     pub cancel_requests: Counter,
@@ -163,7 +163,7 @@ fn own(page: &mut Page, metrics: &Metrics) {
     page.counter("consort_clients_accepted_total", "Clients that came.")
         .sample(&[], metrics.clients_accepted.get());
     page.counter("consort_clients_refused_total", "Clients that were turned away.")
-        .by("reason", metrics.clients_refused.get());
+        .by("sqlstate", metrics.clients_refused.get());
     page.counter("consort_cancel_requests_total", "Cancel requests.")
         .sample(&[], metrics.cancel_requests.get());
     page.counter("consort_reads_at_standbys_total", "Reads that a standby answered, by what proved them.")
@@ -356,11 +356,11 @@ mod tests {
     #[test]
     fn the_page_tells_what_was_counted_and_what_the_view_knows() {
         let metrics = Metrics::default();
-        metrics.clients_refused.one("too_many_clients");
+        metrics.clients_refused.one("53300");
         metrics.statements_at_primary.one("in_doubt");
         let page = page(&metrics, &fixture());
         for line in [
-            "consort_clients_refused_total{reason=\"too_many_clients\"} 1",
+            "consort_clients_refused_total{sqlstate=\"53300\"} 1",
             "consort_statements_at_primary_total{reason=\"in_doubt\"} 1",
             "consort_clients{state=\"waiting\"} 1",
             "consort_node_serving{node=\"primary\"} 1",

@@ -71,6 +71,16 @@ pub struct Peer {
     end: usize,
     outbox: Vec<u8>,
     sent: usize,
+    moved: Moved,
+}
+
+/// Bytes that went over a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// In.
+    pub received: u64,
+    /// Out.
+    pub sent: u64,
 }
 
 impl Peer {
@@ -85,7 +95,13 @@ impl Peer {
             end: 0,
             outbox: Vec::new(),
             sent: 0,
+            moved: Moved::default(),
         }
+    }
+
+    /// What has moved since this was asked last.
+    pub fn take_moved(&mut self) -> Moved {
+        std::mem::take(&mut self.moved)
     }
 
     /// What has come and was not consumed.
@@ -171,6 +187,7 @@ impl Peer {
             0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             more => {
                 self.end += more;
+                self.moved.received += more as u64;
                 Poll::Ready(Ok(()))
             }
         }
@@ -184,7 +201,10 @@ impl Peer {
         while self.sent < self.outbox.len() {
             match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.outbox[self.sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                more => self.sent += more,
+                more => {
+                    self.sent += more;
+                    self.moved.sent += more as u64;
+                }
             }
         }
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;

@@ -35,6 +35,8 @@ use crate::{console_access, http};
 const CONTROL_DATABASE: &str = "postgres";
 /// Sessions that are cut off have so long to say farewell.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
+/// How often is looked whether a period of averages is over.
+const PERIOD_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often is looked whether the last session has left.
 const LEFT_EVERY: Duration = Duration::from_millis(10);
 
@@ -113,6 +115,7 @@ async fn run(start: Start) -> Result<(), StartError> {
         let pages = process.clone();
         spawn_local(async move { http::serve(listener, pages).await });
     }
+    spawn_local(end_periods(process.cluster.clone()));
     tokio::select! {
         () = first_gauge(&process.cluster) => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
@@ -213,6 +216,15 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
         })
+    }
+}
+
+/// Ends the periods of `SHOW STATS`' averages, for ever.
+async fn end_periods(cluster: Cluster) {
+    loop {
+        sleep(PERIOD_LOOK_EVERY).await;
+        let now = cluster.now();
+        cluster.databases().iter().for_each(|database| database.traffic().roll(now));
     }
 }
 

@@ -23,11 +23,14 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
     let limit = door.options.log_in_limit;
     let Ok(Some((mut client, startup, tls))) = timeout(limit, first(door, socket)).await else { return };
     if let Err(problem) = acceptable(door, &startup, tls || origin == Origin::Local) {
+        door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
         return door.farewell(client).await;
     }
     let Some(seat) = door.take_seat(origin, port, tls, &startup) else {
-        client.out().problem(&too_many(door));
+        let problem = too_many(door);
+        door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
+        client.out().problem(&problem);
         return door.farewell(client).await;
     };
     if startup.needs_negotiation() {
@@ -40,6 +43,7 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
     match entered {
         Err(turned) => {
             if let Turned::Away(problem) = turned {
+                door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
                 client.out().problem(&problem);
             }
             door.leave(&seat);
@@ -74,6 +78,7 @@ async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, bool)> {
         match packet {
             FirstPacket::Startup(startup) => return Some((client, startup, tls)),
             FirstPacket::Cancel(request) => {
+                door.count(|metrics| metrics.cancel_requests.one());
                 door.cancels.cancel(&request).await;
                 return None;
             }
@@ -173,6 +178,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     out.extend_from_slice(&log_in.greeting);
     out.key_data(key.pid, &key.secret);
     out.ready(Status::Idle);
+    door.count(|metrics| metrics.clients_accepted.one());
     seat.pid.set(key.pid);
     seat.running.moved(&wish.place, &log_in.key);
     *seat.key.borrow_mut() = Some(key.clone());

@@ -20,6 +20,7 @@ pub use tls::load as load_tls;
 
 use crate::chance;
 use crate::cluster::Cluster;
+use crate::metrics::Metrics;
 use crate::peer::{Peer, Rooms};
 use crate::service::Service;
 use crate::socket::{Origin, Place, Socket};
@@ -163,6 +164,13 @@ impl Door {
     /// Where the primary is.
     pub fn primary(&self) -> Option<Place> {
         self.primary.borrow().clone()
+    }
+
+    /// Counts something of this process, if there is a cluster behind the door.
+    fn count(&self, one_more: impl FnOnce(&Metrics)) {
+        if let Some(service) = &*self.service.borrow() {
+            one_more(service.cluster.metrics());
+        }
     }
 
     /// All clients that have a place.

@@ -20,6 +20,11 @@ use tokio::time::Instant;
 use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
 use wire::{Answers, Frame, Problem, Status};
 
+/// Whole microseconds.
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// A tree that arrives later than this narrows no doubt any more.
 const NARROW_LIMIT: Duration = Duration::from_secs(1);
 
@@ -39,6 +44,8 @@ pub(super) struct Current {
     narrow: Option<Box<dyn FnOnce(DoubtId)>>,
     /// Where it ran, and what would make its answer right.
     ran_at: Option<(StandbyId, Incarnation, Proof)>,
+    /// When a standby's answer was there, to be held until it is proven.
+    held: Option<Instant>,
 }
 
 impl Default for Current {
@@ -51,6 +58,7 @@ impl Default for Current {
             reason: Reason::AskedForPrimary,
             narrow: None,
             ran_at: None,
+            held: None,
         }
     }
 }
@@ -101,6 +109,7 @@ impl transaction::Session for Session {
         match answered {
             Ok(answer) => {
                 let replayed = answer.position();
+                self.current.held = Some(Instant::now());
                 Ok((answer, Ran { incarnation: life, replayed }))
             }
             Err(Failed::Gone(why)) => {
@@ -117,6 +126,9 @@ impl transaction::Session for Session {
 
     async fn deliver(&mut self, answer: Answer) -> Delivered {
         self.note_statement(&answer);
+        if let Some(held) = self.current.held.take() {
+            self.service.cluster.metrics().proof_wait.took(held.elapsed());
+        }
         if let Some(request) = self.current.request.take() {
             self.line.client.consume(request.bytes);
         }
@@ -277,11 +289,19 @@ impl Session {
         if !self.words.text.is_empty() {
             cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
         }
-        let idle = self.line.primary.status == Status::Idle;
+        let began = *self.began.get_or_insert(self.current.came);
+        let transaction = (self.line.primary.status == Status::Idle).then(|| began.elapsed());
+        if transaction.is_some() {
+            self.began = None;
+        }
+        let moved = self.line.client.take_moved();
         self.database.traffic().count(|counts| {
             counts.statements += 1;
-            counts.transactions += u64::from(idle);
-            counts.statement_us += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            counts.transactions += u64::from(transaction.is_some());
+            counts.statement_us += us(took);
+            counts.transaction_us += us(transaction.unwrap_or_default());
+            counts.received_bytes += moved.received;
+            counts.sent_bytes += moved.sent;
         });
     }
 

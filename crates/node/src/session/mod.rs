@@ -1,8 +1,8 @@
 //! One client's session: its requests, one after the other; what each of them may touch; and where it runs.
 //!
-//! The path of a request: [`line`] cuts it out of the client's stream, [`understand`] says what it is, [`Session::answer`]
+//! The path of a request: `line` cuts it out of the client's stream, `understand` says what it is, `Session::answer`
 //! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
-//! [`flows`] does what the flow decides: at a standby, or over the line to the primary.
+//! `flows` does what the flow decides: at a standby, or over the line to the primary.
 
 pub mod batch;
 mod early;
@@ -69,6 +69,8 @@ pub struct Session {
     backend: Backend,
     state: SessionState,
     marks: Marks,
+    /// When its transaction began.
+    began: Option<Instant>,
     /// The standby that results with a chance in them come from.
     home: Option<StandbyId>,
     block: Option<Block<Cluster>>,
@@ -103,6 +105,7 @@ impl Session {
             backend,
             state,
             marks: Marks::default(),
+            began: None,
             home: None,
             block: None,
             early: None,

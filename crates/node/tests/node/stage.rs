@@ -1,7 +1,7 @@
 //! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
 //! that speak raw bytes.
 
-use node::door::{Admission, Door, Listen, Listener, Method, Options, Secrets};
+use node::door::{Door, Listen, Listener, Options, Secrets};
 use node::socket::Place;
 use postgres::local::{Node, Scratch};
 use std::io::{Read, Write};
