@@ -32,7 +32,7 @@ fn run_all(seeds: u64) -> (Outcome, Vec<String>) {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| part(1));
         let (mut sum, mut found) = part(0);
-        let (more, more_found) = other.join().unwrap();
+        let (more, more_found) = other.join().expect("a seed that panics says so itself");
         sum.reads += more.reads;
         sum.candidates += more.candidates;
         sum.offloaded += more.offloaded;
@@ -81,7 +81,7 @@ fn every_planted_bug_is_found_in_its_schedule() {
 #[test]
 fn one_server_finds_wrong_answers_without_the_ghost() {
     for name in ["doubt_until_ack", "standby_live", "closed_no_freshness", "rr_by_first_statement"] {
-        let bug = sim::planted::named(name).unwrap();
+        let bug = sim::planted::named(name).expect("in the list");
         assert!(found_by(bug).contains(&Checker::K1), "{name}");
     }
 }
@@ -92,7 +92,7 @@ fn the_table_of_planted_bugs_is_true() {
     let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
     assert_eq!(rows.len(), ALL.len(), "cargo run -p sim -- --bug table --seeds 512");
     for (bug, written) in ALL.iter().zip(rows) {
-        let (told, seeds) = written.trim_end_matches(" |").rsplit_once("| ").unwrap();
+        let (told, seeds) = written.trim_end_matches(" |").rsplit_once("| ").expect("a row of six columns");
         assert_eq!(format!("{told}|"), row(bug), "cargo run -p sim -- --bug table --seeds 512");
         let bound = seeds.strip_prefix("at most ").and_then(|bound| bound.parse().ok()).unwrap_or(u64::MAX);
         if bound <= SEEDS_FOR_BUGS {

@@ -1,0 +1,243 @@
+//! What the flows promise when they are dropped half-way; the rest of their behaviour is tested by the simulator.
+
+use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, Timeline};
+use order::{DoubtId, DoubtState};
+use scheduler::{
+    Consistency, Options, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId, Ticket,
+};
+use std::cell::{Cell, RefCell, RefMut};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+use transaction::{
+    AtPrimary, Backend, Block, Cluster, Delivered, Ended, Locks, Session, StandbyFailed, Standing, read,
+    write,
+};
+
+const DATABASE: DatabaseId = DatabaseId::new(5);
+const STANDBY: StandbyId = StandbyId::new(1);
+
+struct Inner {
+    scheduler: RefCell<Scheduler>,
+    orphans: RefCell<Vec<(DoubtId, Backend)>>,
+    waits: Cell<u32>,
+}
+
+#[derive(Clone)]
+struct Scene(Rc<Inner>);
+
+impl Scene {
+    /// One serving standby, nothing decoded.
+    fn new() -> Scene {
+        let mut scheduler = Scheduler::new(Options::default());
+        scheduler.standby_joined(STANDBY, 1);
+        scheduler.standby_marked(STANDBY, life(), Lsn::new(100));
+        scheduler.standby_serving(STANDBY, Serving::Yes);
+        let scheduler = RefCell::new(scheduler);
+        Scene(Rc::new(Inner { scheduler, orphans: RefCell::default(), waits: Cell::new(0) }))
+    }
+
+    fn pending(&self) -> u32 {
+        self.scheduler().standbys().map(|standby| standby.pending).sum()
+    }
+
+    fn doubts(&self) -> Vec<DoubtState> {
+        self.scheduler().order().doubts().map(|doubt| doubt.state).collect()
+    }
+}
+
+impl Cluster for Scene {
+    fn scheduler(&self) -> RefMut<'_, Scheduler> {
+        self.0.scheduler.borrow_mut()
+    }
+
+    async fn changed(&self, _within: Duration) -> Option<Duration> {
+        self.0.waits.set(self.0.waits.get() + 1);
+        None
+    }
+
+    fn gauge_wanted(&self) {}
+
+    fn orphaned(&self, doubt: DoubtId, backend: Backend) {
+        self.0.orphans.borrow_mut().push((doubt, backend));
+    }
+
+    fn proof_limit(&self) -> Duration {
+        Duration::from_millis(2)
+    }
+}
+
+/// What the nodes do.
+#[derive(Clone, Copy)]
+struct Nodes {
+    standby: Result<(), Reason>,
+    delivered: Delivered,
+    primary_answers: bool,
+    standby_answers: bool,
+}
+
+const WELL: Nodes =
+    Nodes { standby: Ok(()), delivered: Delivered::Whole, primary_answers: true, standby_answers: true };
+
+struct Client {
+    nodes: Nodes,
+    log: Vec<&'static str>,
+}
+
+fn client(nodes: Nodes) -> Client {
+    Client { nodes, log: Vec::new() }
+}
+
+impl Session for Client {
+    type Answer = ();
+
+    fn backend(&self) -> Backend {
+        Backend { pid: 7, started_us: 1 }
+    }
+
+    async fn at_standby(&mut self, ticket: &Ticket) -> Result<((), Ran), StandbyFailed> {
+        if !self.nodes.standby_answers {
+            std::future::pending::<()>().await;
+        }
+        self.log.push("standby");
+        let ran = Ran { incarnation: ticket.incarnation(), replayed: None };
+        self.nodes.standby.map(|()| ((), ran)).map_err(StandbyFailed)
+    }
+
+    async fn deliver(&mut self, (): ()) -> Delivered {
+        self.log.push("deliver");
+        self.nodes.delivered
+    }
+
+    async fn discard(&mut self, (): ()) {
+        self.log.push("discard");
+    }
+
+    async fn at_primary(&mut self, _reason: Reason) -> AtPrimary {
+        self.log.push("primary");
+        AtPrimary::Answered
+    }
+
+    async fn commit_at_primary(&mut self, _doubt: DoubtId) -> AtPrimary {
+        self.log.push("commit");
+        if !self.nodes.primary_answers {
+            std::future::pending::<()>().await;
+        }
+        AtPrimary::Answered
+    }
+
+    async fn ask_locks(&mut self) -> AtPrimary {
+        self.log.push("ask locks");
+        AtPrimary::Answered
+    }
+
+    async fn locks_granted(&mut self) -> Locks {
+        self.log.push("locks");
+        Locks::Granted
+    }
+
+    async fn open_snapshot(&mut self, _ticket: &Ticket) -> Result<Ran, StandbyFailed> {
+        Err(StandbyFailed(Reason::NoConnection))
+    }
+
+    async fn close_snapshot(&mut self) {}
+}
+
+fn life() -> Incarnation {
+    Incarnation { epoch: Epoch::new(1), timeline: Timeline::new(1), started_us: 1 }
+}
+
+/// A question that any standby may answer: what is proven is the scheduler's tests' business.
+fn question() -> Question {
+    Question {
+        database: DATABASE,
+        footprint: Arc::new(Footprint::NOTHING),
+        consistency: Consistency::Weak,
+        session: SessionMarks::default(),
+        prefer: None,
+        now: Duration::ZERO,
+    }
+}
+
+/// Polls once: what is ready is ready, what waits is dropped where it stands.
+fn poll<T>(future: impl Future<Output = T>) -> Option<T> {
+    match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_proven_answer_is_delivered_and_the_ticket_given_back() {
+    let (scene, mut client) = (Scene::new(), client(WELL));
+    assert_eq!(poll(read(&scene, &mut client, &question())), Some(Ended::Standby { seen: None }));
+    assert_eq!(client.log, ["standby", "deliver"]);
+    assert_eq!(scene.pending(), 0);
+}
+
+#[test]
+fn a_read_that_is_dropped_gives_its_ticket_back() {
+    let (scene, mut client) = (Scene::new(), client(Nodes { standby_answers: false, ..WELL }));
+    assert_eq!(poll(read(&scene, &mut client, &question())), None);
+    assert_eq!(scene.pending(), 0);
+}
+
+#[test]
+fn a_standby_that_fails_for_its_own_sake_is_not_noticed() {
+    let (scene, mut client) = (Scene::new(), client(Nodes { standby: Err(Reason::StandbyRefused), ..WELL }));
+    let ended = poll(read(&scene, &mut client, &question()));
+    assert_eq!(ended, Some(Ended::Primary(Reason::StandbyRefused)));
+    assert_eq!(client.log, ["standby", "primary"]);
+    assert_eq!(scene.pending(), 0);
+}
+
+#[test]
+fn nothing_is_repeated_after_the_first_byte() {
+    let (scene, mut client) = (Scene::new(), client(Nodes { delivered: Delivered::CutOff, ..WELL }));
+    assert_eq!(poll(read(&scene, &mut client, &question())), Some(Ended::CutOff));
+    assert_eq!(client.log, ["standby", "deliver"]);
+}
+
+#[test]
+fn a_write_that_is_dropped_stays_in_doubt_and_its_backend_is_watched() {
+    let (scene, mut client) = (Scene::new(), client(Nodes { primary_answers: false, ..WELL }));
+    assert_eq!(poll(write(&scene, &mut client, DATABASE, Footprint::Everything)), None);
+    assert_eq!(scene.doubts(), [DoubtState::Lost]);
+    assert_eq!(scene.0.orphans.borrow()[0].1, Backend { pid: 7, started_us: 1 });
+}
+
+#[test]
+fn an_answered_write_waits_for_a_gauge() {
+    let (scene, mut client) = (Scene::new(), client(WELL));
+    assert_eq!(poll(write(&scene, &mut client, DATABASE, Footprint::Everything)), Some(AtPrimary::Answered));
+    // Neither open nor lost; before the first gauge the order's floor may have taken it over.
+    assert!(scene.doubts().iter().all(|state| matches!(state, DoubtState::Ending(_))));
+    assert!(scene.scheduler().order().in_doubt(DATABASE, &Footprint::Everything));
+    assert!(scene.0.orphans.borrow().is_empty());
+}
+
+#[test]
+fn a_block_leaves_only_while_it_stands_and_has_not_written() {
+    let (scene, mut client) = (Scene::new(), client(WELL));
+    let mut block = Block::new(&scene, DATABASE);
+    let mut reads = |block: &mut Block<Scene>, standing| {
+        block.stands(standing);
+        client.log.clear();
+        let ended = poll(block.read(&mut client, &question()));
+        (ended.unwrap(), client.log.clone())
+    };
+    let (ended, log) = reads(&mut block, Standing::Open);
+    assert_eq!(
+        (ended, log),
+        (Ended::Standby { seen: None }, vec!["ask locks", "standby", "locks", "deliver"])
+    );
+    assert_eq!(reads(&mut block, Standing::Failed).1, ["primary"]);
+    assert_eq!(reads(&mut block, Standing::Unknown).1, ["primary"]);
+    let wrote = poll(block.write(&mut self::client(WELL), &Footprint::Everything, true, Reason::Stay("ddl")));
+    assert_eq!(wrote, Some(AtPrimary::Answered));
+    assert_eq!(reads(&mut block, Standing::Open).0, Ended::Primary(transaction::OWN_WRITES));
+    drop(block);
+    assert_eq!(scene.doubts(), [DoubtState::Lost]);
+}
