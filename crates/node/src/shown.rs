@@ -43,7 +43,8 @@ impl View for Shown<'_> {
 
     fn servers(&self) -> Vec<Server> {
         let primary = &self.config.primary;
-        let own = self.process.door.seats().into_iter().map(|seat| Server {
+        let seats = self.process.door.seats().into_iter().filter(|seat| seat.pid.get() != 0);
+        let own = seats.map(|seat| Server {
             id: seat.id,
             node: primary.name.clone(),
             user: seat.user.clone(),

@@ -85,3 +85,19 @@ fn shutdown_ends_the_process() {
     psql(&serving.url("postgres", "consort"), "SHUTDOWN");
     assert!(serving.ended().success());
 }
+
+#[test]
+fn what_went_through_is_counted() {
+    let serving = Serving::start(0, "");
+    let url = serving.url("postgres", "postgres");
+    psql(&url, "BEGIN; SELECT repeat('x', 5000); COMMIT").worked();
+    psql(&url, "SELECT 1").worked();
+    let stats = psql(&serving.url("postgres", "consort"), "SHOW STATS").worked();
+    let line = stats.lines().find(|line| line.starts_with("postgres|")).expect("the database is known");
+    let counts: Vec<u64> = line.split('|').skip(1).map(|count| count.parse().expect("a number")).collect();
+    let [transactions, statements, received, sent, transaction_us, statement_us, ..] = counts[..] else {
+        panic!("{line}")
+    };
+    assert!(transactions == 2 && statements == 2, "{line}");
+    assert!(received > 40 && sent > 5000 && transaction_us > 0 && statement_us > 0, "{line}");
+}

@@ -54,6 +54,7 @@ impl Pauses {
             let changed = self.changed.notified();
             seat.waits();
             changed.await;
+            seat.goes_on();
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Seat {
     /// When its last request came.
     asked: Cell<SystemTime>,
     requests: Cell<u64>,
+    /// How long its requests have waited for RESUME since it was asked last.
+    held: Cell<Duration>,
     bell: Cell<Bell>,
     waker: RefCell<Option<Waker>>,
 }
@@ -83,6 +85,7 @@ impl Seat {
             doing: Cell::new(Doing::Arriving),
             asked: Cell::new(SystemTime::now()),
             requests: Cell::new(0),
+            held: Cell::new(Duration::ZERO),
             bell: Cell::new(Bell::Silent),
             waker: RefCell::new(None),
         }
@@ -113,6 +116,16 @@ impl Seat {
             Doing::Waiting => self.asked.get().elapsed().unwrap_or_default(),
             Doing::Arriving | Doing::Idle(_) | Doing::Active => Duration::ZERO,
         }
+    }
+
+    /// How long its requests have waited for RESUME since this was asked last.
+    pub(crate) fn take_held(&self) -> Duration {
+        self.held.take()
+    }
+
+    /// Its request goes on after RESUME.
+    pub(crate) fn goes_on(&self) {
+        self.held.set(self.held.get() + self.waited());
     }
 
     pub(crate) fn waits(&self) {

@@ -295,6 +295,7 @@ impl Session {
             self.began = None;
         }
         let moved = self.line.client.take_moved();
+        let held = self.line.seat.take_held();
         self.database.traffic().count(|counts| {
             counts.statements += 1;
             counts.transactions += u64::from(transaction.is_some());
@@ -302,6 +303,7 @@ impl Session {
             counts.transaction_us += us(transaction.unwrap_or_default());
             counts.received_bytes += moved.received;
             counts.sent_bytes += moved.sent;
+            counts.wait_us += us(held);
         });
     }
 
