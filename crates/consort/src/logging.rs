@@ -5,7 +5,8 @@ use tracing_subscriber::EnvFilter;
 
 /// Begins to log. A second call in one process changes nothing.
 pub(crate) fn start(config: &Config) {
-    let filter = EnvFilter::new(&config.log_level);
+    // The replication client calls every reconnect an error; what it means for us is said where it is handled.
+    let filter = EnvFilter::new(format!("{},pgwire_replication=off", config.log_level));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Fails only if somebody logs already.
     let _ = match config.log_format {

@@ -1,5 +1,6 @@
 //! One process: sockets, clocks, configuration, metrics; runs the flows.
 
+mod barrier;
 mod chance;
 pub mod cluster;
 pub mod config;

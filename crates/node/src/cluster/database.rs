@@ -24,6 +24,20 @@ pub struct Database {
     /// Transactions that may have written before its commits were followed, and go on.
     early: Cell<usize>,
     traffic: Traffic,
+    /// So many statements need the primary's database for themselves.
+    holds: Cell<usize>,
+    following: Cell<bool>,
+    held: Notify,
+}
+
+/// The database is not followed while this lives: somebody needs it alone (DROP DATABASE).
+pub(crate) struct Hold(Rc<Database>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.holds.set(self.0.holds.get() - 1);
+        self.0.held.notify_waiters();
+    }
 }
 
 impl Database {
@@ -39,12 +53,57 @@ impl Database {
             trouble: RefCell::new(Some("it has only just been used for the first time".into())),
             early: Cell::default(),
             traffic: Traffic::default(),
+            holds: Cell::default(),
+            following: Cell::default(),
+            held: Notify::new(),
         }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Lets go of the database: all connections that follow it are closed, and none is opened, as long as what this
+    /// returns lives.
+    pub(crate) async fn let_go(self: &Rc<Database>) -> Hold {
+        self.holds.set(self.holds.get() + 1);
+        let hold = Hold(self.clone());
+        self.held.notify_waiters();
+        loop {
+            let moved = self.held.notified();
+            if !self.following.get() {
+                return hold;
+            }
+            moved.await;
+        }
+    }
+
+    /// Completes when somebody needs the database alone.
+    pub(crate) async fn wanted_alone(&self) {
+        loop {
+            let moved = self.held.notified();
+            if self.holds.get() > 0 {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Completes when nobody needs it alone.
+    pub(crate) async fn left_to_us(&self) {
+        loop {
+            let moved = self.held.notified();
+            if self.holds.get() == 0 {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    pub(crate) fn set_following(&self, following: bool) {
+        self.following.set(following);
+        self.held.notify_waiters();
     }
 
     /// What went through it.

@@ -8,6 +8,7 @@ mod database;
 
 pub use backends::Backends;
 pub use database::Database;
+pub(crate) use database::Hold;
 
 use crate::follow;
 use crate::metrics::Metrics;

@@ -1,6 +1,7 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
 use super::{FIRST_EPOCH, RECONNECT_AFTER};
+use crate::barrier::Everywhere;
 use crate::cluster::{Cluster, Database};
 use crate::understanding;
 use analysis::Catalog;
@@ -18,7 +19,14 @@ const CATALOG_ROUND: Duration = Duration::from_millis(2);
 /// Follows the database until it is dropped.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
     while !cluster.stopping() {
-        match follow(&cluster, &database).await {
+        database.left_to_us().await;
+        database.set_following(true);
+        let followed = tokio::select! {
+            followed = follow(&cluster, &database) => followed,
+            () = database.wanted_alone() => Err(Error::NotReady("somebody needs the database alone".to_owned())),
+        };
+        database.set_following(false);
+        match followed {
             Ok(()) => return,
             Err(error) if is_gone(&error) => {
                 tracing::info!(database = database.name(), "the database is no more");
@@ -45,7 +53,10 @@ fn is_gone(error: &Error) -> bool {
 
 async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
     let address = cluster.setup().primary.with_database(database.name());
+    // Attaching commits, and no session's doubt explains that.
+    let doubt = Everywhere::begin(cluster, None);
     let attached = attach(cluster, &Control::connect(&address).await?).await?;
+    drop(doubt);
     let id = attached.database;
     database.set_id(id);
     let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;

@@ -1,6 +1,7 @@
 //! Roles and databases have no event trigger: a digest of their catalogs is compared every second.
 
 use super::{RECONNECT_AFTER, answered};
+use crate::barrier::Everywhere;
 use crate::cluster::Cluster;
 use postgres::address::Control;
 use postgres::{Error, roles};
@@ -24,10 +25,8 @@ async fn follow(cluster: &Cluster, last: &mut Option<u64>) -> Result<(), Error> 
     while !cluster.stopping() {
         let digest = answered(roles::digest(&control)).await?;
         if last.replace(digest).is_some_and(|before| before != digest) {
-            tracing::info!("roles or their settings changed");
-            for database in cluster.databases() {
-                database.catalog_changed(None);
-            }
+            tracing::debug!("roles or their settings changed");
+            Everywhere::begin(cluster, None).end().await;
         }
         tokio::time::sleep(ROUND).await;
     }

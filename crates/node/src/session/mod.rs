@@ -16,7 +16,8 @@ mod understand;
 
 pub use line::Line;
 
-use crate::cluster::{Cluster, Database};
+use crate::barrier::{self, Everywhere};
+use crate::cluster::{Cluster, Database, Hold};
 use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
 use crate::service::Service;
@@ -76,6 +77,8 @@ pub struct Session {
     block: Option<Block<Cluster>>,
     /// It has written in a database that is not followed yet.
     early: Option<Early>,
+    /// It has changed what fires no event trigger.
+    everywhere: Option<Everywhere>,
     current: Current,
     words: Words,
     scratch: Vec<u8>,
@@ -109,6 +112,7 @@ impl Session {
             home: None,
             block: None,
             early: None,
+            everywhere: None,
             current: Current::default(),
             words: Words::default(),
             scratch: Vec::new(),
@@ -132,9 +136,9 @@ impl Session {
             }
         };
         self.service.cluster.backends().ended(self.backend.pid);
-        let Session { line, block, early, .. } = self;
+        let Session { line, block, early, everywhere, .. } = self;
         // Whatever was in doubt stays so until the backend is gone.
-        drop((block, early));
+        drop((block, early, everywhere));
         line.end(ended).await;
     }
 
@@ -150,6 +154,7 @@ impl Session {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };
+        let _alone = self.before_commands(&todo).await;
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements),
@@ -163,6 +168,29 @@ impl Session {
         }
         self.settle().await;
         self.line.send().await
+    }
+
+    /// What must be done before DDL commands that fire no event trigger, or that need a database for themselves.
+    async fn before_commands(&mut self, todo: &Todo) -> Vec<Hold> {
+        let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else {
+            return Vec::new();
+        };
+        let mut holds = Vec::new();
+        for statement in statements.iter() {
+            let What::Utility(Utility::Ddl { .. }) = statement.what else { continue };
+            let command = self.words.text.get(statement.range.clone()).unwrap_or_default();
+            if self.everywhere.is_none() && barrier::is_everywhere(command) {
+                self.everywhere = Some(Everywhere::begin(&self.service.cluster, Some(self.backend)));
+            }
+            if barrier::wants_databases_alone(command) {
+                for database in self.service.cluster.databases() {
+                    if barrier::names(command, database.name()) {
+                        holds.push(database.let_go().await);
+                    }
+                }
+            }
+        }
+        holds
     }
 
     /// A statement that its tree explains.
@@ -283,6 +311,9 @@ impl Session {
         let standing = match self.line.primary.status {
             Status::Idle => {
                 self.block = None;
+                if let Some(everywhere) = self.everywhere.take() {
+                    everywhere.end().await;
+                }
                 if let Some(early) = self.early.take() {
                     early.answered();
                 }
