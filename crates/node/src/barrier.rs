@@ -2,7 +2,7 @@
 //! a mark is written behind them in every followed database: it comes out as DDL would, and whoever reads at a standby
 //! reads behind it. Until then everything is in doubt, everywhere.
 
-use crate::cluster::{Cluster, Database};
+use crate::cluster::{Cluster, Database, Hold};
 use crate::follow::answered;
 use history::Footprint;
 use order::DoubtId;
@@ -10,7 +10,12 @@ use postgres::Error;
 use postgres::address::Control;
 use postgres::attach;
 use std::rc::Rc;
+use std::time::Duration;
 use transaction::{Backend, Cluster as _};
+
+const ACTIVE_SLOTS: &str = "SELECT FROM pg_catalog.pg_replication_slots WHERE database = $1 AND active";
+/// How often a walsender that ends is looked for.
+const SLOT_ROUND: Duration = Duration::from_millis(5);
 
 /// Such a change, from before its first byte is sent until it is marked.
 pub(crate) struct Everywhere {
@@ -48,6 +53,23 @@ impl Everywhere {
 async fn mark(cluster: &Cluster, database: &Database) -> Result<(), Error> {
     let address = cluster.setup().primary.with_database(database.name());
     answered(async { attach::mark(&Control::connect(&address).await?).await }).await
+}
+
+/// Lets go of a database until what this returns is dropped. The server refuses at once if a slot of the database is
+/// active, so its walsender must be gone too.
+pub(crate) async fn let_go(cluster: &Cluster, database: &Rc<Database>) -> Hold {
+    let hold = database.let_go().await;
+    let gone = async {
+        let control = Control::connect(&cluster.setup().primary).await?;
+        while !control.query(ACTIVE_SLOTS, &[&database.name()]).await?.is_empty() {
+            tokio::time::sleep(SLOT_ROUND).await;
+        }
+        Ok(())
+    };
+    if let Err(error) = answered(gone).await {
+        tracing::debug!(database = database.name(), %error, "its slot may be active still");
+    }
+    hold
 }
 
 /// Dropped before its end: the backend may go on.

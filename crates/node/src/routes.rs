@@ -1,6 +1,7 @@
 //! Where statements of each shape went, and why: what SHOW ROUTES tells. Bounded; what is seldom is forgotten first.
 
 use analysis::shape::Shape;
+use history::{Key, KeyBuilder};
 use scheduler::{Reason, StandbyId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,17 +39,19 @@ pub struct Row {
 /// Where statements went.
 #[derive(Default)]
 pub struct Routes {
-    rows: RefCell<BTreeMap<(u64, Went), Row>>,
+    rows: RefCell<BTreeMap<(Key, Went), Row>>,
 }
 
 impl Routes {
     /// A statement of this shape went there and took this long.
     pub fn went(&self, database: &str, shape: &Shape, text: &str, went: Went, time: Duration) {
+        let place =
+            KeyBuilder::default().bytes(database.as_bytes()).bytes(&shape.hash().to_le_bytes()).finish();
         let mut rows = self.rows.borrow_mut();
         if rows.len() >= MAX_ROWS {
             forget_seldom(&mut rows);
         }
-        let row = rows.entry((shape.hash(), went)).or_insert_with(|| Row {
+        let row = rows.entry((place, went)).or_insert_with(|| Row {
             database: database.to_owned(),
             statement: without_literals(shape, text),
             went,
@@ -67,7 +70,7 @@ impl Routes {
     }
 }
 
-fn forget_seldom(rows: &mut BTreeMap<(u64, Went), Row>) {
+fn forget_seldom(rows: &mut BTreeMap<(Key, Went), Row>) {
     let mut counts: Vec<u64> = rows.values().map(|row| row.count).collect();
     counts.sort_unstable();
     let median = counts[counts.len() / 2];
@@ -114,6 +117,16 @@ mod tests {
         let rows = routes.rows();
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].statement.as_str(), rows[0].count), ("SELECT a FROM t WHERE id = ?", 10));
+    }
+
+    #[test]
+    fn databases_are_kept_apart() {
+        let routes = Routes::default();
+        let shape = Shape::of("SELECT 1", Strings::Standard);
+        for database in ["a", "b"] {
+            routes.went(database, &shape, "SELECT 1", Went::Primary(Reason::NoStandby), Duration::ZERO);
+        }
+        assert_eq!(routes.rows().len(), 2);
     }
 
     #[test]

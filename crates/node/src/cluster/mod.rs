@@ -199,7 +199,9 @@ impl Cluster {
     /// Forgets a database that is no more.
     pub(crate) fn forget_database(&self, database: &Database) {
         self.0.databases.borrow_mut().remove(database.name());
-        if let Some(id) = database.id() {
+        let Some(id) = database.id() else { return };
+        // Renamed, it may be followed under its new name already.
+        if !self.databases().iter().any(|other| other.id() == Some(id)) {
             self.scheduler().database_dropped(id);
             self.0.understanding.forget(id);
         }

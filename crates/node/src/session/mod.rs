@@ -185,7 +185,7 @@ impl Session {
             if barrier::wants_databases_alone(command) {
                 for database in self.service.cluster.databases() {
                     if barrier::names(command, database.name()) {
-                        holds.push(database.let_go().await);
+                        holds.push(barrier::let_go(&self.service.cluster, &database).await);
                     }
                 }
             }

@@ -124,13 +124,20 @@ struct Slot {
     lost: bool,
 }
 
-/// The database of the connection and the name of its slot.
+/// The database of the connection and the name of its slot: the one that it has, under whatever name the database had
+/// then, else the one that it is to have.
 async fn slot_here(control: &Control) -> Result<(DatabaseId, String), Error> {
     let row = control
-        .query_one("SELECT oid, datname FROM pg_database WHERE datname = current_database()", &[])
+        .query_one(
+            "SELECT oid, datname, (SELECT slot_name::text FROM pg_replication_slots \
+               WHERE database = datname AND slot_name LIKE 'consort\\_%\\_' || oid LIMIT 1) \
+             FROM pg_database WHERE datname = current_database()",
+            &[],
+        )
         .await?;
     let database = DatabaseId::new(row.get(0));
-    Ok((database, slot_name(row.get(1), database)))
+    let slot: Option<String> = row.get(2);
+    Ok((database, slot.unwrap_or_else(|| slot_name(row.get(1), database))))
 }
 
 async fn find_slot(control: &Control, slot: &str) -> Result<Option<Slot>, Error> {
