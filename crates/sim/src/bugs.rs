@@ -21,6 +21,8 @@ pub struct Bugs {
     pub name_whitelist_only: bool,
     /// A view's redefinition does not empty the analysis cache.
     pub stale_analysis: bool,
+    /// What is analysed between the decoding of a change of the catalog and its visibility is kept.
+    pub analysed_between: bool,
     /// An unknown function does not make the session dirty.
     pub search_path_by_function: bool,
     /// A custom setting is not mirrored.

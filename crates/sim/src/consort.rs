@@ -31,6 +31,9 @@ pub struct Consort {
     views: RefCell<BTreeMap<DatabaseId, u32>>,
     /// Counts the changes of catalogs that were decoded.
     catalogs: Cell<u64>,
+    /// Changes of catalogs that were decoded and that no settled gauge has seen: the primary may not show them yet, and
+    /// what is analysed there meanwhile is of before.
+    unseen: RefCell<Vec<(DatabaseId, Xid)>>,
 }
 
 /// What the flows hold.
@@ -86,6 +89,7 @@ impl Consort {
             earlier: world.opened.borrow().get(&number).cloned().unwrap_or_default(),
             views: RefCell::default(),
             catalogs: Cell::new(0),
+            unseen: RefCell::default(),
         });
         let run = consort.clone();
         consort.spawn(async move { run.follow_primary().await });
@@ -121,6 +125,9 @@ impl Consort {
         if cached.is_some() {
             return cached;
         }
+        if self.catalog_between(of) && !self.world.planted.model.analysed_between {
+            return None;
+        }
         let (env, before) = (&self.world.env, self.catalogs.get());
         env.step(|d| d.network).await;
         let states = self.world.primary().states(of);
@@ -131,6 +138,21 @@ impl Consort {
         }
         self.views.borrow_mut().insert(of, view);
         Some(view)
+    }
+
+    /// Whether a change of the catalog is decoded that the primary may not show yet; then a gauge is wanted that says so.
+    fn catalog_between(&self, of: DatabaseId) -> bool {
+        let mut scheduler = self.scheduler.borrow_mut();
+        let settled = scheduler.order().settled(of).map(|(_, gauge)| &gauge.snapshot);
+        let mut unseen = self.unseen.borrow_mut();
+        unseen
+            .retain(|(database, xid)| *database != of || settled.is_none_or(|snapshot| !snapshot.sees(*xid)));
+        let between = unseen.iter().any(|(database, _)| *database == of);
+        if between {
+            scheduler.order_mut().want_gauge();
+            self.gauges.notify();
+        }
+        between
     }
 
     fn input<T>(&self, act: impl FnOnce(&mut Scheduler) -> T) -> T {
@@ -168,6 +190,7 @@ impl Consort {
     ) {
         self.generation.set(self.generation.get() + 1);
         self.views.borrow_mut().clear();
+        self.unseen.borrow_mut().clear();
         self.catalogs.set(self.catalogs.get() + 1);
         if !self.world.gauge_lingers.get() {
             *self.gauged.borrow_mut() = primary.clone();
@@ -326,6 +349,7 @@ impl Consort {
             self.views.borrow_mut().remove(&commit.database);
             self.catalogs.set(self.catalogs.get() + 1);
         }
+        self.unseen.borrow_mut().push((commit.database, commit.xid));
         self.input(|s| s.ddl(commit));
     }
 

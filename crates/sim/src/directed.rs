@@ -331,6 +331,22 @@ pub(crate) fn view_redefined_unheard(planted: Planted) -> Outcome {
     })
 }
 
+/// The redefinition is decoded before the primary shows it; a statement is analysed in between.
+pub(crate) fn view_analysed_between(planted: Planted) -> Outcome {
+    stage(planted, Anywhere, as_is, |stage| async move {
+        let mut client = stage.client();
+        stage.bypasses_beside(Change::Redefine, visible_after(20_000));
+        stage.pause(5_000).await;
+        client.read(&Select::View).await;
+        stage.pause(40_000).await;
+        stage.replay_stops();
+        stage.bypass(0).write(&[Change::row(Plain, 0)], How::default()).await;
+        stage.pause(10_000).await;
+        client.read(&Select::View).await;
+        client.read(&Select::View).await;
+    })
+}
+
 pub(crate) fn tenant(planted: Planted, hidden: bool) -> Outcome {
     stage(planted, ThroughConsort, as_is, move |stage| async move {
         let mut client = stage.client();

@@ -51,6 +51,7 @@ bugs! {
     matview_at_replica "F4" "what is not in the stream is read at standbys" => model.matview_at_replica;
     name_whitelist_only "F5" "a function is what its name was" => model.name_whitelist_only;
     stale_analysis "F6" "a view's redefinition does not empty the cache" => model.stale_analysis;
+    analysed_between "F6" "what is analysed after a change of the catalog is decoded and before it is visible is kept" => model.analysed_between;
     stale_analysis_judged "F6" "what was analysed before the catalog changed is judged all the same" => scheduler.stale_analysis;
     search_path_by_function "F7" "an unknown function leaves the session clean" => model.search_path_by_function;
     tenant_guc "F7" "a custom setting is not mirrored" => model.tenant_guc;

@@ -8,8 +8,8 @@ use crate::directed::{
     index_full, lost_update, old_gauge, old_primary_answers, older_identity_later, own_writes,
     position_after_snapshot, restarted_after_commit, restarted_in_commit, row, second_statement,
     sent_not_answered, sent_while_reading, set, shown_before_position, standby_returns_older, tenant,
-    tree_late, truncated_under_a_block, view_redefined, view_redefined_unheard, visible_late,
-    written_by_another, written_past,
+    tree_late, truncated_under_a_block, view_analysed_between, view_redefined, view_redefined_unheard,
+    visible_late, written_by_another, written_past,
 };
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
@@ -166,6 +166,12 @@ pub const ALL: &[Schedule] = &[
         bugs: &["stale_analysis_judged"],
         story: "the standbys are past a redefinition that is not decoded; the new table changes; a read of the view",
         play: view_redefined_unheard,
+    },
+    Schedule {
+        name: "view_analysed_between",
+        bugs: &["analysed_between"],
+        story: "a redefinition is decoded, not yet visible; a read of the view is analysed; later the new table changes",
+        play: view_analysed_between,
     },
     Schedule {
         name: "policy",

@@ -22,6 +22,7 @@ pub struct Standby {
     states: RefCell<Vec<State>>,
     log: RefCell<Vec<Record>>,
     position: Cell<u64>,
+    origin: u64,
     shown: Cell<u64>,
     newest_shown_xid: Cell<u64>,
     up: Cell<bool>,
@@ -44,6 +45,7 @@ impl Standby {
             states: RefCell::new(vec![State::default(); DATABASES]),
             log: RefCell::new(Vec::new()),
             position: Cell::new(primary.flush_lsn().get()),
+            origin: primary.flush_lsn().get(),
             shown: Cell::new(0),
             newest_shown_xid: Cell::new(0),
             up: Cell::new(true),
@@ -150,8 +152,7 @@ impl Standby {
         self.env.executor.sleep(down).await;
         let keep = self.log.borrow().len().saturating_sub(records);
         self.log.borrow_mut().truncate(keep);
-        let begin = self.primary.borrow().records_after(Lsn::ZERO).first().map_or(0, |first| first.start);
-        let position = self.log.borrow().last().map_or(begin, |record| record.end);
+        let position = self.log.borrow().last().map_or(self.origin, |record| record.end);
         self.position.set(position);
         let log = self.log.borrow();
         *self.states.borrow_mut() =
