@@ -180,7 +180,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     out.ready(Status::Idle);
     door.count(|metrics| metrics.clients_accepted.one());
     seat.pid.set(key.pid);
-    seat.running.moved(&wish.place, &log_in.key);
+    seat.running.settled(&wish.place, &log_in.key);
     *seat.key.borrow_mut() = Some(key.clone());
     door.cancels.enter(key, seat.running.clone());
     let line = Line::new(door.clone(), seat, client, wish.place.clone(), log_in);

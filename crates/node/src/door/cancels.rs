@@ -13,17 +13,34 @@ use wire::{Asks, CancelRequest};
 /// A server takes no longer than this to take a cancel request.
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 
+/// A cancel request may come to a standby before the statement does, and is lost there: it is sent again this often,
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// and no more often than this.
+const AGAIN_TIMES: usize = 100;
+
 /// Where a session's statement runs.
 #[derive(Debug, Default)]
 pub struct Running {
-    at: RefCell<Option<(Place, CancelRequest)>>,
+    home: RefCell<Option<(Place, CancelRequest)>>,
+    away: RefCell<Option<(Place, CancelRequest)>>,
     wanted: Cell<bool>,
 }
 
 impl Running {
-    /// From now on the session runs its statements here.
-    pub fn moved(&self, place: &Place, key: &CancelRequest) {
-        *self.at.borrow_mut() = Some((place.clone(), key.clone()));
+    /// The session's own connection is here.
+    pub fn settled(&self, place: &Place, key: &CancelRequest) {
+        *self.home.borrow_mut() = Some((place.clone(), key.clone()));
+    }
+
+    /// The current statement runs on a connection that was lent to it. If it is cancelled while it is there, the
+    /// connection must be closed afterwards, never lent again: the request may reach it late.
+    pub fn went(&self, place: &Place, key: &CancelRequest) {
+        *self.away.borrow_mut() = Some((place.clone(), key.clone()));
+    }
+
+    /// It is over there.
+    pub fn came_back(&self) {
+        *self.away.borrow_mut() = None;
     }
 
     /// The client wants to cancel its current statement.
@@ -59,10 +76,25 @@ impl Cancels {
         let running = self.sessions.borrow().get(request).cloned();
         let Some(running) = running else { return };
         running.wanted.set(true);
-        let at = running.at.borrow().clone();
-        if let Some((place, key)) = at {
+        let (home, away) = (running.home.borrow().clone(), running.away.borrow().clone());
+        if let Some((place, key)) = away {
+            pass_on(&place, &key).await;
+            tokio::task::spawn_local(pass_on_again(running, place, key));
+        } else if let Some((place, key)) = home {
             pass_on(&place, &key).await;
         }
+    }
+}
+
+/// Sends a cancel request again as long as the statement is still where it was.
+async fn pass_on_again(running: Rc<Running>, place: Place, key: CancelRequest) {
+    for _ in 0..AGAIN_TIMES {
+        tokio::time::sleep(AGAIN_AFTER).await;
+        let still = running.away.borrow().as_ref().is_some_and(|(_, at)| *at == key);
+        if !still {
+            return;
+        }
+        pass_on(&place, &key).await;
     }
 }
 

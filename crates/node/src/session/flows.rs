@@ -96,16 +96,20 @@ impl transaction::Session for Session {
         let service = self.service.clone();
         let mut lent = service.lend(id, life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
         let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
+        if self.line.seat.running.is_cancelled() {
+            service.pool.give_back(lent);
+            return Err(StandbyFailed(Reason::StandbyRefused));
+        }
         if !self.ask(&mut lent, form) {
             return Err(StandbyFailed(Reason::NoConnection));
         }
-        self.line.seat.running.moved(&lent.owner.place, &lent.key);
+        self.line.seat.running.went(&lent.owner.place, &lent.key);
         let held = service.cluster.setup().held_answer_bytes;
         let answered = tokio::select! {
             answered = lent.answer(held) => answered,
             () = service.cluster.standby_lost(id) => Err(Failed::Gone("its watcher has lost it".to_owned())),
         };
-        self.line.seat.running.moved(&self.line.primary.place, &self.line.primary.key);
+        self.line.seat.running.came_back();
         match answered {
             Ok(answer) => {
                 let replayed = answer.position();
@@ -118,7 +122,7 @@ impl transaction::Session for Session {
             }
             Err(Failed::Refused(standby, why)) => {
                 tracing::debug!(why, "a standby refused");
-                service.pool.give_back(*standby);
+                self.give_back(*standby);
                 Err(StandbyFailed(Reason::StandbyRefused))
             }
         }
@@ -132,9 +136,15 @@ impl transaction::Session for Session {
         if let Some(request) = self.current.request.take() {
             self.line.client.consume(request.bytes);
         }
-        match answer.deliver(&mut self.line.client).await {
+        let running = &self.line.seat.running;
+        if !answer.is_whole() {
+            running.went(&answer.standby().owner.place, &answer.standby().key);
+        }
+        let delivered = answer.deliver(&mut self.line.client).await;
+        running.came_back();
+        match delivered {
             Ok(standby) => {
-                self.service.pool.give_back(standby);
+                self.give_back(standby);
                 Delivered::Whole
             }
             Err(CutOff::ClientGone) => {
@@ -159,15 +169,15 @@ impl transaction::Session for Session {
 
     async fn discard(&mut self, answer: Answer) {
         if let Some(standby) = answer.discard() {
-            self.service.pool.give_back(standby);
+            self.give_back(standby);
         }
     }
 
     async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         self.current.reason = reason;
-        if self.current.ran_at.is_some() && self.line.seat.running.is_cancelled() {
-            // It was cancelled while a standby ran it, and what it said was not proven.
+        if self.line.seat.running.is_cancelled() && self.line.primary.status == Status::Idle {
+            // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
             self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
             return AtPrimary::Answered;
         }
@@ -208,6 +218,13 @@ impl transaction::Session for Session {
 }
 
 impl Session {
+    /// A connection goes back to the pool; not if a cancel request may still be on its way to it.
+    fn give_back(&self, standby: Standby) {
+        if !self.line.seat.running.is_cancelled() {
+            self.service.pool.give_back(standby);
+        }
+    }
+
     /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
     fn ask(&self, lent: &mut Standby, form: Form) -> bool {
         let (Some(request), Some(has)) = (self.current.request, &lent.settings) else { return false };

@@ -1,6 +1,6 @@
 //! Real clients at the door: psql, pgbench, pg_dump, log-ins of every kind, limits, cancel.
 
-use crate::stage::{Open, Raw, SERVERS, database};
+use crate::stage::{Open, Raw, SERVERS, database, until};
 use node::door::{Admission, Method};
 use std::time::Duration;
 use wire::{Asks, FirstPacket, Target};
@@ -174,9 +174,7 @@ fn cancel_reaches_the_backend() {
     raw.until_ready();
     raw.ask(|out| out.query(b"SELECT pg_sleep(50)"));
     let asleep = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {} AND wait_event = 'PgSleep'", key.pid);
-    while SERVERS.query(&asleep).is_empty() {
-        std::thread::yield_now();
-    }
+    until(|| !SERVERS.query(&asleep).is_empty());
     let mut wrong = key.clone();
     wrong.secret[0] ^= 1;
     Raw::connect(&open).ask(|out| out.cancel(&wrong));
@@ -198,9 +196,7 @@ fn a_client_that_is_gone_takes_its_backend_with_it() {
     let count = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'goes away'";
     assert_eq!(SERVERS.query(count).len(), 1);
     drop(raw);
-    while !SERVERS.query(count).is_empty() {
-        std::thread::yield_now();
-    }
+    until(|| SERVERS.query(count).is_empty());
 }
 
 #[test]
@@ -223,7 +219,7 @@ fn too_many_clients_are_told_the_limit() {
     assert_eq!(second.last_word(), "53300");
     assert!(open.psql("postgres", "").contains("max_clients is 1"));
     drop(first);
-    while open.psql("postgres", "SELECT 1;") != "1\n" {}
+    until(|| open.psql("postgres", "SELECT 1;") == "1\n");
 }
 
 #[test]

@@ -4,5 +4,6 @@
 
 mod door;
 mod malformed;
+mod session;
 mod stage;
 mod standby;

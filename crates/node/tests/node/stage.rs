@@ -1,16 +1,21 @@
 //! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
 //! that speak raw bytes.
 
+use analysis::session::Own;
+use node::cluster::{Cluster, Setup, StandbySetup};
 use node::door::{Door, Listen, Listener, Options, Secrets};
+use node::service::Service;
 use node::socket::Place;
 use postgres::local::{Node, Scratch};
+use scheduler::Writers;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use wire::{Asks, Complaint, Frame, HEADER_BYTES};
 
@@ -37,9 +42,45 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     })
 }
 
+/// Waits until something is so; no longer than half a minute.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < limit, "it did not become so within half a minute");
+        std::thread::yield_now();
+    }
+}
+
+/// A cluster of the tests' servers.
+fn setup(writers: Writers) -> Setup {
+    let standby = SERVERS.standby(0);
+    Setup {
+        primary: SERVERS.address("postgres"),
+        standbys: vec![StandbySetup {
+            name: "standby".to_owned(),
+            address: standby.address("postgres", "postgres"),
+            weight: 1,
+        }],
+        writers,
+        design: design::CONSORT,
+        proof_limit: Duration::from_millis(20),
+        attach: true,
+        follows: vec!["*".to_owned()],
+        analysis_bytes: 1 << 20,
+        bounds: scheduler::Options::default(),
+        harmless: Vec::new(),
+        standby_connections: 20,
+        held_answer_bytes: 64 * 1024,
+    }
+}
+
+/// Asked on the door's thread.
+type Question = Box<dyn FnOnce(&Cluster) + Send>;
+
 /// A door on a thread of its own; closed when dropped.
 pub(crate) struct Open {
     pub(crate) address: SocketAddr,
+    questions: UnboundedSender<Question>,
     close: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,12 +91,26 @@ impl Open {
         Open::with(|_| {}, &[])
     }
 
+    /// A door behind which reads may leave the primary, with writers as said.
+    pub(crate) fn serving(writers: Writers) -> Open {
+        Open::start(|_| {}, &[], Some(writers))
+    }
+
     /// A door as `set` says, with these secrets.
     pub(crate) fn with(set: impl FnOnce(&mut Options) + Send + 'static, secrets: &[(&str, &str)]) -> Open {
+        Open::start(set, secrets, None)
+    }
+
+    fn start(
+        set: impl FnOnce(&mut Options) + Send + 'static,
+        secrets: &[(&str, &str)],
+        writers: Option<Writers>,
+    ) -> Open {
         let secrets: Vec<(String, String)> =
             secrets.iter().map(|(r, s)| ((*r).into(), (*s).into())).collect();
         let (say, hear) = mpsc::channel();
         let (close, closed) = tokio::sync::oneshot::channel();
+        let (questions, mut asked) = unbounded_channel::<Question>();
         let primary = place(SERVERS.primary());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -64,6 +119,16 @@ impl Open {
                 set(&mut options);
                 let secrets = Secrets::gather(secrets.iter().map(|(r, s)| (r.as_str(), s.as_str())));
                 let door = Door::new(options, secrets, Some(primary));
+                if let Some(writers) = writers {
+                    let cluster = Cluster::start(setup(writers));
+                    let service = Service::new(cluster.clone(), Box::new(|_, _| Own::default()));
+                    tokio::task::spawn_local(async move {
+                        while let Some(question) = asked.recv().await {
+                            question(&cluster);
+                        }
+                    });
+                    *door.service.borrow_mut() = Some(service);
+                }
                 let listener = Listener::open(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
                 say.send(listener.address().unwrap()).unwrap();
                 tokio::select! {
@@ -73,7 +138,22 @@ impl Open {
             });
         });
         let address = hear.recv().unwrap();
-        Open { address, close: Some(close), thread: Some(thread) }
+        Open { address, questions, close: Some(close), thread: Some(thread) }
+    }
+
+    /// Asks the cluster behind the door.
+    pub(crate) fn cluster<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Cluster) -> T + Send + 'static,
+    ) -> T {
+        let (say, hear) = mpsc::channel();
+        self.questions.send(Box::new(move |cluster| say.send(question(cluster)).unwrap())).unwrap();
+        hear.recv().unwrap()
+    }
+
+    /// How many reads standbys have answered.
+    pub(crate) fn reads_at_standbys(&self) -> u64 {
+        self.cluster(|cluster| cluster.metrics().reads_at_standbys.get().values().sum())
     }
 
     /// A client's command (psql, pgbench, ..) that connects through this door.

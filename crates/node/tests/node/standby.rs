@@ -231,6 +231,7 @@ fn a_backend_that_dies_is_seen() {
             "SELECT pg_terminate_backend({pid}) FROM pg_stat_activity WHERE pid = {pid} AND state = 'active'"
         );
         let node = SERVERS.standby(0);
+        // The runtime must go on meanwhile; the whole test is bounded.
         while node.query("postgres", &kill).unwrap().is_empty() {
             tokio::task::yield_now().await;
         }

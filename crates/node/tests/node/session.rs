@@ -1,0 +1,265 @@
+//! Sessions whose reads may leave: the client sees one server, wherever a statement runs.
+
+use crate::stage::{Open, Raw, SERVERS, database, until};
+use scheduler::Writers;
+use std::time::{Duration, Instant};
+use wire::{Asks, Complaint, Frame, Target};
+
+/// The text values of all rows up to ReadyForQuery, the SQLSTATE of an error, and the tags of all messages.
+fn answer(raw: &mut Raw) -> (Vec<String>, String) {
+    let (mut values, mut tags) = (Vec::new(), String::new());
+    loop {
+        let message = raw.message().expect("the session goes on");
+        let frame = Frame::new(&message).unwrap();
+        tags.push(frame.tag().into());
+        match frame.tag() {
+            b'D' => {
+                values.extend(wire::row_texts(&frame).unwrap().into_iter().map(Option::unwrap_or_default))
+            }
+            b'E' => values.push(String::from_utf8(Complaint::read(&frame).sqlstate().to_vec()).unwrap()),
+            b'Z' => return (values, tags),
+            _ => {}
+        }
+    }
+}
+
+fn query(raw: &mut Raw, text: &str) -> Vec<String> {
+    raw.ask(|out| out.query(text.as_bytes()));
+    answer(raw).0
+}
+
+/// Repeats a query until a standby has answered it.
+fn until_it_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < limit {
+        let before = open.reads_at_standbys();
+        let values = query(raw, text);
+        if open.reads_at_standbys() > before {
+            return values;
+        }
+    }
+    let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
+    panic!("{text} never left the primary: {why}");
+}
+
+#[test]
+fn a_read_leaves_and_a_write_is_seen_at_once() {
+    database("read_write");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "read_write");
+    let mut other = Raw::ready(&open, "read_write");
+    until_it_leaves(&open, &mut raw, "SELECT name FROM items WHERE id = 7");
+    for round in 0..200 {
+        query(&mut raw, &format!("UPDATE items SET name = 'round {round}' WHERE id = 7"));
+        let expected = [format!("round {round}")];
+        assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 7"), expected);
+        assert_eq!(query(&mut raw, "SELECT name FROM items WHERE id = 7"), expected);
+        assert_eq!(query(&mut raw, "SELECT name FROM items WHERE id = 8"), ["item 8"]);
+    }
+    let commits_elsewhere = "UPDATE items SET name = 'bypassed' WHERE id = 9";
+    SERVERS.query_in("read_write", commits_elsewhere);
+    assert_eq!(query(&mut raw, "SELECT name FROM items WHERE id = 9"), ["bypassed"]);
+}
+
+#[test]
+fn the_extended_protocol_leaves_too() {
+    database("extended_leaves");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "extended_leaves");
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
+    raw.ask(|out| {
+        out.parse(b"named", b"SELECT name FROM items WHERE id = $1", &[0, 0, 0, 23]);
+        out.describe(Target::Statement, b"named");
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "1tTZ");
+    let before = open.reads_at_standbys();
+    for round in 0..100 {
+        raw.ask(|out| {
+            out.bind(b"", b"named", &[0, 0, 0, 1, 0, 0, 0, 1, b'5', 0, 0]);
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["item 5".to_owned()], "2TDCZ".to_owned()), "{round}");
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT id FROM items WHERE id = $1", &[0, 0, 0, 23]);
+            out.bind(b"", b"", &[0, 0, 0, 1, 0, 0, 0, 1, b'6', 0, 0]);
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["6".to_owned()], "12DCZ".to_owned()));
+    }
+    assert!(open.reads_at_standbys() > before);
+    // The unnamed statement was parsed at a standby only; the primary learns it when it is bound in a block there.
+    query(&mut raw, "BEGIN");
+    raw.ask(|out| {
+        out.bind(b"", b"", &[0, 0, 0, 1, 0, 0, 0, 1, b'6', 0, 0]);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["26000"], "BEGIN took it away, as at a server");
+    query(&mut raw, "ROLLBACK");
+}
+
+#[test]
+fn the_unnamed_statement_is_where_it_is_needed() {
+    database("unnamed");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "unnamed");
+    until_it_leaves(&open, &mut raw, "SELECT id FROM items WHERE id = 6");
+    raw.ask(|out| {
+        out.parse(b"", b"SELECT id FROM items WHERE id = $1", &[0, 0, 0, 23]);
+        out.bind(b"", b"", &[0, 0, 0, 1, 0, 0, 0, 1, b'6', 0, 0]);
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["6"]);
+    raw.ask(|out| {
+        out.describe(Target::Statement, b"");
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "tTZ");
+    raw.ask(|out| {
+        out.bind(b"portal", b"", &[0, 0, 0, 1, 0, 0, 0, 1, b'6', 0, 0]);
+        out.execute(b"portal", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw), (vec!["6".to_owned()], "2DCZ".to_owned()));
+}
+
+#[test]
+fn blocks_and_their_ends() {
+    database("blocks_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "blocks_session");
+    let mut other = Raw::ready(&open, "blocks_session");
+    let read = "SELECT name FROM items WHERE id = 3";
+    until_it_leaves(&open, &mut other, read);
+    for (round, end) in ["COMMIT", "ROLLBACK", "COMMIT AND CHAIN", "END; BEGIN", "ABORT"].iter().enumerate() {
+        query(&mut raw, "BEGIN");
+        query(&mut raw, &format!("UPDATE items SET name = 'block {round}' WHERE id = 3"));
+        let inside = query(&mut raw, read);
+        assert_eq!(inside, [format!("block {round}")]);
+        let before = query(&mut other, read);
+        assert_ne!(before, inside);
+        query(&mut raw, end);
+        let commits = !matches!(*end, "ROLLBACK" | "ABORT");
+        assert_eq!(query(&mut other, read), if commits { inside } else { before }, "{end}");
+        query(&mut raw, "ROLLBACK");
+    }
+    query(&mut raw, "BEGIN");
+    assert_eq!(query(&mut raw, "SELECT 1/0"), ["22012"]);
+    assert_eq!(query(&mut raw, read), ["25P02"]);
+    query(&mut raw, "COMMIT");
+    assert_eq!(query(&mut raw, "SELECT 1"), ["1"]);
+}
+
+#[test]
+fn settings_go_with_the_statement() {
+    database("settings_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "settings_session");
+    let mut other = Raw::ready(&open, "settings_session");
+    let read = "SELECT '2020-01-02'::date, id FROM items WHERE id = 1";
+    assert_eq!(until_it_leaves(&open, &mut raw, read)[0], "2020-01-02");
+    query(&mut raw, "SET DateStyle = 'German'");
+    assert_eq!(until_it_leaves(&open, &mut raw, read)[0], "02.01.2020");
+    assert_eq!(until_it_leaves(&open, &mut other, read)[0], "2020-01-02");
+    query(&mut raw, "RESET DateStyle");
+    assert_eq!(until_it_leaves(&open, &mut raw, read)[0], "2020-01-02");
+}
+
+#[test]
+fn settings_of_our_own_are_answered_here() {
+    database("own_settings");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "own_settings");
+    assert_eq!(query(&mut raw, "SHOW consort.consistency"), ["strong"]);
+    raw.ask(|out| out.query(b"SET consort.consistency = 'primary'"));
+    assert_eq!(answer(&mut raw).1, "CZ");
+    assert_eq!(query(&mut raw, "SHOW consort.consistency"), ["primary"]);
+    assert_eq!(query(&mut raw, "SET consort.consistency = 'whatever'"), ["22023"]);
+    assert_eq!(query(&mut raw, "SET consort.consistency = 'weak'; SELECT 1"), ["0A000"]);
+    raw.ask(|out| {
+        out.parse(b"", b"SHOW consort.consistency", &[]);
+        out.describe(Target::Statement, b"");
+        out.bind_plain(b"");
+        out.describe(Target::Portal, b"");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw), (vec!["primary".to_owned()], "1tT2TDCZ".to_owned()));
+    assert_eq!(query(&mut raw, "SELECT count(*) FROM pg_settings WHERE name LIKE 'consort.%'"), ["0"]);
+    let mut weak = Raw::connect(&open);
+    weak.ask(|out| out.startup(&[("user", "postgres"), ("options", "-c consort.consistency=weak")]));
+    answer(&mut weak);
+    assert_eq!(query(&mut weak, "SHOW consort.consistency"), ["weak"]);
+}
+
+#[test]
+fn errors_are_those_of_one_server() {
+    database("errors_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "errors_session");
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
+    for _ in 0..20 {
+        let rows_and_error = query(&mut raw, "SELECT 1/(id-50) FROM items ORDER BY id");
+        assert_eq!((rows_and_error.len(), rows_and_error.last().unwrap().as_str()), (50, "22012"));
+        assert_eq!(query(&mut raw, "SELEC 1"), ["42601"]);
+        assert_eq!(query(&mut raw, "SELECT nothing FROM items"), ["42703"]);
+        assert_eq!(query(&mut raw, "SELECT id FROM items WHERE id = 1"), ["1"]);
+    }
+}
+
+#[test]
+fn cancel_finds_the_statement_at_the_standby() {
+    database("cancel_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::connect(&open);
+    raw.ask(|out| out.startup(&[("user", "postgres"), ("database", "cancel_session")]));
+    let key = loop {
+        let message = raw.message().unwrap();
+        if message[0] == b'K' {
+            let frame = Frame::new(&message).unwrap();
+            let (pid, secret) = wire::key_data(&frame).unwrap();
+            break wire::CancelRequest { pid, secret: secret.to_vec() };
+        }
+    };
+    raw.until_ready();
+    let long = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 0";
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items a, items b WHERE a.id + b.id < 0");
+    let busy = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT count(*) FROM items a, items b, items c%'";
+    // Its tree may not be known the first time; cancelled there, it is known the next.
+    for round in 0..20 {
+        raw.ask(|out| out.query(long.as_bytes()));
+        let mut at_standby = false;
+        until(|| {
+            at_standby = !SERVERS.standby(0).query("postgres", busy).unwrap().is_empty();
+            at_standby || !SERVERS.query(busy).is_empty()
+        });
+        let mut canceller = Raw::connect(&open);
+        canceller.ask(|out| out.cancel(&key));
+        assert_eq!(canceller.message(), None);
+        assert_eq!(answer(&mut raw).0, ["57014"]);
+        if at_standby {
+            return;
+        }
+        assert!(round < 19, "it never ran at the standby");
+    }
+}
+
+#[test]
+fn a_standby_that_loses_its_backends_is_not_noticed() {
+    database("killed_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "killed_session");
+    let read = "SELECT name FROM items WHERE id = 2";
+    until_it_leaves(&open, &mut raw, read);
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                WHERE datname = 'killed_session' AND pid <> pg_backend_pid()";
+    for _ in 0..5 {
+        assert!(!SERVERS.standby(0).query("postgres", kill).unwrap().is_empty());
+        assert_eq!(query(&mut raw, read), ["item 2"]);
+        assert_eq!(until_it_leaves(&open, &mut raw, read), ["item 2"]);
+    }
+}
