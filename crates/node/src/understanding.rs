@@ -76,6 +76,10 @@ impl Understanding {
         match cache.get(&key) {
             Found::Ready(template) => return Some(template.clone()),
             Found::Pending => {}
+            // Without a catalog nothing is asked. A DDL command can come out of the decoder before the primary shows it:
+            // a tree fetched then is the old one, and would be kept. The catalog is there once it sees every command
+            // that came out, and what is parsed after that sees them too.
+            Found::Absent if database.loaded().is_none() => {}
             Found::Absent => {
                 let queues = self.queues.borrow();
                 let place = queues.get(&id).and_then(|queue| queue.try_reserve().ok());
@@ -175,6 +179,9 @@ async fn answer(
     database: &Database,
     asked: &Asked,
 ) -> Result<Outcome<Rc<Template>>, Error> {
+    if database.version() != asked.version || database.loaded().is_none() {
+        return Ok(Outcome::Failed);
+    }
     let analysed = analyst.analyse(&asked.settings, &asked.text, &asked.parameters).await?;
     let Some(loaded) = database.loaded() else { return Ok(Outcome::Failed) };
     if database.version() != asked.version {
