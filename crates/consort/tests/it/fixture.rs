@@ -141,25 +141,33 @@ pub(crate) struct Serving {
 impl Serving {
     /// Servers, a configuration with these lines in it, and Consort, ready.
     pub(crate) fn start(standbys: usize, lines: &str) -> Self {
-        let servers = Scratch::start(standbys);
+        Self::over(Scratch::start(standbys), lines)
+    }
+
+    /// The same with servers that are there.
+    pub(crate) fn over(servers: Scratch, lines: &str) -> Self {
         let (port, metrics_port) = (free_port(), free_port());
         let config_file = temporary("serve").with_extension("toml");
         let text =
             configuration(&servers, port, &format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\n{lines}"));
         std::fs::write(&config_file, text).expect("a temporary file can be written");
-        let mut child = Command::new(CONSORT)
-            .args(["serve", "--config"])
-            .arg(&config_file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        let mut said = String::new();
-        let output = child.stdout.take().expect("it is a pipe");
-        BufReader::new(output).read_line(&mut said).expect("it says something");
-        let serving = Self { servers, child, config_file, port, metrics_port };
-        assert_eq!(said, "ready\n");
+        let child = launch(&config_file);
+        let mut serving = Self { servers, child, config_file, port, metrics_port };
+        serving.is_ready();
         serving
+    }
+
+    fn is_ready(&mut self) {
+        let mut said = String::new();
+        let output = self.child.stdout.take().expect("it is a pipe");
+        BufReader::new(output).read_line(&mut said).expect("it says something");
+        assert_eq!(said, "ready\n");
+    }
+
+    /// Starts it once more, after it has ended.
+    pub(crate) fn start_again(&mut self) {
+        self.child = launch(&self.config_file);
+        self.is_ready();
     }
 
     pub(crate) fn config_file(&self) -> &Path {
@@ -194,6 +202,16 @@ impl Serving {
         });
         status.expect("it has ended")
     }
+}
+
+fn launch(config_file: &Path) -> Child {
+    Command::new(CONSORT)
+        .args(["serve", "--config"])
+        .arg(config_file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs")
 }
 
 impl Drop for Serving {

@@ -1,9 +1,13 @@
 //! The command as a person uses it: the program itself, real servers, real clients.
 
+mod barriers;
 mod configuration;
 mod console;
 mod demo;
+mod faults_primary;
+mod faults_standby;
 mod fixture;
 mod life;
+mod load;
 mod readme;
 mod serving;

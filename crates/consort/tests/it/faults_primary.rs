@@ -1,0 +1,159 @@
+//! The primary goes away, crashes and comes back; transactions that are prepared and not yet resolved.
+
+use std::process::{Command, Stdio};
+
+use postgres::local::{Scratch, Stop};
+
+use crate::fixture::{Serving, eventually};
+use crate::load::{
+    ANYWHERE, Client, Console, Load, READ, READ_QUIET, THROUGH, kill_a_backend, served, serves, serves_all,
+    serving,
+};
+
+/// A statement that waits at the primary, and what its client hears at last.
+struct Waiting(std::thread::JoinHandle<crate::load::Trouble>);
+
+impl Waiting {
+    /// Sent, and running at the primary.
+    fn start(serving: &Serving, url: &str) -> Waiting {
+        let url = url.to_owned();
+        let thread = std::thread::spawn(move || {
+            let mut client = Client::connect(&url).expect("a log-in");
+            client.rows("SELECT pg_sleep(600)").expect_err("nobody waits so long")
+        });
+        let running = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)' AND state = 'active' AND pid <> pg_backend_pid()";
+        eventually("a statement that runs", || !serving.servers.query(running).is_empty());
+        Waiting(thread)
+    }
+
+    fn ended_with(self, sqlstate: &str) {
+        let trouble = self.0.join().expect("its thread ends");
+        assert_eq!(trouble.sqlstate.as_deref(), Some(sqlstate), "{trouble:?}");
+    }
+}
+
+#[test]
+fn the_primary_is_stopped_and_started() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let load = Load::that_comes_back(&url);
+    serves(&mut console, "standby1");
+    let primary = serving.servers.primary();
+
+    let waiting = Waiting::start(&serving, &url);
+    primary.stop(Stop::Fast).unwrap();
+    waiting.ended_with("57P01");
+    let refused = Client::connect(&url).err().expect("nobody is let in");
+    assert_eq!(refused.sqlstate.as_deref(), Some("57P03"), "{refused:?}");
+    primary.start().unwrap();
+    load.goes_on(60, 10);
+    serves(&mut console, "standby1");
+
+    let waiting = Waiting::start(&serving, &url);
+    primary.kill();
+    waiting.ended_with("08006");
+    primary.start().unwrap();
+    load.goes_on(60, 10);
+    serves(&mut console, "standby1");
+    load.end();
+}
+
+#[test]
+fn a_backend_of_the_primary_is_killed_and_all_recover() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, mut console, url) = serving(1, lines);
+        let load = Load::that_comes_back(&url);
+        serves(&mut console, "standby1");
+        for _ in 0..3 {
+            kill_a_backend(serving.servers.primary());
+            load.goes_on(60, 10);
+        }
+        serves(&mut console, "standby1");
+        load.end();
+    }
+}
+
+#[test]
+fn a_prepared_transaction_is_in_doubt_until_it_is_resolved() {
+    let mut options = Scratch::options();
+    options.settings.push(("max_prepared_transactions".to_owned(), "10".to_owned()));
+    options.standbys = 1;
+    for lines in [THROUGH, ANYWHERE] {
+        let (mut serving, _, url) = serves_all(Serving::over(Scratch::with(options.clone()), lines));
+        let mut writer = Client::connect(&url).unwrap();
+        let mut resolver = Client::connect(&url).unwrap();
+        let mut reader = Client::connect(&url).unwrap();
+        for round in 1..=40 {
+            let before = reader.number(READ).unwrap();
+            writer
+                .rows(&format!("BEGIN; UPDATE counter SET n = n + 1; PREPARE TRANSACTION 'p{round}'"))
+                .unwrap();
+            assert_eq!(reader.number(READ).unwrap(), before, "prepared is not committed");
+            assert_eq!(reader.number(READ_QUIET).unwrap(), 7);
+            let how = if round % 4 == 0 { "ROLLBACK" } else { "COMMIT" };
+            resolver.rows(&format!("{how} PREPARED 'p{round}'")).unwrap();
+            let after = before + i64::from(round % 4 != 0);
+            assert_eq!(reader.number(READ).unwrap(), after, "{how} in round {round}");
+        }
+
+        // Consort goes away in between: what it knew of the transaction is lost, and the answer is right all the same.
+        let before = reader.number(READ).unwrap();
+        writer.rows("BEGIN; UPDATE counter SET n = n + 1; PREPARE TRANSACTION 'left'").unwrap();
+        serving.signal("KILL");
+        serving.ended();
+        serving.start_again();
+        let mut client = Client::connect(&url).unwrap();
+        assert_eq!(client.number(READ).unwrap(), before);
+        let mut console = Console::connect(&serving.url("postgres", "consort"));
+        eventually("reads that may leave", || console.stays("postgres").is_empty());
+        let quiet = served(&mut console, "standby1");
+        eventually("reads at a standby", || {
+            assert_eq!(client.number(READ).unwrap(), before);
+            client.number(READ_QUIET).unwrap();
+            served(&mut console, "standby1") > quiet + 5
+        });
+        Client::connect(&url).unwrap().rows("COMMIT PREPARED 'left'").unwrap();
+        assert_eq!(client.number(READ).unwrap(), before + 1);
+    }
+}
+
+#[test]
+fn a_statement_that_does_not_parse_gets_the_primarys_own_error() {
+    let (serving, _, url) = serving(1, ANYWHERE);
+    let direct = format!(
+        "host={} port={} user=postgres dbname=postgres",
+        serving.servers.primary().socket_folder().display(),
+        serving.servers.primary().port()
+    );
+    for statement in [
+        "SELEC 1",
+        "SELECT 1 FROM counter WHERE",
+        "SELECT 'open",
+        "SELECT * FROM nowhere",
+        "SELECT nothing FROM counter",
+        "SELECT n FROM counter WHERE id = 'x'",
+        "SELECT nothing(1)",
+        "UPDATE counter SET m = 1",
+        "SELECT 1/0",
+        "SELECT 1; SELEC 2",
+        "BEGIN; SELECT 1/0; COMMIT",
+        "\u{1f980}",
+        "SELECT $1",
+        "((((((",
+    ] {
+        let heard = |address: &str| {
+            let output = Command::new("psql")
+                .args(["-X", "-A", "-v", "VERBOSITY=verbose", "-d", address, "-c", statement])
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            (
+                output.status.code(),
+                String::from_utf8(output.stdout).unwrap(),
+                String::from_utf8(output.stderr).unwrap(),
+            )
+        };
+        let through = heard(&url);
+        assert_eq!(through, heard(&direct), "{statement}");
+        assert!(through.2.contains("LOCATION:"), "{through:?}");
+    }
+}
