@@ -29,4 +29,4 @@ test-all: check ## check, then test, then more seeds
 bench: ## staleness and overhead against PgBouncer and a direct connection; tables, CSV and JSON in bench-results/
 	@scripts/prerequisites.sh rust build server pgbouncer
 	$(CARGO) build --release --locked -p consort
-	target/release/consort bench
+	scripts/bench.sh
