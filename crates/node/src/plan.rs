@@ -104,7 +104,7 @@ pub fn tree(
     if let Err(stays) = asker.session.may_leave() {
         return Plan::Stays(Reason::Stay(stays.name()));
     }
-    if asker.database.not_serving().is_some() {
+    if !asker.database.reads_may_leave() {
         return Plan::Stays(Reason::Stay("database_not_followed"));
     }
     let Some(database) = asker.database.id() else {

@@ -157,3 +157,59 @@ fn a_statement_that_does_not_parse_gets_the_primarys_own_error() {
         assert!(through.2.contains("LOCATION:"), "{through:?}");
     }
 }
+
+/// Waits until each of these clients reads both rows at a standby; the count that they read.
+fn at_standbys(console: &mut Console, clients: &mut [Client]) -> i64 {
+    let all = |console: &mut Console| served(console, "standby1") + served(console, "standby2");
+    eventually("no read at the primary", || {
+        let before = all(console);
+        for client in &mut *clients {
+            client.rows(READ_QUIET).expect("a read");
+            client.rows(READ).expect("a read");
+        }
+        all(console) == before + 2 * clients.len() as u64
+    });
+    clients[0].number(READ).expect("a read")
+}
+
+/// The clients go on reading what cannot have changed, when the primary is missed.
+fn go_on(console: &mut Console, clients: &mut [Client], count: i64) {
+    eventually("a primary that is missed", || !console.node("primary").serving);
+    for _ in 0..20 {
+        for client in &mut *clients {
+            assert_eq!(client.number(READ_QUIET).expect("no need of the primary"), 7);
+            assert_eq!(client.number(READ).expect("no need of the primary"), count);
+        }
+    }
+}
+
+#[test]
+fn without_the_primary_fresh_reads_of_known_shapes_go_on() {
+    let (serving, mut console, url) = serving(2, THROUGH);
+    let primary = serving.servers.primary();
+    let connect = || (0..3).map(|_| Client::connect(&url).unwrap()).collect::<Vec<_>>();
+    let (mut clients, mut writer) = (connect(), Client::connect(&url).unwrap());
+    let count = at_standbys(&mut console, &mut clients);
+    primary.hang();
+    go_on(&mut console, &mut clients, count);
+    primary.resume();
+    writer.rows("UPDATE counter SET n = n + 1").unwrap();
+    assert_eq!(clients[0].number(READ).unwrap(), count + 1);
+
+    let count = at_standbys(&mut console, &mut clients);
+    primary.kill();
+    go_on(&mut console, &mut clients, count);
+    // What needs it hears that it is away, and the session is over.
+    for (client, sql) in
+        clients.iter_mut().zip(["UPDATE counter SET n = n + 1", "BEGIN", "SELECT count(*) FROM pg_class"])
+    {
+        let trouble = client.rows(sql).expect_err("it needs the primary");
+        assert_eq!(trouble.sqlstate.as_deref(), Some("08006"), "{sql}: {trouble:?}");
+        assert!(client.rows("SELECT 1").is_err());
+    }
+    primary.start().unwrap();
+    let mut clients = connect();
+    clients[0].rows("UPDATE counter SET n = n + 1").unwrap();
+    assert_eq!(clients[1].number(READ).unwrap(), count + 1);
+    assert_eq!(at_standbys(&mut console, &mut clients), count + 1);
+}

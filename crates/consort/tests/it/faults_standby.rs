@@ -1,9 +1,11 @@
 //! Standbys that are killed, hang, lag, recover, or follow somebody else: no client sees a wrong row or an error.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::fixture::eventually;
-use crate::load::{ANYWHERE, Console, Load, THROUGH, kill_a_backend, serves, serving};
+use crate::fixture::{LIMIT, eventually};
+use crate::load::{ANYWHERE, Client, Console, Load, THROUGH, kill_a_backend, serves, serving};
 
 /// Waits until Consort has seen that this standby is not what it should be, and says why.
 fn is_left(console: &mut Console, name: &str) -> String {
@@ -63,7 +65,7 @@ fn a_standby_that_lags_answers_only_what_has_not_changed() {
         serves(&mut console, "standby1");
         serving.servers.set_apply_delay(0, Duration::ZERO);
         load.goes_on(60, 10);
-        serving.servers.catch_up(crate::fixture::LIMIT);
+        serving.servers.catch_up(LIMIT);
         serves(&mut console, "standby1");
         load.end();
     }
@@ -87,4 +89,97 @@ fn a_standby_that_somebody_promotes_serves_no_more() {
     load.goes_on(60, 5);
     assert_eq!(console.node("standby1").served, served, "its own timeline is nobody's");
     load.end();
+}
+
+#[test]
+fn a_recovery_conflict_is_repeated_at_the_primary() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    client
+        .rows("CREATE TABLE big AS SELECT generate_series(1, 5000) AS v; CREATE TABLE dying (v int)")
+        .unwrap();
+    let standby = serving.servers.standby(0);
+    for (name, value) in [("hot_standby_feedback", "off"), ("max_standby_streaming_delay", "0")] {
+        standby.set(name, value).unwrap();
+    }
+    eventually("reads at a standby", || {
+        client.rows("SELECT count(*) FROM big").unwrap();
+        console.node("standby1").served > 5
+    });
+    let one = |sql: &str| standby.query("postgres", sql).unwrap()[0][0].clone().unwrap_or_default();
+    let conflicts = "SELECT sum(confl_snapshot) FROM pg_stat_database_conflicts";
+    let runs = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%big a, big b%' AND state = 'active' AND pid <> pg_backend_pid()";
+    eventually("a conflict", || {
+        let url = url.clone();
+        let long = std::thread::spawn(move || {
+            let mut client = Client::connect(&url).expect("a log-in");
+            client
+                .number("SELECT sum(a.v) FROM big a, big b WHERE a.v >= b.v - b.v")
+                .map_err(|error| error.text)
+        });
+        while one(runs) == "0" && !long.is_finished() {
+            std::thread::yield_now();
+        }
+        client.rows("INSERT INTO dying SELECT generate_series(1, 1000)").unwrap();
+        client.rows("DELETE FROM dying").unwrap();
+        client.rows("VACUUM dying").unwrap();
+        assert_eq!(long.join().unwrap(), Ok(5000 * (5000 * 5001 / 2)), "the client notices nothing");
+        one(conflicts) != "0"
+    });
+}
+
+/// One message, its tag and its body; `None` at the end of the connection.
+fn message(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).ok()?;
+    let length = u32::from_be_bytes(head[1..].try_into().expect("four bytes"));
+    let mut body = vec![0; length as usize - 4];
+    stream.read_exact(&mut body).ok()?;
+    Some((head[0], body))
+}
+
+/// A session that has read the first row of a long result, and no more.
+fn in_the_middle_of(sql: &str, port: u16) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+    let hello = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+    let query = [sql.as_bytes(), b"\0"].concat();
+    let length = |bytes: &[u8]| (u32::try_from(bytes.len()).expect("short") + 4).to_be_bytes();
+    stream.write_all(&[&length(hello), &hello[..]].concat()).expect("a socket");
+    while message(&mut stream).expect("a greeting").0 != b'Z' {}
+    stream.write_all(&[b"Q", &length(&query)[..], &query].concat()).expect("a socket");
+    while message(&mut stream).expect("a row").0 != b'D' {}
+    stream
+}
+
+#[test]
+fn a_result_is_cut_off_only_behind_what_was_held() {
+    let (serving, _, url) = serving(1, THROUGH);
+    let standby = serving.servers.standby(0);
+    Client::connect(&url).unwrap().rows("CREATE TABLE wide AS SELECT generate_series(1, 3000) AS v").unwrap();
+    serving.servers.catch_up(LIMIT);
+    let sql = "SELECT repeat('x', 100000) FROM wide";
+    let runs = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FROM wide' AND state = 'active' AND pid <> pg_backend_pid()";
+    let mut session = None;
+    eventually("a long result of a standby", || {
+        session = Some(in_the_middle_of(sql, serving.port));
+        standby.query("postgres", runs).unwrap()[0][0].as_deref() == Some("1")
+    });
+    let mut session = session.unwrap();
+    standby.kill();
+    let (mut rows, mut error) = (1, None);
+    while let Some((tag, body)) = message(&mut session) {
+        match tag {
+            b'D' => rows += 1,
+            b'E' => error = Some(String::from_utf8_lossy(&body).into_owned()),
+            b'Z' => break,
+            tag => panic!("message type {tag}"),
+        }
+    }
+    assert!((2..3000).contains(&rows), "{rows} rows of 3000");
+    // Between two rows it can be said, inside of one the connection can only be closed.
+    assert!(error.as_ref().is_none_or(|said| said.contains("C08006\0")), "{error:?}");
+    // Nobody else is cut off.
+    let mut client = Client::connect(&url).unwrap();
+    assert_eq!(client.rows(sql).unwrap().len(), 3000);
 }

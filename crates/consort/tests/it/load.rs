@@ -19,7 +19,7 @@ pub(crate) const THROUGH: &str = "writers = \"through-consort\"\nattach_on_first
 pub(crate) const ANYWHERE: &str = "writers = \"anywhere\"\nattach_on_first_use = true";
 
 /// The tables: a row that is counted up, and one that nobody changes.
-const TABLES: &str = "CREATE TABLE counter (id int PRIMARY KEY, n bigint NOT NULL); \
+pub(crate) const TABLES: &str = "CREATE TABLE counter (id int PRIMARY KEY, n bigint NOT NULL); \
      CREATE TABLE quiet (id int PRIMARY KEY, v bigint NOT NULL); \
      INSERT INTO counter VALUES (1, 0); INSERT INTO quiet VALUES (1, 7)";
 

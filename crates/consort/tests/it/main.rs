@@ -4,6 +4,7 @@ mod barriers;
 mod configuration;
 mod console;
 mod demo;
+mod faults_consort;
 mod faults_primary;
 mod faults_standby;
 mod fixture;

@@ -21,6 +21,8 @@ pub struct Database {
     owed: RefCell<Vec<Xid>>,
     reload: Notify,
     trouble: RefCell<Option<Cow<'static, str>>>,
+    /// The trouble is that the primary is away.
+    away: Cell<bool>,
     /// Transactions that may have written before its commits were followed, and go on.
     early: Cell<usize>,
     traffic: Traffic,
@@ -51,6 +53,7 @@ impl Database {
             owed: RefCell::default(),
             reload: Notify::new(),
             trouble: RefCell::new(Some("it has only just been used for the first time".into())),
+            away: Cell::new(false),
             early: Cell::default(),
             traffic: Traffic::default(),
             holds: Cell::default(),
@@ -141,8 +144,24 @@ impl Database {
         self.early.set(self.early.get() - 1);
     }
 
+    /// Whether its reads may leave the primary. They still may when only the primary is away: what was decoded and
+    /// doubted until then holds, and whatever runs there now is in doubt.
+    pub(crate) fn reads_may_leave(&self) -> bool {
+        (self.away.get() || self.trouble.borrow().is_none())
+            && self.early.get() == 0
+            && self.catalog.borrow().is_some()
+    }
+
     pub(crate) fn set_trouble(&self, trouble: Option<Cow<'static, str>>) {
+        self.away.set(false);
         *self.trouble.borrow_mut() = trouble;
+    }
+
+    /// The primary is away, or not ready yet.
+    pub(crate) fn set_away(&self, why: String) {
+        // Nothing but a database that was followed has anything to go on with.
+        self.away.set(self.away.get() || self.trouble.borrow().is_none());
+        *self.trouble.borrow_mut() = Some(why.into());
     }
 
     /// Counts the changes of the catalog: what was understood under another version is void.

@@ -23,7 +23,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
         database.set_following(true);
         let followed = tokio::select! {
             followed = follow(&cluster, &database) => followed,
-            () = database.wanted_alone() => Err(Error::NotReady("somebody needs the database alone".to_owned())),
+            () = database.wanted_alone() => Err(Error::Setup("somebody needs the database alone".to_owned())),
         };
         database.set_following(false);
         match followed {
@@ -35,7 +35,10 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
             }
             Err(error) => {
                 tracing::warn!(database = database.name(), %error, "reads stay at the primary");
-                database.set_trouble(Some(error.to_string().into()));
+                match error {
+                    Error::Unreachable(why) | Error::NotReady(why) => database.set_away(why),
+                    error => database.set_trouble(Some(error.to_string().into())),
+                }
                 if let Some(id) = database.id() {
                     cluster.scheduler().order_mut().slot_closed(id);
                     cluster.moved();
@@ -53,9 +56,11 @@ fn is_gone(error: &Error) -> bool {
 
 async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
     let address = cluster.setup().primary.with_database(database.name());
+    let control = Control::connect(&address).await?;
     // Attaching commits, and no session's doubt explains that.
     let doubt = Everywhere::begin(cluster, None);
-    let attached = attach(cluster, &Control::connect(&address).await?).await?;
+    let attached = attach(cluster, &control).await?;
+    drop(control);
     drop(doubt);
     let id = attached.database;
     database.set_id(id);

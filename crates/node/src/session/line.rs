@@ -22,6 +22,10 @@ pub struct Line {
     pub(crate) statements: Statements,
     reported: Reported,
     lookout: Lookout,
+    /// If the primary ends the connection without a word while nothing is asked, the session stays until it needs it.
+    pub(crate) outlives_primary: bool,
+    /// It has done so.
+    primary_gone: bool,
 }
 
 impl Line {
@@ -35,6 +39,8 @@ impl Line {
             statements: Statements::default(),
             reported: Reported(log_in.parameters),
             lookout: Lookout::default(),
+            outlives_primary: false,
+            primary_gone: false,
         }
     }
 
@@ -72,7 +78,14 @@ impl Line {
                 statements: &mut self.statements,
                 reported: &mut self.reported,
             };
-            self.primary.poll_idle(&mut side, cx)?;
+            if !self.primary_gone {
+                match self.primary.poll_idle(&mut side, cx) {
+                    Err(Ended::PrimaryLost(Told::NotYet)) if self.outlives_primary => {
+                        self.primary_gone = true
+                    }
+                    other => other?,
+                }
+            }
             if let Poll::Ready(Err(_)) = self.client.poll_send(cx) {
                 return Poll::Ready(Err(Ended::ClientGone));
             }

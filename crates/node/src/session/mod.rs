@@ -28,7 +28,7 @@ use flows::Current;
 use history::Footprint;
 use primary::Ended;
 use request::{Kind, Request};
-use scheduler::{Reason, SessionMarks, StandbyId};
+use scheduler::{Reason, SessionMarks, StandbyId, Writers};
 use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::{Backend, Block, Standing};
@@ -127,6 +127,7 @@ impl Session {
     /// The whole life of a session: requests until somebody leaves.
     pub async fn run(mut self) {
         let ended = loop {
+            self.line.outlives_primary = self.can_go_on_alone();
             let request = match self.line.next_request().await {
                 Ok(request) => request,
                 Err(ended) => break ended,
@@ -140,6 +141,13 @@ impl Session {
         // Whatever was in doubt stays so until the backend is gone.
         drop((block, early, everywhere));
         line.end(ended).await;
+    }
+
+    /// Reads of this session may be proven while the primary is away: nothing of it is there alone.
+    fn can_go_on_alone(&self) -> bool {
+        self.state.block() == BlockStatus::Idle
+            && self.state.may_leave().is_ok()
+            && self.service.cluster.scheduler().writers() == Writers::ThroughConsort
     }
 
     /// One request, from its first byte to its last answer.
