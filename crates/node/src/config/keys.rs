@@ -208,7 +208,7 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "read_only_snapshots",
         "false",
-        "Transactions declared REPEATABLE READ READ ONLY may run at a standby.",
+        "Transactions declared REPEATABLE READ READ ONLY may run at a standby. Without effect yet.",
         |config, value| put(&mut config.consistency.read_only_snapshots, flag(value).map(Some)),
     )),
     global(
