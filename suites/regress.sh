@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# PostgreSQL's own regress suite, first on plain PostgreSQL, then through Consort with its database followed.
+#
+#   suites/regress.sh [--floor N] [--only plain|consort] [--keep DIR] [--source-version V]
+#
+#   --floor N            files that must pass through Consort (205); fewer end in an error
+#   --only WHICH         one of the two runs
+#   --keep DIR           copy results, differences and logs there
+#   --source-version V   take tests and psql of another version of Debian's package than the installed server's, where the
+#                        archive does not hand out that one's source; said in the first lines. psql belongs to the tests:
+#                        since 15.19 it skips to the next \. after a COPY that fails, which older scripts do not have
+#
+# The source package is fetched with apt, by a sources file of its own; the system's sources stay as they are. It is kept
+# in target/suites. Servers, results and everything else live in a temporary folder that goes with the script, and so do
+# its processes. What the results may differ in is in suites/footers.awk and docs/compatibility.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+. suites/common.sh
+
+floor=205
+only=
+keep=
+source_version=
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --floor) floor=$2; shift 2 ;;
+        --only) only=$2; shift 2 ;;
+        --keep) keep=$2; shift 2 ;;
+        --source-version) source_version=$2; shift 2 ;;
+        *) fail "no such option: $1" ;;
+    esac
+done
+
+bin=/usr/lib/postgresql/15/bin
+pgxs=/usr/lib/postgresql/15/lib/pgxs/src/test
+installed=$(dpkg-query -W -f '${Version}' postgresql-15) || fail "postgresql-15 is not installed"
+source_version=${source_version:-$installed}
+cache=$root/target/suites
+psql_folder=$bin
+
+# Debian's source package, by apt, in a folder of its own.
+fetch() {
+    local upstream=${source_version%%-*} key=/usr/share/keyrings/debian-archive-keyring.gpg
+    tarball=$(ls "$cache/source/postgresql-15_$upstream.orig.tar."* 2>/dev/null | grep -v '\.asc$' | head -n 1 || true)
+    [ -z "$tarball" ] || return 0
+    have apt-get || fail "Debian's source package postgresql-15=$source_version is needed, and there is no apt-get"
+    mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial" "$cache/source"
+    printf 'deb-src [signed-by=%s] http://deb.debian.org/%s main\n' \
+        "$key" "debian bookworm" "$key" "debian-security bookworm-security" >"$cache/apt/sources.list"
+    local apt=(-q -o "Dir::Etc::sourcelist=$cache/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        -o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache" -o APT::Sandbox::User=root)
+    echo "fetching the source of postgresql-15 $source_version"
+    if ! (cd "$cache/source" && apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only \
+        "postgresql-15=$source_version") >"$work/apt.log" 2>&1 </dev/null; then
+        grep -E '^(E|Err)' "$work/apt.log" >&2 || true
+        fail "the archive does not hand out this source; what was run: cd $cache/source && apt-get ${apt[*]} source" \
+            "--download-only postgresql-15=$source_version (another version: --source-version)"
+    fi
+    tarball=$(ls "$cache/source/postgresql-15_$upstream.orig.tar."* | grep -v '\.asc$' | head -n 1)
+}
+
+# The psql of the tests' own version.
+psql_of_tests() {
+    [ "$source_version" != "$installed" ] || return 0
+    mkdir "$work/client"
+    (cd "$work/client" && apt-get -q -o APT::Sandbox::User=root download "postgresql-client-15=$source_version" \
+        && dpkg-deb -x ./*.deb .) >"$work/apt.log" 2>&1 </dev/null \
+        || { cat "$work/apt.log" >&2; fail "the archive has no postgresql-client-15=$source_version"; }
+    psql_folder=$work/client/usr/lib/postgresql/15/bin
+    chmod -R a+rX "$work/client"
+}
+
+# The tests, and the three libraries that they load, built against the installed server's headers.
+build() {
+    mkdir "$work/source"
+    tar -xf "$tarball" -C "$work/source" --strip-components=1 --wildcards '*/src/test/regress' '*/contrib/spi'
+    regress=$work/source/src/test/regress
+    mkdir "$work/lib"
+    local include=/usr/include/postgresql/15/server
+    [ -d "$include" ] || fail "headers are missing; run: apt-get install postgresql-server-dev-15=$installed"
+    local cc=(cc -O1 -w -fPIC -shared -I "$include" -I /usr/include/postgresql)
+    "${cc[@]}" -o "$work/lib/regress.so" "$regress/regress.c"
+    "${cc[@]}" -DREFINT_VERBOSE -o "$work/lib/refint.so" "$work/source/contrib/spi/refint.c"
+    "${cc[@]}" -o "$work/lib/autoinc.so" "$work/source/contrib/spi/autoinc.c"
+    own "$work/source" "$work/lib"
+}
+
+files() { sed -nE 's/^test: *//p' "$regress/parallel_schedule" | tr -s ' ' '\n'; }
+
+# One run of the whole schedule: NAME HOST PORT.
+schedule() {
+    local name=$1 host=$2 port=$3 output=$work/$1 begun=$SECONDS
+    mkdir -p "$output/testtablespace"
+    own "$output"
+    echo "running $(grep -cE . <(files)) files: $name"
+    (cd "$output" && as_user "$pgxs/regress/pg_regress" --inputdir="$regress" --outputdir="$output" \
+        --dlpath="$work/lib" --bindir="$psql_folder" --host="$host" --port="$port" --user=postgres \
+        --max-concurrent-tests=20 --schedule="$regress/parallel_schedule") >"$output/log" 2>&1 </dev/null || true
+    judge "$name" "$output" $((SECONDS - begun))
+}
+
+# Each file's result against each of its expected outputs, both through the one rule; what pg_regress itself says of an
+# exit status counts, too.
+judge() {
+    local name=$1 output=$2 seconds=$3 file expected passed same
+    local ran=0 good=0 failed=()
+    mkdir -p "$output/filtered"
+    for file in $(files); do
+        ran=$((ran + 1)) passed=
+        awk -f "$root/suites/footers.awk" "$output/results/$file.out" >"$output/filtered/$file.out" 2>/dev/null || true
+        for expected in "$regress/expected/$file.out" "$regress/expected/$file"_[0-9].out; do
+            [ -f "$expected" ] || continue
+            awk -f "$root/suites/footers.awk" "$expected" >"$output/expected.out"
+            cmp -s "$output/filtered/$file.out" "$output/expected.out" && passed=1 && break
+        done
+        grep -qE "^(test )? *$file +\.\.\. .*\(test process exited" "$output/log" && passed=
+        if [ -n "$passed" ]; then good=$((good + 1)); echo "$file" >>"$output/passed"; continue; fi
+        failed+=("$file")
+        awk -f "$root/suites/footers.awk" "$regress/expected/$file.out" >"$output/expected.out"
+        diff -U3 "$output/expected.out" "$output/filtered/$file.out" >"$output/filtered/$file.diff" 2>&1 || true
+    done
+    echo "$name: $good of $ran files pass, in $seconds s"
+    echo "passed: $(tr '\n' ' ' <"$output/passed" 2>/dev/null || true)"
+    for file in "${failed[@]}"; do
+        same=
+        [ "$name" = plain ] || ! cmp -s "$work/plain/filtered/$file.out" "$output/filtered/$file.out" \
+            || same=", exactly as on plain PostgreSQL"
+        echo "failed: $file ($(grep -cE '^[-+][^-+]' "$output/filtered/$file.diff" || true) lines differ$same)"
+        head -n 14 "$output/filtered/$file.diff" | sed 's/^/    /'
+    done
+    [ -z "$keep" ] || { mkdir -p "$keep/$name" && cp -r "$output/." "$keep/$name/"; }
+    passing=$good
+}
+
+take_folder
+program=
+[ "$only" = plain ] || program=$(consort_program)
+echo "tests of postgresql-15 $source_version, server $installed"
+[ "$source_version" = "$installed" ] || echo "tests and psql are NOT of the server's own version"
+fetch
+psql_of_tests
+build
+if [ "$only" != consort ]; then
+    start_plain
+    schedule plain "$plain_host" 5432
+    stop_plain
+fi
+if [ "$only" != plain ]; then
+    start_consort
+    schedule consort 127.0.0.1 "$port"
+    "$program" status --dir "$work/cluster" --json >"$work/consort/status.json" || true
+    "$program" psql --dir "$work/cluster" -d consort -c 'SHOW ROUTES' >"$work/consort/routes" 2>&1 || true
+    share_of_reads
+    if [ -n "$keep" ]; then
+        cp "$work/consort/status.json" "$work/consort/routes" "$keep/consort/"
+        cp "$work"/consort.log "$keep/consort/" 2>/dev/null || true
+        cp -r "$work/cluster/primary/log" "$keep/consort/primary-log"
+    fi
+    [ "$passing" -ge "$floor" ] || fail "$passing files pass through Consort, at least $floor must"
+fi
