@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-. suites/common.sh
+. suites/cluster.sh
 asked=$*
 bin=/usr/lib/postgresql/15/bin
 

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-. suites/common.sh
+. suites/cluster.sh
 seconds=${1:-20}
 clients=${2:-16}
 bin=/usr/lib/postgresql/15/bin

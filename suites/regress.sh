@@ -16,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-. suites/common.sh
+. suites/cluster.sh
 
 floor=205
 only=
