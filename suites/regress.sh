@@ -41,13 +41,14 @@ psql_folder=$bin
 
 # Debian's source package, by apt, in a folder of its own.
 fetch() {
-    local upstream=${source_version%%-*} key=/usr/share/keyrings/debian-archive-keyring.gpg
+    local upstream=${source_version%%-*}
     tarball=$(ls "$cache/source/postgresql-15_$upstream.orig.tar."* 2>/dev/null | grep -v '\.asc$' | head -n 1 || true)
     [ -z "$tarball" ] || return 0
     have apt-get || fail "Debian's source package postgresql-15=$source_version is needed, and there is no apt-get"
     mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial" "$cache/source"
-    printf 'deb-src [signed-by=%s] http://deb.debian.org/%s main\n' \
-        "$key" "debian bookworm" "$key" "debian-security bookworm-security" >"$cache/apt/sources.list"
+    # The repositories that the system takes its packages from, as sources, checked against Debian's keys.
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' | sort -u \
+        | sed "s|^|deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] |" >"$cache/apt/sources.list"
     local apt=(-q -o "Dir::Etc::sourcelist=$cache/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache" -o APT::Sandbox::User=root)
     echo "fetching the source of postgresql-15 $source_version"
