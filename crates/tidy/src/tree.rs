@@ -98,9 +98,13 @@ impl Tree {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
+            // In a working tree of its own `.git` is a file.
+            if SKIPPED.contains(&name.as_str()) {
+                continue;
+            }
             let path = format!("{prefix}{name}");
             let kind = entry.file_type()?;
-            if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            if kind.is_dir() {
                 self.read_folder(&entry.path(), &format!("{path}/"))?;
             } else if kind.is_file()
                 && let Ok(text) = fs::read_to_string(entry.path())

@@ -35,9 +35,13 @@ BEGIN
         SELECT c.oid::regclass::text, true INTO objects, noted FROM pg_class c
         WHERE c.oid = pg_event_trigger_table_rewrite_oid() AND c.relpersistence <> 't';
     ELSIF tg_event = 'sql_drop' THEN
+        -- Tables that are still there and lost a constraint or a column with it. A dropped index does not say whose it
+        -- was: those that have chosen an index and have none now. No other table may be touched: somebody may hold it.
         SELECT left(string_agg(d.object_identity, ', '), 1000), count(*) > 0,
-               CASE WHEN bool_or(d.object_type IN ('index', 'table constraint'))
-                    THEN array(SELECT consort.tables_without_identity()) END
+               array_agg(to_regclass(format('%I.%I', d.address_names[1], d.address_names[2]))::oid)
+                   FILTER (WHERE d.object_type IN ('table constraint', 'table column'))
+                 || CASE WHEN bool_or(d.object_type = 'index' AND (d.original OR d.normal))
+                    THEN array(SELECT c.oid FROM pg_class c WHERE c.relreplident = 'i' AND c.relkind = 'r') END
         INTO objects, noted, touched FROM pg_event_trigger_dropped_objects() d
         WHERE NOT d.is_temporary AND d.address_names[1] IS DISTINCT FROM 'pg_temp'
           AND d.schema_name IS DISTINCT FROM 'pg_temp';

@@ -164,6 +164,69 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
 }
 
 #[tokio::test]
+async fn a_drop_waits_for_no_table_but_its_own() {
+    let scratch = Scratch::start(0);
+    let (_control, _) = attached(&scratch).await;
+    scratch.query(
+        "CREATE TABLE bare (n int); CREATE TABLE left_bare (id int NOT NULL); CREATE UNIQUE INDEX lb ON left_bare (id); \
+         CREATE TABLE gone (id int PRIMARY KEY); CREATE TABLE other (n int); CREATE INDEX other_n ON other (n)",
+    );
+    // Bare ones that another held when it was attached, say.
+    scratch.query("ALTER EVENT TRIGGER consort_ddl_command_end DISABLE");
+    scratch.query(
+        "ALTER TABLE bare REPLICA IDENTITY DEFAULT; ALTER TABLE left_bare REPLICA IDENTITY USING INDEX lb",
+    );
+    scratch.query("ALTER EVENT TRIGGER consort_ddl_command_end ENABLE ALWAYS");
+    let holder = Control::connect(&scratch.address("postgres")).await.unwrap();
+    holder.batch_execute("BEGIN; LOCK TABLE bare, left_bare IN ACCESS SHARE MODE").await.unwrap();
+    let other = Control::connect(&scratch.address("postgres")).await.unwrap();
+    other.batch_execute("SET lock_timeout = '2s'").await.unwrap();
+    for sql in ["DROP TABLE gone", "DROP INDEX CONCURRENTLY other_n", "DROP TABLE other"] {
+        other.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+    let identity = "SELECT relreplident FROM pg_class WHERE relname = 'bare'";
+    assert_eq!(one(&scratch.query(identity)), "d");
+}
+
+#[tokio::test]
+async fn what_a_drop_bares_gets_an_identity() {
+    let scratch = Scratch::start(0);
+    let (_control, _) = attached(&scratch).await;
+    scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
+    let chosen = "CREATE TABLE t (n int NOT NULL); CREATE UNIQUE INDEX i ON t (n); ALTER TABLE t REPLICA IDENTITY USING INDEX i";
+    for (prepare, drop) in [
+        (chosen, "DROP INDEX CONCURRENTLY i"),
+        (chosen, "DROP INDEX i"),
+        ("CREATE TABLE t (n int PRIMARY KEY)", "ALTER TABLE t DROP CONSTRAINT t_pkey"),
+        (
+            "CREATE DOMAIN d AS int; CREATE TABLE t (k d DEFAULT 1 PRIMARY KEY, n int)",
+            "DROP DOMAIN d CASCADE",
+        ),
+        (
+            "CREATE DOMAIN d AS int; CREATE TABLE t (k d DEFAULT 1 NOT NULL, n int); CREATE UNIQUE INDEX i ON t (k); \
+             ALTER TABLE t REPLICA IDENTITY USING INDEX i",
+            "DROP DOMAIN d CASCADE",
+        ),
+        (
+            "CREATE TABLE p (n int PRIMARY KEY) PARTITION BY LIST (n); CREATE TABLE t PARTITION OF p DEFAULT",
+            "ALTER TABLE p DROP CONSTRAINT p_pkey",
+        ),
+        (
+            "CREATE SCHEMA \"s t\"; CREATE TABLE \"s t\".\"a.b\" (n int PRIMARY KEY); CREATE VIEW t AS TABLE \"s t\".\"a.b\"",
+            "ALTER TABLE \"s t\".\"a.b\" DROP CONSTRAINT \"a.b_pkey\"",
+        ),
+    ] {
+        scratch.query(prepare);
+        scratch.query("INSERT INTO t (n) VALUES (1)");
+        noted(&scratch);
+        scratch.query(drop);
+        assert!(!noted(&scratch).is_empty(), "{drop}");
+        scratch.query("UPDATE t SET n = 2; DELETE FROM t");
+        scratch.query("DROP DOMAIN IF EXISTS d CASCADE; DROP TABLE IF EXISTS p; DROP SCHEMA IF EXISTS \"s t\" CASCADE; DROP TABLE IF EXISTS t");
+    }
+}
+
+#[tokio::test]
 async fn a_dump_of_an_attached_database_can_be_restored() {
     let scratch = Scratch::start(0);
     let (_control, _) = attached(&scratch).await;
