@@ -44,6 +44,8 @@ const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=U
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
 /// The server hears from us at least this often.
 const SPEAK_EVERY: Duration = Duration::from_secs(1);
+/// A server that asks for an answer twice within this time is stopping.
+const ASKS_AGAIN: Duration = Duration::from_secs(1);
 /// Messages that wait between the connection and us; then the server waits.
 const MAX_WAITING: usize = 4096;
 /// DDL transactions that are in no catalog yet; more of them are remembered by the highest alone.
@@ -88,6 +90,7 @@ pub struct Decoder {
     open: Option<Transaction>,
     rows: Rows,
     counts: Counts,
+    asked: Asked,
 }
 
 /// A table that the stream has named.
@@ -128,6 +131,26 @@ impl UnseenDdl {
 
     fn all_seen_by(&self, snapshot: &Snapshot) -> bool {
         self.each.iter().all(|ddl| snapshot.sees(*ddl)) && snapshot.xmin() > self.up_to
+    }
+}
+
+/// When the server asked for an answer, by its own clock; the client gives the answer by itself, with what is confirmed.
+///
+/// A server that goes on asks once when it has not heard from us for half of its `wal_sender_timeout`: after this machine
+/// or the connection stood still, or a clock was set. A server that is stopped (`WalSndDone`) asks, and asks again as soon
+/// as it has the answer, without a bound, until all of its log is confirmed. That we cannot: what is confirmed must have
+/// been proven visible, by a server that answers no more. So who asks twice within [`ASKS_AGAIN`] is left; the slot goes on
+/// where it was confirmed. The server's clock tells, because both may have waited here to be read.
+#[derive(Debug, Default)]
+struct Asked {
+    last_us: Option<i64>,
+}
+
+impl Asked {
+    /// It asks; `true`: again.
+    fn again(&mut self, now_us: i64) -> bool {
+        let within = i64::try_from(ASKS_AGAIN.as_micros()).unwrap_or(i64::MAX);
+        self.last_us.replace(now_us).is_some_and(|last| (0..=within).contains(&now_us.saturating_sub(last)))
     }
 }
 
@@ -176,6 +199,7 @@ impl Decoder {
             open: None,
             rows: Rows::default(),
             counts: Counts::default(),
+            asked: Asked::default(),
         })
     }
 
@@ -239,7 +263,11 @@ impl Decoder {
             ReplicationEvent::Commit { lsn, end_lsn, .. } => {
                 return self.commit(Lsn::new(lsn.as_u64()), Lsn::new(end_lsn.as_u64())).map(Some);
             }
-            ReplicationEvent::KeepAlive { reply_requested: true, .. } => return Err(self.let_go()),
+            ReplicationEvent::KeepAlive { reply_requested: true, server_time_micros, .. }
+                if self.asked.again(server_time_micros) =>
+            {
+                return Err(self.let_go());
+            }
             ReplicationEvent::KeepAlive { wal_end, .. } if self.open.is_none() => {
                 return Ok(Some(Decoded::Position(Lsn::new(wal_end.as_u64()))));
             }
@@ -250,10 +278,6 @@ impl Decoder {
         Ok(None)
     }
 
-    /// A server that is stopped waits, without a bound, until everybody who decodes has confirmed all of its log
-    /// (`WalSndDone`), and asks for that. We cannot: what is confirmed must have been proven visible, by a server that
-    /// answers no more. So we leave; the slot goes on where it was confirmed. A server that goes on asks only clients
-    /// that have been silent for half of its `wal_sender_timeout`, which we never are.
     fn let_go(&self) -> Error {
         self.client.stop();
         Error::NotReady("the server is stopping: it wants all of its log confirmed".to_owned())
@@ -430,5 +454,19 @@ fn error(error: PgWireError) -> Error {
         PgWireError::Protocol(text) => Error::Protocol(text),
         PgWireError::Tls(text) => Error::Setup(text),
         other => Error::Unreachable(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_asks_twice_at_once_is_stopping() {
+        let mut asked = Asked::default();
+        assert!(!asked.again(0));
+        assert!(!asked.again(30_000_000), "half of a timeout later");
+        assert!(!asked.again(10_000_000), "its clock was set");
+        assert!(asked.again(10_000_400));
     }
 }

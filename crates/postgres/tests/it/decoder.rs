@@ -11,6 +11,7 @@ use postgres::decoder::{Decoded, Decoder};
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
 use std::rc::Rc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const EPOCH: Epoch = Epoch::new(1);
 
@@ -375,6 +376,106 @@ impl Stopwatch {
 fn on_cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// A way to the server's socket that can hold back what goes there, and sees when the server asks for an answer.
+struct Held {
+    folder: std::path::PathBuf,
+    hold: Rc<std::cell::Cell<bool>>,
+    released: Rc<tokio::sync::Notify>,
+    server_asked: Rc<tokio::sync::Notify>,
+}
+
+impl Held {
+    async fn between(address: &postgres::address::Address, folder: &std::path::Path) -> Held {
+        use tokio::net::{UnixListener, UnixStream};
+        let postgres::address::Host::Socket(to) = &address.host else { panic!("a socket") };
+        let name = format!(".s.PGSQL.{}", address.port);
+        let listener = UnixListener::bind(folder.join(&name)).unwrap();
+        let held = Held {
+            folder: folder.to_owned(),
+            hold: Rc::default(),
+            released: Rc::default(),
+            server_asked: Rc::default(),
+        };
+        let (hold, released, asked) = (held.hold.clone(), held.released.clone(), held.server_asked.clone());
+        let to = to.join(name);
+        tokio::task::spawn_local(async move {
+            let (mut from_us, mut to_us) = listener.accept().await.unwrap().0.into_split();
+            let (mut from_server, mut to_server) = UnixStream::connect(to).await.unwrap().into_split();
+            let there = async {
+                let mut bytes = vec![0; 65536];
+                while let Ok(count @ 1..) = from_us.read(&mut bytes).await {
+                    while hold.get() {
+                        released.notified().await;
+                    }
+                    to_server.write_all(&bytes[..count]).await.unwrap();
+                }
+            };
+            let back = async {
+                let mut bytes = vec![0; 65536];
+                while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
+                    // CopyData that ends what has come: a keepalive with its last byte set.
+                    let last = bytes[..count].len().checked_sub(23).map(|from| &bytes[from..count]);
+                    if last.is_some_and(|last| last[0] == b'd' && last[5] == b'k' && last[22] == 1) {
+                        asked.notify_one();
+                    }
+                    to_us.write_all(&bytes[..count]).await.unwrap();
+                }
+            };
+            tokio::join!(there, back);
+        });
+        held
+    }
+
+    fn release(&self) {
+        self.hold.set(false);
+        self.released.notify_waiters();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_heard_from_us_for_a_while_is_not_left() {
+    let local = tokio::task::LocalSet::new();
+    let test = local.run_until(async {
+        let served = Served::with("CREATE TABLE t (id int PRIMARY KEY)").await;
+        served.scratch.query("ALTER SYSTEM SET wal_sender_timeout = '3s'");
+        served.scratch.query("SELECT pg_reload_conf()");
+        let Served { scratch, decoder, slot, database, .. } = served;
+        drop(decoder);
+        let mut address = scratch.address("postgres");
+        let folder = scratch.primary().socket_folder().join("held");
+        std::fs::create_dir(&folder).unwrap();
+        let held = Held::between(&address, &folder).await;
+        address.host = postgres::address::Host::Socket(held.folder.clone());
+        let mut decoder = soon("the slot", async {
+            loop {
+                match Decoder::open(&address, &slot, database, EPOCH).await {
+                    Err(Error::NotReady(_)) => tokio::task::yield_now().await,
+                    opened => return opened.unwrap(),
+                }
+            }
+        })
+        .await;
+        held.hold.set(true);
+        let asked = async {
+            held.server_asked.notified().await;
+            held.release();
+        };
+        soon("the question", async {
+            tokio::select! {
+                () = asked => {}
+                never = async { loop { decoder.next().await.unwrap(); } } => never,
+            }
+        })
+        .await;
+        scratch.query("INSERT INTO t VALUES (1)");
+        soon("the commit", async {
+            while !matches!(decoder.next().await.unwrap(), Decoded::Commit { .. }) {}
+        })
+        .await;
+    });
+    test.await;
 }
 
 #[tokio::test]
