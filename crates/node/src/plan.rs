@@ -47,6 +47,9 @@ pub struct Writing {
     pub dirties: bool,
     /// Why it is at the primary.
     pub reason: Reason,
+    /// The catalog's version under which the footprint was understood. Once there is another one, nobody knows what it
+    /// may write; of no matter if that is everything anyway.
+    pub catalog: u64,
 }
 
 impl Writing {
@@ -58,6 +61,7 @@ impl Writing {
             unknown: false,
             dirties: true,
             reason,
+            catalog: 0,
         }
     }
 }
@@ -96,6 +100,7 @@ pub fn tree(
             unknown: false,
             dirties: template.dirties,
             reason,
+            catalog: asker.database.version(),
         });
     }
     if let Some(stay) = stay {
@@ -134,6 +139,7 @@ pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
         unknown: false,
         dirties: false,
         reason,
+        catalog: 0,
     })
 }
 

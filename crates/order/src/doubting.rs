@@ -15,6 +15,8 @@ pub(crate) struct Doubt {
     pub(crate) database: DatabaseId,
     pub(crate) footprint: Footprint,
     pub(crate) state: DoubtState,
+    /// It began before a change of the catalog came out: what it touches is not known any more, and will not be.
+    pub(crate) outdated: bool,
 }
 
 impl Order {
@@ -28,7 +30,7 @@ impl Order {
         self.last_doubt += 1;
         let id = DoubtId::new(self.last_doubt);
         self.databases.entry(database).or_default().doubts.insert(id, &footprint);
-        self.doubts.insert(id, Doubt { database, footprint, state: DoubtState::Open });
+        self.doubts.insert(id, Doubt { database, footprint, state: DoubtState::Open, outdated: false });
         self.counts.doubts_begun += 1;
         id
     }
@@ -36,7 +38,7 @@ impl Order {
     /// It is known now that the doubt touches only `footprint`. What was not in it before is not taken out of anything:
     /// a footprint that is not covered by the earlier one is added to it.
     pub fn narrow(&mut self, id: DoubtId, footprint: Footprint) {
-        let Some(doubt) = self.doubts.get(&id) else { return };
+        let Some(doubt) = self.doubts.get(&id).filter(|doubt| !doubt.outdated) else { return };
         if doubt.footprint.covers(&footprint) {
             self.replace(id, footprint);
         } else {
@@ -50,6 +52,22 @@ impl Order {
         let mut wider = doubt.footprint.clone();
         wider.union(footprint);
         self.replace(id, wider);
+    }
+
+    /// A change of the catalog came out of the database's slot: every doubt that has not ended, answered or not, is
+    /// about everything from now on and cannot be narrowed any more.
+    ///
+    /// Why: what a statement touches was understood before the change came out, and it may have run behind it: a trigger
+    /// that the change made has fired. Until now the change's own doubt, which began before its first byte and is about
+    /// everything, stood before the statement; it may end now. A doubt that has ended already had its commit come out.
+    pub fn catalog_changed(&mut self, database: DatabaseId) {
+        let Some(of) = self.databases.get_mut(&database) else { return };
+        for (id, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| doubt.database == database) {
+            of.doubts.remove(*id, &doubt.footprint);
+            doubt.footprint = Footprint::Everything;
+            doubt.outdated = true;
+            of.doubts.insert(*id, &doubt.footprint);
+        }
     }
 
     /// The server answered: with success or with an error, which does not mean that nothing was committed. The doubt

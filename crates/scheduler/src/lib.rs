@@ -24,5 +24,5 @@ mod standby;
 pub use bugs::Bugs;
 pub use question::{Consistency, End, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
-pub use scheduler::{Decoded, Options, Scheduler, Writers};
+pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};
 pub use standby::{Serving, StandbyId, StandbyView};

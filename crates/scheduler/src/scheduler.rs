@@ -96,6 +96,14 @@ pub struct Scheduler {
     low: BTreeMap<Lsn, usize>,
 }
 
+/// How far the changes of a database's catalog had come out of its decoder. What was understood under one mark is void
+/// under another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CatalogMark {
+    life: u64,
+    changes: u64,
+}
+
 /// What is known of the commits of one database.
 #[derive(Debug)]
 pub(crate) struct Followed {
@@ -206,6 +214,9 @@ impl Scheduler {
         };
         let commit = Arc::new(commit);
         let explained = self.order.explained(&commit);
+        if commit.wrote == Footprint::Everything && !self.options.bugs.ddl_leaves_doubts_narrow {
+            self.order.catalog_changed(database);
+        }
         followed.freshness.note(&commit.wrote, commit.end, &mut self.rows, self.options.max_tables);
         followed.barriers += u64::from(commit.wrote == Footprint::Everything);
         let limits = Limits { recent: self.options.max_recent, unseen: self.options.max_unseen };
@@ -225,6 +236,11 @@ impl Scheduler {
     /// A commit came out that changed the catalog: it counts as having written everything.
     pub fn ddl(&mut self, commit: Commit) -> Decoded {
         self.decoded(Commit { wrote: Footprint::Everything, ..commit })
+    }
+
+    /// The catalog as it is understood now.
+    pub fn catalog(&self, database: DatabaseId) -> CatalogMark {
+        CatalogMark { life: self.order.life(), changes: self.barriers(database) }
     }
 
     /// Every commit record of the database that starts below `to` was given.

@@ -151,7 +151,10 @@ impl Client {
 
     async fn footprint(&self, select: &Select) -> Result<Footprint, Reason> {
         let view = match select {
-            Select::View => self.consort.view(self.database).await.ok_or(Reason::Stay("analysis_late"))?,
+            Select::View => {
+                let late = Reason::Stay("analysis_late");
+                self.consort.definitions(self.database).await.ok_or(late)?.view
+            }
             _ => 0,
         };
         Ok(select.footprint(&self.world.planted.model, view))
@@ -240,7 +243,7 @@ impl Client {
         let since = self.world.env.now();
         let bugs = self.world.planted.model;
         let all: Vec<Change> = transactions.iter().flatten().copied().collect();
-        let mut footprint = doubt(&all, &bugs);
+        let mut footprint = self.doubt(&all).await;
         let session = self.session.as_mut().expect("connected");
         session.command(Request::Auto {
             transactions,
@@ -251,8 +254,11 @@ impl Client {
         session.dies_after = how.dies_after;
         if how.miss {
             session.narrow = Some(footprint);
-            footprint =
-                if bugs.analysis_miss_narrow_doubt { doubt(&all[..1], &bugs) } else { Footprint::Everything };
+            footprint = if bugs.analysis_miss_narrow_doubt {
+                in_doubt(&all[..1], false)
+            } else {
+                Footprint::Everything
+            };
         }
         let sent = self.sent();
         let handle = Handle(self.consort.clone());
@@ -264,6 +270,18 @@ impl Client {
         };
         self.took("write", since, WRITE_LIMIT);
         self.done(sent, outcome)
+    }
+
+    /// What the statement puts in doubt, as it is understood now.
+    async fn doubt(&self, changes: &[Change]) -> Footprint {
+        let bugs = &self.world.planted.model;
+        let unseen = |change: &&Change| bugs.revoke_late && matches!(change, Change::Grants(_));
+        let kept: Vec<Change> = changes.iter().filter(|change| !unseen(change)).copied().collect();
+        if !kept.iter().any(|change| matches!(change, Change::Fires(_))) {
+            return in_doubt(&kept, false);
+        }
+        let definitions = self.consort.definitions(self.database).await;
+        definitions.map_or(Footprint::Everything, |known| in_doubt(&kept, known.trigger))
     }
 
     fn sent(&self) -> usize {
@@ -325,14 +343,14 @@ impl Client {
 
     /// Changes inside the open block.
     pub async fn change(&mut self, changes: &[Change], savepoint: bool) -> bool {
-        let bugs = self.world.planted.model;
         let arrived = self.moment();
+        let footprint = self.doubt(changes).await;
         let (Some(session), Some(open)) = (self.session.as_mut(), self.open.as_mut()) else { return false };
         self.world.record.borrow_mut().blocks[open.place].wrote = true;
         session.command(Request::Write { changes: changes.to_vec(), savepoint });
         let locks = changes.iter().any(Change::locks_out_readers);
         let flow = open.flow.as_mut().expect("a block at the primary");
-        let outcome = flow.write(session, &doubt(changes, &bugs), locks, Reason::Stay("write")).await;
+        let outcome = flow.write(session, &footprint, locks, Reason::Stay("write")).await;
         if outcome == AtPrimary::ConnectionLost {
             self.lost();
             return false;
@@ -493,16 +511,6 @@ impl Client {
             session.known_tenant = tenant;
         }
     }
-}
-
-/// What the statement puts in doubt.
-fn doubt(changes: &[Change], bugs: &crate::bugs::Bugs) -> Footprint {
-    let kept: Vec<Change> = changes
-        .iter()
-        .filter(|change| !(bugs.revoke_late && matches!(change, Change::Grants(_))))
-        .copied()
-        .collect();
-    in_doubt(&kept)
 }
 
 /// Somebody who writes past every Consort.

@@ -5,6 +5,7 @@ use crate::executor::{Signal, either};
 use crate::model::primary::Primary;
 use crate::model::schema::{Cell as Place, SERVED, Table, database};
 use crate::model::standby::Standby;
+use crate::model::statement::trigger_there;
 use crate::world::World;
 use history::{Commit, DatabaseId, Incarnation, Lsn, Xid};
 use order::{DoubtId, Gauge, GaugeNumber};
@@ -27,13 +28,22 @@ pub struct Consort {
     gauged: RefCell<Rc<Primary>>,
     generation: Cell<u64>,
     earlier: BTreeSet<i32>,
-    /// The view's definition as the analysis cache has it, by database.
-    views: RefCell<BTreeMap<DatabaseId, u32>>,
+    /// What the analysis cache was filled from, by database.
+    understood: RefCell<BTreeMap<DatabaseId, Definitions>>,
     /// Counts the changes of catalogs that were decoded.
     catalogs: Cell<u64>,
     /// Changes of catalogs that were decoded and that no settled gauge has seen: the primary may not show them yet, and
     /// what is analysed there meanwhile is of before.
     unseen: RefCell<Vec<(DatabaseId, Xid)>>,
+}
+
+/// What a catalog says.
+#[derive(Clone, Copy, Debug)]
+pub struct Definitions {
+    /// The view's definition.
+    pub view: u32,
+    /// Whether the trigger is there.
+    pub trigger: bool,
 }
 
 /// What the flows hold.
@@ -87,7 +97,7 @@ impl Consort {
             gauged: RefCell::new(world.primary()),
             generation: Cell::new(0),
             earlier: world.opened.borrow().get(&number).cloned().unwrap_or_default(),
-            views: RefCell::default(),
+            understood: RefCell::default(),
             catalogs: Cell::new(0),
             unseen: RefCell::default(),
         });
@@ -118,10 +128,10 @@ impl Consort {
         self.scheduler.borrow().writers()
     }
 
-    /// What the view is, for an analysis: from the cache, or from the primary. `None` if the catalog changed meanwhile:
-    /// what was learnt may be of before.
-    pub async fn view(&self, of: DatabaseId) -> Option<u32> {
-        let cached = self.views.borrow().get(&of).copied();
+    /// What the catalog says, for an analysis: from the cache, or from the primary. `None` if it changed meanwhile: what
+    /// was learnt may be of before.
+    pub async fn definitions(&self, of: DatabaseId) -> Option<Definitions> {
+        let cached = self.understood.borrow().get(&of).copied();
         if cached.is_some() {
             return cached;
         }
@@ -131,13 +141,15 @@ impl Consort {
         let (env, before) = (&self.world.env, self.catalogs.get());
         env.step(|d| d.network).await;
         let states = self.world.primary().states(of);
-        let view = states.last().expect("never empty").1.get(Place::a(Table::Catalog, 0));
+        let state = &states.last().expect("never empty").1;
+        let learnt =
+            Definitions { view: state.get(Place::a(Table::Catalog, 0)), trigger: trigger_there(state) };
         env.step(|d| d.network).await;
         if self.catalogs.get() != before {
             return None;
         }
-        self.views.borrow_mut().insert(of, view);
-        Some(view)
+        self.understood.borrow_mut().insert(of, learnt);
+        Some(learnt)
     }
 
     /// Whether a change of the catalog is decoded that the primary may not show yet; then a gauge is wanted that says so.
@@ -189,7 +201,7 @@ impl Consort {
         known: Option<Incarnation>,
     ) {
         self.generation.set(self.generation.get() + 1);
-        self.views.borrow_mut().clear();
+        self.understood.borrow_mut().clear();
         self.unseen.borrow_mut().clear();
         self.catalogs.set(self.catalogs.get() + 1);
         if !self.world.gauge_lingers.get() {
@@ -346,7 +358,7 @@ impl Consort {
         }
         // A barrier: what was analysed before is forgotten before the commit counts as decoded.
         if !self.world.planted.model.stale_analysis {
-            self.views.borrow_mut().remove(&commit.database);
+            self.understood.borrow_mut().remove(&commit.database);
             self.catalogs.set(self.catalogs.get() + 1);
         }
         self.unseen.borrow_mut().push((commit.database, commit.xid));

@@ -649,3 +649,35 @@ pub(crate) fn tree_late(planted: Planted) -> Outcome {
         stage.client().read(&row(1)).await;
     })
 }
+
+/// A write with an old template fires a trigger that is visible and not decoded; it is not flushed when the trigger's
+/// making is decoded and settled.
+async fn fires_unseen(stage: Stage, in_block: bool) {
+    let (mut writer, mut reader) = (stage.client(), stage.client());
+    writer.write(&[Change::Fires(0)], How::default()).await;
+    reader.read(&Select::row(Plain, 0)).await;
+    stage.pause(10_000).await;
+    stage.decoding_stops();
+    stage.client().write(&[Change::Trigger], How::default()).await;
+    // A gauge sees the trigger, and not what it will write.
+    stage.pause(3_000).await;
+    let pace = Pace { asynchronous: true, ..Pace::default() };
+    let how = How { pace, ..How::default() };
+    if in_block {
+        writer.begin(Isolation::Committed).await;
+        writer.change(&[Change::Fires(0)], false).await;
+    } else {
+        writer.write(&[Change::Fires(0)], how).await;
+    }
+    stage.world.pause_decoders(false);
+    stage.pause(3_000).await;
+    if in_block {
+        writer.commit(how).await;
+    }
+    reader.read(&Select::row(Plain, 0)).await;
+}
+
+pub(crate) fn trigger_fires_unseen(planted: Planted, in_block: bool) -> Outcome {
+    let rarely_flushed = |d: &mut Delays, _: &mut Options| d.wal_writer = (200_000, 200_000);
+    stage(planted, ThroughConsort, rarely_flushed, move |stage| fires_unseen(stage, in_block))
+}

@@ -8,8 +8,8 @@ use crate::directed::{
     index_full, lost_update, old_gauge, old_primary_answers, older_identity_later, own_writes,
     position_after_snapshot, restarted_after_commit, restarted_in_commit, row, second_statement,
     sent_not_answered, sent_while_reading, set, shown_before_position, standby_returns_older, tenant,
-    tree_late, truncated_under_a_block, view_analysed_between, view_redefined, view_redefined_unheard,
-    visible_late, written_by_another, written_past,
+    tree_late, trigger_fires_unseen, truncated_under_a_block, view_analysed_between, view_redefined,
+    view_redefined_unheard, visible_late, written_by_another, written_past,
 };
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
@@ -172,6 +172,18 @@ pub const ALL: &[Schedule] = &[
         bugs: &["analysed_between"],
         story: "a redefinition is decoded, not yet visible; a read of the view is analysed; later the new table changes",
         play: view_analysed_between,
+    },
+    Schedule {
+        name: "trigger_fires_unseen",
+        bugs: &["ddl_leaves_doubts_narrow"],
+        story: "a write, understood before a trigger's making comes out, fires it and is not flushed; a read of what it wrote",
+        play: |planted| trigger_fires_unseen(planted, false),
+    },
+    Schedule {
+        name: "trigger_fires_in_block",
+        bugs: &["block_outlives_ddl"],
+        story: "the same in a block, which commits after the trigger's making has come out; a read of what it wrote",
+        play: |planted| trigger_fires_unseen(planted, true),
     },
     Schedule {
         name: "policy",

@@ -4,7 +4,7 @@
 use crate::read::{at_primary, deliver, proven};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
 use history::{DatabaseId, Footprint};
-use scheduler::{Question, Reason, Route};
+use scheduler::{CatalogMark, Consistency, Question, Reason, Route};
 
 /// The block has failed, or its state is not known: every statement belongs to the primary.
 pub const BLOCK_NOT_OPEN: Reason = Reason::Stay("block_not_open");
@@ -32,6 +32,8 @@ pub struct Block<C: Cluster> {
     database: DatabaseId,
     standing: Standing,
     wrote: Footprint,
+    /// The catalog under which the first of it was understood.
+    understood: Option<CatalogMark>,
     locked: Vec<(Footprint, InDoubt<C>)>,
 }
 
@@ -43,6 +45,7 @@ impl<C: Cluster> Block<C> {
             database,
             standing: Standing::Unknown,
             wrote: Footprint::NOTHING,
+            understood: None,
             locked: Vec::new(),
         }
     }
@@ -102,7 +105,10 @@ impl<C: Cluster> Block<C> {
         locks_out_readers: bool,
         reason: Reason,
     ) -> AtPrimary {
+        let now = self.cluster.scheduler().catalog(self.database);
+        self.understood.get_or_insert(now);
         self.wrote.union(footprint);
+        self.catch_up();
         let known = self.locked.iter().any(|(locked, _)| locked.covers(footprint));
         if locks_out_readers && !known {
             let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
@@ -112,10 +118,11 @@ impl<C: Cluster> Block<C> {
     }
 
     /// COMMIT. What the block may have written is in doubt before its first byte is sent.
-    pub async fn commit<S: Session>(self, session: &mut S, reason: Reason) -> AtPrimary {
+    pub async fn commit<S: Session>(mut self, session: &mut S, reason: Reason) -> AtPrimary {
         if self.wrote.is_nothing() {
             return session.at_primary(reason).await;
         }
+        self.catch_up();
         let outcome = crate::write(&self.cluster, session, self.database, self.wrote).await;
         answered(self.locked, outcome);
         outcome
@@ -128,12 +135,26 @@ impl<C: Cluster> Block<C> {
         outcome
     }
 
-    fn route(&self, question: &Question) -> Route {
+    /// If the catalog has changed since the block first wrote, nobody knows what that was: a change that had not come
+    /// out of the decoder then may have been visible already, and a trigger of its making may have fired.
+    fn catch_up(&mut self) {
+        let now = self.cluster.scheduler().catalog(self.database);
+        if self.understood.is_some_and(|understood| understood != now)
+            && !self.cluster.bugs().block_outlives_ddl
+        {
+            self.wrote = Footprint::Everything;
+        }
+    }
+
+    fn route(&mut self, question: &Question) -> Route {
+        self.catch_up();
         let bugs = self.cluster.bugs();
         if self.standing != Standing::Open && !bugs.offload_in_failed_block {
             return Route::Primary(BLOCK_NOT_OPEN);
         }
-        if self.wrote.overlaps(&question.footprint) && !bugs.own_writes_ignored {
+        // At a lower level nothing is proven, and nothing would tell that a trigger has written more than was understood.
+        let unproven = question.consistency != Consistency::Strong && !self.wrote.is_nothing();
+        if (unproven || self.wrote.overlaps(&question.footprint)) && !bugs.own_writes_ignored {
             return Route::Primary(OWN_WRITES);
         }
         self.cluster.scheduler().route(question)

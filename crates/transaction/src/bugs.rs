@@ -17,6 +17,8 @@ pub struct Bugs {
     pub offload_in_failed_block: bool,
     /// A block's own writes do not keep its reads at the primary.
     pub own_writes_ignored: bool,
+    /// What a block wrote stays as it was understood, though the catalog has changed since.
+    pub block_outlives_ddl: bool,
     /// A snapshot for a whole transaction is proven for its first statement alone.
     pub snapshot_by_first_statement: bool,
     /// Doubt begins with the answer instead of before the first byte.

@@ -18,6 +18,13 @@ fn page(serving: &Serving, path: &str) -> (String, String) {
     (head.lines().next().expect("a status line").to_owned(), body.to_owned())
 }
 
+/// One figure of the page of metrics; 0 if it is not there yet.
+pub(crate) fn figure(serving: &Serving, name: &str) -> u64 {
+    let (_, metrics) = page(serving, "/metrics");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.map_or(0, |value| value.trim().parse().expect("a number"))
+}
+
 #[test]
 fn pages_for_machines_are_served() {
     let serving = Serving::start(1, "");

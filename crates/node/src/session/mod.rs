@@ -206,6 +206,9 @@ impl Session {
         let in_block = self.state.block() != BlockStatus::Idle;
         match plan {
             Plan::Leaves(_) if in_block => self.quiet(IN_BLOCK).await,
+            Plan::Leaves(leaving) if leaving.catalog != self.database.version() => {
+                self.writes(Writing::everything(Reason::CatalogChanged)).await;
+            }
             Plan::Leaves(leaving) => {
                 let cluster = self.service.cluster.clone();
                 let ended = transaction::read(&cluster, self, &leaving.question).await;
@@ -222,7 +225,8 @@ impl Session {
     }
 
     /// Runs at the primary what may write: outside a block it may commit at once.
-    async fn writes(&mut self, writing: Writing) {
+    async fn writes(&mut self, mut writing: Writing) {
+        self.still_understood(&mut writing.footprint, writing.catalog);
         if writing.dirties {
             let dirt = if writing.unknown { Dirt::Unknown } else { Dirt::Function };
             self.state.dirtied(dirt);
@@ -238,6 +242,14 @@ impl Session {
                 transaction::write(&cluster, self, database, writing.footprint).await;
             }
             (None, None) => self.unnoted(writing.reason).await,
+        }
+    }
+
+    /// What a statement touches is known only under the catalog in which it was understood. Nothing is waited for between
+    /// this and the beginning of the doubt.
+    fn still_understood(&self, footprint: &mut Footprint, catalog: u64) {
+        if catalog != self.database.version() {
+            *footprint = Footprint::Everything;
         }
     }
 
@@ -281,7 +293,7 @@ impl Session {
     }
 
     /// Several statements in one request, or something that is not understood: they may end a block and begin another.
-    async fn several(&mut self, several: Several) {
+    async fn several(&mut self, mut several: Several) {
         if let Some(dirt) = several.dirt {
             self.state.dirtied(dirt);
         }
@@ -289,6 +301,7 @@ impl Session {
         self.current.statements = several.statements;
         match self.block.take() {
             Some(mut block) if several.may_end_block => {
+                self.still_understood(&mut several.footprint, several.catalog);
                 self.note(&mut block, &several.footprint, false).await;
                 block.commit(self, several.reason).await;
             }
@@ -300,6 +313,7 @@ impl Session {
                     unknown: false,
                     dirties: false,
                     reason: several.reason,
+                    catalog: several.catalog,
                 })
                 .await;
             }

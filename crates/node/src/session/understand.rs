@@ -85,6 +85,8 @@ pub(super) struct Several {
     pub(super) statements: Rc<[Statement]>,
     /// Why they run at the primary.
     pub(super) reason: Reason,
+    /// The catalog's version under which the footprint was understood.
+    pub(super) catalog: u64,
 }
 
 impl Several {
@@ -98,6 +100,7 @@ impl Several {
             dirt: Some(Dirt::Unknown),
             statements: Rc::new([unknown]),
             reason,
+            catalog: 0,
         }
     }
 
@@ -117,6 +120,7 @@ impl Several {
             dirt: has_tree.then_some(Dirt::Unknown),
             reason: Reason::Stay("several_statements"),
             statements,
+            catalog: 0,
         }
     }
 }
@@ -250,9 +254,10 @@ impl Session {
         words.shape.texts(&words.text, &mut literals);
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
         let values = Values { literals: &literals, parameters, utf8 };
-        let template = self.template(words, types).await;
+        let mut template = self.template(words, types).await;
         if self.would_leave_if_clean(template.as_deref(), &values) {
             self.probe().await?;
+            template = self.known_template(words, types);
         }
         let settings = self.state.settings().clone();
         let statement =
@@ -266,12 +271,16 @@ impl Session {
         Ok(plan)
     }
 
-    /// The statement's template, waited for only if it may be a read that leaves.
-    async fn template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
+    /// The statement's template, if it is known.
+    fn known_template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
         let settings = self.state.settings();
         let statement = Asked { shape: &words.shape, text: &words.text, parameters: types, settings };
-        let understanding = self.service.cluster.understanding();
-        let known = understanding.look(&self.database, statement);
+        self.service.cluster.understanding().look(&self.database, statement)
+    }
+
+    /// The statement's template, waited for only if it may be a read that leaves.
+    async fn template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
+        let known = self.known_template(words, types);
         let waits = known.is_none()
             && words.shape.sure().is_ok()
             && words.may_be_a_read()
@@ -283,6 +292,13 @@ impl Session {
         }
         let begun = Instant::now();
         let limit = begun + self.service.cluster.proof_limit();
+        let statement = Asked {
+            shape: &words.shape,
+            text: &words.text,
+            parameters: types,
+            settings: self.state.settings(),
+        };
+        let understanding = self.service.cluster.understanding();
         let template = understanding.look_until(limit, &self.database, statement).await;
         self.service.cluster.metrics().analysis_wait.took(begun.elapsed());
         template
@@ -370,6 +386,7 @@ impl Session {
             dirt: None,
             statements: Rc::new([]),
             reason: Reason::Stay("several_statements"),
+            catalog: self.database.version(),
         };
         let (mut statements, mut at) = (Vec::new(), 0);
         while at < bytes.len() {

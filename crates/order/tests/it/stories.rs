@@ -190,6 +190,7 @@ impl Story {
                 let id = DoubtId::new(number(args)?);
                 self.order.widen(id, &footprint(args.next_pos().ok_or("footprint")?, true)?);
             }
+            "ddl" => self.order.catalog_changed(database(args)?),
             "answered" => self.order.answered(DoubtId::new(number(args)?)),
             "lost" => self.order.connection_lost(DoubtId::new(number(args)?)),
             "gone" => self.order.backend_gone(DoubtId::new(number(args)?)),

@@ -343,6 +343,7 @@ fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
         "closed_doubt_until_ack" => &mut bugs.closed_doubt_until_ack,
         "backend_crash_keeps_low" => &mut bugs.backend_crash_keeps_low,
         "bypass_unnoticed" => &mut bugs.bypass_unnoticed,
+        "ddl_leaves_doubts_narrow" => &mut bugs.ddl_leaves_doubts_narrow,
         "stale_analysis" => &mut bugs.stale_analysis,
         "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
         "proof_before_settled" => &mut order.proof_before_settled,

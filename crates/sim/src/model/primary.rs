@@ -423,11 +423,12 @@ impl Primary {
         }
         let xid = transaction.newest_xid;
         server.append(48, xid, None);
+        let fired = change.fired(&effects, &self.env.bugs);
         transaction.effects.extend(effects);
         transaction.ddl |= change.is_ddl();
         let wrote = transaction.wrote.get_or_insert(Footprint::NOTHING);
-        if let Some(more) = change.in_stream(&self.env.bugs) {
-            wrote.union(&more);
+        for more in change.in_stream(&self.env.bugs).iter().chain(&fired) {
+            wrote.union(more);
         }
     }
 

@@ -205,6 +205,10 @@ pub enum Change {
     Grants(bool),
     /// LOCK TABLE in ACCESS EXCLUSIVE MODE.
     Lock(Table),
+    /// CREATE TRIGGER on `full`, which writes the same row of `plain` too.
+    Trigger,
+    /// An UPDATE of one row of `full`, in whose row the trigger fires if it is there.
+    Fires(usize),
 }
 
 impl Change {
@@ -215,7 +219,7 @@ impl Change {
 
     /// Whether it is DDL: a barrier.
     pub fn is_ddl(&self) -> bool {
-        matches!(self, Change::Redefine | Change::Grants(_))
+        matches!(self, Change::Redefine | Change::Grants(_) | Change::Trigger)
     }
 
     /// Whether it locks readers out from the statement on.
@@ -228,7 +232,8 @@ impl Change {
         match self {
             Change::Set(table, ..) | Change::Insert(table, _) | Change::Delete(table, _) => table.storage(),
             Change::MoveKey(table, ..) | Change::Truncate(table) | Change::Lock(table) => table.storage(),
-            Change::Redefine | Change::Grants(_) => Table::Catalog,
+            Change::Redefine | Change::Grants(_) | Change::Trigger => Table::Catalog,
+            Change::Fires(_) => Table::Full,
         }
     }
 
@@ -240,6 +245,8 @@ impl Change {
             Change::Truncate(_) => (0..ROWS).collect(),
             Change::Redefine => vec![0],
             Change::Grants(_) => vec![1],
+            Change::Fires(row) => vec![*row],
+            Change::Trigger => vec![2],
             Change::Lock(_) => vec![],
         }
     }
@@ -276,8 +283,22 @@ impl Change {
                 vec![(Cell::a(Table::Catalog, 0), fresh() + 1 - now)]
             }
             Change::Grants(revoke) => vec![(Cell::a(Table::Catalog, 1), fresh() + u32::from(revoke))],
+            Change::Trigger => vec![(Cell::a(Table::Catalog, 2), fresh() + 1)],
+            Change::Fires(row) => {
+                let fired = trigger_there(state).then_some(Table::Plain);
+                let tables = [Some(Table::Full), fired];
+                let cells = |table| [Cell::a(table, row), Cell::b(table, row)];
+                tables.into_iter().flatten().flat_map(cells).map(|cell| (cell, fresh())).collect()
+            }
             Change::Lock(_) => vec![],
         }
+    }
+
+    /// What the trigger wrote beside it, if it has fired: with these effects.
+    pub fn fired(&self, effects: &[(Cell, u32)], bugs: &Bugs) -> Option<Footprint> {
+        let Change::Fires(row) = *self else { return None };
+        let of_trigger = |(cell, _): &(Cell, u32)| *cell == Cell::a(Table::Plain, row);
+        effects.iter().any(of_trigger).then(|| Change::row(Table::Plain, row).in_stream(bugs)).flatten()
     }
 
     /// What the stream says that it wrote; `None` if it does not come out.
@@ -302,12 +323,14 @@ impl Change {
             }
             Change::MoveKey(_, from, to) => of(Access::existence(Rows::keys([key(*from), key(*to)]))),
             Change::Truncate(_) => of(Access::WHOLE),
-            Change::Redefine | Change::Grants(_) => Some(Footprint::Everything),
+            Change::Fires(row) => Change::row(Table::Full, *row).in_stream(bugs),
+            Change::Redefine | Change::Grants(_) | Change::Trigger => Some(Footprint::Everything),
         }
     }
 
-    /// What the analysis says that it may write: for the doubt.
-    pub fn in_doubt(&self) -> Footprint {
+    /// What the analysis says that it may write: for the doubt. `trigger`: whether the trigger was there when it was
+    /// understood.
+    pub fn in_doubt(&self, trigger: bool) -> Footprint {
         let access = match self {
             Change::Set(_, row, a, b) => {
                 let columns = ColumnSet::of([(*a, A), (*b, B), (*a, G)].iter().filter(|c| c.0).map(|c| c.1));
@@ -316,16 +339,28 @@ impl Change {
             Change::Insert(_, row) | Change::Delete(_, row) => Access::existence(Rows::keys([key(*row)])),
             Change::MoveKey(_, from, to) => Access::existence(Rows::keys([key(*from), key(*to)])),
             Change::Truncate(_) | Change::Lock(_) => Access::WHOLE,
-            Change::Redefine | Change::Grants(_) => return Footprint::Everything,
+            Change::Redefine | Change::Grants(_) | Change::Trigger => return Footprint::Everything,
+            Change::Fires(row) => {
+                let mut footprint = Change::row(Table::Full, *row).in_doubt(trigger);
+                if trigger {
+                    footprint.union(&Change::row(Table::Plain, *row).in_doubt(trigger));
+                }
+                return footprint;
+            }
         };
         Footprint::of(self.table().relation(), access)
     }
 }
 
+/// Whether the trigger is there.
+pub fn trigger_there(state: &State) -> bool {
+    state.get(Cell::a(Table::Catalog, 2)) % 2 == 1
+}
+
 /// What several changes may write together.
-pub fn in_doubt(changes: &[Change]) -> Footprint {
+pub fn in_doubt(changes: &[Change], trigger: bool) -> Footprint {
     changes.iter().fold(Footprint::NOTHING, |mut all, change| {
-        all.union(&change.in_doubt());
+        all.union(&change.in_doubt(trigger));
         all
     })
 }
