@@ -237,6 +237,8 @@ pub enum Utility {
     Explain {
         /// ANALYZE: the statement is executed.
         analyze: bool,
+        /// The relation that it makes, if it is executed and makes one that lasts: no event trigger fires for that.
+        makes: Option<Name>,
         /// The statement.
         inner: Range<usize>,
     },

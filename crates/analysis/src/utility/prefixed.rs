@@ -1,7 +1,7 @@
 //! Statements whose first words say enough and whose rest may be an expression of any depth. PostgreSQL's scanner reads
 //! them, not its parser: a tree of hostile depth is never built.
 
-use super::{Utility, Utility as U};
+use super::{Name, Utility, Utility as U};
 use pg_query::protobuf::{ScanToken, Token};
 use std::ops::Range;
 
@@ -96,7 +96,42 @@ impl Words<'_> {
                 at += 1;
             }
         }
-        Some(U::Explain { analyze, inner: self.rest(at)? })
+        let makes = if analyze { self.makes(at) } else { None };
+        Some(U::Explain { analyze, makes, inner: self.rest(at)? })
+    }
+
+    /// The relation that CREATE TABLE AS, CREATE MATERIALIZED VIEW or SELECT INTO makes, which stands there; nothing if it
+    /// is temporary.
+    fn makes(&self, at: usize) -> Option<Name> {
+        let mut name = if self.token(at) == Some(Token::Create) {
+            1 + (at..self.tokens.len())
+                .find(|&at| matches!(self.token(at), Some(Token::Table | Token::View)))?
+        } else {
+            let others = |at: usize| matches!(self.token(at - 1), Some(Token::Insert | Token::Merge));
+            1 + (at + 1..self.tokens.len()).find(|&at| self.token(at) == Some(Token::Into) && !others(at))?
+        };
+        let from = name;
+        let noise = |at| {
+            let words = [Token::Table, Token::Unlogged, Token::IfP, Token::Not, Token::Exists];
+            self.token(at).is_some_and(|token| words.contains(&token))
+        };
+        while noise(name) {
+            name += 1;
+        }
+        let temporary = |at| matches!(self.token(at), Some(Token::Temp | Token::Temporary));
+        if (at..from).any(|place| self.token(at) == Some(Token::Create) && temporary(place))
+            || temporary(name)
+        {
+            return None;
+        }
+        // The last two of `database.schema.name`.
+        let mut parts = vec![self.name(name)?];
+        while self.token(name + 1) == Some(Token::Ascii46) {
+            name += 2;
+            parts.push(self.name(name)?);
+        }
+        let name = parts.pop()?;
+        Some(Name { schema: parts.pop(), name })
     }
 
     fn begins_query(&self, at: usize) -> bool {

@@ -265,6 +265,43 @@ fn inner_statements_have_their_place() {
 }
 
 #[test]
+fn what_an_explained_statement_makes() {
+    let makes = |text: &str| match utility(text) {
+        Utility::Explain { makes, .. } => {
+            makes.map(|name| format!("{}.{}", name.schema.unwrap_or_default(), name.name))
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    for (text, made) in [
+        ("EXPLAIN ANALYZE CREATE TABLE T AS SELECT 1", ".t"),
+        (
+            "EXPLAIN (COSTS off, ANALYZE) CREATE UNLOGGED TABLE IF NOT EXISTS s.\"A \"\"b\" (x) AS SELECT 1",
+            "s.A \"b",
+        ),
+        ("EXPLAIN ANALYZE CREATE TABLE d.s.t AS EXECUTE p", "s.t"),
+        ("explain analyze create materialized view if not exists v as select 1", ".v"),
+        ("EXPLAIN ANALYZE SELECT 1 AS n INTO t FROM u", ".t"),
+        ("EXPLAIN ANALYZE WITH x AS (SELECT 1) SELECT * INTO UNLOGGED TABLE s.t FROM x", "s.t"),
+        ("EXPLAIN ANALYZE WITH x AS (INSERT INTO u VALUES (1) RETURNING *) SELECT * INTO t FROM x", ".t"),
+        ("EXPLAIN ANALYZE (SELECT 1 AS n INTO t)", ".t"),
+        ("EXPLAIN ANALYZE SELECT 1 AS temp INTO t", ".t"),
+    ] {
+        assert_eq!(makes(text).as_deref(), Some(made), "{text}");
+    }
+    for text in [
+        "EXPLAIN CREATE TABLE t AS SELECT 1",
+        "EXPLAIN ANALYZE SELECT 1",
+        "EXPLAIN ANALYZE INSERT INTO t VALUES (1)",
+        "EXPLAIN ANALYZE MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE",
+        "EXPLAIN ANALYZE CREATE TEMP TABLE t AS SELECT 1",
+        "EXPLAIN ANALYZE SELECT 1 INTO TEMPORARY TABLE t",
+        "EXPLAIN ANALYZE SELECT 'a INTO b' -- INTO c",
+    ] {
+        assert_eq!(makes(text), None, "{text}");
+    }
+}
+
+#[test]
 fn texts_are_split_as_the_server_splits_them() {
     let names = |text: &str| -> Vec<String> {
         let name = |what: &What| match what {

@@ -8,6 +8,7 @@ pub mod batch;
 mod early;
 mod flows;
 mod line;
+mod made;
 mod own;
 pub mod primary;
 pub mod request;
@@ -163,6 +164,8 @@ impl Session {
             }
         };
         let _alone = self.before_commands(&todo).await;
+        let made = made::made(&todo);
+        self.before_made(&made);
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements),
@@ -174,6 +177,7 @@ impl Session {
         if let Some(ended) = self.ended.take() {
             return Err(ended);
         }
+        self.give_identities(&made).await?;
         self.settle().await;
         self.line.send().await
     }

@@ -62,6 +62,59 @@ fn a_read_leaves_and_a_write_is_seen_at_once() {
 }
 
 #[test]
+fn tables_that_explain_makes_are_like_others() {
+    database("explain_makes");
+    let open = Open::serving(Writers::ThroughConsort);
+    let mut raw = Raw::ready(&open, "explain_makes");
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
+    query(&mut raw, "CREATE SCHEMA first");
+    // Known under the old names.
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
+    query(&mut raw, "SET search_path = first, public");
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
+    query(&mut raw, "EXPLAIN ANALYZE CREATE TABLE items AS SELECT 1 AS id");
+    assert_eq!(query(&mut raw, "SELECT count(*) FROM items"), ["1"]);
+    assert_eq!(until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items"), ["1"]);
+    let made = "EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) SELECT 1 AS n INTO";
+    let none: [&str; 0] = [];
+    assert_eq!(query(&mut raw, "UPDATE items SET id = 2"), none);
+    query(&mut raw, &format!("{made} \"T $$ \"\"x\""));
+    assert_eq!(query(&mut raw, "UPDATE \"T $$ \"\"x\" SET n = 2"), none);
+
+    // In a block, in one that has failed, behind a savepoint.
+    query(&mut raw, "BEGIN");
+    query(&mut raw, &format!("{made} public.in_block"));
+    assert_eq!(query(&mut raw, "UPDATE in_block SET n = 2"), none);
+    query(&mut raw, "SAVEPOINT a");
+    query(&mut raw, &format!("{made} back"));
+    query(&mut raw, "ROLLBACK TO a");
+    assert_eq!(query(&mut raw, "UPDATE in_block SET n = 3"), none);
+    query(&mut raw, "COMMIT");
+    query(&mut raw, "BEGIN");
+    assert_eq!(query(&mut raw, &format!("{made} public.in_block")).last().unwrap(), "42P07");
+    assert_eq!(query(&mut raw, &format!("{made} failed")), ["25P02"]);
+    query(&mut raw, "ROLLBACK");
+    assert_eq!(query(&mut raw, "SELECT n FROM in_block"), ["3"]);
+
+    // In a pipeline, and several in one query.
+    for text in ["EXPLAIN ANALYZE CREATE TABLE piped AS SELECT 1 AS n", "UPDATE piped SET n = 2"] {
+        raw.ask(|out| {
+            out.parse(b"", text.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+    }
+    answer(&mut raw);
+    assert_eq!(answer(&mut raw).1, "12CZ");
+    query(&mut raw, &format!("SELECT 1; {made} several; SELECT 2"));
+    assert_eq!(query(&mut raw, "UPDATE several SET n = 2"), none);
+    // What they hold leaves as from any other table.
+    assert_eq!(until_it_leaves(&open, &mut raw, "SELECT n FROM piped"), ["2"]);
+    assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), Writers::ThroughConsort);
+}
+
+#[test]
 fn the_extended_protocol_leaves_too() {
     database("extended_leaves");
     let open = Open::serving(Writers::Anywhere);

@@ -307,6 +307,8 @@ const MISSING: &str = "\
     UNION ALL SELECT 'publication consort' \
       WHERE NOT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'consort' AND p.puballtables \
         AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
+    UNION ALL SELECT 'function consort.give_identity' \
+      WHERE to_regprocedure('consort.give_identity(regclass)') IS NULL \
     UNION ALL SELECT 'table consort.log' WHERE to_regclass('consort.log') IS NULL";
 
 #[cfg(test)]

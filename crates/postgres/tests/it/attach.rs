@@ -62,7 +62,7 @@ async fn attaching_may_be_repeated_and_undone() {
     attach::attach(&control).await.unwrap();
     attach::detach(&control).await.unwrap();
     attach::detach(&control).await.unwrap();
-    assert_eq!(attach::missing(&control).await.unwrap().len(), 5);
+    assert_eq!(attach::missing(&control).await.unwrap().len(), 6);
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_replication_slots")), "0");
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'consort'")), "0");
@@ -224,6 +224,29 @@ async fn what_a_drop_bares_gets_an_identity() {
         scratch.query("UPDATE t SET n = 2; DELETE FROM t");
         scratch.query("DROP DOMAIN IF EXISTS d CASCADE; DROP TABLE IF EXISTS p; DROP SCHEMA IF EXISTS \"s t\" CASCADE; DROP TABLE IF EXISTS t");
     }
+}
+
+#[tokio::test]
+async fn an_identity_is_given_on_demand_to_ones_own_tables_only() {
+    let scratch = Scratch::start(0);
+    let (control, _) = attached(&scratch).await;
+    scratch.query("CREATE ROLE anna LOGIN; GRANT CREATE ON SCHEMA public TO anna");
+    // As an older Consort left it: attaching again adds what has come since.
+    scratch.query("DROP FUNCTION consort.give_identity; REVOKE USAGE ON SCHEMA consort FROM PUBLIC");
+    assert_eq!(attach::missing(&control).await.unwrap(), ["function consort.give_identity"]);
+    attach::attach(&control).await.unwrap();
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+
+    let anna = Control::connect(&scratch.address("postgres").with_user("anna")).await.unwrap();
+    scratch.query("EXPLAIN ANALYZE CREATE TABLE others AS SELECT 1 AS n");
+    anna.batch_execute("EXPLAIN ANALYZE SELECT 1 AS n INTO \"o w n\"").await.unwrap();
+    for table in ["others", "\"o w n\"", "nowhere"] {
+        anna.batch_execute(&format!("SELECT consort.give_identity(to_regclass('{table}'))")).await.unwrap();
+    }
+    anna.batch_execute("UPDATE \"o w n\" SET n = 2").await.unwrap();
+    assert_eq!(one(&scratch.query("SELECT relreplident FROM pg_class WHERE relname = 'others'")), "d");
+    let log = anna.batch_execute("SELECT FROM consort.log").await.map_err(Error::from).unwrap_err();
+    assert!(log.is("42501"), "{log:?}");
 }
 
 #[tokio::test]
