@@ -3,7 +3,7 @@
 #
 #   rust       cargo and rustc, at least the version that Cargo.toml asks for
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
-#   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench
+#   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
 #   pgbouncer  PgBouncer, which the benchmarks stand beside
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
@@ -52,8 +52,9 @@ build() {
 
 server() {
     local bin=/usr/lib/postgresql/$supported/bin
-    [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql && return
-    missing+=("postgresql-$supported")
+    [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql || missing+=("postgresql-$supported")
+    # The tests make certificates with it; the server's packages depend on it.
+    have openssl || missing+=(openssl)
 }
 
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }

@@ -73,7 +73,8 @@ impl Found {
     /// A server as Consort's own role.
     pub(crate) fn address(&self, server: &Server, database: &str) -> Result<Address, Failure> {
         let user = &self.config.control_user;
-        Ok(server.address(user, self.password(user)?.as_deref(), database))
+        let tls = self.config.tls_to_servers().map_err(Failure::new)?;
+        Ok(Address { tls, ..server.address(user, self.password(user)?.as_deref(), database) })
     }
 }
 

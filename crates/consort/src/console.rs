@@ -1,9 +1,13 @@
 //! Asks the Consort that runs: its console, over the address that clients use.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Duration;
 
 use node::config::Config;
+use postgres::tls::{Checks, Tls};
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::cluster_in::Found;
@@ -53,7 +57,7 @@ pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, F
         Failure::not_running(format!("Consort does not answer at {host}:{port}: {error}"))
     };
     let (client, connection) =
-        address.connect(NoTls).await.map_err(|error| not_running(&with_causes(&error)))?;
+        connect(found, &address, &host, port).await.map_err(|error| not_running(&error))?;
     let asked = async {
         let mut answers = Vec::new();
         for command in commands {
@@ -66,6 +70,31 @@ pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, F
         ended = connection => Err(not_running(&ended.err().map_or_else(String::new, |error| error.to_string()))),
         () = tokio::time::sleep(LIMIT) => Err(not_running(&format!("nothing within {LIMIT:?}"))),
     }
+}
+
+/// What drives a connection.
+type Driver = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>>>>;
+
+/// Connects to our own process, encrypted where it takes nothing else.
+async fn connect(
+    found: &Found,
+    address: &tokio_postgres::Config,
+    host: &str,
+    port: u16,
+) -> Result<(tokio_postgres::Client, Driver), String> {
+    let causes = |error: tokio_postgres::Error| with_causes(&error);
+    if host.starts_with('/') || !found.config.tls_required {
+        let (client, connection) = address.connect(NoTls).await.map_err(causes)?;
+        return Ok((client, Box::pin(connection)));
+    }
+    let tls = Tls::new(Checks::Nothing, None)?;
+    let stream = timeout(LIMIT, tls.connect(host, port)).await;
+    let stream =
+        stream.map_err(|_| format!("nothing within {LIMIT:?}"))?.map_err(|error| error.to_string())?;
+    let mut plain = address.clone();
+    plain.ssl_mode(SslMode::Disable);
+    let (client, connection) = plain.connect_raw(stream, NoTls).await.map_err(causes)?;
+    Ok((client, Box::pin(connection)))
 }
 
 /// An error with what caused it.

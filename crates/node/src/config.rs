@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use analysis::session::{Consistency, Own};
 use design::{Design, Reads};
+use postgres::Tls;
 use postgres::address::{Address, Host};
+use postgres::tls::Checks;
 use scheduler::Writers;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -41,6 +43,10 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// Clients without TLS are refused.
     pub tls_required: bool,
+    /// What is asked of the servers' certificates; `None`: connections to servers are not encrypted.
+    pub server_tls: Option<Checks>,
+    /// PEM file with the certificates whose signature counts there.
+    pub server_tls_ca: Option<PathBuf>,
     /// The role with which Consort itself watches the nodes.
     pub control_user: String,
     /// The primary.
@@ -227,6 +233,11 @@ impl Config {
         self.tls_certificate.as_deref().zip(self.tls_key.as_deref())
     }
 
+    /// How connections to servers are encrypted; the error is a sentence for a person.
+    pub fn tls_to_servers(&self) -> Result<Option<Tls>, String> {
+        self.server_tls.map(|checks| Tls::new(checks, self.server_tls_ca.as_deref())).transpose()
+    }
+
     /// The design, the default one if the file names none.
     pub fn design(&self) -> Design {
         self.design.unwrap_or(design::CONSORT)
@@ -276,7 +287,8 @@ impl Server {
             false => Host::Name(self.host.clone()),
         };
         let password = password.map(str::to_owned);
-        Address { host, port: self.port, user: user.to_owned(), password, database: database.to_owned() }
+        let (user, database) = (user.to_owned(), database.to_owned());
+        Address { host, port: self.port, user, password, database, tls: None }
     }
 
     fn with_defaults(place: Place) -> Self {
@@ -413,6 +425,13 @@ impl<'a> Reader<'a> {
         }
         if config.tls_certificate.is_some() != config.tls_key.is_some() {
             refuse("tls_certificate", "and tls_key are set together, or neither");
+        }
+        let checked = matches!(config.server_tls, Some(Checks::Signer | Checks::Host));
+        if checked && config.server_tls_ca.is_none() {
+            refuse(
+                "server_tls_ca",
+                "is missing: with this server_tls it holds the certificates whose signature counts",
+            );
         }
         if config.auth_type != AuthType::Trust && config.auth_file.is_none() {
             refuse("auth_file", "is missing: with this auth_type it holds the roles' secrets");

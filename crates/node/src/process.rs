@@ -86,8 +86,8 @@ pub fn serve(start: Start) -> Result<(), StartError> {
 async fn run(start: Start) -> Result<(), StartError> {
     let config = Rc::new(start.config);
     let secrets = secrets(&config).map_err(StartError)?;
-    let setup = setup(&config);
-    let door = Door::new(door_options(&config)?, secrets, Some(place(&setup.primary)));
+    let setup = setup(&config).map_err(StartError)?;
+    let door = Door::new(door_options(&config)?, secrets, Some(Place::from(&setup.primary)));
     let cluster = Cluster::start(setup);
     let process = Rc::new(Process {
         door,
@@ -241,17 +241,19 @@ async fn first_gauge(cluster: &Cluster) {
     }
 }
 
-fn setup(config: &Config) -> Setup {
+fn setup(config: &Config) -> Result<Setup, String> {
     let password = password(config);
-    let address = |server: &Server| -> Address {
-        server.address(&config.control_user, password.as_deref(), CONTROL_DATABASE)
+    let tls = config.tls_to_servers()?;
+    let address = |server: &Server| Address {
+        tls: tls.clone(),
+        ..server.address(&config.control_user, password.as_deref(), CONTROL_DATABASE)
     };
     let standby = |standby: &Server| StandbySetup {
         name: standby.name.clone(),
         address: address(standby),
         weight: standby.weight,
     };
-    Setup {
+    Ok(Setup {
         primary: address(&config.primary),
         standbys: config.standbys.iter().map(standby).collect(),
         writers: config.writers(),
@@ -264,7 +266,7 @@ fn setup(config: &Config) -> Setup {
         harmless: config.harmless_functions.clone(),
         standby_connections: config.standby_connections,
         held_answer_bytes: config.held_answer_bytes,
-    }
+    })
 }
 
 fn door_options(config: &Config) -> Result<door::Options, StartError> {
@@ -322,12 +324,4 @@ fn read_secrets(file: &std::path::Path) -> Result<AuthFile, String> {
 fn password(config: &Config) -> Option<String> {
     let secrets = read_secrets(config.auth_file.as_ref()?).ok()?;
     secrets.password(&config.control_user).map(str::to_owned)
-}
-
-/// Where a server listens, in the door's words.
-fn place(address: &Address) -> Place {
-    match address.socket() {
-        Some(path) => Place::Unix(path),
-        None => Place::Tcp(address.host.to_string(), address.port),
-    }
 }

@@ -1,5 +1,6 @@
 //! A byte stream to a client or a server: TCP, a Unix socket, or TLS over TCP.
 
+use postgres::Tls;
 use postgres::address::Address;
 use std::io;
 use std::net::IpAddr;
@@ -46,6 +47,8 @@ pub enum Place {
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String, u16),
+    /// A host and a port, encrypted like this.
+    Tls(String, u16, Tls),
 }
 
 impl Place {
@@ -58,15 +61,20 @@ impl Place {
                 stream.set_nodelay(true)?;
                 Ok(Socket::Tcp(stream))
             }
+            Place::Tls(host, port, tls) => {
+                let stream = tls.connect(host, *port).await?;
+                Ok(Socket::Tls(Box::new(TlsStream::Client(stream))))
+            }
         }
     }
 }
 
 impl From<&Address> for Place {
     fn from(address: &Address) -> Place {
-        match address.socket() {
-            Some(path) => Place::Unix(path),
-            None => Place::Tcp(address.host.to_string(), address.port),
+        match (address.socket(), address.encrypted()) {
+            (Some(path), _) => Place::Unix(path),
+            (None, Some((host, port, tls))) => Place::Tls(host.to_owned(), port, tls.clone()),
+            (None, None) => Place::Tcp(address.host.to_string(), address.port),
         }
     }
 }
@@ -75,7 +83,7 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Place::Unix(path) => path.display().fmt(f),
-            Place::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Place::Tcp(host, port) | Place::Tls(host, port, _) => write!(f, "{host}:{port}"),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Where a server is and who asks: the same for control queries, gauges, watchers and decoders.
 
 use crate::Error;
+use crate::tls::Tls;
 use std::fmt;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
 /// Connecting takes no longer than this.
@@ -44,6 +46,8 @@ pub struct Address {
     pub password: Option<String>,
     /// The database.
     pub database: String,
+    /// How the connection is encrypted, if it goes over TCP; a Unix socket needs nothing.
+    pub tls: Option<Tls>,
 }
 
 impl Address {
@@ -57,6 +61,14 @@ impl Address {
     #[must_use]
     pub fn with_user(&self, user: &str) -> Address {
         Address { user: user.to_owned(), ..self.clone() }
+    }
+
+    /// Host, port and encryption, if the way there is encrypted.
+    pub fn encrypted(&self) -> Option<(&str, u16, &Tls)> {
+        match (&self.host, &self.tls) {
+            (Host::Name(name), Some(tls)) => Some((name, self.port, tls)),
+            _ => None,
+        }
     }
 
     /// The path of the Unix socket, if it is one.
@@ -104,14 +116,34 @@ impl Control {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::NotReady`], or [`Error::Refused`] for a log-in that the server does not allow.
     pub async fn connect(address: &Address) -> Result<Control, Error> {
-        let (client, connection) = address.config().connect(NoTls).await?;
-        let driver = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a control connection ended");
-            }
-        });
-        Ok(Control { client, driver })
+        let Some((host, port, tls)) = address.encrypted() else {
+            let (client, connection) = address.config().connect(NoTls).await?;
+            return Ok(Control { client, driver: tokio::spawn(driven(connection)) });
+        };
+        let attempt = async {
+            let stream = tls.connect(host, port).await?;
+            // The encryption is ours already.
+            Ok(address.config().ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
+        };
+        let (client, connection) = within_limit(address, attempt).await?;
+        Ok(Control { client, driver: tokio::spawn(driven(connection)) })
     }
+}
+
+async fn driven(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a control connection ended");
+    }
+}
+
+/// Gives an attempt to connect up after [`CONNECT_LIMIT`].
+pub(crate) async fn within_limit<T>(
+    address: &Address,
+    attempt: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or_else(|_| {
+        Err(Error::Unreachable(format!("{address} has not answered within {CONNECT_LIMIT:?}")))
+    })
 }
 
 impl Deref for Control {

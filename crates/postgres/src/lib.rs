@@ -5,6 +5,7 @@
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
+//! * [`address`], [`tls`]: where a server is, who asks, and how that is encrypted.
 //! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
 //!
 //! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
@@ -22,6 +23,7 @@ pub mod incarnation;
 mod link;
 pub mod local;
 pub mod roles;
+pub mod tls;
 pub mod watcher;
 
 pub use address::{APPLICATION_NAME, Address, Control, Host};
@@ -34,4 +36,5 @@ pub use facts::{Facts, differences, facts};
 pub use gauge::{Gauge, Gauger};
 pub use incarnation::Sighting;
 pub use roles::{digest, owners};
+pub use tls::Tls;
 pub use watcher::Watcher;

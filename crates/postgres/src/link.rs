@@ -2,7 +2,7 @@
 //! analysis ask so often that a task and a channel on the way would be most of the cost.
 
 use crate::Error;
-use crate::address::{APPLICATION_NAME, Address, CONNECT_LIMIT, Host};
+use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -35,16 +35,16 @@ pub(crate) type Rows = Vec<Vec<Option<String>>>;
 impl Link {
     /// Connects and logs in. `settings` are start-up parameters beside the usual ones.
     pub(crate) async fn connect(address: &Address, settings: &[(&str, &str)]) -> Result<Link, Error> {
-        let limit = tokio::time::timeout(CONNECT_LIMIT, Link::log_in(address, settings));
-        limit.await.unwrap_or_else(|_| {
-            Err(Error::Unreachable(format!("{address} has not answered within {CONNECT_LIMIT:?}")))
-        })
+        within_limit(address, Link::log_in(address, settings)).await
     }
 
     async fn log_in(address: &Address, settings: &[(&str, &str)]) -> Result<Link, Error> {
         let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
             (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
             (Host::Socket(_), None) => unreachable!("a folder has a socket"),
+            (Host::Name(_), None) if let Some((host, port, tls)) = address.encrypted() => {
+                Box::pin(tls.connect(host, port).await?)
+            }
             (Host::Name(name), None) => {
                 let stream = TcpStream::connect((name.as_str(), address.port)).await?;
                 stream.set_nodelay(true)?;

@@ -7,6 +7,10 @@ use std::time::Duration;
 /// The longest age that can be asked for.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Units of an age in microseconds, the least first. An age is shown in the largest that needs no fraction.
+const UNITS: [(u128, &str); 5] =
+    [(1, "us"), (1_000, "ms"), (1_000_000, "s"), (60_000_000, "min"), (3_600_000_000, "h")];
+
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
@@ -50,14 +54,8 @@ fn age(text: &str) -> Option<Duration> {
     let text = text.strip_prefix(|c: char| c.is_ascii_whitespace())?.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(split);
-    let micros = match unit.trim() {
-        "us" => 1.0,
-        "ms" => 1e3,
-        "s" => 1e6,
-        "min" => 60e6,
-        "h" => 3600e6,
-        _ => return None,
-    } * number.parse::<f64>().ok()?;
+    let (unit, _) = UNITS.into_iter().find(|(_, name)| *name == unit.trim())?;
+    let micros = number.parse::<f64>().ok()? * unit as f64;
     let age = Duration::try_from_secs_f64(micros / 1e6).ok()?;
     (age >= Duration::from_micros(1) && age <= MAX_AGE).then_some(age)
 }
@@ -69,11 +67,12 @@ impl fmt::Display for Consistency {
             Consistency::Session => f.write_str("session"),
             Consistency::Weak => f.write_str("weak"),
             Consistency::Primary => f.write_str("primary"),
-            Consistency::Bounded(age) => match age.as_micros() {
-                micros if micros % 1_000_000 == 0 => write!(f, "bounded {}s", micros / 1_000_000),
-                micros if micros % 1000 == 0 => write!(f, "bounded {}ms", micros / 1000),
-                micros => write!(f, "bounded {micros}us"),
-            },
+            Consistency::Bounded(age) => {
+                let micros = age.as_micros();
+                let (unit, name) =
+                    UNITS.into_iter().rev().find(|(unit, _)| micros % unit == 0).expect("the least is one");
+                write!(f, "bounded {}{name}", micros / unit)
+            }
         }
     }
 }
@@ -84,8 +83,16 @@ mod tests {
 
     #[test]
     fn what_it_says_is_what_it_reads() {
-        for text in ["strong", "session", "weak", "primary", "bounded 200ms", "bounded 2s", "bounded 1500us"]
-        {
+        for text in [
+            "strong",
+            "session",
+            "weak",
+            "primary",
+            "bounded 200ms",
+            "bounded 2s",
+            "bounded 1h",
+            "bounded 1500us",
+        ] {
             assert_eq!(text.parse::<Consistency>().unwrap().to_string(), text);
         }
         assert_eq!(" Bounded  1.5 s ".parse(), Ok(Consistency::Bounded(Duration::from_millis(1500))));

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,12 @@ impl Done {
     pub(crate) fn worked(self) -> String {
         assert!(self.status.success(), "{self:?}");
         self.out
+    }
+
+    /// Everything that a command said that had to end with this code.
+    pub(crate) fn failed_saying(self, code: i32) -> String {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self.out + &self.err
     }
 
     /// The standard error of a command that had to end with this code.
@@ -76,7 +83,8 @@ pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-fn temporary(name: &str) -> PathBuf {
+/// A name in the temporary folder that nobody has.
+pub(crate) fn temporary(name: &str) -> PathBuf {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("consort-{name}-{}-{number}", std::process::id()))
 }
@@ -131,7 +139,7 @@ impl Drop for UpFolder {
 
 /// `consort serve` in front of servers of its own.
 pub(crate) struct Serving {
-    pub(crate) servers: Scratch,
+    pub(crate) servers: Arc<Scratch>,
     child: Child,
     config_file: PathBuf,
     pub(crate) port: u16,
@@ -145,11 +153,17 @@ impl Serving {
     }
 
     /// The same with servers that are there.
-    pub(crate) fn over(servers: Scratch, lines: &str) -> Self {
+    pub(crate) fn over(servers: impl Into<Arc<Scratch>>, lines: &str) -> Self {
+        let servers = servers.into();
         let (port, metrics_port) = (free_port(), free_port());
+        let lines = format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\nauth_type = \"trust\"\n{lines}");
+        let text = configuration(&servers, port, &lines);
+        Self::configured(servers, port, metrics_port, &text)
+    }
+
+    /// The same with this whole configuration.
+    pub(crate) fn configured(servers: Arc<Scratch>, port: u16, metrics_port: u16, text: &str) -> Self {
         let config_file = temporary("serve").with_extension("toml");
-        let text =
-            configuration(&servers, port, &format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\n{lines}"));
         std::fs::write(&config_file, text).expect("a temporary file can be written");
         let child = launch(&config_file);
         let mut serving = Self { servers, child, config_file, port, metrics_port };
@@ -222,9 +236,9 @@ impl Drop for Serving {
     }
 }
 
-/// A configuration for these servers, trusting local clients, with these lines first.
+/// A configuration for these servers with these lines first.
 pub(crate) fn configuration(servers: &Scratch, port: u16, lines: &str) -> String {
-    let mut text = format!("{lines}\nauth_type = \"trust\"\nlisten = [\"127.0.0.1:{port}\"]\n");
+    let mut text = format!("listen = [\"127.0.0.1:{port}\"]\n{lines}\n");
     for (at, node) in servers.cluster().nodes().iter().enumerate() {
         let table = if at == 0 { "[primary]" } else { "[[standby]]" };
         let host = node.socket_folder().display();

@@ -1,5 +1,6 @@
 //! The command as a person uses it: the program itself, real servers, real clients.
 
+mod access;
 mod barriers;
 mod configuration;
 mod console;
@@ -8,7 +9,9 @@ mod faults_consort;
 mod faults_primary;
 mod faults_standby;
 mod fixture;
+mod levels;
 mod life;
 mod load;
 mod readme;
+mod resources;
 mod serving;

@@ -2,6 +2,7 @@
 //! table is generated from it.
 
 use design::Design;
+use postgres::tls::Checks;
 use scheduler::Writers;
 use toml::de::DeValue;
 
@@ -158,6 +159,22 @@ pub static KEYS: &[Key] = &[
     global("tls_required", "false", "Refuse clients that do not use TLS.", |config, value| {
         put(&mut config.tls_required, flag(value))
     }),
+    global(
+        "server_tls",
+        "\"disable\"",
+        "TLS towards the nodes, as libpq's `sslmode`: `disable`, `require` (whoever answers is believed), `verify-ca` or \
+         `verify-full`. Unix sockets are never encrypted.",
+        |config, value| put(&mut config.server_tls, one_of(value, SERVER_TLS)),
+    ),
+    global(
+        "server_tls_ca",
+        "\"\"",
+        "PEM file with the certificates that the nodes' own are signed by, for `verify-ca` and `verify-full`.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.server_tls_ca, path)
+        },
+    ),
     global(
         "control_user",
         "\"postgres\"",
@@ -336,6 +353,13 @@ const AUTH_TYPES: &[(&str, AuthType)] = &[
     ("md5", AuthType::Md5),
     ("password", AuthType::Password),
     ("trust", AuthType::Trust),
+];
+
+const SERVER_TLS: &[(&str, Option<Checks>)] = &[
+    ("disable", None),
+    ("require", Some(Checks::Nothing)),
+    ("verify-ca", Some(Checks::Signer)),
+    ("verify-full", Some(Checks::Host)),
 ];
 
 const WRITERS: &[(&str, Writers)] =

@@ -22,9 +22,10 @@
 
 mod layout;
 mod message;
+mod relay;
 
 use crate::Error;
-use crate::address::{APPLICATION_NAME, Address, Host};
+use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
 use crate::attach::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::catalogs::Loaded;
 use crate::incarnation::Sighting;
@@ -33,7 +34,9 @@ use layout::Layout;
 use message::{Message, Relation, Rows};
 use pgwire_replication::client::QueryRow;
 use pgwire_replication::{PgWireError, ReplicationClient, ReplicationConfig, ReplicationEvent};
+use relay::Relay;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -166,7 +169,13 @@ impl Decoder {
         database: DatabaseId,
         epoch: Epoch,
     ) -> Result<Decoder, Error> {
-        let mut client = ReplicationClient::connect_gated(config(address, slot)).await.map_err(error)?;
+        let relay = match address.encrypted() {
+            Some((host, port, tls)) => Some(within_limit(address, Relay::open(tls, host, port)).await?),
+            None => None,
+        };
+        let folder = relay.as_ref().map(Relay::folder);
+        let mut client =
+            ReplicationClient::connect_gated(config(address, folder, slot)).await.map_err(error)?;
         let rows = client.simple_query(Sighting::QUERY).await.map_err(error)?;
         let sighting = Sighting::from_row(&texts(&rows), epoch)?;
         if sighting.in_recovery {
@@ -395,18 +404,21 @@ impl Decoder {
     }
 }
 
-fn config(address: &Address, slot: &str) -> ReplicationConfig {
+/// How the client reaches the server: through the socket in `folder`, if there is one.
+fn config(address: &Address, folder: Option<&Path>, slot: &str) -> ReplicationConfig {
     let password = address.password.clone().unwrap_or_default();
     let (user, database) = (address.user.as_str(), address.database.as_str());
-    let config = match &address.host {
-        Host::Socket(folder) => {
+    let socket = folder.or(match &address.host {
+        Host::Socket(folder) => Some(folder),
+        Host::Name(_) => None,
+    });
+    let config = match socket {
+        Some(folder) => {
             let folder = folder.display().to_string();
             ReplicationConfig::unix(folder, address.port, user, password, database, slot, PUBLICATION)
         }
-        Host::Name(name) => {
-            ReplicationConfig::new(name.as_str(), user, password, database, slot, PUBLICATION)
-                .with_port(address.port)
-        }
+        None => ReplicationConfig::new(address.host.to_string(), user, password, database, slot, PUBLICATION)
+            .with_port(address.port),
     };
     let mut config = config
         .with_options(SETTINGS)

@@ -129,6 +129,7 @@ impl Node {
             user: user.to_owned(),
             password: None,
             database: database.to_owned(),
+            tls: None,
         }
     }
 

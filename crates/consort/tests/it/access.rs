@@ -1,0 +1,310 @@
+//! Who gets in, and how: secrets and encryption towards clients and towards servers.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use postgres::local::{LogIns, Scratch};
+
+use crate::fixture::{Done, Serving, configuration, consort, eventually, free_port, run, temporary};
+use crate::load::Console;
+
+/// Secrets as somebody types them.
+const OWN: &str = "boss";
+const CLEAR: &str = "a \"quoted\" word";
+const KEYED: &str = "sesame";
+const OLD: &str = "olden";
+
+/// A server that is reached by TCP and trusts nobody there.
+fn guarded(standbys: usize) -> Arc<Scratch> {
+    let options = postgres::local::Options { standbys, log_ins: LogIns::Loopback, ..Scratch::options() };
+    let servers = Scratch::with(options);
+    for sql in [
+        "CREATE TABLE goods (id int PRIMARY KEY, v text)",
+        "INSERT INTO goods VALUES (1, 'lamp')",
+        "GRANT SELECT ON goods TO PUBLIC",
+        &format!("ALTER ROLE postgres PASSWORD '{OWN}'"),
+        &format!("CREATE ROLE clear LOGIN PASSWORD '{CLEAR}'"),
+        &format!("CREATE ROLE keyed LOGIN PASSWORD '{KEYED}'"),
+        &format!("SET password_encryption = 'md5'; CREATE ROLE old LOGIN PASSWORD '{OLD}'"),
+    ] {
+        servers.query(sql);
+    }
+    Arc::new(servers)
+}
+
+/// Who may log in by TCP, at every node.
+fn demand(servers: &Scratch, lines: &str) {
+    for node in servers.cluster().nodes() {
+        let text = format!("local all all trust\nlocal replication all trust\n{lines}");
+        fs::write(node.data_folder().join("pg_hba.conf"), text).expect("a temporary file can be written");
+        node.query("postgres", "SELECT pg_reload_conf()").expect("the server answers");
+    }
+}
+
+/// The `auth_file`: clear words, a SCRAM key, an MD5 hash, and a word that is wrong at the server.
+fn secrets(servers: &Scratch) -> PathBuf {
+    let stored = |role: &str| {
+        let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{role}'");
+        servers.query(&sql)[0][0].clone().expect("the server answers")
+    };
+    servers.query("CREATE ROLE stale LOGIN PASSWORD 'new'");
+    let lines = [
+        ("postgres", OWN.to_owned()),
+        ("clear", CLEAR.replace('"', "\"\"")),
+        ("keyed", stored("keyed")),
+        ("old", stored("old")),
+        ("stale", "former".to_owned()),
+    ];
+    let file = temporary("users").with_extension("txt");
+    let text: String = lines.iter().map(|(role, secret)| format!("\"{role}\" \"{secret}\"\n")).collect();
+    fs::write(&file, format!("; roles\n{text}")).expect("a temporary file can be written");
+    file
+}
+
+/// A configuration that reaches the servers by TCP at this host.
+fn by_tcp(servers: &Scratch, host: &str, port: u16, lines: &str) -> String {
+    let text = configuration(servers, port, lines);
+    let socket = format!("host = \"{}\"", servers.primary().socket_folder().display());
+    assert!(text.contains(&socket));
+    text.replace(&socket, &format!("host = \"{host}\""))
+}
+
+fn serve(servers: &Arc<Scratch>, host: &str, lines: &str) -> Serving {
+    let (port, metrics_port) = (free_port(), free_port());
+    Serving::configured(servers.clone(), port, metrics_port, &by_tcp(servers, host, port, lines))
+}
+
+/// psql as this role with this password; `more` are settings of libpq.
+fn ask(serving: &Serving, role: &str, password: &str, more: &[(&str, &str)], sql: &str) -> Done {
+    let mut psql = Command::new("psql");
+    psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", sql]).env("PGPASSWORD", password);
+    psql.env("PGHOST", "localhost").env("PGPORT", serving.port.to_string());
+    psql.env("PGUSER", role).env("PGDATABASE", "postgres").envs(more.iter().copied());
+    run(&mut psql)
+}
+
+fn served(serving: &Serving) -> u64 {
+    let url = format!("postgres://postgres:{OWN}@127.0.0.1:{}/consort", serving.port);
+    Console::connect(&url).node("standby1").served
+}
+
+#[test]
+fn servers_and_clients_that_demand_proofs() {
+    let servers = guarded(1);
+    let users = secrets(&servers);
+    let lines = format!("auth_file = \"{}\"\nattach_on_first_use = true", users.display());
+    demand(&servers, "host all old all md5\nhost all all all scram-sha-256\n");
+
+    let serving = serve(&servers, "localhost", &lines);
+    let read = "SELECT v, current_user FROM goods WHERE id = 1";
+    for (role, word) in [("clear", CLEAR), ("keyed", KEYED)] {
+        // At the primary, and with the same secret at the standby.
+        let before = served(&serving);
+        eventually("a read at the standby", || {
+            assert_eq!(ask(&serving, role, word, &[], read).worked(), format!("lamp|{role}\n"));
+            served(&serving) > before
+        });
+        let refused = ask(&serving, role, "wrong", &[], read).failed(2);
+        assert!(
+            refused.contains(&format!("password authentication failed for user \"{role}\"")),
+            "{refused}"
+        );
+    }
+    let nobody = ask(&serving, "nobody", "wrong", &[], read).failed(2);
+    assert!(nobody.contains("password authentication failed for user \"nobody\""), "{nobody}");
+    // Right here and wrong at the server: the server's own words.
+    let stale = ask(&serving, "stale", "former", &[], read).failed(2);
+    assert!(stale.contains("password authentication failed for user \"stale\""), "{stale}");
+    assert!(serving.run("status", &[]).worked().contains("reads may leave the primary"));
+    drop(serving);
+
+    let serving = serve(&servers, "localhost", &format!("auth_type = \"md5\"\n{lines}"));
+    let before = served(&serving);
+    eventually("a read at the standby", || {
+        assert_eq!(ask(&serving, "old", OLD, &[], read).worked(), "lamp|old\n");
+        served(&serving) > before
+    });
+    assert!(ask(&serving, "old", "wrong", &[], read).failed(2).contains("password authentication failed"));
+    // An MD5 hash opens no server that demands SCRAM.
+    demand(&servers, "host all all all scram-sha-256\n");
+    let told = ask(&serving, "old", OLD, &[], read).failed(2);
+    assert!(told.contains("the primary demands a proof by SCRAM-SHA-256 for this role"), "{told}");
+    assert!(told.contains("HINT") && told.contains("auth_file"), "{told}");
+    fs::remove_file(users).unwrap();
+}
+
+/// Two authorities, and a certificate by the first one for `localhost` alone.
+struct Certificates(PathBuf);
+
+impl Certificates {
+    fn make() -> Self {
+        let folder = temporary("certificates");
+        fs::DirBuilder::new().mode(0o755).create(&folder).expect("a temporary file can be written");
+        let openssl = |words: &str| {
+            let mut command = Command::new("openssl");
+            run(command.args(words.split(' ')).current_dir(&folder)).worked();
+        };
+        for name in ["ca", "other"] {
+            openssl(&format!(
+                "req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {name}.key -out {name}.pem -subj /CN={name}"
+            ));
+        }
+        openssl("req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem -subj /CN=localhost");
+        fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n")
+            .expect("a temporary file can be written");
+        openssl(
+            "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out certificate.pem -extfile names",
+        );
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// Puts certificate and key into the data folders, which PostgreSQL's own user must be able to read.
+    fn give_to(&self, servers: &Scratch) {
+        for node in servers.cluster().nodes() {
+            let data = node.data_folder();
+            for (from, to) in [("certificate.pem", "server.crt"), ("key.pem", "server.key")] {
+                fs::copy(self.0.join(from), data.join(to)).expect("a temporary file can be written");
+                let file = data.join(to).display().to_string();
+                let owner = format!("--reference={}", data.display());
+                run(Command::new("chown").args([&owner, &file])).worked();
+                run(Command::new("chmod").args(["600", &file])).worked();
+            }
+            node.set("ssl", "on").expect("the server answers");
+        }
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What `consort check` says of servers at this host, encrypted like this.
+fn checked(servers: &Scratch, host: &str, lines: &str) -> Done {
+    let file = temporary("check").with_extension("toml");
+    fs::write(&file, by_tcp(servers, host, free_port(), lines)).expect("a temporary file can be written");
+    let done = consort(&["check", "--config", file.to_str().expect("a name of ours")]);
+    fs::remove_file(file).expect("a temporary file can be written");
+    done
+}
+
+#[test]
+fn tls_towards_clients_and_servers() {
+    let servers = guarded(1);
+    let users = secrets(&servers);
+    let made = Certificates::make();
+    let auth = format!("auth_file = \"{}\"\n", users.display());
+    let verified =
+        |mode: &str, ca: &str| format!("{auth}server_tls = \"{mode}\"\nserver_tls_ca = \"{ca}\"\n");
+    let (ca, other) = (made.file("ca.pem"), made.file("other.pem"));
+
+    let plain = checked(&servers, "localhost", &format!("{auth}server_tls = \"require\"")).failed_saying(1);
+    assert!(plain.contains("does not speak TLS"), "{plain}");
+    made.give_to(&servers);
+    // Nobody gets in without TLS.
+    demand(&servers, "hostssl all all all scram-sha-256\n");
+    eventually("a server that speaks TLS", || {
+        checked(&servers, "localhost", &verified("verify-full", &ca)).status.success()
+    });
+    let unencrypted = checked(&servers, "localhost", &auth).failed_saying(1);
+    assert!(unencrypted.contains("no encryption"), "{unencrypted}");
+    for (host, lines, refused) in [
+        ("127.0.0.1", format!("{auth}server_tls = \"require\""), None),
+        ("127.0.0.1", verified("verify-ca", &ca), None),
+        ("127.0.0.1", verified("verify-full", &ca), Some("not valid for name \"127.0.0.1\"")),
+        ("localhost", verified("verify-full", &other), Some("UnknownIssuer")),
+        ("localhost", verified("verify-ca", &other), Some("UnknownIssuer")),
+    ] {
+        let done = checked(&servers, host, &lines);
+        let said = format!("{}{}", done.out, done.err);
+        assert_eq!(done.status.success(), refused.is_none(), "{host} {lines}{said}");
+        assert!(refused.is_none_or(|refused| said.contains(refused)), "{said}");
+    }
+
+    let lines = format!(
+        "{}tls_certificate = \"{}\"\ntls_key = \"{}\"\ntls_required = true\nattach_on_first_use = true",
+        verified("verify-full", &ca),
+        made.file("certificate.pem"),
+        made.file("key.pem")
+    );
+    let serving = serve(&servers, "localhost", &lines);
+    let full = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", ca.as_str())];
+    let unknown = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", other.as_str())];
+    let read = "SELECT v FROM goods WHERE id = 1";
+    let reads = || {
+        let out =
+            consort(&["status", "--json", "--config", serving.config_file().to_str().unwrap()]).worked();
+        let status: serde_json::Value = serde_json::from_str(&out).unwrap();
+        status["nodes"][1]["reads_served"].as_i64().unwrap()
+    };
+    eventually("a read at the standby", || {
+        assert_eq!(ask(&serving, "keyed", KEYED, &full, read).worked(), "lamp\n");
+        reads() > 0
+    });
+    let ours = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    assert_eq!(ask(&serving, "keyed", KEYED, &full, ours).worked(), "t\n", "the client's own connection");
+    for node in servers.cluster().nodes() {
+        let others = "SELECT count(*) > 0, bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                      WHERE client_addr IS NOT NULL";
+        let found = node.query("postgres", others).unwrap();
+        assert_eq!(found, [[Some("t".to_owned()), Some("t".to_owned())]], "{}", node.name());
+    }
+    let plain = ask(&serving, "keyed", KEYED, &[("PGSSLMODE", "disable")], read).failed(2);
+    assert!(plain.contains("this server takes encrypted connections only"), "{plain}");
+    let distrusted = ask(&serving, "keyed", KEYED, &unknown, read).failed(2);
+    assert!(distrusted.contains("certificate verify failed"), "{distrusted}");
+    assert!(serving.run("psql", &["--node", "standby1", "-XAtqc", ours]).worked().contains('t'));
+    is_cancelled(&serving, &full);
+    fs::remove_file(users).unwrap();
+}
+
+/// A statement that is interrupted as a person does it, behind two encryptions.
+fn is_cancelled(serving: &Serving, more: &[(&str, &str)]) {
+    let mut psql = Command::new("psql");
+    psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", "SELECT pg_sleep(600)"]).env("PGPASSWORD", KEYED);
+    psql.env("PGHOST", "localhost").env("PGPORT", serving.port.to_string());
+    psql.env("PGUSER", "keyed").env("PGDATABASE", "postgres").envs(more.iter().copied());
+    let waiting =
+        psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("psql runs");
+    let sleeps = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    eventually("a statement that sleeps", || !serving.servers.query(sleeps).is_empty());
+    run(Command::new("kill").args(["-INT", &waiting.id().to_string()])).worked();
+    let said = waiting.wait_with_output().expect("psql runs");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("57014"), "{said:?}");
+}
+
+#[test]
+fn files_of_certificates_that_are_none_are_named() {
+    let file = temporary("nonsense").with_extension("pem");
+    fs::write(&file, "nonsense").unwrap();
+    let name = file.display();
+    for (lines, said) in [
+        (format!("server_tls = \"verify-full\"\nserver_tls_ca = \"{name}\""), format!("{name}: ")),
+        ("server_tls = \"verify-ca\"".to_owned(), "server_tls_ca: is missing".to_owned()),
+        (format!("tls_certificate = \"{name}\"\ntls_key = \"{name}\""), format!("{name}: ")),
+        ("tls_required = true".to_owned(), "tls_required: needs tls_certificate and tls_key".to_owned()),
+        (
+            "server_tls = \"prefer\"".to_owned(),
+            ":2: server_tls: expected \"disable\" or \"require\"".to_owned(),
+        ),
+    ] {
+        let config = temporary("certificates").with_extension("toml");
+        let text = format!(
+            "auth_type = \"trust\"\n{lines}\nlisten = [\"127.0.0.1:{}\"]\n[primary]\nhost = \"localhost\"\n",
+            free_port()
+        );
+        fs::write(&config, text).unwrap();
+        let refused = consort(&["serve", "--config", config.to_str().unwrap()]).failed(1);
+        assert!(refused.contains(&said), "{lines}: {refused}");
+        fs::remove_file(config).unwrap();
+    }
+    fs::remove_file(Path::new(&file)).unwrap();
+}

@@ -1,0 +1,119 @@
+//! Each level of consistency, chosen in each way, over a standby that stands still: what it may show, and where it runs.
+
+use std::time::Duration;
+
+use crate::fixture::{LIMIT, eventually};
+use crate::load::{Client, Console, THROUGH, served, serving};
+
+const LEVELS: [&str; 5] = ["strong", "session", "bounded 200ms", "weak", "primary"];
+
+const READ: &str = "SELECT n FROM counter WHERE id = 1";
+
+fn at(url: &str, level: &str) -> Client {
+    let mut client = Client::connect(url).expect("a log-in");
+    client.rows(&format!("SET consort.consistency = '{level}'")).expect("an answer");
+    assert_eq!(client.one("SHOW consort.consistency").expect("an answer"), level);
+    client
+}
+
+/// What five reads show, and how many of them ran at the standby.
+fn reads(console: &mut Console, client: &mut Client, read: &str) -> (Vec<i64>, u64) {
+    let before = served(console, "standby1");
+    let seen = (0..5).map(|_| client.number(read).expect("an answer")).collect();
+    (seen, served(console, "standby1") - before)
+}
+
+/// It runs at the primary, and shows this.
+fn stays(console: &mut Console, client: &mut Client, read: &str, n: i64) {
+    assert_eq!(reads(console, client, read), (vec![n; 5], 0), "{read}");
+}
+
+/// It runs at the standby, and shows this; but for moments in which the standby is missed on a busy machine.
+fn leaves(console: &mut Console, client: &mut Client, read: &str, n: i64) {
+    eventually(read, || reads(console, client, read) == (vec![n; 5], 5));
+}
+
+#[test]
+fn each_level_shows_what_it_may_and_no_older() {
+    let lines = format!(
+        "{THROUGH}\n[database.loose]\nconsistency = \"weak\"\n[user.careful]\nconsistency = \"primary\"\n\
+         [user.relaxed]\nconsistency = \"bounded 1h\"\n"
+    );
+    let (serving, mut console, url) = serving(1, &lines);
+    let mut writer = Client::connect(&url).unwrap();
+    for sql in [
+        "CREATE ROLE careful LOGIN",
+        "CREATE ROLE relaxed LOGIN",
+        "GRANT SELECT ON counter TO careful, relaxed",
+        "CREATE DATABASE loose",
+    ] {
+        writer.rows(sql).unwrap();
+    }
+    defaults(&serving.url("postgres", "loose"), "weak");
+    defaults(&serving.url("careful", "loose"), "primary");
+    defaults(&serving.url("careful", "postgres"), "primary");
+    defaults(&serving.url("relaxed", "postgres"), "bounded 1h");
+    defaults(&url, "strong");
+
+    let mut sessions = LEVELS.map(|level| at(&url, level));
+    let mut commented = Client::connect(&url).unwrap();
+    let comment = format!("/* consort: primary */ {READ}");
+    let mut careful = Client::connect(&serving.url("careful", "postgres")).unwrap();
+    let mut relaxed = Client::connect(&serving.url("relaxed", "postgres")).unwrap();
+    serving.servers.catch_up(LIMIT);
+    for (_, client) in LEVELS.iter().zip(&mut sessions).filter(|(level, _)| **level != "primary") {
+        leaves(&mut console, client, READ, 0);
+    }
+    leaves(&mut console, &mut relaxed, READ, 0);
+
+    // Without a commit all but `primary` leave; from now on the standby stands still.
+    let [mut strong, mut session, mut bounded, mut weak, mut primary] = sessions;
+    stays(&mut console, &mut primary, READ, 0);
+    stays(&mut console, &mut commented, &comment, 0);
+    stays(&mut console, &mut careful, READ, 0);
+    serving.servers.set_apply_delay(0, Duration::from_secs(3600));
+    eventually("the delay", || {
+        let rows = serving.servers.standby(0).query("postgres", "SHOW recovery_min_apply_delay").unwrap();
+        rows[0][0].as_deref() == Some("1h")
+    });
+    writer.rows("UPDATE counter SET n = 1 WHERE id = 1").unwrap();
+
+    stays(&mut console, &mut strong, READ, 1);
+    stays(&mut console, &mut primary, READ, 1);
+    stays(&mut console, &mut commented, &comment, 1);
+    stays(&mut console, &mut careful, READ, 1);
+    leaves(&mut console, &mut weak, READ, 0);
+    // It has neither written nor seen the new row, and what it knows the standby has.
+    leaves(&mut console, &mut session, READ, 0);
+    leaves(&mut console, &mut relaxed, READ, 0);
+    eventually("the bound", || bounded.number(READ).unwrap() == 1);
+    stays(&mut console, &mut bounded, READ, 1);
+    // Its own commit it sees at once, and from then on nothing older.
+    session.rows("UPDATE counter SET n = 2 WHERE id = 1").unwrap();
+    stays(&mut console, &mut session, READ, 2);
+    leaves(&mut console, &mut weak, READ, 0);
+
+    // For one transaction, and for one statement.
+    weak.rows("BEGIN").unwrap();
+    weak.rows("SET LOCAL consort.consistency = 'primary'").unwrap();
+    assert_eq!(weak.one("SHOW consort.consistency").unwrap(), "primary");
+    stays(&mut console, &mut weak, READ, 2);
+    weak.rows("COMMIT").unwrap();
+    assert_eq!(weak.one("SHOW consort.consistency").unwrap(), "weak");
+    leaves(&mut console, &mut weak, READ, 0);
+    stays(&mut console, &mut weak, &format!("/* consort: strong */ {READ}"), 2);
+    leaves(&mut console, &mut strong, &format!("/* consort: weak */ {READ}"), 0);
+    strong.rows("SET consort.consistency TO weak").unwrap();
+    leaves(&mut console, &mut strong, READ, 0);
+    strong.rows("RESET consort.consistency").unwrap();
+    stays(&mut console, &mut strong, READ, 2);
+}
+
+/// What a session begins with.
+fn defaults(url: &str, level: &str) {
+    assert_eq!(
+        Client::connect(url).expect("a log-in").one("SHOW consort.consistency").expect("a log-in"),
+        level,
+        "{url}"
+    );
+}
