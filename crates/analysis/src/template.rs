@@ -85,6 +85,14 @@ pub struct Values<'a> {
     pub utf8: bool,
 }
 
+impl<'a> Values<'a> {
+    /// The parameter with this number, from 1.
+    fn parameter(&self, number: u32) -> Option<Parameter<'a>> {
+        let place = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.parameters.get(place).copied()
+    }
+}
+
 /// A parameter's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parameter<'a> {

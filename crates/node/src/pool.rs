@@ -30,6 +30,43 @@ impl Drop for Lease {
     }
 }
 
+/// The connections of one owner that nobody uses just now. A session keeps the shelves that it borrows from, so that a
+/// statement looks nothing up.
+pub struct Shelf {
+    /// Whose they are.
+    pub owner: Owner,
+    idle: RefCell<Vec<Standby>>,
+}
+
+impl std::fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shelf").field("owner", &self.owner).field("idle", &self.idle.borrow().len()).finish()
+    }
+}
+
+impl Shelf {
+    /// The connection that was used last and is still good, if there is one.
+    pub fn take(&self) -> Option<Standby> {
+        loop {
+            let mut standby = self.idle.borrow_mut().pop()?;
+            if !standby.is_gone() {
+                return Some(standby);
+            }
+        }
+    }
+
+    fn close_one(&self) -> Option<()> {
+        let mut idle = self.idle.borrow_mut();
+        (!idle.is_empty()).then(|| idle.remove(0)).map(drop)
+    }
+}
+
+/// A statement is done with this connection.
+pub fn give_back(standby: Standby) {
+    let shelf = standby.shelf.clone();
+    shelf.idle.borrow_mut().push(standby);
+}
+
 /// How many connections there are at one standby for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -44,24 +81,20 @@ pub struct Count {
 /// Invariant: at each standby at most `limit` connections are open, lent or idle.
 pub struct Pool {
     limit: usize,
-    idle: RefCell<BTreeMap<Owner, Vec<Standby>>>,
+    shelves: RefCell<BTreeMap<Owner, Rc<Shelf>>>,
     open: RefCell<BTreeMap<Place, Rc<Cell<usize>>>>,
 }
 
 impl Pool {
     /// A pool that opens at most `limit` connections at each standby.
     pub fn new(limit: usize) -> Pool {
-        Pool { limit, idle: RefCell::default(), open: RefCell::default() }
+        Pool { limit, shelves: RefCell::default(), open: RefCell::default() }
     }
 
-    /// The connection of this owner that was used last and is still good, if there is one.
-    pub fn take(&self, owner: &Owner) -> Option<Standby> {
-        loop {
-            let mut standby = self.idle.borrow_mut().get_mut(owner)?.pop()?;
-            if !standby.is_gone() {
-                return Some(standby);
-            }
-        }
+    /// Where the connections of this owner are.
+    pub fn shelf(&self, owner: Owner) -> Rc<Shelf> {
+        let new = |owner: &Owner| Rc::new(Shelf { owner: owner.clone(), idle: RefCell::default() });
+        self.shelves.borrow_mut().entry(owner).or_insert_with_key(new).clone()
     }
 
     /// The right to open another connection at this standby. When there are as many as may be, one that nobody uses is
@@ -76,32 +109,23 @@ impl Pool {
     }
 
     fn close_one(&self, place: &Place) -> Option<()> {
-        let mut idle = self.idle.borrow_mut();
-        let mut owners = idle.iter_mut().filter(|(owner, _)| owner.place == *place);
-        owners.find_map(|(_, standbys)| (!standbys.is_empty()).then(|| standbys.remove(0))).map(drop)
-    }
-
-    /// A statement is done with this connection.
-    pub fn give_back(&self, standby: Standby) {
-        let mut idle = self.idle.borrow_mut();
-        match idle.get_mut(&standby.owner) {
-            Some(standbys) => standbys.push(standby),
-            None => {
-                idle.insert(standby.owner.clone(), vec![standby]);
-            }
-        }
+        let shelves = self.shelves.borrow();
+        shelves.values().filter(|shelf| shelf.owner.place == *place).find_map(|shelf| shelf.close_one())
     }
 
     /// Closes what nobody uses at this standby: its life has ended, or it is drained.
     pub fn close(&self, place: &Place) {
-        self.idle.borrow_mut().retain(|owner, _| owner.place != *place);
+        let mut shelves = self.shelves.borrow_mut();
+        for shelf in shelves.values().filter(|shelf| shelf.owner.place == *place) {
+            shelf.idle.borrow_mut().clear();
+        }
+        shelves.retain(|_, shelf| Rc::strong_count(shelf) > 1 || !shelf.idle.borrow().is_empty());
     }
 
     /// How many connections are idle, by owner.
     pub fn idle(&self) -> Vec<Count> {
-        let count =
-            |(owner, standbys): (&Owner, &Vec<Standby>)| Count { owner: owner.clone(), idle: standbys.len() };
-        self.idle.borrow().iter().map(count).collect()
+        let count = |shelf: &Rc<Shelf>| Count { owner: shelf.owner.clone(), idle: shelf.idle.borrow().len() };
+        self.shelves.borrow().values().map(count).collect()
     }
 
     /// How many connections are open at this standby, lent or idle.

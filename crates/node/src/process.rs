@@ -80,7 +80,10 @@ pub(crate) struct Process {
 /// Serves until it is told to end.
 pub fn serve(start: Start) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, run(start))
+    // A task of its own: what is blocked on is polled whenever any task is.
+    LocalSet::new().block_on(&runtime, async {
+        spawn_local(run(start)).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    })
 }
 
 async fn run(start: Start) -> Result<(), StartError> {

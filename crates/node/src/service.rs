@@ -4,7 +4,7 @@
 use crate::cluster::Cluster;
 use crate::log_in::{Refusal, Wish};
 use crate::peer::Rooms;
-use crate::pool::{Owner, Pool};
+use crate::pool::{Owner, Pool, Shelf};
 use crate::socket::Place;
 use crate::standby::Standby;
 use analysis::session::{Interner, Own, Settings};
@@ -54,30 +54,34 @@ impl Service {
         (self.defaults)(database, user)
     }
 
-    /// Lends a connection at a standby in this life of it, as the role that `wish` names.
+    /// Where the connections at a standby are that belong to the role that `wish` names.
+    pub(crate) fn shelf(&self, standby: StandbyId, wish: &Wish) -> Rc<Shelf> {
+        let place = Place::from(&self.cluster.standby(standby).address);
+        self.pool.shelf(Owner { place, database: wish.database.clone(), user: wish.user.clone() })
+    }
+
+    /// Lends a connection from this shelf of a standby in this life of it, as the role that `wish` names.
     pub(crate) async fn lend(
         &self,
-        standby: StandbyId,
+        (standby, shelf): (StandbyId, &Rc<Shelf>),
         life: Incarnation,
         wish: &Wish,
         rooms: &Rooms,
     ) -> Result<Standby, Reason> {
-        let place = Place::from(&self.cluster.standby(standby).address);
-        let owner = Owner { place, database: wish.database.clone(), user: wish.user.clone() };
-        while let Some(idle) = self.pool.take(&owner) {
+        while let Some(idle) = shelf.take() {
             if idle.incarnation == life {
                 return Ok(idle);
             }
         }
         let opened = tokio::select! {
-            opened = tokio::time::timeout(OPEN_LIMIT, self.open(standby, &owner.place, wish, rooms)) => opened,
+            opened = tokio::time::timeout(OPEN_LIMIT, self.open(standby, shelf, wish, rooms)) => opened,
             () = self.cluster.standby_lost(standby) => return Err(Reason::StandbyFailed),
         };
         match opened {
             Ok(Ok(opened)) if opened.incarnation == life => Ok(opened),
             Ok(Ok(_)) => Err(Reason::StandbyRestarted),
             Ok(Err(why)) => {
-                tracing::debug!(%owner.place, why, "no connection at a standby");
+                tracing::debug!(place = %shelf.owner.place, why, "no connection at a standby");
                 Err(Reason::NoConnection)
             }
             Err(_) => Err(Reason::NoConnection),
@@ -87,13 +91,15 @@ impl Service {
     async fn open(
         &self,
         standby: StandbyId,
-        place: &Place,
+        shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
     ) -> Result<Standby, String> {
+        let place = &shelf.owner.place;
         let lease = self.pool.lease(place).ok_or("as many connections as may be are used")?;
         let wish = Wish { place: place.clone(), parameters: Vec::new(), limit: OPEN_LIMIT, ..wish.clone() };
-        let mut opened = Standby::open(&wish, lease, rooms).await.map_err(|refusal| said(&refusal))?;
+        let mut opened =
+            Standby::open(&wish, shelf.clone(), lease, rooms).await.map_err(|refusal| said(&refusal))?;
         let row = opened.question(&Settings::probe()).await.map_err(|refusal| said(&refusal))?;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         opened.settings = Settings::of_probe(&row, &mut self.interner.borrow_mut());

@@ -4,6 +4,8 @@
 //! A standby connection is brought to a session's settings by value, not by what the client once wrote: `SET DateStyle =
 //! 'ISO'` means another thing after `'DMY'`.
 
+use super::SessionStay;
+use crate::utility::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -161,6 +163,37 @@ struct Known {
     id: SettingsId,
     analysis_id: SettingsId,
     values: BTreeMap<String, String>,
+    decided: Decided,
+}
+
+/// What a session may do with these settings: asked before every statement, so it is worked out once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    /// `default_transaction_isolation`; SERIALIZABLE where it is not known.
+    pub(super) isolation: Isolation,
+    /// The primary ends a block that is idle for long.
+    pub(super) ends_idle_blocks: bool,
+    /// Why no statement may leave, in a block or not.
+    pub(super) stays: Option<SessionStay>,
+}
+
+impl Decided {
+    fn of(values: &BTreeMap<String, String>) -> Decided {
+        let get = |name: &str| values.get(name).map(String::as_str);
+        let is_not = |name, value| get(name).is_some_and(|is| is != value);
+        let stays = [
+            (is_not("session_replication_role", "origin"), SessionStay::ReplicationRole),
+            (is_not("exit_on_error", "off"), SessionStay::ExitOnError),
+            (is_not("restrict_nonsystem_relation_kind", ""), SessionStay::RelationKinds),
+        ];
+        Decided {
+            isolation: get("default_transaction_isolation")
+                .and_then(Isolation::of)
+                .unwrap_or(Isolation::Serializable),
+            ends_idle_blocks: is_not("idle_in_transaction_session_timeout", "0"),
+            stays: stays.into_iter().find(|(stays, _)| *stays).map(|(_, why)| why),
+        }
+    }
 }
 
 impl PartialEq for Settings {
@@ -185,6 +218,11 @@ impl Settings {
     /// The value of a setting, by its name in small letters.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.values.get(name).map(String::as_str)
+    }
+
+    /// What a session may do with them.
+    pub(super) fn decided(&self) -> Decided {
+        self.0.decided
     }
 
     /// Every known setting, by name.
@@ -290,7 +328,12 @@ impl Interner {
                 id
             }
         };
-        let settings = Settings(Rc::new(Known { id, analysis_id, values: values.clone() }));
+        let settings = Settings(Rc::new(Known {
+            id,
+            analysis_id,
+            decided: Decided::of(&values),
+            values: values.clone(),
+        }));
         self.all.insert(values, settings.clone());
         settings
     }

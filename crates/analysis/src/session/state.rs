@@ -142,7 +142,7 @@ impl SessionState {
     /// Everything but the isolation.
     fn known(&self) -> Result<(), SessionStay> {
         let in_block = self.status == BlockStatus::Open;
-        let is_not = |name, value| self.now.settings.get(name).is_some_and(|is| is != value);
+        let decided = self.now.settings.decided();
         let dirt = self.dirt();
         let stays = [
             (in_block && !self.block.known, SessionStay::UnknownBlock),
@@ -150,10 +150,8 @@ impl SessionState {
             (self.block.ddl, SessionStay::BlockHasDdl),
             (self.block.snapshot, SessionStay::ImportedSnapshot),
             (dirt.is_some(), SessionStay::Dirty(dirt.unwrap_or(Dirt::Unknown))),
-            (in_block && is_not("idle_in_transaction_session_timeout", "0"), SessionStay::IdleLimit),
-            (is_not("session_replication_role", "origin"), SessionStay::ReplicationRole),
-            (is_not("exit_on_error", "off"), SessionStay::ExitOnError),
-            (is_not("restrict_nonsystem_relation_kind", ""), SessionStay::RelationKinds),
+            (in_block && decided.ends_idle_blocks, SessionStay::IdleLimit),
+            (decided.stays.is_some(), decided.stays.unwrap_or(SessionStay::ReplicationRole)),
             (self.overflown, SessionStay::TooManySettings),
         ];
         stays.into_iter().find(|(stays, _)| *stays).map_or(Ok(()), |(_, why)| Err(why))
@@ -170,8 +168,7 @@ impl SessionState {
     }
 
     fn default_isolation(&self) -> Isolation {
-        let value = self.now.settings.get("default_transaction_isolation");
-        value.and_then(Isolation::of).unwrap_or(Isolation::Serializable)
+        self.now.settings.decided().isolation
     }
 
     /// How fresh reads must be now.

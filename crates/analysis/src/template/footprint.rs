@@ -139,8 +139,20 @@ impl RowsTemplate {
 }
 
 impl KeyTemplate {
+    /// The one key that is meant, if each column has one value.
+    fn one(&self, values: &Values<'_>) -> Option<Key> {
+        let add = |key: KeyBuilder, column: &Vec<Slot>| match column.as_slice() {
+            [slot] => slot.one(values).map(|value| value.add(key)),
+            _ => None,
+        };
+        self.0.iter().try_fold(KeyBuilder::default(), add).map(KeyBuilder::finish)
+    }
+
     /// `None` if a value is not understood, or if there are too many combinations.
     fn fill(&self, values: &Values<'_>) -> Option<Vec<Key>> {
+        if let Some(key) = self.one(values) {
+            return Some(vec![key]);
+        }
         let mut builders = vec![KeyBuilder::default()];
         for column in &self.0 {
             let mut choices = Vec::new();
@@ -157,26 +169,40 @@ impl KeyTemplate {
 }
 
 impl Slot {
-    fn fill(&self, values: &Values<'_>) -> Option<Vec<Canonical>> {
-        let parameter = |number: u32| {
-            let place = usize::try_from(number).ok()?.checked_sub(1)?;
-            values.parameters.get(place).copied()
-        };
-        let found = match &self.source {
-            Source::Fixed(value) => return Some(vec![value.clone()]),
+    /// Its value, if it has exactly one that is understood.
+    fn one(&self, values: &Values<'_>) -> Option<Canonical> {
+        let value = match &self.source {
             Source::Literal { number, negative } => {
-                vec![Canonical::of_literal(self.form, values.literals.get(*number)?, *negative)?]
+                Canonical::of_literal(self.form, values.literals.get(*number)?, *negative)?
+            }
+            Source::Parameter { number, type_id } => match values.parameter(*number)? {
+                Parameter::Text(text) => Canonical::of_text(self.form, str::from_utf8(text).ok()?)?,
+                Parameter::Binary(value) => Canonical::of_binary(self.form, *type_id, value)?,
+                Parameter::Null | Parameter::Unknown => return None,
+            },
+            Source::Fixed(value) => return Some(value.clone()),
+            Source::LiteralArray(_) | Source::ParameterArray(_) => return None,
+        };
+        self.is_understood(&value, values).then_some(value)
+    }
+
+    /// Whether the value means what the column holds.
+    fn is_understood(&self, value: &Canonical, values: &Values<'_>) -> bool {
+        let cut = self.cut && matches!(value, Canonical::Bytes(bytes) if bytes.ends_with(b" "));
+        !cut && (values.utf8 || value.is_ascii() || self.form != KeyForm::Text)
+    }
+
+    /// All its values.
+    fn fill(&self, values: &Values<'_>) -> Option<Vec<Canonical>> {
+        let found = match &self.source {
+            Source::Fixed(_) | Source::Literal { .. } | Source::Parameter { .. } => {
+                return Some(vec![self.one(values)?]);
             }
             Source::LiteralArray(number) => {
                 let text = key::unquote(values.literals.get(*number)?)?;
                 self.elements_of_text(&text)?
             }
-            Source::Parameter { number, type_id } => match parameter(*number)? {
-                Parameter::Text(text) => vec![Canonical::of_text(self.form, str::from_utf8(text).ok()?)?],
-                Parameter::Binary(value) => vec![Canonical::of_binary(self.form, *type_id, value)?],
-                Parameter::Null | Parameter::Unknown => return None,
-            },
-            Source::ParameterArray(number) => match parameter(*number)? {
+            Source::ParameterArray(number) => match values.parameter(*number)? {
                 Parameter::Text(text) => self.elements_of_text(str::from_utf8(text).ok()?)?,
                 Parameter::Binary(value) => {
                     let (type_id, elements) = key::elements_of_binary(value)?;
@@ -186,15 +212,7 @@ impl Slot {
                 Parameter::Null | Parameter::Unknown => return None,
             },
         };
-        if self.cut
-            && found.iter().any(|value| matches!(value, Canonical::Bytes(bytes) if bytes.ends_with(b" ")))
-        {
-            return None;
-        }
-        found
-            .iter()
-            .all(|value| values.utf8 || value.is_ascii() || self.form != KeyForm::Text)
-            .then_some(found)
+        found.iter().all(|value| self.is_understood(value, values)).then_some(found)
     }
 
     fn elements_of_text(&self, text: &str) -> Option<Vec<Canonical>> {

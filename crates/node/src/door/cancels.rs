@@ -18,24 +18,33 @@ const AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// and no more often than this.
 const AGAIN_TIMES: usize = 100;
 
+/// What cancels the statement of a server's connection, and where that is sent.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    /// The server.
+    pub place: Place,
+    /// The backend and its secret.
+    pub key: CancelRequest,
+}
+
 /// Where a session's statement runs.
 #[derive(Debug, Default)]
 pub struct Running {
-    home: RefCell<Option<(Place, CancelRequest)>>,
-    away: RefCell<Option<(Place, CancelRequest)>>,
+    home: RefCell<Option<Cancel>>,
+    away: RefCell<Option<Rc<Cancel>>>,
     wanted: Cell<bool>,
 }
 
 impl Running {
     /// The session's own connection is here.
     pub fn settled(&self, place: &Place, key: &CancelRequest) {
-        *self.home.borrow_mut() = Some((place.clone(), key.clone()));
+        *self.home.borrow_mut() = Some(Cancel { place: place.clone(), key: key.clone() });
     }
 
     /// The current statement runs on a connection that was lent to it. If it is cancelled while it is there, the
     /// connection must be closed afterwards, never lent again: the request may reach it late.
-    pub fn went(&self, place: &Place, key: &CancelRequest) {
-        *self.away.borrow_mut() = Some((place.clone(), key.clone()));
+    pub fn went(&self, there: &Rc<Cancel>) {
+        *self.away.borrow_mut() = Some(there.clone());
     }
 
     /// It is over there.
@@ -77,24 +86,24 @@ impl Cancels {
         let Some(running) = running else { return };
         running.wanted.set(true);
         let (home, away) = (running.home.borrow().clone(), running.away.borrow().clone());
-        if let Some((place, key)) = away {
-            pass_on(&place, &key).await;
-            tokio::task::spawn_local(pass_on_again(running, place, key));
-        } else if let Some((place, key)) = home {
-            pass_on(&place, &key).await;
+        if let Some(there) = away {
+            pass_on(&there.place, &there.key).await;
+            tokio::task::spawn_local(pass_on_again(running, there));
+        } else if let Some(here) = home {
+            pass_on(&here.place, &here.key).await;
         }
     }
 }
 
 /// Sends a cancel request again as long as the statement is still where it was.
-async fn pass_on_again(running: Rc<Running>, place: Place, key: CancelRequest) {
+async fn pass_on_again(running: Rc<Running>, there: Rc<Cancel>) {
     for _ in 0..AGAIN_TIMES {
         tokio::time::sleep(AGAIN_AFTER).await;
-        let still = running.away.borrow().as_ref().is_some_and(|(_, at)| *at == key);
+        let still = running.away.borrow().as_ref().is_some_and(|at| Rc::ptr_eq(at, &there));
         if !still {
             return;
         }
-        pass_on(&place, &key).await;
+        pass_on(&there.place, &there.key).await;
     }
 }
 

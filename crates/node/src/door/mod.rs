@@ -11,7 +11,7 @@ mod secrets;
 mod tls;
 
 pub use admit::{Admission, Method};
-pub use cancels::{Cancels, Running, pass_on};
+pub use cancels::{Cancel, Cancels, Running, pass_on};
 pub use listen::{Listen, Listener};
 pub use pause::Pauses;
 pub use seat::{Doing, Seat};

@@ -6,6 +6,7 @@ use super::primary::Ended;
 use super::request::{Kind, Request};
 use super::statements::Statement as Prepared;
 use crate::plan::Leaving;
+use crate::pool::{self, Shelf};
 use crate::routes::Went;
 use crate::standby::{Answer, CutOff, Failed, Form, Standby, Work};
 use crate::understanding::{self, Statement as Asked};
@@ -64,8 +65,18 @@ impl Default for Current {
 }
 
 impl Current {
-    pub(super) fn new(request: Request, came: Instant) -> Current {
-        Current { request: Some(request), came, ..Current::default() }
+    /// The next request has come.
+    pub(super) fn begin(&mut self, request: Request) {
+        if !self.statements.is_empty() {
+            self.statements = Rc::new([]);
+        }
+        self.request = Some(request);
+        self.came = Instant::now();
+        self.statement = None;
+        self.reason = Reason::AskedForPrimary;
+        self.narrow = None;
+        self.ran_at = None;
+        self.held = None;
     }
 
     /// It is the BEGIN of a block and nothing else.
@@ -94,16 +105,17 @@ impl transaction::Session for Session {
         self.current.ran_at = Some((id, life, ticket.proof()));
         let rooms = self.line.door.rooms.clone();
         let service = self.service.clone();
-        let mut lent = service.lend(id, life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let shelf = self.shelf(id);
+        let mut lent = service.lend((id, &shelf), life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
         let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
         if self.line.seat.running.is_cancelled() {
-            service.pool.give_back(lent);
+            pool::give_back(lent);
             return Err(StandbyFailed(Reason::StandbyRefused));
         }
         if !self.ask(&mut lent, form) {
             return Err(StandbyFailed(Reason::NoConnection));
         }
-        self.line.seat.running.went(&lent.owner.place, &lent.key);
+        self.line.seat.running.went(&lent.cancel);
         let held = service.cluster.setup().held_answer_bytes;
         let answered = tokio::select! {
             answered = lent.answer(held) => answered,
@@ -138,7 +150,7 @@ impl transaction::Session for Session {
         }
         let running = &self.line.seat.running;
         if !answer.is_whole() {
-            running.went(&answer.standby().owner.place, &answer.standby().key);
+            running.went(&answer.standby().cancel);
         }
         let delivered = answer.deliver(&mut self.line.client).await;
         running.came_back();
@@ -218,10 +230,20 @@ impl transaction::Session for Session {
 }
 
 impl Session {
+    /// Where the session's connections at this standby are, looked up once.
+    fn shelf(&mut self, standby: StandbyId) -> Rc<Shelf> {
+        if let Some((_, shelf)) = self.shelves.iter().find(|(id, _)| *id == standby) {
+            return shelf.clone();
+        }
+        let shelf = self.service.shelf(standby, &self.wish);
+        self.shelves.push((standby, shelf.clone()));
+        shelf
+    }
+
     /// A connection goes back to the pool; not if a cancel request may still be on its way to it.
     fn give_back(&self, standby: Standby) {
         if !self.line.seat.running.is_cancelled() {
-            self.service.pool.give_back(standby);
+            pool::give_back(standby);
         }
     }
 
@@ -306,11 +328,12 @@ impl Session {
         if !self.words.text.is_empty() {
             cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
         }
-        let began = *self.began.get_or_insert(self.current.came);
-        let transaction = (self.line.primary.status == Status::Idle).then(|| began.elapsed());
-        if transaction.is_some() {
-            self.began = None;
-        }
+        let ended = self.line.primary.status == Status::Idle;
+        let transaction = ended.then(|| {
+            let before = self.began.map_or(Duration::ZERO, |began| self.current.came - began);
+            before + took
+        });
+        self.began = if ended { None } else { self.began.or(Some(self.current.came)) };
         let moved = self.line.client.take_moved();
         let held = self.line.seat.take_held();
         self.database.traffic().count(|counts| {

@@ -21,6 +21,7 @@ use crate::barrier::{self, Everywhere};
 use crate::cluster::{Cluster, Database, Hold};
 use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
+use crate::pool::Shelf;
 use crate::service::Service;
 use analysis::session::{BlockStatus, Dirt, SessionState, Startup};
 use analysis::utility::{Statement, Utility, What};
@@ -75,6 +76,8 @@ pub struct Session {
     began: Option<Instant>,
     /// The standby that results with a chance in them come from.
     home: Option<StandbyId>,
+    /// Where it borrows connections.
+    shelves: Vec<(StandbyId, Rc<Shelf>)>,
     block: Option<Block<Cluster>>,
     /// It has written in a database that is not followed yet.
     early: Option<Early>,
@@ -111,6 +114,7 @@ impl Session {
             marks: Marks::default(),
             began: None,
             home: None,
+            shelves: Vec::new(),
             block: None,
             early: None,
             everywhere: None,
@@ -153,7 +157,7 @@ impl Session {
 
     /// One request, from its first byte to its last answer.
     async fn answer(&mut self, request: Request) -> Result<(), Ended> {
-        self.current = Current::new(request, Instant::now());
+        self.current.begin(request);
         let todo = match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),

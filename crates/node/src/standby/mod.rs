@@ -13,9 +13,10 @@ mod turn;
 pub use answer::{Answer, CutOff};
 pub use turn::{Failed, is_the_standbys_own};
 
+use crate::door::Cancel;
 use crate::log_in::{Refusal, Wish, log_in};
 use crate::peer::{Peer, Rooms, malformed};
-use crate::pool::{Lease, Owner};
+use crate::pool::{Lease, Shelf};
 use crate::session::batch::Batch;
 use crate::session::statements::Statement;
 use analysis::session::Settings;
@@ -25,7 +26,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use turn::Turn;
 use wire::tag::back;
-use wire::{Asks, CancelRequest, Frame, Target};
+use wire::{Asks, Frame, Target};
 
 /// The names of our own statements on every connection, with their texts.
 const OURS: [(&[u8], &[u8]); 3] = [
@@ -46,10 +47,10 @@ const OWN_ANSWER_LIMIT: usize = 1 << 20;
 /// A connection at a standby.
 pub struct Standby {
     peer: Peer,
-    /// Whose it is.
-    pub owner: Owner,
-    /// Cancels what it runs.
-    pub key: CancelRequest,
+    /// Where it lies when nobody uses it.
+    pub shelf: Rc<Shelf>,
+    /// What cancels its statement, and where.
+    pub cancel: Rc<Cancel>,
     /// The life of the standby in which it was opened: it ends with it.
     pub incarnation: Incarnation,
     /// Its settings, once they were read.
@@ -60,7 +61,7 @@ pub struct Standby {
 
 impl std::fmt::Debug for Standby {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Standby").field("owner", &self.owner).field("turns", &self.owed.turns).finish()
+        f.debug_struct("Standby").field("owner", &self.shelf.owner).field("turns", &self.owed.turns).finish()
     }
 }
 
@@ -98,16 +99,17 @@ pub enum Form {
 impl Standby {
     /// Opens a connection. The caller says its incarnation: the one that the standby is found in after the connection was
     /// made.
-    pub async fn open(wish: &Wish, lease: Lease, rooms: &Rooms) -> Result<Standby, Refusal> {
+    pub async fn open(
+        wish: &Wish,
+        shelf: Rc<Shelf>,
+        lease: Lease,
+        rooms: &Rooms,
+    ) -> Result<Standby, Refusal> {
         let logged_in = log_in(wish, rooms).await?;
         let mut standby = Standby {
             peer: logged_in.peer,
-            owner: Owner {
-                place: wish.place.clone(),
-                database: wish.database.clone(),
-                user: wish.user.clone(),
-            },
-            key: logged_in.key,
+            shelf,
+            cancel: Rc::new(Cancel { place: wish.place.clone(), key: logged_in.key }),
             incarnation: NO_LIFE,
             settings: None,
             owed: Owed::default(),

@@ -3,7 +3,7 @@
 use crate::stage::{SERVERS, database, place, run};
 use node::log_in::Wish;
 use node::peer::{Peer, Rooms};
-use node::pool::Pool;
+use node::pool::{Owner, Pool};
 use node::session::batch;
 use node::session::statements::Statement;
 use node::socket::Socket;
@@ -19,7 +19,10 @@ const HELD_BYTES: usize = 64 * 1024;
 async fn standby(database: &str) -> Standby {
     SERVERS.catch_up(Duration::from_secs(20));
     let place = place(SERVERS.standby(0));
-    let lease = Pool::new(9).lease(&place).unwrap();
+    let pool = Pool::new(9);
+    let lease = pool.lease(&place).unwrap();
+    let owner = Owner { place: place.clone(), database: database.to_owned(), user: "postgres".to_owned() };
+    let shelf = pool.shelf(owner);
     let wish = Wish {
         place,
         user: "postgres".into(),
@@ -28,7 +31,7 @@ async fn standby(database: &str) -> Standby {
         secret: None,
         limit: Duration::from_secs(5),
     };
-    Standby::open(&wish, lease, &Rooms::default()).await.unwrap()
+    Standby::open(&wish, shelf, lease, &Rooms::default()).await.unwrap()
 }
 
 fn tags(bytes: &[u8]) -> String {
@@ -224,7 +227,7 @@ fn a_backend_that_dies_is_seen() {
     database("dying_standby");
     run(async {
         let mut standby = standby("dying_standby").await;
-        let pid = standby.key.pid;
+        let pid = standby.cancel.key.pid;
         standby.ask(&Work::Simple(b"SELECT pg_sleep(30)"), Form::Plain, None);
         let waiting = tokio::task::spawn_local(standby.answer(HELD_BYTES));
         let kill = format!(
