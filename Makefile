@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all regress bench
+.PHONY: help demo test check test-all regress shadow bench
 
 CARGO ?= cargo
 
@@ -23,14 +23,20 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
 
-test-all: check ## check, then test, then more seeds, then PostgreSQL's own suite
+test-all: check ## check, then test, then more seeds, then PostgreSQL's own suite, also in shadow mode
 	@$(MAKE) test
 	@$(MAKE) regress
+	@$(MAKE) shadow
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
 	@scripts/prerequisites.sh rust build server
 	$(CARGO) build --release --locked -p consort
 	suites/regress.sh $(REGRESS)
+
+shadow: ## the same suite in shadow mode: every read that leaves the primary is compared with it, before and after
+	@scripts/prerequisites.sh rust build server
+	$(CARGO) build --release --locked -p consort
+	suites/regress.sh --shadow --only consort $(SHADOW)
 
 bench: ## staleness and overhead against PgBouncer and a direct connection; tables, CSV and JSON in bench-results/
 	@scripts/prerequisites.sh rust build server pgbouncer

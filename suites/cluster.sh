@@ -117,6 +117,35 @@ until_answers() {
     done
 }
 
+# Before start_consort: shadow mode, with so much time for analysis and proof that first reads leave, too.
+shadow_on() {
+    metrics_port=$(free_port)
+    mkdir "$work/cluster"
+    printf '%s\n' "shadow = \"$work/shadow\"" 'proof_limit = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\"" \
+        >"$work/cluster/consort.toml"
+}
+
+# What shadow mode has found: verdicts with their counts; an error if a difference is not in suites/shadow-reviewed.txt.
+shadow_verdict() {
+    local page
+    exec 3<>"/dev/tcp/127.0.0.1/$metrics_port"
+    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+    page=$(cat <&3)
+    exec 3>&-
+    echo "compared with the primary: $(sed -nE 's/^consort_shadowed_total\{verdict="([a-z]+)"\} ([0-9]+).*/\1 \2/p' <<<"$page" \
+        | tr '\n' ' ')"
+    awk -F '\t' -v OFS='\t' '
+        FNR == NR { if ($0 !~ /^#/ && NF > 1) reviewed[$1] = $2; next }
+        $1 == "different" {
+            for (part in reviewed) if (index($5, part)) { known[part]++; next }
+            other++; print
+        }
+        END {
+            for (part in known) printf "reviewed, %d times: %s (%s)\n", known[part], part, reviewed[part]
+            if (other) { printf "%d differences that nobody has reviewed\n", other; exit 1 }
+        }' suites/shadow-reviewed.txt "$work/shadow" || fail "a standby answered otherwise than the primary"
+}
+
 # From `consort status --json`: reads served by each node, and the standbys' share.
 share_of_reads() {
     "$program" status --dir "$work/cluster" --json | awk '

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # PostgreSQL's own regress suite, first on plain PostgreSQL, then through Consort with its database followed.
 #
-#   suites/regress.sh [--floor N] [--only plain|consort] [--keep DIR] [--source-version V]
+#   suites/regress.sh [--floor N] [--only plain|consort] [--keep DIR] [--source-version V] [--shadow]
 #
 #   --floor N            files that must pass through Consort (205); fewer end in an error
 #   --only WHICH         one of the two runs
 #   --keep DIR           copy results, differences and logs there
-#   --source-version V   take tests and psql of another version of Debian's package than the installed server's, where the
-#                        archive does not hand out that one's source; said in the first lines. psql belongs to the tests:
-#                        since 15.19 it skips to the next \. after a COPY that fails, which older scripts do not have
+#   --source-version V   take tests and psql of this version of Debian's package. Without it those of the installed
+#                        server's version are taken, or, where the archive does not hand out that source, those of the
+#                        nearest minor version that it does; said in the first lines. psql belongs to the tests: since
+#                        15.19 it skips to the next \. after a COPY that fails, which older scripts do not have
+#   --shadow             through Consort in shadow mode: each read that leaves also runs at the primary, before and after,
+#                        and the answers are compared. A difference that suites/shadow-reviewed.txt does not name is an
+#                        error. One file runs at a time: DDL of others leaves hardly a moment in which a read may leave
 #
 # The source package is fetched with apt, by a sources file of its own; the system's sources stay as they are. It is kept
 # in target/suites. Servers, results and everything else live in a temporary folder that goes with the script, and so do
@@ -22,12 +26,14 @@ floor=205
 only=
 keep=
 source_version=
+shadow=
 while [ $# -gt 0 ]; do
     case "$1" in
         --floor) floor=$2; shift 2 ;;
         --only) only=$2; shift 2 ;;
         --keep) keep=$2; shift 2 ;;
         --source-version) source_version=$2; shift 2 ;;
+        --shadow) shadow=1; shift ;;
         *) fail "no such option: $1" ;;
     esac
 done
@@ -35,30 +41,43 @@ done
 bin=/usr/lib/postgresql/15/bin
 pgxs=/usr/lib/postgresql/15/lib/pgxs/src/test
 installed=$(dpkg-query -W -f '${Version}' postgresql-15) || fail "postgresql-15 is not installed"
-source_version=${source_version:-$installed}
 cache=$root/target/suites
 psql_folder=$bin
 
 # Debian's source package, by apt, in a folder of its own.
 fetch() {
-    local upstream=${source_version%%-*}
-    tarball=$(ls "$cache/source/postgresql-15_$upstream.orig.tar."* 2>/dev/null | grep -v '\.asc$' | head -n 1 || true)
-    [ -z "$tarball" ] || return 0
-    have apt-get || fail "Debian's source package postgresql-15=$source_version is needed, and there is no apt-get"
+    have_source "${source_version:-$installed}" && return 0
+    have apt-get || fail "Debian's source package postgresql-15=$installed is needed, and there is no apt-get"
     mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial" "$cache/source"
     # The repositories that the system takes its packages from, as sources, checked against Debian's keys.
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' | sort -u \
         | sed "s|^|deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] |" >"$cache/apt/sources.list"
     local apt=(-q -o "Dir::Etc::sourcelist=$cache/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache" -o APT::Sandbox::User=root)
-    echo "fetching the source of postgresql-15 $source_version"
-    if ! (cd "$cache/source" && apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only \
-        "postgresql-15=$source_version") >"$work/apt.log" 2>&1 </dev/null; then
-        grep -E '^(E|Err)' "$work/apt.log" >&2 || true
-        fail "the archive does not hand out this source; what was run: cd $cache/source && apt-get ${apt[*]} source" \
-            "--download-only postgresql-15=$source_version (another version: --source-version)"
-    fi
-    tarball=$(ls "$cache/source/postgresql-15_$upstream.orig.tar."* | grep -v '\.asc$' | head -n 1)
+    (cd "$cache/source" && apt-get "${apt[@]}" update) >"$work/apt.log" 2>&1 </dev/null || true
+    local version
+    for version in ${source_version:-$(nearest_versions)}; do
+        echo "fetching the source of postgresql-15 $version"
+        have_source "$version" && return 0
+        (cd "$cache/source" && apt-get "${apt[@]}" source --download-only "postgresql-15=$version") \
+            >>"$work/apt.log" 2>&1 </dev/null && have_source "$version" && return 0
+        echo "the archive does not hand out that source"
+    done
+    grep -E '^(E|Err)' "$work/apt.log" >&2 || true
+    fail "no source of postgresql-15; what was run: cd $cache/source && apt-get ${apt[*]} source --download-only postgresql-15"
+}
+
+# The installed server's version, then those that the archive lists, the nearest minor version first.
+nearest_versions() {
+    echo "$installed"
+    apt-cache "${apt[@]}" showsrc postgresql-15 2>/dev/null | sed -n 's/^Version: //p' \
+        | awk -F '[.-]' -v own="$installed" 'BEGIN { split(own, part, /[.-]/) }
+            $0 != own { print ($2 > part[2] ? $2 - part[2] : part[2] - $2), $0 }' | sort -n | cut -d ' ' -f 2
+}
+
+have_source() {
+    tarball=$(ls "$cache/source/postgresql-15_${1%%-*}.orig.tar."* 2>/dev/null | grep -v '\.asc$' | head -n 1 || true)
+    [ -n "$tarball" ] && source_version=$1
 }
 
 # The psql of the tests' own version.
@@ -97,7 +116,7 @@ schedule() {
     echo "running $(grep -cE . <(files)) files: $name"
     (cd "$output" && as_user "$pgxs/regress/pg_regress" --inputdir="$regress" --outputdir="$output" \
         --dlpath="$work/lib" --bindir="$psql_folder" --host="$host" --port="$port" --user=postgres \
-        --max-concurrent-tests=20 --schedule="$regress/parallel_schedule") >"$output/log" 2>&1 </dev/null || true
+        --max-concurrent-tests="${shadow:-20}" --schedule="$regress/parallel_schedule") >"$output/log" 2>&1 </dev/null || true
     judge "$name" "$output" $((SECONDS - begun))
 }
 
@@ -137,9 +156,10 @@ judge() {
 take_folder
 program=
 [ "$only" = plain ] || program=$(consort_program)
-echo "tests of postgresql-15 $source_version, server $installed"
-[ "$source_version" = "$installed" ] || echo "tests and psql are NOT of the server's own version"
 fetch
+echo "tests of postgresql-15 $source_version, server $installed"
+[ "$source_version" = "$installed" ] || echo "NOTE: tests and psql are NOT of the server's own version; the run on plain" \
+    "PostgreSQL shows what that alone makes fail"
 psql_of_tests
 build
 if [ "$only" != consort ]; then
@@ -148,11 +168,14 @@ if [ "$only" != consort ]; then
     stop_plain
 fi
 if [ "$only" != plain ]; then
+    [ -z "$shadow" ] || shadow_on
     start_consort
     schedule consort 127.0.0.1 "$port"
     "$program" status --dir "$work/cluster" --json >"$work/consort/status.json" || true
-    "$program" psql --dir "$work/cluster" -d consort -c 'SHOW ROUTES' >"$work/consort/routes" 2>&1 || true
+    "$program" psql --dir "$work/cluster" -d consort -- -A -c 'SHOW ROUTES' >"$work/consort/routes" 2>&1 || true
     share_of_reads
+    [ -z "$shadow" ] || [ -z "$keep" ] || cp "$work/shadow" "$keep/consort/shadow"
+    [ -z "$shadow" ] || shadow_verdict
     if [ -n "$keep" ]; then
         cp "$work/consort/status.json" "$work/consort/routes" "$keep/consort/"
         cp "$work"/consort.log "$keep/consort/" 2>/dev/null || true

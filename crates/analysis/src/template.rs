@@ -64,6 +64,8 @@ pub struct Template {
     pub parameters: Vec<u32>,
     /// Types of the result's columns; 0 if unknown.
     pub results: Vec<u32>,
+    /// Places of the result's columns by which its rows are sorted, from 0; further ones of the order may not be shown.
+    pub order: Vec<usize>,
     /// Relations that its author named, views before what they stand for.
     pub named: Vec<RelationId>,
     /// All relations that it depends on.
@@ -121,6 +123,7 @@ impl Template {
             exact: true,
             parameters: Vec::new(),
             results: Vec::new(),
+            order: Vec::new(),
             named: Vec::new(),
             relations: BTreeSet::new(),
             clock_literals: true,
@@ -146,7 +149,8 @@ impl Template {
 
     /// How much memory it takes, roughly.
     pub fn bytes(&self) -> usize {
-        let relations = self.relations.len() + self.named.len() + self.parameters.len() + self.results.len();
+        let types = self.parameters.len() + self.results.len() + self.order.len();
+        let relations = self.relations.len() + self.named.len() + types;
         size_of::<Template>() + 16 * relations + self.reads.bytes() + self.writes.bytes()
     }
 }

@@ -81,6 +81,8 @@ pub struct Config {
     pub held_answer_bytes: usize,
     /// Functions and extensions that are declared harmless.
     pub harmless_functions: Vec<String>,
+    /// Report of shadow mode, for tests.
+    pub shadow: Option<PathBuf>,
     /// Name of the console's database.
     pub console_database: String,
     /// Who may command in the console.

@@ -18,6 +18,7 @@ mod process;
 pub mod routes;
 pub mod service;
 pub mod session;
+pub mod shadow;
 mod shown;
 pub mod socket;
 pub mod standby;

@@ -139,6 +139,8 @@ pub struct Metrics {
     pub reads_at_standbys: ByName,
     /// Statements that ran at the primary, by what kept them there.
     pub statements_at_primary: ByName,
+    /// Reads that were compared with the primary in shadow mode, by verdict.
+    pub shadowed: ByName,
     /// Results that broke off after their first bytes had left.
     pub results_cut_off: Counter,
     /// How long answers were held for their proof.
@@ -173,6 +175,8 @@ fn own(page: &mut Page, metrics: &Metrics) {
         "Statements at the primary, by what kept them there.",
     )
     .by("reason", metrics.statements_at_primary.get());
+    page.counter("consort_shadowed_total", "Reads compared with the primary in shadow mode, by verdict.")
+        .by("verdict", metrics.shadowed.get());
     page.counter("consort_results_cut_off_total", "Results that broke off after their first bytes had left.")
         .sample(&[], metrics.results_cut_off.get());
     page.histogram(

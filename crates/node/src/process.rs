@@ -27,6 +27,7 @@ use crate::config::{AuthType, Config, Mistake, Server};
 use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
 use crate::metrics;
 use crate::service::Service;
+use crate::shadow;
 use crate::shown::Shown;
 use crate::socket::Place;
 use crate::{console_access, http};
@@ -256,6 +257,8 @@ fn setup(config: &Config) -> Result<Setup, String> {
         address: address(standby),
         weight: standby.weight,
     };
+    let shadow = config.shadow.as_deref().map(shadow::Report::new).transpose();
+    let shadow = shadow.map_err(|error| format!("the report of shadow mode: {error}"))?;
     Ok(Setup {
         primary: address(&config.primary),
         standbys: config.standbys.iter().map(standby).collect(),
@@ -268,7 +271,8 @@ fn setup(config: &Config) -> Result<Setup, String> {
         bounds: scheduler::Options { max_rows: config.freshness_rows, ..scheduler::Options::default() },
         harmless: config.harmless_functions.clone(),
         standby_connections: config.standby_connections,
-        held_answer_bytes: config.held_answer_bytes,
+        held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
+        shadow: shadow.map(Rc::new),
     })
 }
 

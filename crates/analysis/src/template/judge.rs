@@ -55,6 +55,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         exact: literals.unclaimed,
         parameters: parameters(&facts),
         results: results(&tree, &facts),
+        order: order(&tree, &facts),
         named: facts.named.iter().copied().collect(),
         relations,
         clock_literals: facts
@@ -265,6 +266,20 @@ fn results(tree: &Tree<'_>, facts: &Facts) -> Vec<u32> {
     visible
         .map(|target| tree.node(target, "expr").map_or(0, |expression| type_of(tree, expression)))
         .collect()
+}
+
+/// The places of the shown columns by which the answer is sorted, up to the first that is not shown.
+fn order(tree: &Tree<'_>, facts: &Facts) -> Vec<usize> {
+    let [root] = facts.roots.as_slice() else { return Vec::new() };
+    let query = facts.queries[*root].node;
+    let targets: Vec<NodeId> = tree.nodes(query, "targetList").collect();
+    let place = |clause: NodeId| {
+        let reference = tree.number(clause, "tleSortGroupRef")?;
+        let is_it = |target: &NodeId| tree.number(*target, "ressortgroupref") == Some(reference);
+        let named = targets.iter().position(is_it)?;
+        (!tree.flag(targets[named], "resjunk")).then_some(named)
+    };
+    tree.nodes(query, "sortClause").map_while(place).collect()
 }
 
 /// The type of an expression, 0 if it takes more than a look.

@@ -13,6 +13,7 @@ pub(crate) use database::Hold;
 use crate::follow;
 use crate::metrics::Metrics;
 use crate::routes::Routes;
+use crate::shadow;
 use crate::understanding::Understanding;
 use design::{Design, Reads};
 use history::Incarnation;
@@ -65,6 +66,8 @@ pub struct Setup {
     pub standby_connections: usize,
     /// So many bytes of an answer are held until it is proven.
     pub held_answer_bytes: usize,
+    /// Shadow mode, for tests: where differences are written down.
+    pub shadow: Option<Rc<shadow::Report>>,
 }
 
 /// A handle to the cluster.

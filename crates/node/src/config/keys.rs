@@ -275,6 +275,16 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.harmless_functions, texts(value)),
     ),
     global(
+        "shadow",
+        "\"\"",
+        "For tests: a file that gets a line for each answer of a standby that is not the primary's. Each read that leaves \
+         also runs at the primary, before and after, and answers are held whole. Empty: off.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.shadow, path)
+        },
+    ),
+    global(
         "console_database",
         "\"consort\"",
         "Name of the database that answers SHOW commands instead of a server's.",

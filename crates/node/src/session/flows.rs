@@ -4,6 +4,7 @@ use super::Session;
 use super::batch;
 use super::primary::Ended;
 use super::request::{Kind, Request};
+use super::shadowed::Before;
 use super::statements::Statement as Prepared;
 use crate::plan::Leaving;
 use crate::pool::{self, Shelf};
@@ -44,9 +45,11 @@ pub(super) struct Current {
     /// Narrows its doubt when its tree arrives.
     narrow: Option<Box<dyn FnOnce(DoubtId)>>,
     /// Where it ran, and what would make its answer right.
-    ran_at: Option<(StandbyId, Incarnation, Proof)>,
+    pub(super) ran_at: Option<(StandbyId, Incarnation, Proof)>,
     /// When a standby's answer was there, to be held until it is proven.
     held: Option<Instant>,
+    /// In shadow mode: what the primary said before.
+    pub(super) before: Option<Before>,
 }
 
 impl Default for Current {
@@ -60,6 +63,7 @@ impl Default for Current {
             narrow: None,
             ran_at: None,
             held: None,
+            before: None,
         }
     }
 }
@@ -141,6 +145,11 @@ impl transaction::Session for Session {
     }
 
     async fn deliver(&mut self, answer: Answer) -> Delivered {
+        if let Some(before) = self.current.before.take()
+            && self.compare(&before, &answer).await.is_err()
+        {
+            return Delivered::ClientGone;
+        }
         self.note_statement(&answer);
         if let Some(held) = self.current.held.take() {
             self.service.cluster.metrics().proof_wait.took(held.elapsed());
@@ -426,7 +435,7 @@ impl Kept {
     }
 }
 
-fn proof_name(proof: Proof) -> &'static str {
+pub(super) fn proof_name(proof: Proof) -> &'static str {
     match proof {
         Proof::Plain => "plain",
         Proof::Positioned(_) => "positioned",

@@ -1,8 +1,9 @@
 //! The line between a client and its primary: whole requests in, answers out, and a farewell on both sides. It does not
 //! know what a statement means.
 
+use super::batch;
 use super::primary::{Ended, Primary, Reported, Side, Told};
-use super::request::{Lookout, Request};
+use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
 use crate::door::{Door, Seat};
 use crate::log_in::LoggedIn;
@@ -129,6 +130,22 @@ impl Line {
         self.primary.ask(question);
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await?;
         Ok(self.primary.own_answer())
+    }
+
+    /// The primary's answer to a request that stays where it is, unnoticed by the client.
+    pub(crate) async fn ask_aside(&mut self, request: Request) -> Result<Vec<u8>, Ended> {
+        let bytes = self.bytes(request).to_vec();
+        let batch = match request.kind {
+            Kind::Batch => batch::read(&bytes, self.client.splitter).map_err(Ended::Malformed)?,
+            _ => None,
+        };
+        let binds_unnamed =
+            batch.is_some_and(|batch| batch.parse.is_none() && batch.bind.statement.is_empty());
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.ask_aside(&bytes, binds_unnamed, side.statements);
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await?;
+        Ok(self.primary.aside())
     }
 
     /// What was written for the client leaves.

@@ -12,6 +12,7 @@ mod made;
 mod own;
 pub mod primary;
 pub mod request;
+mod shadowed;
 pub mod statements;
 mod understand;
 
@@ -214,10 +215,13 @@ impl Session {
         let in_block = self.state.block() != BlockStatus::Idle;
         match plan {
             Plan::Leaves(_) if in_block => self.quiet(IN_BLOCK).await,
-            Plan::Leaves(leaving) if leaving.catalog != self.database.version() => {
-                self.writes(Writing::everything(Reason::CatalogChanged)).await;
-            }
-            Plan::Leaves(leaving) => {
+            Plan::Leaves(mut leaving) => {
+                if leaving.catalog == self.database.version() {
+                    self.ask_before(&mut leaving).await;
+                }
+                if leaving.catalog != self.database.version() {
+                    return self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                }
                 let cluster = self.service.cluster.clone();
                 let ended = transaction::read(&cluster, self, &leaving.question).await;
                 self.read_ended(ended, &leaving);

@@ -33,6 +33,9 @@ enum Expect {
     Ours,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
     Question,
+    /// The whole answer to a request that is asked for ourselves, up to its ReadyForQuery: kept for us. `true`: a Parse or
+    /// Close of ours comes first.
+    Aside(bool),
     /// ReadyForQuery for a Sync.
     Synced,
     /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
@@ -41,7 +44,7 @@ enum Expect {
 
 impl Expect {
     fn is_ready(&self) -> bool {
-        matches!(self, Expect::Synced | Expect::Asked(_) | Expect::Question)
+        matches!(self, Expect::Synced | Expect::Asked(_) | Expect::Question | Expect::Aside(_))
     }
 }
 
@@ -132,6 +135,8 @@ pub struct Seen {
     pub reported: Vec<(Vec<u8>, Vec<u8>)>,
     /// The row that answers a question of our own.
     row: Option<Vec<Option<String>>>,
+    /// The answer to a request that was asked for ourselves.
+    aside: Vec<u8>,
 }
 
 impl Primary {
@@ -179,6 +184,20 @@ impl Primary {
     /// The answer to the last question of our own; `None` if that was an error.
     pub fn own_answer(&mut self) -> Option<Vec<Option<String>>> {
         self.seen.row.take()
+    }
+
+    /// Asks for the client what it sent, without the client noticing: the answer is kept. The request is whole, and reads.
+    /// `binds_unnamed`: it begins with the unnamed statement as it is.
+    pub fn ask_aside(&mut self, request: &[u8], binds_unnamed: bool, statements: &mut Statements) {
+        let ours = binds_unnamed && self.owe(statements);
+        self.peer.out().extend_from_slice(request);
+        self.seen.aside.clear();
+        self.expects.push_back(Expect::Aside(ours));
+    }
+
+    /// The answer to what was asked aside.
+    pub fn aside(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.seen.aside)
     }
 
     /// All that was asked is answered, and nothing of a request is missing.
@@ -261,12 +280,19 @@ impl Primary {
         if !name.is_empty() {
             return;
         }
+        if self.owe(statements) {
+            self.expects.push_back(Expect::Ours);
+        }
+    }
+
+    /// Brings the primary's unnamed statement to the client's; `false`: it is that.
+    fn owe(&mut self, statements: &mut Statements) -> bool {
         match statements.owed() {
-            Owed::Nothing => return,
+            Owed::Nothing => return false,
             Owed::Parse(statement) => self.peer.out().parse(b"", &statement.text, &statement.types),
             Owed::Close => Asks::close(self.peer.out(), Target::Statement, b""),
         }
-        self.expects.push_back(Expect::Ours);
+        true
     }
 
     /// A piece of a message that is too large to be held.
@@ -377,13 +403,19 @@ impl Primary {
     fn relay(&mut self, side: &mut Side<'_>) -> Result<(), Malformed> {
         let (unread, splitter) = self.peer.cut();
         let (mut run, mut at) = (0, 0);
-        let asked_ourselves = matches!(self.expects.front(), Some(Expect::Question));
+        let aside = matches!(self.expects.front(), Some(Expect::Aside(_)));
+        let asked_ourselves = aside || matches!(self.expects.front(), Some(Expect::Question));
         loop {
             let step = splitter.next(&unread[at..])?;
             let length = step.len();
             let forwarded = match step {
                 Step::More(_) => break,
-                Step::Part(_) => !asked_ourselves,
+                Step::Part(part) => {
+                    if aside {
+                        self.seen.aside.extend_from_slice(part.bytes);
+                    }
+                    !asked_ourselves
+                }
                 Step::Whole(frame) => match frame.tag() {
                     back::DATA_ROW | back::COPY_DATA if !asked_ourselves => true,
                     _ => {
@@ -435,8 +467,15 @@ struct Standing<'a> {
 impl Standing<'_> {
     /// Notes what an answer means; `false`: it is not for the client.
     fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
-        if matches!(self.expects.front(), Some(Expect::Question)) && !self.is_the_clients_own(frame) {
-            return self.answered_ourselves(frame);
+        match self.expects.front() {
+            Some(Expect::Question) if !self.is_the_clients_own(frame) => {
+                return self.answered_ourselves(frame);
+            }
+            Some(Expect::Aside(ours)) if !self.is_the_clients_own(frame) => {
+                let ours = *ours;
+                return self.answered_aside(frame, ours);
+            }
+            _ => {}
         }
         match frame.tag() {
             back::PARSE_COMPLETE => match self.expects.pop_front() {
@@ -508,6 +547,23 @@ impl Standing<'_> {
             }
             _ => {}
         }
+        Ok(false)
+    }
+
+    fn answered_aside(&mut self, frame: &Frame<'_>, ours: bool) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE if ours => {
+                self.expects.pop_front();
+                self.expects.push_front(Expect::Aside(false));
+                return Ok(false);
+            }
+            back::READY_FOR_QUERY => {
+                *self.status = wire::status(frame)?;
+                self.expects.pop_front();
+            }
+            _ => {}
+        }
+        self.seen.aside.extend_from_slice(frame.bytes());
         Ok(false)
     }
 

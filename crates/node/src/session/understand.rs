@@ -254,6 +254,9 @@ impl Session {
         words.shape.texts(&words.text, &mut literals);
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
         let values = Values { literals: &literals, parameters, utf8 };
+        if words.may_be_a_read() {
+            self.catalog_in_hand().await;
+        }
         let mut template = self.template(words, types).await;
         if self.would_leave_if_clean(template.as_deref(), &values) {
             self.probe().await?;

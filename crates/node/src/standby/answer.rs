@@ -86,6 +86,11 @@ impl Answer {
         !self.seen.unparsed
     }
 
+    /// As much of it as is here.
+    pub fn held(&self) -> &[u8] {
+        &self.held
+    }
+
     /// Throws it away; the connection comes back if it is fit for another statement.
     pub fn discard(self) -> Option<Standby> {
         self.standby.peer.rooms().outbox_back(self.held);

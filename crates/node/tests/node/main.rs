@@ -5,5 +5,6 @@
 mod door;
 mod malformed;
 mod session;
+mod shadow;
 mod stage;
 mod standby;

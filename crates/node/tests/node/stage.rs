@@ -6,6 +6,7 @@ use node::cluster::{Cluster, Setup, StandbySetup};
 use node::door::{Door, Listen, Listener, Options, Secrets};
 use node::service::Service;
 use node::socket::Place;
+use postgres::address::Address;
 use postgres::local::{Node, Scratch};
 use scheduler::Writers;
 use std::io::{Read, Write};
@@ -51,16 +52,24 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A cluster of the tests' servers.
-fn setup(writers: Writers) -> Setup {
-    let standby = SERVERS.standby(0);
+/// What a cluster starts with, made on its own thread.
+type MakeSetup = Box<dyn FnOnce() -> Setup + Send>;
+
+/// A cluster of these servers.
+fn setup(servers: &Scratch, writers: Writers, set: impl FnOnce(&mut Setup) + Send + 'static) -> MakeSetup {
+    let primary = servers.address("postgres");
+    let standby = servers.standby(0).address("postgres", "postgres");
+    Box::new(move || {
+        let mut setup = setup_of(primary, standby, writers);
+        set(&mut setup);
+        setup
+    })
+}
+
+fn setup_of(primary: Address, standby: Address, writers: Writers) -> Setup {
     Setup {
-        primary: SERVERS.address("postgres"),
-        standbys: vec![StandbySetup {
-            name: "standby".to_owned(),
-            address: standby.address("postgres", "postgres"),
-            weight: 1,
-        }],
+        primary,
+        standbys: vec![StandbySetup { name: "standby".to_owned(), address: standby, weight: 1 }],
         writers,
         design: design::CONSORT,
         proof_limit: Duration::from_millis(20),
@@ -71,6 +80,7 @@ fn setup(writers: Writers) -> Setup {
         harmless: Vec::new(),
         standby_connections: 20,
         held_answer_bytes: 64 * 1024,
+        shadow: None,
     }
 }
 
@@ -93,7 +103,16 @@ impl Open {
 
     /// A door behind which reads may leave the primary, with writers as said.
     pub(crate) fn serving(writers: Writers) -> Open {
-        Open::start(|_| {}, &[], Some(writers))
+        Open::start(|_| {}, &[], Some(setup(&SERVERS, writers, |_| {})))
+    }
+
+    /// A door to other servers, behind which reads may leave the primary; `set` changes what the cluster starts with.
+    pub(crate) fn before(
+        servers: &Scratch,
+        writers: Writers,
+        set: impl FnOnce(&mut Setup) + Send + 'static,
+    ) -> Open {
+        Open::start_at(servers, |_| {}, &[], Some(setup(servers, writers, set)))
     }
 
     /// A door as `set` says, with these secrets.
@@ -104,14 +123,23 @@ impl Open {
     fn start(
         set: impl FnOnce(&mut Options) + Send + 'static,
         secrets: &[(&str, &str)],
-        writers: Option<Writers>,
+        setup: Option<MakeSetup>,
+    ) -> Open {
+        Open::start_at(&SERVERS, set, secrets, setup)
+    }
+
+    fn start_at(
+        servers: &Scratch,
+        set: impl FnOnce(&mut Options) + Send + 'static,
+        secrets: &[(&str, &str)],
+        setup: Option<MakeSetup>,
     ) -> Open {
         let secrets: Vec<(String, String)> =
             secrets.iter().map(|(r, s)| ((*r).into(), (*s).into())).collect();
         let (say, hear) = mpsc::channel();
         let (close, closed) = tokio::sync::oneshot::channel();
         let (questions, mut asked) = unbounded_channel::<Question>();
-        let primary = place(SERVERS.primary());
+        let primary = place(servers.primary());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             LocalSet::new().block_on(&runtime, async move {
@@ -119,8 +147,8 @@ impl Open {
                 set(&mut options);
                 let secrets = Secrets::gather(secrets.iter().map(|(r, s)| (r.as_str(), s.as_str())));
                 let door = Door::new(options, secrets, Some(primary));
-                if let Some(writers) = writers {
-                    let cluster = Cluster::start(setup(writers));
+                if let Some(setup) = setup {
+                    let cluster = Cluster::start(setup());
                     let service = Service::new(cluster.clone(), Box::new(|_, _| Own::default()));
                     tokio::task::spawn_local(async move {
                         while let Some(question) = asked.recv().await {
