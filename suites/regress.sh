@@ -116,7 +116,7 @@ schedule() {
     echo "running $(grep -cE . <(files)) files: $name"
     (cd "$output" && as_user "$pgxs/regress/pg_regress" --inputdir="$regress" --outputdir="$output" \
         --dlpath="$work/lib" --bindir="$psql_folder" --host="$host" --port="$port" --user=postgres \
-        --max-concurrent-tests="${shadow:-20}" --schedule="$regress/parallel_schedule") >"$output/log" 2>&1 </dev/null || true
+        --max-concurrent-tests=20 ${shadow:+--max-connections=1} --schedule="$regress/parallel_schedule") >"$output/log" 2>&1 </dev/null || true
     judge "$name" "$output" $((SECONDS - begun))
 }
 

@@ -5,6 +5,7 @@
 mod builtin;
 mod corpus;
 mod oracle;
+mod order;
 mod server;
 mod session;
 mod stories;

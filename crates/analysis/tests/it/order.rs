@@ -1,0 +1,33 @@
+//! By which of the shown columns an answer is sorted.
+
+use crate::server::Server;
+use analysis::shape::{Shape, Strings};
+use analysis::{Input, judge};
+
+#[test]
+fn an_order_is_known_as_far_as_it_is_shown() {
+    let server = Server::start();
+    crate::block_on(async {
+        let mut analyst = server.connect("postgres").await;
+        analyst.run("CREATE TABLE t (a int, b int, c text)").await;
+        let catalog = crate::catalog(&mut analyst).await;
+        analyst.listen().await;
+        for (statement, order) in [
+            ("SELECT a, b FROM t", &[][..]),
+            ("SELECT a, b FROM t ORDER BY b", &[1]),
+            ("SELECT a, b, c FROM t ORDER BY 3, a DESC", &[2, 0]),
+            ("SELECT a FROM t ORDER BY a, b", &[0]),
+            ("SELECT a FROM t ORDER BY b, a", &[]),
+            ("SELECT DISTINCT b, a FROM t ORDER BY a", &[1]),
+            ("SELECT a FROM t UNION ALL SELECT b FROM t ORDER BY 1", &[0]),
+            ("SELECT * FROM (SELECT a FROM t ORDER BY a) s", &[]),
+            ("VALUES (1, 2), (3, 4) ORDER BY 2", &[1]),
+        ] {
+            let trees = analyst.trees(statement).await.unwrap();
+            let shape = Shape::of(statement, Strings::Standard);
+            let literals = shape.ranges();
+            let template = judge(&Input { trees: &trees, text: statement, literals: &literals }, &catalog);
+            assert_eq!(template.order, order, "{statement}");
+        }
+    });
+}
