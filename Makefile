@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all regress shadow bench
+.PHONY: help demo test check test-all drivers regress shadow bench
 
 CARGO ?= cargo
 
@@ -23,10 +23,17 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
 
-test-all: check ## check, then test, then more seeds, then PostgreSQL's own suite, also in shadow mode
+test-all: check ## check, then test, then drivers, pgbench and PostgreSQL's own suite, also in shadow mode
 	@$(MAKE) test
+	@$(MAKE) drivers
 	@$(MAKE) regress
 	@$(MAKE) shadow
+
+drivers: ## psql, pg_dump, psycopg and pgx in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
+	@scripts/prerequisites.sh rust build server
+	$(CARGO) build --release --locked -p consort
+	suites/drivers.sh
+	suites/pgbench.sh
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
 	@scripts/prerequisites.sh rust build server

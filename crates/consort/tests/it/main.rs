@@ -15,3 +15,4 @@ mod load;
 mod readme;
 mod resources;
 mod serving;
+mod subcommands;

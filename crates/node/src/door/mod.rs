@@ -35,7 +35,7 @@ use tokio_rustls::TlsAcceptor;
 use wire::Startup;
 
 /// Connections beyond `max_clients` that may be on their way in or cancelling.
-const ARRIVING_MAX: usize = 64;
+pub const ARRIVING_MAX: usize = 64;
 /// A last word takes no longer than this to leave.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 /// What a client still sends after the last word is read for so long, so that closing does not destroy that word.

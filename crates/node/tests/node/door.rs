@@ -1,7 +1,7 @@
 //! Real clients at the door: psql, pgbench, pg_dump, log-ins of every kind, limits, cancel.
 
 use crate::stage::{Open, Raw, SERVERS, database, until};
-use node::door::{Admission, Method};
+use node::door::{ARRIVING_MAX, Admission, Method};
 use std::time::Duration;
 use wire::{Asks, FirstPacket, Target};
 
@@ -219,6 +219,19 @@ fn too_many_clients_are_told_the_limit() {
     assert_eq!(second.last_word(), "53300");
     assert!(open.psql("postgres", "").contains("max_clients is 1"));
     drop(first);
+    until(|| open.psql("postgres", "SELECT 1;") == "1\n");
+}
+
+#[test]
+fn connections_that_say_nothing_are_bounded() {
+    let open = Open::with(|options| options.max_clients = 1, &[]);
+    let first = Raw::ready(&open, "postgres");
+    let silent: Vec<Raw> = (0..ARRIVING_MAX).map(|_| Raw::connect(&open)).collect();
+    // One more is closed unheard, and who is in goes on.
+    assert_eq!(Raw::connect(&open).message(), None);
+    assert_eq!(silent.len(), ARRIVING_MAX);
+    drop(first);
+    drop(silent);
     until(|| open.psql("postgres", "SELECT 1;") == "1\n");
 }
 

@@ -1,0 +1,162 @@
+//! Options of the subcommands that no other test needs: `up` in the foreground, for other designs and writers, after a
+//! reboot; `bench` and its exit codes; `psql` and `serve` with their own.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+
+use crate::fixture::{CONSORT, UpFolder, consort, eventually, psql, run};
+
+/// `consort up --foreground` in this folder, at its first line: the URL.
+fn foreground(home: &UpFolder, more: &[&str]) -> (Child, String) {
+    let listen = format!("127.0.0.1:{}", home.port);
+    let mut child = Command::new(CONSORT)
+        .args(["up", "--foreground", "--standbys", "1", "--listen", &listen, "--dir"])
+        .arg(home.path())
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("it is a pipe");
+    BufReader::new(out).read_line(&mut line).expect("it says something");
+    (child, line.trim_end().to_owned())
+}
+
+/// The nodes of the cluster and their ports.
+fn nodes(home: &UpFolder) -> Vec<(String, u64)> {
+    let out = home.run("status", &["--json"]).worked();
+    let status: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let nodes = status["nodes"].as_array().expect("a list").iter();
+    nodes
+        .map(|node| {
+            let name = node["name"].as_str().expect("a name");
+            (name.to_owned(), node["port"].as_u64().expect("a port"))
+        })
+        .collect()
+}
+
+#[test]
+fn up_in_the_foreground_with_another_design_and_other_writers() {
+    let home = UpFolder::new();
+    let (mut child, url) = foreground(&home, &["--design", "weak", "--writers", "anywhere"]);
+    assert_eq!(url, home.url());
+    eventually("a client", || psql(&url, "SELECT 1").status.success());
+    assert!(home.run("status", &[]).worked().contains("(design weak)"));
+    assert_eq!(psql(&url, "SHOW consort.consistency").worked(), "weak\n");
+    // Local users may log in at the nodes themselves.
+    let ports = nodes(&home);
+    assert_eq!(ports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["primary", "standby1"]);
+    let direct = format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0].1);
+    psql(&direct, "CREATE TABLE beside (v int)").worked();
+    assert!(home.run("up", &["--writers", "through-consort"]).failed(1).contains("take another --dir"));
+    assert!(home.run("up", &["--foreground"]).failed(1).contains("Consort runs there already"));
+
+    run(Command::new("kill").arg(child.id().to_string())).worked();
+    assert!(child.wait().expect("it is our child").success());
+    assert!(!psql(&direct, "SELECT 1").status.success(), "its servers end with it");
+    assert!(home.run("status", &[]).failed(3).contains("does not answer"));
+}
+
+#[test]
+fn up_starts_again_what_is_there_after_a_reboot() {
+    let home = UpFolder::new();
+    home.up().worked();
+    psql(&home.url(), "CREATE TABLE kept (v int); INSERT INTO kept VALUES (7)").worked();
+    let mut pids = vec![fs::read_to_string(home.path().join("consort.pid")).unwrap()];
+    let pid_files: Vec<_> = ["primary", "standby1"]
+        .map(|name| home.path().join(name).join("data/postmaster.pid"))
+        .into_iter()
+        .collect();
+    pids.extend(
+        pid_files.iter().map(|file| fs::read_to_string(file).unwrap().lines().next().unwrap().to_owned()),
+    );
+    // The machine goes down: nobody says farewell, every file stays.
+    for pid in &pids {
+        run(Command::new("kill").args(["-KILL", pid.trim()])).worked();
+    }
+    eventually("the end of all", || {
+        pids.iter().all(|pid| !fs::exists(format!("/proc/{}", pid.trim())).unwrap())
+    });
+    // It comes up, and somebody else has got the numbers.
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    for file in &pid_files {
+        let text = fs::read_to_string(file).unwrap();
+        let (_, rest) = text.split_once('\n').unwrap();
+        fs::write(file, format!("{}\n{rest}", stranger.id())).unwrap();
+    }
+    fs::write(home.path().join("consort.pid"), format!("{}\n", stranger.id())).unwrap();
+    home.up().worked();
+    assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n");
+    assert!(stranger.try_wait().unwrap().is_none(), "nobody harms a stranger");
+    stranger.kill().unwrap();
+    assert_eq!(stranger.wait().unwrap().signal(), Some(9));
+    let standby = ["--node", "standby1", "-X", "-A", "-t", "-c", "SELECT v FROM kept"];
+    eventually("the standby", || home.run("psql", &standby).out == "7\n");
+}
+
+#[test]
+fn bench_says_by_its_exit_code_what_it_saw() {
+    let home = UpFolder::new();
+    home.up().worked();
+    let url = home.url();
+    let stale = ["bench", "stale", "--url", &url, "--rounds", "20", "--gaps", "0"];
+    assert!(consort(&stale).worked().contains("0 stale"), "a clean run");
+    let mix = ["bench", "mix", "--url", &url, "--time", "1s"];
+    assert!(consort(&mix).worked().contains("stale reads"));
+    let histories = ["bench", "histories", "--url", &url, "--seconds", "2", "--transactions", "100"];
+    assert!(consort(&histories).worked().contains("strong snapshot isolation  valid"));
+    let pid = fs::read_to_string(home.path().join("consort.pid")).unwrap();
+    let host = home.path().join("sockets").display().to_string();
+    let port = nodes(&home)[0].1;
+    let direct = format!("postgres://postgres@127.0.0.1/postgres?host={host}&port={port}");
+    let overhead = "--no-pgbouncer --no-calls --time 1s --rounds 1 --script select-only --protocol simple --clients 1 --initialize 1";
+    let overhead = ["bench", "overhead", "--url", &url, "--direct", &direct, "--proxy-pid", pid.trim()]
+        .into_iter()
+        .chain(overhead.split(' '));
+    let figures = consort(&overhead.collect::<Vec<_>>()).worked();
+    assert!(figures.contains("select-only") && figures.contains("direct"), "{figures}");
+    let nobody = ["bench", "stale", "--url", "postgres://postgres@127.0.0.1:1/postgres", "--rounds", "1"];
+    consort(&nobody).failed(1);
+
+    // The primary is ahead of its standby, and `weak` shows it.
+    home.run("down", &[]).worked();
+    home.run("up", &["--design", "weak"]).worked();
+    let late = ["--node", "standby1", "-X", "-c", "ALTER SYSTEM SET recovery_min_apply_delay = '500ms'"];
+    home.run("psql", &late).worked();
+    home.run("psql", &["--node", "standby1", "-X", "-c", "SELECT pg_reload_conf()"]).worked();
+    eventually("what one server would not show", || {
+        let done = consort(&stale);
+        done.status.code() == Some(1) && done.err.contains("what one PostgreSQL server would not show")
+    });
+}
+
+#[test]
+fn psql_and_serve_take_what_they_say() {
+    let home = UpFolder::new();
+    home.up().worked();
+    let one = home.run("psql", &["-XAtc", "SELECT current_database()"]).worked();
+    assert_eq!(one, "postgres\n");
+    let console = home.run("psql", &["-d", "consort", "-XAtc", "SHOW VERSION"]).worked();
+    assert!(console.starts_with("Consort "), "{console}");
+    let checked = home.run("check", &[]).worked();
+    assert!(checked.contains("the configuration is sound"), "{checked}");
+    let explained = home.run("explain", &["SELECT pg_sleep(1)"]).worked();
+    assert!(explained.contains("runs at the primary: its result depends on the time"), "{explained}");
+    // Its process holds the file of its number: a second one is refused.
+    let pid_file = home.path().join("consort.pid").display().to_string();
+    let config = home.path().join("consort.toml").display().to_string();
+    let second = consort(&["serve", "--config", &config, "--pid-file", &pid_file]).failed(1);
+    assert!(second.contains("Consort runs already"), "{second}");
+    home.run("attach", &["--database", "postgres"]).worked();
+    home.run("psql", &["-d", "consort", "-c", "SHUTDOWN"]);
+    eventually("the end", || home.run("status", &[]).status.code() == Some(3));
+    eventually("a slot that nobody uses", || {
+        home.run("detach", &["--database", "postgres"]).status.success()
+    });
+    let left = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'";
+    assert_eq!(home.run("psql", &["--node", "primary", "-XAtc", left]).worked(), "0\n");
+}
