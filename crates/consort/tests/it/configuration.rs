@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::fixture::{consort, free_port};
+use crate::fixture::{consort, free_port, temporary};
 
 #[test]
 fn a_wrong_configuration_is_named_with_file_line_and_key() {
@@ -18,6 +18,59 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
     }
     fs::remove_file(&file).unwrap();
     assert!(consort(&["serve", "--config", name]).failed(1).contains("No such file"));
+}
+
+#[test]
+fn every_mistake_of_a_file_is_named_with_what_would_be_right() {
+    let text = "\
+proof_limit = \"2 weeks\"
+max_clients = 0
+auth_type = \"kerberos\"
+listen = [\"127.0.0.1\"]
+consistency = \"fresh\"
+tls_required = \"yes\"
+[primary]
+port = 99999
+[[standby]]
+host = \"a\"
+wieght = 2
+[user.x]
+consistancy = \"weak\"
+";
+    let file = temporary("mistakes").with_extension("toml");
+    fs::write(&file, text).unwrap();
+    let said = consort(&["check", "--config", file.to_str().unwrap()]).failed(1);
+    for (line, words) in [
+        (1, "proof_limit: expected a duration"),
+        (2, "max_clients: expected a whole number from 1 to 100000"),
+        (3, "auth_type: expected \"scram-sha-256\" or \"md5\" or \"password\" or \"trust\""),
+        (4, "listen: expected an address such as \"127.0.0.1:6432\""),
+        (5, "consistency: expected \"strong\", \"session\", \"bounded 200ms\""),
+        (6, "tls_required: expected true or false"),
+        (7, "primary: host is missing"),
+        (8, "primary.port: expected a whole number from 1 to 65535"),
+        (11, "standby.wieght: unknown key; did you mean weight?"),
+        (13, "user.x.consistancy: unknown key; did you mean consistency?"),
+    ] {
+        let named = format!("{}:{line}: {words}", file.display());
+        assert!(said.contains(&named), "{named} is missing in\n{said}");
+    }
+    fs::write(&file, "listen = [\n").unwrap();
+    let said = consort(&["check", "--config", file.to_str().unwrap()]).failed(1);
+    assert!(said.contains(&format!("{}:", file.display())), "{said}");
+
+    let users = temporary("users").with_extension("txt");
+    fs::write(&users, "\"right\" \"one\"\nwrong one\n").unwrap();
+    let text = format!(
+        "auth_file = \"{}\"\nlisten = [\"127.0.0.1:0\"]\n[primary]\nhost = \"localhost\"\n",
+        users.display()
+    );
+    fs::write(&file, text).unwrap();
+    let said = consort(&["serve", "--config", file.to_str().unwrap()]).failed(1);
+    let named = format!("{}:2: expected \"role\" \"secret\", both in quotes", users.display());
+    assert!(said.contains(&named), "{said}");
+    fs::remove_file(&users).unwrap();
+    fs::remove_file(&file).unwrap();
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fixture::{LIMIT, eventually};
-use crate::load::{ANYWHERE, Client, Console, Load, THROUGH, kill_a_backend, serves, serving};
+use postgres::local::Scratch;
+
+use crate::fixture::{LIMIT, Serving, configuration, eventually, free_port};
+use crate::load::{ANYWHERE, Client, Console, Load, TABLES, THROUGH, kill_a_backend, serves, serving};
 
 /// Waits until Consort has seen that this standby is not what it should be, and says why.
 fn is_left(console: &mut Console, name: &str) -> String {
@@ -88,6 +91,35 @@ fn a_standby_that_somebody_promotes_serves_no_more() {
     standby.restart(postgres::local::Stop::Fast).unwrap();
     load.goes_on(60, 5);
     assert_eq!(console.node("standby1").served, served, "its own timeline is nobody's");
+    load.end();
+}
+
+#[test]
+fn servers_that_are_no_standbys_of_this_primary_serve_nothing() {
+    let (ours, others) = (Arc::new(Scratch::start(1)), Scratch::start(1));
+    others.query(TABLES);
+    others.query("UPDATE quiet SET v = 666");
+    let (port, metrics_port) = (free_port(), free_port());
+    let mut text = configuration(&ours, port, &format!("auth_type = \"trust\"\n{THROUGH}"));
+    for (name, node) in
+        [("stranger", others.standby(0)), ("rival", others.primary()), ("twice", ours.primary())]
+    {
+        let host = node.socket_folder().display();
+        text += &format!("[[standby]]\nname = \"{name}\"\nhost = \"{host}\"\nport = {}\n", node.port());
+    }
+    let serving = Serving::configured(ours, port, metrics_port, &text);
+    let url = serving.url("postgres", "postgres");
+    Client::connect(&url).unwrap().rows(TABLES).unwrap();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    let load = Load::start(&url);
+    serves(&mut console, "standby1");
+    for (name, why) in
+        [("stranger", "of another primary"), ("rival", "is no standby"), ("twice", "is no standby")]
+    {
+        let said = is_left(&mut console, name);
+        assert!(said.contains(why), "{name}: {said}");
+        assert_eq!(console.node(name).served, 0);
+    }
     load.end();
 }
 
