@@ -3,7 +3,7 @@
 
 use crate::cluster::{Cluster, Database};
 use crate::understanding::Statement;
-use analysis::session::{self, SessionState};
+use analysis::session::{self, SessionState, SessionStay};
 use analysis::shape::Hint;
 use analysis::utility::Utility;
 use analysis::{Kind, Template, Values};
@@ -79,6 +79,18 @@ pub struct Asker<'a> {
     pub marks: SessionMarks,
     /// The standby that this session's results with a chance in them come from.
     pub home: Option<StandbyId>,
+    /// Its block runs at a standby.
+    pub in_snapshot: bool,
+}
+
+impl Asker<'_> {
+    /// As far as the session goes, may its next statement leave the primary, by itself or with its whole block?
+    fn may_leave(&self) -> Result<(), SessionStay> {
+        match self.session.may_leave() {
+            Err(SessionStay::Isolation) if self.in_snapshot || self.session.read_only_snapshot() => Ok(()),
+            said => said,
+        }
+    }
 }
 
 /// The plan for a statement whose tree tells what it does (SELECT, INSERT, ..). `template`: what is known of it, if
@@ -106,7 +118,7 @@ pub fn tree(
     if let Some(stay) = stay {
         return Plan::Stays(Reason::Stay(stay.name()));
     }
-    if let Err(stays) = asker.session.may_leave() {
+    if let Err(stays) = asker.may_leave() {
         return Plan::Stays(Reason::Stay(stays.name()));
     }
     if !asker.database.reads_may_leave() {
@@ -162,7 +174,8 @@ fn consistency(asker: Asker<'_>, statement: Statement<'_>) -> Consistency {
     }
 }
 
-fn level_of(level: session::Consistency) -> Consistency {
+/// How fresh, in the scheduler's words.
+pub(crate) fn level_of(level: session::Consistency) -> Consistency {
     match level {
         session::Consistency::Strong => Consistency::Strong,
         session::Consistency::Session => Consistency::Session,

@@ -116,6 +116,11 @@ impl Understanding {
         }
     }
 
+    /// A catalog is there: whoever waits for a template asks for it now.
+    pub(crate) fn catalog_loaded(&self) {
+        self.arrived.notify_waiters();
+    }
+
     /// The database's catalog changed: what was understood is void.
     pub(crate) fn forget(&self, database: DatabaseId) {
         self.cache.borrow_mut().forget_database(database);

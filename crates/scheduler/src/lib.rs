@@ -11,6 +11,7 @@
 
 mod ages;
 mod bugs;
+mod catalog;
 mod freshness;
 mod judge;
 mod question;

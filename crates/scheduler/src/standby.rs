@@ -103,6 +103,11 @@ impl Standby {
         said.filter(|_| self.serving == Serving::Yes && self.weight > 0)
     }
 
+    /// Its life, and the replay position last heard in it.
+    pub(crate) fn heard(&self) -> Option<(Incarnation, Lsn)> {
+        self.heard
+    }
+
     pub(crate) fn mark(&self) -> Option<Lsn> {
         self.heard.map(|(_, mark)| mark)
     }

@@ -22,6 +22,6 @@ pub use bugs::Bugs;
 pub use doubt::InDoubt;
 pub use pinned::Pinned;
 pub use read::{Ended, read};
-pub use snapshot::{SNAPSHOT_ATTEMPTS, snapshot};
+pub use snapshot::{SNAPSHOT_ATTEMPTS, catalog_shown, snapshot};
 pub use world::{AtPrimary, Backend, Cluster, Delivered, Locks, Session, StandbyFailed};
 pub use write::write;

@@ -2,9 +2,10 @@
 
 use crate::read::proven;
 use crate::{Cluster, Pinned, Session, StandbyFailed};
-use history::Footprint;
-use scheduler::{Question, Reason, Route};
+use history::{DatabaseId, Footprint, Incarnation};
+use scheduler::{Question, Reason, Route, StandbyId, Verdict};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How often a standby is tried before the transaction begins at the primary.
 pub const SNAPSHOT_ATTEMPTS: usize = 5;
@@ -13,6 +14,9 @@ pub const SNAPSHOT_ATTEMPTS: usize = 5;
 /// will read. Returns the ticket under which the whole transaction runs there; keep it until the transaction has ended.
 /// An `Err` says why the transaction must begin at the primary. Only for transactions that can never write: one that is
 /// not declared READ ONLY begins at the primary.
+///
+/// Its snapshot was proven once, and so for all that its statements read. The catalog has no snapshot: before each
+/// statement [`catalog_shown`] waits for what the primary has shown of it.
 pub async fn snapshot<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,
@@ -63,5 +67,26 @@ async fn attempt<C: Cluster, S: Session>(
             session.close_snapshot().await;
             Err(reason)
         }
+    }
+}
+
+/// Before a statement in such a transaction: waits until this life of its standby shows every change of the catalog that
+/// the primary had shown when the statement arrived, at most for `within`. The error is why it does not.
+pub async fn catalog_shown<C: Cluster>(
+    cluster: &C,
+    database: DatabaseId,
+    place: (StandbyId, Incarnation),
+    within: Duration,
+) -> Result<(), Reason> {
+    let (mut wanted, mut left) = (None, within);
+    loop {
+        let verdict = cluster.scheduler().catalog_shown(database, place, &mut wanted);
+        let waiting = match verdict {
+            Verdict::Proven => return Ok(()),
+            Verdict::Refused(reason) => return Err(reason),
+            Verdict::Wait(reason) => reason,
+        };
+        cluster.gauge_wanted();
+        left = cluster.changed(left).await.ok_or(waiting)?;
     }
 }

@@ -139,6 +139,11 @@ impl SessionState {
             && self.known().is_ok()
     }
 
+    /// Whether declared REPEATABLE READ READ ONLY transactions may run at a standby.
+    pub fn wants_snapshots(&self) -> bool {
+        self.now.own.read_only_snapshots
+    }
+
     /// Everything but the isolation.
     fn known(&self) -> Result<(), SessionStay> {
         let in_block = self.status == BlockStatus::Open;

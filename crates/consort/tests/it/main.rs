@@ -15,4 +15,5 @@ mod load;
 mod readme;
 mod resources;
 mod serving;
+mod snapshots;
 mod subcommands;

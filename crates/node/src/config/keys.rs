@@ -225,7 +225,7 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "read_only_snapshots",
         "false",
-        "Transactions declared REPEATABLE READ READ ONLY may run at a standby. Without effect yet.",
+        "Transactions declared REPEATABLE READ READ ONLY may run at a standby as a whole ([what that means](consistency.md#transactions)).",
         |config, value| put(&mut config.consistency.read_only_snapshots, flag(value).map(Some)),
     )),
     global(

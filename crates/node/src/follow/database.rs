@@ -157,6 +157,7 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
                 declare_harmless(&mut loaded.catalog, &cluster.setup().harmless);
                 if database.set_catalog(version, loaded) {
+                    cluster.understanding().catalog_loaded();
                     cluster.moved();
                 }
             }

@@ -132,7 +132,7 @@ impl transaction::Session for Session {
                 self.current.held = Some(Instant::now());
                 Ok((answer, Ran { incarnation: life, replayed }))
             }
-            Err(Failed::Gone(why)) => {
+            Err(Failed::Gone(why) | Failed::Conflict(why)) => {
                 tracing::debug!(why, "a standby failed");
                 Err(StandbyFailed(Reason::StandbyFailed))
             }
@@ -197,7 +197,7 @@ impl transaction::Session for Session {
     async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         self.current.reason = reason;
-        if self.line.seat.running.is_cancelled() && self.line.primary.status == Status::Idle {
+        if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle {
             // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
             self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
             return AtPrimary::Answered;
@@ -229,18 +229,18 @@ impl transaction::Session for Session {
         unreachable!("no read leaves a block here")
     }
 
-    async fn open_snapshot(&mut self, _: &Ticket) -> Result<Ran, StandbyFailed> {
-        unreachable!("no block leaves as a whole here")
+    async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
+        self.begin_at_standby(ticket).await
     }
 
     async fn close_snapshot(&mut self) {
-        unreachable!("no block leaves as a whole here")
+        self.end_at_standby().await;
     }
 }
 
 impl Session {
     /// Where the session's connections at this standby are, looked up once.
-    fn shelf(&mut self, standby: StandbyId) -> Rc<Shelf> {
+    pub(super) fn shelf(&mut self, standby: StandbyId) -> Rc<Shelf> {
         if let Some((_, shelf)) = self.shelves.iter().find(|(id, _)| *id == standby) {
             return shelf.clone();
         }
@@ -250,18 +250,15 @@ impl Session {
     }
 
     /// A connection goes back to the pool; not if a cancel request may still be on its way to it.
-    fn give_back(&self, standby: Standby) {
+    pub(super) fn give_back(&self, standby: Standby) {
         if !self.line.seat.running.is_cancelled() {
             pool::give_back(standby);
         }
     }
 
     /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
-    fn ask(&self, lent: &mut Standby, form: Form) -> bool {
-        let (Some(request), Some(has)) = (self.current.request, &lent.settings) else { return false };
-        let wanted = self.state.settings();
-        let becomes = has.to_become(wanted);
-        lent.settings = Some(wanted.clone());
+    pub(super) fn ask(&self, lent: &mut Standby, form: Form) -> bool {
+        let (Some(request), Some(becomes)) = (self.current.request, self.becomes(lent)) else { return false };
         let bytes = self.line.bytes(request);
         if request.kind == Kind::Query {
             let Ok(text) = Frame::new(bytes).and_then(|frame| wire::query_text(&frame)) else { return false };
@@ -278,7 +275,7 @@ impl Session {
     }
 
     /// The client's unnamed statement after an answer of a standby.
-    fn note_statement(&mut self, answer: &Answer) {
+    pub(super) fn note_statement(&mut self, answer: &Answer) {
         let Some(request) = self.current.request else { return };
         let statements = &mut self.line.statements;
         if request.kind == Kind::Query {
@@ -296,7 +293,7 @@ impl Session {
     }
 
     /// What the primary's answers say of the session.
-    fn learn(&mut self) {
+    pub(super) fn learn(&mut self) {
         let seen = self.line.primary.seen();
         let interner = &mut *self.service.interner.borrow_mut();
         for (name, value) in &seen.reported {
@@ -323,7 +320,7 @@ impl Session {
     }
 
     /// Counts where the request went.
-    fn went(&mut self, went: Went) {
+    pub(super) fn went(&mut self, went: Went) {
         let cluster = &self.service.cluster;
         let took = self.current.came.elapsed();
         match went {
@@ -337,7 +334,7 @@ impl Session {
         if !self.words.text.is_empty() {
             cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
         }
-        let ended = self.line.primary.status == Status::Idle;
+        let ended = self.line.status() == Status::Idle;
         let transaction = ended.then(|| {
             let before = self.began.map_or(Duration::ZERO, |began| self.current.came - began);
             before + took

@@ -27,6 +27,8 @@ pub struct Line {
     pub(crate) outlives_primary: bool,
     /// It has done so.
     primary_gone: bool,
+    /// Where the client's block stands, if it runs somewhere else than at the primary.
+    pub(crate) elsewhere: Option<Status>,
 }
 
 impl Line {
@@ -42,12 +44,18 @@ impl Line {
             lookout: Lookout::default(),
             outlives_primary: false,
             primary_gone: false,
+            elsewhere: None,
         }
     }
 
     /// Settings as the primary reported them last.
     pub(crate) fn reported(&self) -> &Reported {
         &self.reported
+    }
+
+    /// Where the client's session stands.
+    pub(crate) fn status(&self) -> Status {
+        self.elsewhere.unwrap_or(self.primary.status)
     }
 
     /// The bytes of a request.
@@ -57,9 +65,9 @@ impl Line {
 
     /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself.
     pub(crate) async fn next_request(&mut self) -> Result<Request, Ended> {
-        self.seat.idle(self.primary.status);
+        self.seat.idle(self.status());
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
-        if self.primary.status == Status::Idle && request.kind.is_asked() {
+        if self.status() == Status::Idle && request.kind.is_asked() {
             self.door.pauses.pass(&self.seat).await;
         }
         self.seat.active();
@@ -96,7 +104,7 @@ impl Line {
                 Poll::Pending => {
                     self.client.rest();
                     self.primary.peer.rest();
-                    if self.seat.must_leave(self.primary.status == Status::Idle, cx) {
+                    if self.seat.must_leave(self.status() == Status::Idle, cx) {
                         return Poll::Ready(Err(Ended::Drained));
                     }
                     return Poll::Pending;
@@ -119,6 +127,24 @@ impl Line {
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         self.primary.begin(request.kind);
         self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
+    /// The same for a part of a request, or for a request that the client's session is not at the primary for: it gets
+    /// its ReadyForQuery from elsewhere.
+    pub(crate) async fn run_part(&mut self, part: Request) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.begin(part.kind);
+        self.primary.take(&mut side, part.bytes).map_err(Ended::Malformed)?;
+        self.primary.hush();
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
+    /// Waits until the primary has answered all that it was asked.
+    pub(crate) async fn settled(&mut self) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 

@@ -4,15 +4,18 @@
 //! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
 //! `flows` does what the flow decides: at a standby, or over the line to the primary.
 
+mod apart;
 pub mod batch;
 mod early;
 mod flows;
+mod head;
 mod line;
 mod made;
 mod own;
 pub mod primary;
 pub mod request;
 mod shadowed;
+mod snapshot;
 pub mod statements;
 mod understand;
 
@@ -32,6 +35,7 @@ use history::Footprint;
 use primary::Ended;
 use request::{Kind, Request};
 use scheduler::{Reason, SessionMarks, StandbyId, Writers};
+use snapshot::Snapshot;
 use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::{Backend, Block, Standing};
@@ -40,6 +44,8 @@ use wire::{Answers, Problem, Status};
 
 /// A read inside a block stays with the block.
 const IN_BLOCK: Reason = Reason::Stay("in_block");
+/// A block that could have run at a standby has begun at the primary.
+const ISOLATION: Reason = Reason::Stay("isolation");
 /// The commits of the database are not followed: what runs there is not noted.
 const NOT_FOLLOWED: Reason = Reason::DatabaseNotFollowed;
 
@@ -80,6 +86,14 @@ pub struct Session {
     /// Where it borrows connections.
     shelves: Vec<(StandbyId, Rc<Shelf>)>,
     block: Option<Block<Cluster>>,
+    /// Its block has begun at the primary, and nothing has run in it.
+    fresh: bool,
+    /// Its block is at a standby.
+    snapshot: Option<Snapshot>,
+    /// An error was answered there: what comes up to the Sync is thrown away.
+    skipping: bool,
+    /// It waits long for a statement's tree.
+    patient: bool,
     /// It has written in a database that is not followed yet.
     early: Option<Early>,
     /// It has changed what fires no event trigger.
@@ -117,6 +131,10 @@ impl Session {
             home: None,
             shelves: Vec::new(),
             block: None,
+            fresh: false,
+            snapshot: None,
+            skipping: false,
+            patient: false,
             early: None,
             everywhere: None,
             current: Current::default(),
@@ -143,9 +161,9 @@ impl Session {
             }
         };
         self.service.cluster.backends().ended(self.backend.pid);
-        let Session { line, block, early, everywhere, .. } = self;
+        let Session { line, block, early, everywhere, snapshot, .. } = self;
         // Whatever was in doubt stays so until the backend is gone.
-        drop((block, early, everywhere));
+        drop((block, early, everywhere, snapshot));
         line.end(ended).await;
     }
 
@@ -159,6 +177,15 @@ impl Session {
     /// One request, from its first byte to its last answer.
     async fn answer(&mut self, request: Request) -> Result<(), Ended> {
         self.current.begin(request);
+        if self.snapshot.is_some() {
+            return self.answer_in_snapshot(request).await;
+        }
+        if request.kind == Kind::Batch
+            && let Some(head) = self.head_apart(request)?
+        {
+            return self.run_head(request, head).await;
+        }
+        let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
         let todo = match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),
@@ -171,11 +198,19 @@ impl Session {
         let _alone = self.before_commands(&todo).await;
         let made = made::made(&todo);
         self.before_made(&made);
+        self.fresh = stays_fresh && todo.leaves_block_fresh();
+        if matches!(&todo, Todo::Utility(_))
+            && self.state.block() == BlockStatus::Idle
+            && self.state.wants_snapshots()
+        {
+            // In the block there is no more place for a probe.
+            self.probe().await?;
+        }
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements),
             Todo::Refuse(problem) => self.refuse(request, &problem),
-            Todo::One(plan) => self.one(plan).await,
+            Todo::One(plan) => self.one(plan).await?,
             Todo::Utility(statements) => self.utility(statements).await,
             Todo::Several(several) => self.several(several).await,
         }
@@ -183,7 +218,9 @@ impl Session {
             return Err(ended);
         }
         self.give_identities(&made).await?;
-        self.settle().await;
+        if self.snapshot.is_none() {
+            self.settle().await;
+        }
         self.line.send().await
     }
 
@@ -211,16 +248,22 @@ impl Session {
     }
 
     /// A statement that its tree explains.
-    async fn one(&mut self, plan: Plan) {
+    async fn one(&mut self, plan: Plan) -> Result<(), Ended> {
         let in_block = self.state.block() != BlockStatus::Idle;
+        let first = std::mem::take(&mut self.fresh);
         match plan {
+            Plan::Leaves(leaving) if first && self.state.read_only_snapshot() => {
+                return self.begin_snapshot(&leaving).await;
+            }
+            Plan::Leaves(_) if self.state.read_only_snapshot() => self.quiet(ISOLATION).await,
             Plan::Leaves(_) if in_block => self.quiet(IN_BLOCK).await,
             Plan::Leaves(mut leaving) => {
                 if leaving.catalog == self.database.version() {
                     self.ask_before(&mut leaving).await;
                 }
                 if leaving.catalog != self.database.version() {
-                    return self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                    self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                    return Ok(());
                 }
                 let cluster = self.service.cluster.clone();
                 let ended = transaction::read(&cluster, self, &leaving.question).await;
@@ -229,6 +272,7 @@ impl Session {
             Plan::Stays(reason) => self.quiet(reason).await,
             Plan::Writes(writing) => self.writes(writing).await,
         }
+        Ok(())
     }
 
     /// Runs at the primary what is proven to write nothing.
@@ -373,7 +417,7 @@ impl Session {
     /// Refuses a request that would have to be split between us and the primary.
     fn refuse(&mut self, request: Request, problem: &Problem) {
         self.line.client.consume(request.bytes);
-        let status = self.line.primary.status;
+        let status = self.line.status();
         let out = self.line.client.out();
         out.problem(problem);
         out.ready(status);

@@ -12,28 +12,38 @@ use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Step, Tar
 impl Session {
     /// Answers SET, RESET or SHOW of a setting of our own.
     pub(super) fn answer_own(&mut self, request: Request, statements: &[Statement]) {
+        let answer = self.own_setting(statements);
+        self.say(request, &answer);
+        let status = self.line.status();
+        self.line.client.out().ready(status);
+    }
+
+    /// What a statement about a setting of our own says.
+    pub(super) fn own_setting(&mut self, statements: &[Statement]) -> Result<Answer, Problem> {
         let Some(What::Utility(utility)) = statements.first().map(|statement| &statement.what) else {
-            return;
+            return Ok(Answer::Tag("SET"));
         };
-        let answer = self.state.consort(utility).map_err(|error| {
+        self.state.consort(utility).map_err(|error| {
             let problem = Problem::error(error.sqlstate, error.message);
             Problem { hint: error.hint, ..problem }
-        });
+        })
+    }
+
+    /// Answers a statement that no server is asked, in the form that the client asked in, without ReadyForQuery.
+    pub(super) fn say(&mut self, request: Request, answer: &Result<Answer, Problem>) {
         let bytes = self.line.bytes(request).to_vec();
         let splitter = self.line.client.splitter;
         self.line.client.consume(request.bytes);
         let out = self.line.client.out();
         if request.kind == Kind::Query {
-            if let Ok(Answer::Row { column, .. }) = &answer {
+            if let Ok(Answer::Row { column, .. }) = answer {
                 out.row_description(&[Column::text(column)]);
             }
-            complete(out, &answer);
+            complete(out, answer);
             self.line.statements.query_ran(false);
         } else {
-            self.answer_batch(&bytes, splitter, &answer);
+            self.answer_batch(&bytes, splitter, answer);
         }
-        let status = self.line.primary.status;
-        self.line.client.out().ready(status);
     }
 
     /// The answers to a batch, message by message; none behind an error.

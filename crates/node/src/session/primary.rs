@@ -38,13 +38,19 @@ enum Expect {
     Aside(bool),
     /// ReadyForQuery for a Sync.
     Synced,
+    /// ReadyForQuery that the client does not get from here: for a Sync of ours behind a part of its batch, or for a
+    /// Query while its block is elsewhere.
+    Hushed(Option<Box<[u8]>>),
     /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
     Asked(Option<Box<[u8]>>),
 }
 
 impl Expect {
     fn is_ready(&self) -> bool {
-        matches!(self, Expect::Synced | Expect::Asked(_) | Expect::Question | Expect::Aside(_))
+        matches!(
+            self,
+            Expect::Synced | Expect::Asked(_) | Expect::Question | Expect::Hushed(_) | Expect::Aside(_)
+        )
     }
 }
 
@@ -137,6 +143,8 @@ pub struct Seen {
     row: Option<Vec<Option<String>>>,
     /// The answer to a request that was asked for ourselves.
     aside: Vec<u8>,
+    /// The error that answers it.
+    error: Option<Vec<u8>>,
 }
 
 impl Primary {
@@ -181,6 +189,31 @@ impl Primary {
         self.expects.push_back(Expect::Question);
     }
 
+    /// Lets the primary parse a statement of the client, and nothing more: whether it has an error that PostgreSQL finds
+    /// before it runs. A question of our own.
+    pub fn ask_parse(&mut self, statement: &Statement) {
+        let out = self.peer.out();
+        out.parse(QUESTION, &statement.text, &statement.types);
+        Asks::close(out, Target::Statement, QUESTION);
+        out.sync();
+        self.seen.error = None;
+        self.expects.push_back(Expect::Question);
+    }
+
+    /// Asks whether there is a prepared statement of this name: an error says that there is none.
+    pub fn ask_described(&mut self, name: &[u8]) {
+        let out = self.peer.out();
+        out.describe(Target::Statement, name);
+        out.sync();
+        self.seen.error = None;
+        self.expects.push_back(Expect::Question);
+    }
+
+    /// The error that answers the last question of our own.
+    pub fn own_error(&mut self) -> Option<Vec<u8>> {
+        self.seen.error.take()
+    }
+
     /// The answer to the last question of our own; `None` if that was an error.
     pub fn own_answer(&mut self) -> Option<Vec<Option<String>>> {
         self.seen.row.take()
@@ -203,6 +236,20 @@ impl Primary {
     /// All that was asked is answered, and nothing of a request is missing.
     pub fn is_settled(&self) -> bool {
         self.expects.is_empty() && !self.open && !self.copying
+    }
+
+    /// The part of a request that was taken has no end of its own: what it asks for is answered without the
+    /// ReadyForQuery, which the client gets from somebody else.
+    pub fn hush(&mut self) {
+        match self.expects.pop_back() {
+            Some(Expect::Asked(name)) => self.expects.push_back(Expect::Hushed(name)),
+            other => {
+                self.expects.extend(other);
+                self.peer.out().sync();
+                self.expects.push_back(Expect::Hushed(None));
+                self.open = false;
+            }
+        }
     }
 
     /// Takes the first `bytes` of what the client sent, whole frames, and sends them on.
@@ -403,9 +450,9 @@ impl Primary {
     fn relay(&mut self, side: &mut Side<'_>) -> Result<(), Malformed> {
         let (unread, splitter) = self.peer.cut();
         let (mut run, mut at) = (0, 0);
-        let aside = matches!(self.expects.front(), Some(Expect::Aside(_)));
-        let asked_ourselves = aside || matches!(self.expects.front(), Some(Expect::Question));
         loop {
+            let aside = matches!(self.expects.front(), Some(Expect::Aside(_)));
+            let asked_ourselves = aside || matches!(self.expects.front(), Some(Expect::Question));
             let step = splitter.next(&unread[at..])?;
             let length = step.len();
             let forwarded = match step {
@@ -521,7 +568,8 @@ impl Standing<'_> {
                 *self.copying = false;
                 *self.status = wire::status(frame)?;
                 // What was sent behind an error and before its Sync is never answered.
-                while self.expects.pop_front().is_some_and(|expect| !expect.is_ready()) {}
+                let answered = std::iter::from_fn(|| self.expects.pop_front()).find(Expect::is_ready);
+                return Ok(!matches!(answered, Some(Expect::Hushed(_))));
             }
             _ => {}
         }
@@ -540,7 +588,10 @@ impl Standing<'_> {
     fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
         match frame.tag() {
             back::DATA_ROW => self.seen.row = Some(wire::row_texts(frame)?),
-            back::ERROR => self.seen.row = None,
+            back::ERROR => {
+                self.seen.row = None;
+                self.seen.error = Some(frame.bytes().to_vec());
+            }
             back::READY_FOR_QUERY => {
                 *self.status = wire::status(frame)?;
                 self.expects.pop_front();
@@ -570,7 +621,9 @@ impl Standing<'_> {
     /// SQL may have taken prepared statements away.
     fn completed(&mut self, tag: CommandTag<'_>, statements: &mut Statements) {
         match (tag.0, self.expects.front()) {
-            (b"DEALLOCATE", Some(Expect::Asked(Some(name)))) => statements.closed(name),
+            (b"DEALLOCATE", Some(Expect::Asked(Some(name)) | Expect::Hushed(Some(name)))) => {
+                statements.closed(name);
+            }
             (b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_named(),
             _ => {}
         }

@@ -6,6 +6,7 @@ use super::Session;
 use super::batch::{self, Batch};
 use super::primary::Ended;
 use super::request::Request;
+use super::snapshot::PATIENCE;
 use super::statements::Statement as Prepared;
 use crate::plan::{self, Asker, Plan};
 use crate::understanding::Statement as Asked;
@@ -29,6 +30,8 @@ pub(super) struct Words {
     pub(super) shape: Shape,
 }
 
+/// A prepared statement that is not followed, or is not there.
+pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
 /// A text longer than this is not kept while the session is idle.
 const TEXT_KEPT_BYTES: usize = 4096;
 
@@ -69,6 +72,22 @@ pub(super) enum Todo {
     Utility(Rc<[Statement]>),
     /// More than one, or nobody knows what.
     Several(Several),
+}
+
+impl Todo {
+    /// A block in which nothing has run is so still behind it; or it begins one.
+    pub(super) fn leaves_block_fresh(&self) -> bool {
+        match self {
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) => true,
+            // It decides for itself.
+            Todo::One(_) => true,
+            Todo::Utility(statements) => matches!(
+                &**statements,
+                [Statement { what: What::Utility(Utility::Begin(_) | Utility::SetTransaction(_)), .. }]
+            ),
+            Todo::Several(_) => false,
+        }
+    }
 }
 
 /// Several statements in one request.
@@ -146,6 +165,7 @@ impl Session {
             session: &self.state,
             marks: self.marks.marks,
             home: self.home,
+            in_snapshot: self.snapshot.is_some(),
         }
     }
 
@@ -179,13 +199,13 @@ impl Session {
     }
 
     /// What a batch of one statement is.
-    async fn understand_one(&mut self, batch: &Batch<'_>) -> Result<Todo, Ended> {
+    pub(super) async fn understand_one(&mut self, batch: &Batch<'_>) -> Result<Todo, Ended> {
         let prepared = match &batch.parse {
             Some(parse) => Some(self.prepared(parse)),
             None => self.line.statements.get(batch.bind.statement).cloned(),
         };
         let Some(prepared) = prepared else {
-            return Ok(Todo::Several(Several::anything(Reason::Stay("unknown_statement"))));
+            return Ok(Todo::Several(Several::anything(UNKNOWN_STATEMENT)));
         };
         self.current.statement = Some(prepared.clone());
         let mut words = std::mem::take(&mut self.words);
@@ -200,7 +220,7 @@ impl Session {
     }
 
     /// The statement of a Parse message: the one that is known already, if it is the same.
-    fn prepared(&self, parse: &Parse<'_>) -> Rc<Prepared> {
+    pub(super) fn prepared(&self, parse: &Parse<'_>) -> Rc<Prepared> {
         let (text, types) = parse.signature();
         match self.line.statements.get(parse.name) {
             Some(known) if *known.text == *text && *known.types == *types => known.clone(),
@@ -250,6 +270,9 @@ impl Session {
             self.line.client.out().problem(&notice);
         }
         self.come_up();
+        if let Some(behind) = self.catalog_behind().await {
+            return Ok(Plan::Stays(behind));
+        }
         let mut literals = Vec::new();
         words.shape.texts(&words.text, &mut literals);
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
@@ -284,17 +307,19 @@ impl Session {
     /// The statement's template, waited for only if it may be a read that leaves.
     async fn template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
         let known = self.known_template(words, types);
+        let alone = self.state.block() == BlockStatus::Idle;
         let waits = known.is_none()
             && words.shape.sure().is_ok()
-            && words.may_be_a_read()
-            && self.state.block() == BlockStatus::Idle
+            && (self.patient || words.may_be_a_read())
+            && (alone || self.may_be_first_of_snapshot() || self.snapshot.is_some())
             && self.state.consistency() != Consistency::Primary
-            && self.database.not_serving().is_none();
+            && (self.patient || self.database.not_serving().is_none());
         if !waits {
             return known;
         }
         let begun = Instant::now();
-        let limit = begun + self.service.cluster.proof_limit();
+        let patience = if self.patient { PATIENCE } else { self.service.cluster.proof_limit() };
+        let limit = begun + patience;
         let statement = Asked {
             shape: &words.shape,
             text: &words.text,
@@ -318,7 +343,7 @@ impl Session {
     }
 
     /// Asks the primary what the session's state is.
-    async fn probe(&mut self) -> Result<(), Ended> {
+    pub(super) async fn probe(&mut self) -> Result<(), Ended> {
         let Some(question) = self.state.probe() else { return Ok(()) };
         if self.backend.started_us == 0 {
             self.ask_backend_start().await?;
@@ -467,6 +492,18 @@ impl Session {
             other @ (Todo::Refuse(_) | Todo::Several(_)) => return Ok(Some(other)),
         }
         Ok(None)
+    }
+
+    /// What one text without parameters is: by what is known now, without waiting.
+    pub(super) fn understand_at_once(&mut self, text: &[u8]) -> Todo {
+        let mut words = std::mem::take(&mut self.words);
+        let todo = if words.read(self, text) {
+            self.understand_in_passing(&words, &[], &[])
+        } else {
+            Todo::Several(Several::anything(Reason::Stay("encoding")))
+        };
+        self.words = words;
+        todo
     }
 
     /// What one text among several is: by what is known now, without waiting.

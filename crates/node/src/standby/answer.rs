@@ -1,7 +1,7 @@
 //! A standby's answer, held until it may leave: all of it, or its beginning while the rest stays in the socket.
 
 use super::turn::{Failed, Turn, Way, is_the_standbys_own};
-use super::{Owed, Standby};
+use super::{Kept, Owed, Standby};
 use crate::peer::{GATHERED_BYTES, Peer};
 use history::Lsn;
 use std::future::poll_fn;
@@ -69,6 +69,11 @@ impl Answer {
     /// The replay position in its snapshot, if it was asked for.
     pub fn position(&self) -> Option<Lsn> {
         self.seen.position
+    }
+
+    /// The client will see it.
+    pub fn seen_by_client(&mut self) {
+        self.standby.seen();
     }
 
     /// All of it is here.
@@ -221,8 +226,13 @@ impl Owed {
             }
             Turn::Ready => {
                 self.bound = None;
-                self.block_failed = wire::status(frame)? != Status::Idle;
-                out.ready(Status::Idle);
+                let status = wire::status(frame)?;
+                if self.kept == Kept::No {
+                    self.block_failed = status != Status::Idle;
+                    out.ready(Status::Idle);
+                } else {
+                    self.status = Some(status);
+                }
                 seen.whole = true;
             }
             _ => {}
@@ -241,16 +251,20 @@ impl Owed {
         let complaint = Complaint::read(frame);
         let why = String::from_utf8_lossy(complaint.message()).into_owned();
         if complaint.is_fatal() || turn == Turn::Aside {
-            return Err(Failed::Gone(why));
+            return Err(Failed::fatal(&complaint));
         }
         let parsing = self.parsing.take();
         let bound = self.bound.take();
         seen.unparsed =
             matches!(turn, Turn::Hidden(back::PARSE_COMPLETE) | Turn::Client(back::PARSE_COMPLETE));
-        if turn.is_the_statements() && !is_the_standbys_own(&complaint) {
+        let is_an_answer = self.kept == Kept::Seen || !is_the_standbys_own(&complaint);
+        if turn.is_the_statements() && is_an_answer {
             out.extend_from_slice(frame.bytes());
             seen.is_error = true;
             parsing.inspect(|statement| self.known.forget(statement));
+            if is_the_standbys_own(&complaint) {
+                bound.inspect(|statement| self.known.forget(statement));
+            }
         } else {
             // It may lie in how the statement was parsed here ("cached plan must not change result type").
             seen.refused = Some(why);

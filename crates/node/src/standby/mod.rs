@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use turn::Turn;
 use wire::tag::back;
-use wire::{Asks, Frame, Target};
+use wire::{Asks, Complaint, Frame, Status, Step, Target};
 
 /// The names of our own statements on every connection, with their texts.
 const OURS: [(&[u8], &[u8]); 3] = [
@@ -76,6 +76,22 @@ struct Owed {
     bound: Option<Rc<Statement>>,
     /// Its last block failed and was not rolled back.
     block_failed: bool,
+    /// A transaction of the client is open on it.
+    kept: Kept,
+    /// The status in its last ReadyForQuery, while a transaction of the client is open.
+    status: Option<Status>,
+}
+
+/// Whether a transaction of the client is open on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    /// No: a statement by itself is what it runs.
+    #[default]
+    No,
+    /// Yes, and it may still begin anew at the primary: the client has seen nothing of it.
+    Unseen,
+    /// Yes, and whatever goes wrong is the client's to know.
+    Seen,
 }
 
 /// What is to run.
@@ -161,8 +177,36 @@ impl Standby {
         gone
     }
 
-    /// Sends work in one pipeline. `becomes` first brings the connection's settings to the session's.
-    pub fn ask(&mut self, work: &Work<'_>, form: Form, becomes: Option<&str>) {
+    /// Begins a transaction of the client's in a snapshot whose replay position is read. It stays open until
+    /// [`Standby::end`]; meanwhile answers come without their ReadyForQuery, and [`Standby::status`] says how it stands.
+    pub fn ask_snapshot(&mut self, becomes: Option<&str>) {
+        self.prepare(becomes);
+        self.run_own(BEGIN, &[]);
+        self.run_own(POSITION, &[Turn::Position]);
+        self.peer.out().sync();
+        self.owed.turns.push_back(Turn::Ready);
+        self.owed.kept = Kept::Unseen;
+    }
+
+    /// The client sees an answer of its transaction here: it cannot begin anew elsewhere.
+    pub fn seen(&mut self) {
+        self.owed.kept = Kept::Seen;
+    }
+
+    /// How the client's transaction stands here.
+    pub fn status(&self) -> Status {
+        self.owed.status.unwrap_or(Status::Failed)
+    }
+
+    /// Ends the client's transaction, whose work is nothing but reads. The connection comes back if it is fit for others.
+    pub async fn end(mut self) -> Option<Standby> {
+        self.question("ROLLBACK").await.ok()?;
+        self.owed.kept = Kept::No;
+        self.owed.status = None;
+        Some(self)
+    }
+
+    fn prepare(&mut self, becomes: Option<&str>) {
         if std::mem::take(&mut self.owed.block_failed) {
             self.peer.out().query(b"ROLLBACK");
             self.owed.turns.push_back(Turn::Aside);
@@ -171,6 +215,26 @@ impl Standby {
             self.peer.out().query(text.as_bytes());
             self.owed.turns.push_back(Turn::Aside);
         }
+    }
+
+    /// Why the server has ended the connection, if it has said so while nothing was asked.
+    pub fn farewell(&mut self) -> Option<Failed> {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let closed = matches!(self.peer.poll_fill(&mut cx), std::task::Poll::Ready(Err(_)));
+        let (unread, mut splitter) = (self.peer.unread(), self.peer.splitter);
+        let mut at = 0;
+        while let Ok(Step::Whole(frame)) = splitter.next(&unread[at..]) {
+            at += frame.bytes().len();
+            if frame.tag() == back::ERROR {
+                return Some(Failed::fatal(&Complaint::read(&frame)));
+            }
+        }
+        closed.then(|| Failed::Gone("it has closed the connection".to_owned()))
+    }
+
+    /// Sends work in one pipeline. `becomes` first brings the connection's settings to the session's.
+    pub fn ask(&mut self, work: &Work<'_>, form: Form, becomes: Option<&str>) {
+        self.prepare(becomes);
         let name = match work {
             Work::Simple(_) => None,
             Work::Batch(_, statement) => Some(self.name_of(statement)),

@@ -75,8 +75,18 @@ impl Turn {
 pub enum Failed {
     /// The connection is closed.
     Gone(String),
+    /// The standby has closed it, for replay could not go on beside its snapshot.
+    Conflict(String),
     /// The connection is good for other statements.
     Refused(Box<super::Standby>, String),
+}
+
+impl Failed {
+    /// The server ends the connection with these words.
+    pub(super) fn fatal(complaint: &Complaint<'_>) -> Failed {
+        let why = String::from_utf8_lossy(complaint.message()).into_owned();
+        if complaint.sqlstate().starts_with(b"40") { Failed::Conflict(why) } else { Failed::Gone(why) }
+    }
 }
 
 impl From<io::Error> for Failed {

@@ -6,5 +6,6 @@ mod door;
 mod malformed;
 mod session;
 mod shadow;
+mod snapshot;
 mod stage;
 mod standby;

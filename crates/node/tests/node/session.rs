@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use wire::{Asks, Complaint, Frame, Target};
 
 /// The text values of all rows up to ReadyForQuery, the SQLSTATE of an error, and the tags of all messages.
-fn answer(raw: &mut Raw) -> (Vec<String>, String) {
+pub(crate) fn answer(raw: &mut Raw) -> (Vec<String>, String) {
     let (mut values, mut tags) = (Vec::new(), String::new());
     loop {
         let message = raw.message().expect("the session goes on");
@@ -23,13 +23,13 @@ fn answer(raw: &mut Raw) -> (Vec<String>, String) {
     }
 }
 
-fn query(raw: &mut Raw, text: &str) -> Vec<String> {
+pub(crate) fn query(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.ask(|out| out.query(text.as_bytes()));
     answer(raw).0
 }
 
 /// Repeats a query until a standby has answered it.
-fn until_it_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
+pub(crate) fn until_it_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
     let limit = Instant::now() + Duration::from_secs(60);
     while Instant::now() < limit {
         let before = open.reads_at_standbys();
@@ -268,17 +268,7 @@ fn errors_are_those_of_one_server() {
 fn cancel_finds_the_statement_at_the_standby() {
     database("cancel_session");
     let open = Open::serving(Writers::Anywhere);
-    let mut raw = Raw::connect(&open);
-    raw.ask(|out| out.startup(&[("user", "postgres"), ("database", "cancel_session")]));
-    let key = loop {
-        let message = raw.message().unwrap();
-        if message[0] == b'K' {
-            let frame = Frame::new(&message).unwrap();
-            let (pid, secret) = wire::key_data(&frame).unwrap();
-            break wire::CancelRequest { pid, secret: secret.to_vec() };
-        }
-    };
-    raw.until_ready();
+    let (mut raw, key) = Raw::ready_with_key(&open, "cancel_session");
     let long = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 0";
     until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items a, items b WHERE a.id + b.id < 0");
     let busy = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT count(*) FROM items a, items b, items c%'";

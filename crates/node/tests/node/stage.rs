@@ -225,12 +225,32 @@ impl Raw {
 
     /// Logged in, ready.
     pub(crate) fn ready(open: &Open, database: &str) -> Raw {
+        Raw::ready_as(open, "postgres", database)
+    }
+
+    /// The same as another role.
+    pub(crate) fn ready_as(open: &Open, user: &str, database: &str) -> Raw {
         let mut raw = Raw::connect(open);
         let mut hello = Vec::new();
-        hello.startup(&[("user", "postgres"), ("database", database)]);
+        hello.startup(&[("user", user), ("database", database)]);
         raw.send(&hello);
         raw.until_ready();
         raw
+    }
+
+    /// Logged in, ready, with what cancels the session's statements.
+    pub(crate) fn ready_with_key(open: &Open, database: &str) -> (Raw, wire::CancelRequest) {
+        let mut raw = Raw::connect(open);
+        raw.ask(|out| out.startup(&[("user", "postgres"), ("database", database)]));
+        let key = loop {
+            let message = raw.message().unwrap();
+            if message[0] == b'K' {
+                let (pid, secret) = wire::key_data(&Frame::new(&message).unwrap()).unwrap();
+                break wire::CancelRequest { pid, secret: secret.to_vec() };
+            }
+        };
+        raw.until_ready();
+        (raw, key)
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {

@@ -1,0 +1,651 @@
+//! A transaction declared REPEATABLE READ READ ONLY that runs at a standby as a whole, if the session wants that
+//! (`consort.read_only_snapshots`). Its BEGIN runs at the primary; its first statement decides. If that may leave, and a
+//! standby's snapshot is proven for everything, the primary's empty transaction is rolled back, and from then on the
+//! standby is the client's server: it answers statements and savepoints in its own words, and the session stands as it
+//! says. What the standby may not answer gets an error that says so, and fails the block as any error does.
+
+use super::primary::Ended;
+use super::request::{Kind, Request};
+use super::statements::Statement as Prepared;
+use super::understand::{Several, Todo, UNKNOWN_STATEMENT};
+use super::{Session, apart, batch};
+use crate::plan::{Leaving, Plan, Writing};
+use crate::routes::Went;
+use crate::standby::{Answer, CutOff, Failed, Form, Standby};
+use analysis::Stay;
+use analysis::session::Answer as Said;
+use analysis::utility::{Utility, What};
+use apart::Part;
+use history::Incarnation;
+use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
+use std::rc::Rc;
+use std::time::Duration;
+use transaction::{Block, StandbyFailed, Standing};
+use wire::tag::front;
+use wire::{Answers, Frame, Problem, Status, Step};
+
+/// How long a statement waits until its standby shows the catalog that it must see, and until its tree is known.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// A transaction at a standby.
+pub(super) struct Snapshot {
+    /// The connection; `None` while it is used, and once it has failed.
+    standby: Option<Standby>,
+    /// Where, and what its snapshot was proven by.
+    at: (StandbyId, Incarnation, Proof),
+    /// The client got an error of ours, of which the standby has not heard.
+    failed: bool,
+    /// A cancel request may be on its way to the connection.
+    cancelled: bool,
+}
+
+/// How a part of a request ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The client got an error: the rest of its batch is skipped.
+    Error,
+}
+
+impl Session {
+    /// The first statement of a transaction that may run at a standby as a whole.
+    pub(super) async fn begin_snapshot(&mut self, leaving: &Leaving) -> Result<(), Ended> {
+        let cluster = self.service.cluster.clone();
+        let mut question = leaving.question.clone();
+        if question.consistency != scheduler::Consistency::Primary {
+            // A hint is about one statement; the snapshot is for all of them.
+            question.consistency = crate::plan::level_of(self.state.consistency());
+        }
+        match transaction::snapshot(&cluster, self, &question).await {
+            Ok(pinned) => {
+                let marks = &mut self.marks.marks;
+                if let (Some(snapshot), low) = (&self.snapshot, pinned.ticket().low())
+                    && low > marks.last_seen
+                {
+                    marks.last_seen = low;
+                    marks.seen_at = Some((snapshot.at.0, snapshot.at.1));
+                }
+            }
+            Err(reason) => {
+                self.quiet(reason).await;
+                return Ok(());
+            }
+        }
+        let Some(request) = self.current.request else { return Ok(()) };
+        let catalog_changed = self.database.version() != leaving.catalog;
+        let answered = if catalog_changed { None } else { self.at_snapshot(request).await.ok() };
+        let Some(answer) = answered else {
+            self.end_at_standby().await;
+            let reason = if catalog_changed { Reason::CatalogChanged } else { Reason::StandbyFailed };
+            self.quiet(reason).await;
+            return Ok(());
+        };
+        // From here on it is the standby's: the primary's transaction has done nothing, and ends.
+        self.line.primary.ask("ROLLBACK");
+        self.line.primary.peer.send_now();
+        self.block = None;
+        self.line.elsewhere = Some(Status::InBlock);
+        let outcome = self.hand_out(answer).await?;
+        self.learned(None, outcome);
+        self.ready();
+        Ok(())
+    }
+
+    /// Takes the snapshot that a ticket names.
+    pub(super) async fn begin_at_standby(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
+        let (id, life) = (ticket.standby(), ticket.incarnation());
+        let rooms = self.line.door.rooms.clone();
+        let service = self.service.clone();
+        let shelf = self.shelf(id);
+        let mut lent = service.lend((id, &shelf), life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let Some(becomes) = self.becomes(&mut lent) else {
+            return Err(StandbyFailed(Reason::NoConnection));
+        };
+        lent.ask_snapshot(becomes.as_deref());
+        let answered = tokio::select! {
+            answered = lent.answer(service.cluster.setup().held_answer_bytes) => answered,
+            () = service.cluster.standby_lost(id) => Err(Failed::Gone("its watcher has lost it".to_owned())),
+        };
+        let answer = answered.map_err(|_| StandbyFailed(Reason::StandbyFailed))?;
+        let replayed = answer.position();
+        let standby = answer.discard();
+        let at = (id, life, ticket.proof());
+        self.snapshot = Some(Snapshot { standby, at, failed: false, cancelled: false });
+        Ok(Ran { incarnation: life, replayed })
+    }
+
+    /// Ends the transaction at the standby. It has only read.
+    pub(super) async fn end_at_standby(&mut self) {
+        let Some(Snapshot { standby: Some(standby), at: (id, ..), cancelled, .. }) = self.snapshot.take()
+        else {
+            return;
+        };
+        let service = self.service.clone();
+        let ended = tokio::select! {
+            ended = standby.end() => ended,
+            () = service.cluster.standby_lost(id) => None,
+        };
+        if let Some(standby) = ended.filter(|_| !cancelled) {
+            self.give_back(standby);
+        }
+    }
+
+    /// A request while the block is at a standby.
+    pub(super) async fn answer_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
+        if self.skipping && request.kind != Kind::Terminate {
+            return self.skip(request).await;
+        }
+        match request.kind {
+            Kind::Terminate => return Err(Ended::ClientLeft),
+            Kind::Leftover => return self.line.drop_leftover(request),
+            Kind::Query => {
+                let todo = self.understand_in_snapshot(request).await?;
+                if self.ends_and_goes_on(&todo) {
+                    self.end_at_primary(request, todo).await?;
+                } else {
+                    self.part_in_snapshot(request, todo).await?;
+                    self.ready();
+                }
+            }
+            Kind::Batch => self.batch_in_snapshot(request).await?,
+            Kind::Function => {
+                self.fail(request, needs_the_primary("function_call"));
+                self.ready();
+            }
+            Kind::Open => {
+                self.fail(Request { bytes: 0, ..request }, needs_the_primary("open_pipeline"));
+                self.skipping = true;
+                return self.skip(request).await;
+            }
+        }
+        self.line.send().await
+    }
+
+    /// What follows an error up to the Sync is thrown away.
+    async fn skip(&mut self, request: Request) -> Result<(), Ended> {
+        match request.kind {
+            Kind::Batch => {
+                self.line.client.consume(request.bytes);
+                self.skipping = false;
+                self.ready();
+            }
+            Kind::Leftover => self.line.drop_leftover(request)?,
+            _ if request.bytes > 0 => self.line.client.consume(request.bytes),
+            _ => {
+                // The beginning of a message that is longer than what is held: the rest is left over.
+                let (unread, splitter) = self.line.client.cut();
+                let step = splitter.next(unread).map_err(Ended::Malformed)?;
+                let is_query = matches!(step, Step::Part(part) if part.tag == front::QUERY);
+                let length = step.len();
+                self.line.client.consume(length);
+                if is_query {
+                    self.skipping = false;
+                    self.ready();
+                }
+            }
+        }
+        self.line.send().await
+    }
+
+    /// A batch: its parts one by one, until one of them fails.
+    async fn batch_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
+        let mut left = request.bytes;
+        loop {
+            let splitter = self.line.client.splitter;
+            let (part, bytes) =
+                apart::first(&self.line.client.unread()[..left], splitter).map_err(Ended::Malformed)?;
+            let piece = Request { kind: Kind::Batch, bytes };
+            self.current.request = Some(piece);
+            let outcome = match part {
+                Part::End => {
+                    self.line.client.consume(bytes);
+                    break;
+                }
+                Part::Control => self.control(piece).await?,
+                Part::Statement => {
+                    let todo = self.understand_in_snapshot(piece).await?;
+                    self.part_in_snapshot(piece, todo).await?
+                }
+                Part::Odd => self.fail(piece, needs_the_primary("portal")),
+            };
+            left -= bytes;
+            if outcome == Outcome::Error {
+                self.line.client.consume(left);
+                break;
+            }
+            if self.snapshot.is_none()
+                && apart::first(&self.line.client.unread()[..left], splitter) != Ok((Part::End, left))
+            {
+                // The transaction has ended; what is left is a request of its own.
+                return Ok(());
+            }
+        }
+        self.ready();
+        Ok(())
+    }
+
+    /// Statements are parsed, described and closed at the primary, as everywhere.
+    async fn control(&mut self, part: Request) -> Result<Outcome, Ended> {
+        if self.line.status() == Status::Failed {
+            let mut at = 0;
+            let bytes = self.line.bytes(part).to_vec();
+            let mut splitter = self.line.client.splitter;
+            while let Ok(Step::Whole(frame)) = splitter.next(&bytes[at..]) {
+                at += frame.bytes().len();
+                let Ok(parse) = wire::Parse::read(&frame) else { continue };
+                if frame.tag() == front::PARSE && !self.ends_a_failed_block(parse.text) {
+                    return Ok(self.fail(part, in_failed_block()));
+                }
+            }
+        }
+        self.part_at_primary(part).await
+    }
+
+    /// What a part is. In a failed block nothing is waited for.
+    async fn understand_in_snapshot(&mut self, part: Request) -> Result<Todo, Ended> {
+        let failed = self.line.status() == Status::Failed;
+        if part.kind == Kind::Query {
+            if !failed {
+                return self.understand_query(part).await;
+            }
+            let frame = Frame::new(self.line.bytes(part)).map_err(Ended::Malformed)?;
+            let text = wire::query_text(&frame).map_err(Ended::Malformed)?.to_vec();
+            return Ok(self.understand_at_once(&text));
+        }
+        let bytes = self.line.bytes(part).to_vec();
+        let batch = batch::read(&bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
+        let Some(batch) = batch else { return Ok(Todo::Several(Several::anything(Reason::Stay("portal")))) };
+        if !failed {
+            return self.understand_one(&batch).await;
+        }
+        let prepared = match &batch.parse {
+            Some(parse) => Some(self.prepared(parse)),
+            None => self.line.statements.get(batch.bind.statement).cloned(),
+        };
+        self.current.statement.clone_from(&prepared);
+        Ok(prepared.map_or(Todo::Quiet, |prepared| self.understand_at_once(&prepared.text)))
+    }
+
+    fn ends_a_failed_block(&mut self, text: &[u8]) -> bool {
+        let todo = self.understand_at_once(text);
+        matches!(
+            utility_of(&todo),
+            Some(Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_))
+        )
+    }
+
+    /// One statement.
+    async fn part_in_snapshot(&mut self, part: Request, todo: Todo) -> Result<Outcome, Ended> {
+        self.current.request = Some(part);
+        let utility = utility_of(&todo).cloned();
+        let failed = self.line.status() == Status::Failed;
+        match (&utility, &todo) {
+            (Some(Utility::Commit { chain: false } | Utility::PrepareTransaction(_)), _) if failed => {
+                return self.end_snapshot(part, &Utility::Rollback { chain: false }).await;
+            }
+            (Some(Utility::Rollback { chain: false }), _) => {
+                return self.end_snapshot(part, &Utility::Rollback { chain: false }).await;
+            }
+            (Some(Utility::RollbackTo(_)), _) => return self.read_in_snapshot(part, utility.as_ref()).await,
+            (_, Todo::Quiet) if part.kind == Kind::Query => return self.part_at_primary(part).await,
+            _ if failed => return Ok(self.fail(part, in_failed_block())),
+            (Some(Utility::Commit { chain: false }), _) => {
+                return self.end_snapshot(part, &Utility::Commit { chain: false }).await;
+            }
+            _ => {}
+        }
+        match todo {
+            Todo::One(plan) => self.tree_in_snapshot(part, plan).await,
+            Todo::Own(statements) => {
+                let answer = self.own_setting(&statements);
+                self.say(part, &answer);
+                Ok(if answer.is_ok() { Outcome::Done } else { Outcome::Error })
+            }
+            Todo::Refuse(problem) => Ok(self.fail(part, problem)),
+            Todo::Utility(_) => match &utility {
+                Some(
+                    Utility::Begin(_)
+                    | Utility::Savepoint(_)
+                    | Utility::Release(_)
+                    | Utility::SetTransaction(_),
+                ) => self.read_in_snapshot(part, utility.as_ref()).await,
+                Some(Utility::Show(name)) if name.starts_with("transaction_") => {
+                    self.read_in_snapshot(part, None).await
+                }
+                Some(Utility::Show(_) | Utility::Deallocate) => self.part_at_primary(part).await,
+                Some(Utility::Unknown) => self.unknown_in_snapshot(part, "unknown").await,
+                Some(utility) => Ok(self.fail(part, needs_the_primary(utility.name()))),
+                None => Ok(self.fail(part, needs_the_primary("several_statements"))),
+            },
+            Todo::Quiet => self.part_at_primary(part).await,
+            Todo::Several(several) if several.reason == UNKNOWN_STATEMENT => {
+                let error = self.error_of_describing(part).await?;
+                Ok(error.unwrap_or_else(|| self.fail(part, needs_the_primary(UNKNOWN_STATEMENT.name()))))
+            }
+            Todo::Several(several) => Ok(self.fail(part, needs_the_primary(several.reason.name()))),
+        }
+    }
+
+    /// A statement that its tree explains.
+    async fn tree_in_snapshot(&mut self, part: Request, plan: Plan) -> Result<Outcome, Ended> {
+        let plan = match plan {
+            Plan::Writes(Writing { unknown: true, .. }) => {
+                if let Some(outcome) = self.error_of_parsing(part).await? {
+                    return Ok(outcome);
+                }
+                self.patient = true;
+                let todo = self.understand_in_snapshot(part).await;
+                self.patient = false;
+                match todo? {
+                    Todo::One(plan) => plan,
+                    _ => return Ok(self.fail(part, needs_the_primary("not_analysed_yet"))),
+                }
+            }
+            plan => plan,
+        };
+        match plan {
+            Plan::Leaves(leaving) if leaving.question.consistency != scheduler::Consistency::Primary => {
+                self.read_in_snapshot(part, None).await
+            }
+            Plan::Leaves(_) => Ok(self.fail(part, needs_the_primary(Reason::AskedForPrimary.name()))),
+            // Every server refuses it in such a transaction, in the same words.
+            Plan::Writes(Writing { reason: Reason::Stay(name), .. }) | Plan::Stays(Reason::Stay(name))
+                if name == Stay::Writes.name() || name == Stay::LocksRows.name() =>
+            {
+                self.read_in_snapshot(part, None).await
+            }
+            Plan::Writes(Writing { reason, .. }) | Plan::Stays(reason) => Ok(self.fail(part, stays(reason))),
+        }
+    }
+
+    /// What nobody understands: if PostgreSQL does not either, its error is the answer.
+    async fn unknown_in_snapshot(&mut self, part: Request, name: &str) -> Result<Outcome, Ended> {
+        match self.error_of_parsing(part).await? {
+            Some(outcome) => Ok(outcome),
+            None => Ok(self.fail(part, needs_the_primary(name))),
+        }
+    }
+
+    /// The error that the primary's parser finds in a statement, if it finds one, is its answer.
+    async fn error_of_parsing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
+        let statement = match (&self.current.statement, part.kind) {
+            (Some(statement), Kind::Batch) => statement.clone(),
+            _ => {
+                let frame = Frame::new(self.line.bytes(part)).map_err(Ended::Malformed)?;
+                let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
+                Rc::new(Prepared { text: text.into(), types: Box::default() })
+            }
+        };
+        self.line.primary.ask_parse(&statement);
+        self.own_error(part).await
+    }
+
+    /// The primary's error about a prepared statement that is not followed is the answer, if there is no such statement.
+    async fn error_of_describing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
+        let bytes = self.line.bytes(part).to_vec();
+        let batch = batch::read(&bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
+        self.line.primary.ask_described(batch.map_or(b"", |batch| batch.bind.statement));
+        self.own_error(part).await
+    }
+
+    /// The error that answers a question of our own, if it does, is the answer to a part.
+    async fn own_error(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
+        self.line.settled().await?;
+        let Some(error) = self.line.primary.own_error() else { return Ok(None) };
+        self.line.client.out().extend_from_slice(&error);
+        Ok(Some(self.failed(part)))
+    }
+
+    /// Waits until the standby shows the catalog as the primary has shown it. Why it does not, if so.
+    pub(super) async fn catalog_behind(&self) -> Option<Reason> {
+        let (id, life, proof) = self.snapshot.as_ref()?.at;
+        let database = self.database.id()?;
+        if !matches!(proof, Proof::Plain | Proof::Positioned(_)) {
+            return None;
+        }
+        let cluster = &self.service.cluster;
+        transaction::catalog_shown(cluster, database, (id, life), PATIENCE).await.err()
+    }
+
+    /// Runs a part at the standby and hands its answer out.
+    async fn read_in_snapshot(&mut self, part: Request, utility: Option<&Utility>) -> Result<Outcome, Ended> {
+        let problem = match self.at_snapshot(part).await {
+            Ok(answer) => {
+                let outcome = self.hand_out(answer).await?;
+                self.learned(utility, outcome);
+                return Ok(outcome);
+            }
+            Err(Failed::Conflict(why)) => Problem::error("40001", why)
+                .hint("The standby could not keep the transaction's snapshot. Run the transaction again."),
+            Err(Failed::Gone(why) | Failed::Refused(_, why)) => {
+                tracing::debug!(why, "the standby of a transaction failed");
+                lost()
+            }
+        };
+        Ok(self.fail(part, problem))
+    }
+
+    /// Runs a part at the standby and holds the beginning of its answer.
+    async fn at_snapshot(&mut self, part: Request) -> Result<Answer, Failed> {
+        self.current.request = Some(part);
+        let gone = |why: &str| Failed::Gone(why.to_owned());
+        let Some(snapshot) = &mut self.snapshot else { return Err(gone("it is not there")) };
+        let (id, life, proof) = snapshot.at;
+        let Some(mut standby) = snapshot.standby.take() else { return Err(gone("it failed before")) };
+        self.current.ran_at = Some((id, life, proof));
+        if let Some(failed) = standby.farewell() {
+            return Err(failed);
+        }
+        if !self.ask(&mut standby, Form::Plain) {
+            return Err(gone("the statement cannot be sent"));
+        }
+        let service = self.service.clone();
+        let running = self.line.seat.running.clone();
+        running.went(&standby.cancel);
+        let answered = tokio::select! {
+            answered = standby.answer(service.cluster.setup().held_answer_bytes) => answered,
+            () = service.cluster.standby_lost(id) => Err(gone("its watcher has lost it")),
+        };
+        running.came_back();
+        answered
+    }
+
+    /// From here on the client has seen something of the standby.
+    async fn hand_out(&mut self, mut answer: Answer) -> Result<Outcome, Ended> {
+        answer.seen_by_client();
+        self.note_statement(&answer);
+        let part = self.current.request.take();
+        self.line.client.consume(part.map_or(0, |part| part.bytes));
+        let running = self.line.seat.running.clone();
+        if !answer.is_whole() {
+            running.went(&answer.standby().cancel);
+        }
+        let delivered = answer.deliver(&mut self.line.client).await;
+        running.came_back();
+        let Some(snapshot) = &mut self.snapshot else { return Err(Ended::CutOff) };
+        snapshot.cancelled |= running.is_cancelled();
+        match delivered {
+            Ok(standby) => {
+                let status = standby.status();
+                snapshot.failed = status == Status::Failed;
+                snapshot.standby = Some(standby);
+                let at = snapshot.at.0;
+                self.line.elsewhere = Some(status);
+                self.went(Went::Standby(at));
+                Ok(if status == Status::Failed { Outcome::Error } else { Outcome::Done })
+            }
+            Err(CutOff::ClientGone) => Err(Ended::ClientGone),
+            Err(CutOff::Inside) => Err(Ended::CutOff),
+            Err(CutOff::Between) => {
+                self.service.cluster.metrics().results_cut_off.one();
+                self.line.client.out().problem(&lost());
+                Ok(self.failed(Request { kind: Kind::Batch, bytes: 0 }))
+            }
+        }
+    }
+
+    /// The end of the transaction.
+    async fn end_snapshot(&mut self, part: Request, end: &Utility) -> Result<Outcome, Ended> {
+        let at = self.snapshot.as_ref().map(|snapshot| snapshot.at.0);
+        self.end_at_standby().await;
+        self.line.settled().await?;
+        let tag = if matches!(end, Utility::Commit { .. }) { "COMMIT" } else { "ROLLBACK" };
+        self.say(part, &Ok(Said::Tag(tag)));
+        self.line.elsewhere = None;
+        self.state.completed(end, &mut self.service.interner.borrow_mut());
+        self.state.ready(Status::Idle.byte(), &mut self.service.interner.borrow_mut());
+        self.current.ran_at = None;
+        at.into_iter().for_each(|at| self.went(Went::Standby(at)));
+        Ok(Outcome::Done)
+    }
+
+    /// The transaction is to be ended by a Query that does more than that: AND CHAIN, or other statements behind it. A
+    /// failed one is ended at the primary only by a ROLLBACK: there it has not failed.
+    fn ends_and_goes_on(&self, todo: &Todo) -> bool {
+        let first = match todo {
+            Todo::Several(several) => several.statements.first(),
+            Todo::Utility(statements) => statements.first(),
+            _ => None,
+        };
+        let goes_on = matches!(todo, Todo::Several(_));
+        let failed = self.line.status() == Status::Failed;
+        match first.map(|statement| &statement.what) {
+            Some(What::Utility(Utility::Commit { chain })) => (*chain || goes_on) && !failed,
+            Some(What::Utility(Utility::Rollback { chain: true })) => !failed,
+            Some(What::Utility(Utility::Rollback { chain: false })) => goes_on,
+            _ => false,
+        }
+    }
+
+    /// Runs such a Query at the primary, where an equal transaction is begun for it to end.
+    async fn end_at_primary(&mut self, request: Request, todo: Todo) -> Result<(), Ended> {
+        self.back_to_primary().await?;
+        self.current.request = Some(request);
+        match todo {
+            Todo::Several(several) => self.several(several).await,
+            Todo::Utility(statements) => self.utility(statements).await,
+            _ => {}
+        }
+        if let Some(ended) = self.ended.take() {
+            return Err(ended);
+        }
+        self.settle().await;
+        Ok(())
+    }
+
+    /// An empty transaction of the same kind, at the primary.
+    async fn back_to_primary(&mut self) -> Result<(), Ended> {
+        self.end_at_standby().await;
+        self.line.settled().await?;
+        self.line.ask(BEGIN).await?;
+        self.line.elsewhere = None;
+        self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
+        if let Some(database) = self.database.id() {
+            let mut block = Block::new(&self.service.cluster, database);
+            block.stands(Standing::Open);
+            self.block = Some(block);
+        }
+        Ok(())
+    }
+
+    /// Runs a part at the primary, outside of any transaction.
+    async fn part_at_primary(&mut self, part: Request) -> Result<Outcome, Ended> {
+        self.current.request = None;
+        self.line.run_part(part).await?;
+        let seen = self.line.primary.seen();
+        for (name, value) in &seen.reported {
+            self.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+        }
+        if seen.failed {
+            return Ok(self.failed(Request { bytes: 0, ..part }));
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Answers a part with an error of ours, and so fails the block.
+    fn fail(&mut self, part: Request, problem: Problem) -> Outcome {
+        self.line.client.out().problem(&problem);
+        self.failed(part)
+    }
+
+    /// The client got an error for this part.
+    fn failed(&mut self, part: Request) -> Outcome {
+        let parses = self.line.bytes(part).first() == Some(&front::PARSE);
+        if part.kind == Kind::Query || parses {
+            self.line.statements.query_ran(false);
+        }
+        self.line.client.consume(part.bytes);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.failed = true;
+        }
+        self.line.elsewhere = Some(Status::Failed);
+        self.learned(None, Outcome::Error);
+        Outcome::Error
+    }
+
+    /// What an answer says of the session.
+    fn learned(&mut self, utility: Option<&Utility>, outcome: Outcome) {
+        let interner = &mut self.service.interner.borrow_mut();
+        match (utility, outcome) {
+            (Some(utility), Outcome::Done) => self.state.completed(utility, interner),
+            (Some(utility), Outcome::Error) => self.state.failed(utility),
+            (None, Outcome::Error) => self.state.statement_failed(),
+            (None, Outcome::Done) => {}
+        }
+        self.state.ready(self.line.status().byte(), interner);
+    }
+
+    fn ready(&mut self) {
+        let status = self.line.status();
+        self.line.client.out().ready(status);
+    }
+
+    /// The connection's way to the session's settings; `None` if they are not known there.
+    pub(super) fn becomes(&self, lent: &mut Standby) -> Option<Option<String>> {
+        let wanted = self.state.settings();
+        let becomes = lent.settings.as_ref()?.to_become(wanted);
+        lent.settings = Some(wanted.clone());
+        Some(becomes)
+    }
+}
+
+/// The one utility statement that it is.
+fn utility_of(todo: &Todo) -> Option<&Utility> {
+    let Todo::Utility(statements) = todo else { return None };
+    match &**statements {
+        [one] => match &one.what {
+            What::Utility(utility) => Some(utility),
+            What::Tree => None,
+        },
+        _ => None,
+    }
+}
+
+fn in_failed_block() -> Problem {
+    Problem::error("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+}
+
+fn lost() -> Problem {
+    Problem::error("08006", "the standby at which this transaction runs failed")
+        .hint("Roll the transaction back and run it again.")
+}
+
+/// The statement needs the primary, for this reason.
+fn needs_the_primary(name: &str) -> Problem {
+    let why = Stay::ALL.iter().find(|stay| stay.name() == name).map_or(name, |stay| stay.sentence());
+    let message = format!("this transaction runs at a standby, and the statement needs the primary: {why}");
+    Problem::error("0A000", message).hint(
+        "Make it the first statement of its transaction, or SET consort.read_only_snapshots = off before.",
+    )
+}
+
+/// The statement may not run at the standby, or not yet.
+fn stays(reason: Reason) -> Problem {
+    if let Reason::Stay(name) = reason {
+        return needs_the_primary(name);
+    }
+    let message = format!("the standby at which this transaction runs cannot answer: {reason}");
+    Problem::error("40001", message).hint("Run the transaction again.")
+}

@@ -1,0 +1,399 @@
+//! Transactions declared REPEATABLE READ READ ONLY that run at a standby as a whole: the client sees one server, and is
+//! told what that one cannot do.
+
+use crate::session::{answer, query};
+use crate::stage::{Open, Raw, SERVERS, database, until};
+use scheduler::Writers;
+use std::time::{Duration, Instant};
+use wire::{Asks, Target};
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const NAME: &str = "SELECT name FROM items WHERE id = 7";
+
+/// A session that wants its snapshots to be taken at standbys.
+fn wanting(open: &Open, database: &str) -> Raw {
+    let mut raw = Raw::ready(open, database);
+    query(&mut raw, "SET consort.read_only_snapshots = on");
+    raw
+}
+
+/// Begins transactions with this, each time with this statement first, until one is at a standby. It stays open.
+fn begin_away(open: &Open, raw: &mut Raw, begin: &[&str], first: &str) -> Vec<String> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < limit {
+        for begin in begin {
+            assert_eq!(query(raw, begin), Vec::<String>::new());
+        }
+        let before = open.reads_at_standbys();
+        let values = query(raw, first);
+        if open.reads_at_standbys() > before {
+            return values;
+        }
+        query(raw, "ROLLBACK");
+    }
+    let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
+    panic!("{begin:?} never left the primary: {why}");
+}
+
+/// How the session stands, by what ReadyForQuery says behind this.
+fn status_after(raw: &mut Raw, text: &str) -> char {
+    raw.ask(|out| out.query(text.as_bytes()));
+    loop {
+        let message = raw.message().unwrap();
+        if message[0] == b'Z' {
+            return message[5].into();
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_stands_still_and_the_primary_is_left_alone() {
+    database("still_snapshot");
+    for writers in [Writers::Anywhere, Writers::ThroughConsort] {
+        let open = Open::serving(writers);
+        let mut raw = wanting(&open, "still_snapshot");
+        let mut other = Raw::ready(&open, "still_snapshot");
+        query(&mut other, "UPDATE items SET name = 'before' WHERE id = 7");
+        assert_eq!(begin_away(&open, &mut raw, &[BEGIN], NAME), ["before"]);
+        let open_at_primary = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'still_snapshot' \
+                               AND state LIKE 'idle in transaction%' AND backend_type = 'client backend' \
+                               AND query LIKE 'BEGIN ISOLATION%'";
+        until(|| SERVERS.query(open_at_primary)[0][0].as_deref() == Some("0"));
+        let mut left = open.reads_at_standbys();
+        for round in 0..30 {
+            query(&mut other, &format!("UPDATE items SET name = 'round {round}' WHERE id = 7"));
+            query(&mut other, &format!("INSERT INTO items VALUES ({}, 'new')", 1000 + round));
+            assert_eq!(query(&mut raw, NAME), ["before"]);
+            assert_eq!(query(&mut raw, "SELECT count(*) FROM items"), ["100"]);
+            left += 2;
+        }
+        assert!(open.reads_at_standbys() >= left);
+        assert_eq!(query(&mut raw, "SHOW transaction_isolation"), ["repeatable read"]);
+        assert_eq!(query(&mut raw, "SHOW transaction_read_only"), ["on"]);
+        assert_eq!(status_after(&mut raw, "SELECT 1"), 'T');
+        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        assert_eq!(query(&mut raw, NAME), ["round 29"]);
+        query(&mut other, "DELETE FROM items WHERE id >= 1000");
+    }
+}
+
+#[test]
+fn every_way_to_declare_it() {
+    database("declared_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "declared_snapshot");
+    for begin in [
+        &["START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"][..],
+        &["BEGIN", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"],
+        &["BEGIN READ ONLY", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"],
+    ] {
+        assert_eq!(begin_away(&open, &mut raw, begin, NAME), ["item 7"]);
+        query(&mut raw, "COMMIT");
+    }
+    query(&mut raw, "SET default_transaction_isolation = 'repeatable read'");
+    query(&mut raw, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY");
+    assert_eq!(begin_away(&open, &mut raw, &["BEGIN"], NAME), ["item 7"]);
+    query(&mut raw, "COMMIT");
+    let left = open.reads_at_standbys();
+    for stays in [
+        "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+        "BEGIN READ WRITE",
+    ] {
+        query(&mut raw, stays);
+        assert_eq!(query(&mut raw, NAME), ["item 7"]);
+        query(&mut raw, "COMMIT");
+    }
+    query(&mut raw, "SET consort.read_only_snapshots = off");
+    query(&mut raw, BEGIN);
+    assert_eq!(query(&mut raw, NAME), ["item 7"]);
+    query(&mut raw, "COMMIT");
+    assert_eq!(open.reads_at_standbys(), left);
+}
+
+#[test]
+fn the_first_statement_decides() {
+    database("first_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "first_snapshot");
+    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    query(&mut raw, "COMMIT");
+    let left = open.reads_at_standbys();
+    for first in
+        ["SELECT now() IS NULL", "SAVEPOINT a", "SELECT count(*) > 0 FROM pg_class", "LISTEN a; UNLISTEN a"]
+    {
+        query(&mut raw, BEGIN);
+        query(&mut raw, first);
+        assert_eq!(query(&mut raw, NAME), ["item 7"]);
+        assert_eq!(query(&mut raw, "SELECT now() IS NULL"), ["f"], "it is at the primary");
+        query(&mut raw, "COMMIT");
+    }
+    assert_eq!(open.reads_at_standbys(), left);
+}
+
+#[test]
+fn what_the_standby_may_not_answer_is_named() {
+    database("named_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "named_snapshot");
+    for (statement, sqlstate) in [
+        ("SELECT now()", "0A000"),
+        ("SELECT count(*) FROM pg_class", "0A000"),
+        ("SELECT pg_advisory_lock(1)", "0A000"),
+        ("SELECT currval('s')", "42P01"),
+        ("LISTEN a", "0A000"),
+        ("LOCK TABLE items", "0A000"),
+        ("CREATE TEMP TABLE t (a int)", "0A000"),
+        ("SET work_mem = '1MB'", "0A000"),
+        ("SELECT 1; SELECT 2", "0A000"),
+        ("/* consort: primary */ SELECT 1", "0A000"),
+        ("INSERT INTO items VALUES (0)", "25006"),
+        ("SELECT name FROM items FOR UPDATE", "25006"),
+        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "25001"),
+        ("SET TRANSACTION READ WRITE", "25001"),
+        ("SELEC 1", "42601"),
+        ("SELECT * FROM nowhere", "42P01"),
+        ("SELECT sum(1 / (id - 7)) FROM items", "22012"),
+        ("ROLLBACK TO nowhere", "3B001"),
+    ] {
+        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        assert_eq!(query(&mut raw, statement), [sqlstate], "{statement}");
+        assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
+        assert_eq!(query(&mut raw, "SAVEPOINT a"), ["25P02"]);
+        assert_eq!(status_after(&mut raw, NAME), 'E');
+        raw.ask(|out| out.query(b"COMMIT"));
+        let mut tag = None;
+        while let Some(message) = raw.message().filter(|message| message[0] != b'Z') {
+            tag = Some(String::from_utf8_lossy(&message[5..message.len() - 1]).into_owned());
+        }
+        assert_eq!(tag.as_deref(), Some("ROLLBACK"), "{statement}");
+        assert_eq!(query(&mut raw, "SELECT 1"), ["1"]);
+    }
+    let text = open.psql(
+        "named_snapshot",
+        &format!("SET consort.read_only_snapshots = on;\n{BEGIN};\n{NAME};\nSELECT now();\nROLLBACK;\n"),
+    );
+    if text.contains("0A000") {
+        assert!(text.contains("needs the primary: its result depends on the time"), "{text}");
+        assert!(text.contains("HINT:  Make it the first statement"), "{text}");
+    }
+}
+
+#[test]
+fn savepoints_are_the_standbys() {
+    database("savepoint_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "savepoint_snapshot");
+    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    assert_eq!(status_after(&mut raw, "SAVEPOINT a"), 'T');
+    for error in ["SELECT now()", "SELECT 1 / (id - 7) FROM items", "SELECT nothing FROM items"] {
+        assert_eq!(status_after(&mut raw, error), 'E');
+        assert_eq!(status_after(&mut raw, "ROLLBACK TO SAVEPOINT a"), 'T', "{error}");
+        assert_eq!(query(&mut raw, NAME), ["item 7"]);
+    }
+    assert_eq!(status_after(&mut raw, "RELEASE a"), 'T');
+    let before = open.reads_at_standbys();
+    assert_eq!(query(&mut raw, NAME), ["item 7"]);
+    assert!(open.reads_at_standbys() > before);
+    assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+}
+
+#[test]
+fn the_end_may_begin_another_one() {
+    database("chain_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "chain_snapshot");
+    for (end, status) in [
+        ("COMMIT AND CHAIN", 'T'),
+        ("ROLLBACK AND CHAIN", 'T'),
+        ("COMMIT; BEGIN; SELECT now() IS NULL", 'T'),
+        ("ROLLBACK; SELECT now() IS NULL", 'I'),
+        ("END; UPDATE items SET name = 'item 7' WHERE id = 7", 'I'),
+    ] {
+        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        assert_eq!(status_after(&mut raw, end), status, "{end}");
+        if end.ends_with("CHAIN") {
+            assert_eq!(query(&mut raw, "SHOW transaction_read_only"), ["on"]);
+            assert_eq!(query(&mut raw, "SELECT now() IS NULL"), ["f"], "it is at the primary");
+        }
+        query(&mut raw, "ROLLBACK");
+        assert_eq!(query(&mut raw, NAME), ["item 7"]);
+    }
+}
+
+fn seventh(out: &mut Vec<u8>, statement: &[u8]) {
+    out.bind(b"", statement, &[0, 0, 0, 1, 0, 0, 0, 1, b'7', 0, 0]);
+    out.execute(b"", 0);
+}
+
+#[test]
+fn prepared_statements_are_there_and_batches_fall_apart() {
+    database("prepared_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "prepared_snapshot");
+    let text = b"SELECT name FROM items WHERE id = $1";
+    raw.ask(|out| {
+        out.parse(b"named", text, &[0, 0, 0, 23]);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "1Z");
+    begin_away(&open, &mut raw, &[BEGIN], "SELECT name FROM items WHERE id = 7");
+    let before = open.reads_at_standbys();
+    for _ in 0..3 {
+        raw.ask(|out| {
+            seventh(out, b"named");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "2DCZ".to_owned()));
+    }
+    raw.ask(|out| {
+        Asks::close(out, Target::Statement, b"named");
+        out.parse(b"other", text, &[0, 0, 0, 23]);
+        out.describe(Target::Statement, b"other");
+        seventh(out, b"other");
+        out.parse(b"", b"SELECT id FROM items WHERE id = $1", &[0, 0, 0, 23]);
+        seventh(out, b"");
+        out.sync();
+    });
+    let both = vec!["item 7".to_owned(), "7".to_owned()];
+    assert_eq!(answer(&mut raw), (both, "31tT2DC12DCZ".to_owned()));
+    assert_eq!(open.reads_at_standbys(), before + 5);
+    // Nothing behind an error is done; the next batch is another one.
+    raw.ask(|out| {
+        seventh(out, b"named");
+        seventh(out, b"other");
+        out.sync();
+        out.parse(b"", b"ROLLBACK", &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        seventh(out, b"other");
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw), (vec!["26000".to_owned()], "EZ".to_owned()));
+    assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "12C2DCZ".to_owned()));
+    assert_eq!(query(&mut raw, "SELECT name FROM pg_prepared_statements"), ["other"]);
+}
+
+#[test]
+fn a_driver_that_sends_begin_with_its_first_statement() {
+    database("driver_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "driver_snapshot");
+    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    query(&mut raw, "COMMIT");
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        let before = open.reads_at_standbys();
+        raw.ask(|out| {
+            out.parse(b"", BEGIN.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.parse(b"s", NAME.as_bytes(), &[]);
+            out.bind_plain(b"s");
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "12C12TDCZ".to_owned()));
+        let left = open.reads_at_standbys() > before;
+        raw.ask(|out| {
+            out.parse(b"", b"COMMIT", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            Asks::close(out, Target::Statement, b"s");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12C3Z");
+        if left {
+            break;
+        }
+        assert!(Instant::now() < limit, "it never left");
+    }
+    // The BEGIN fails: nothing behind it is done.
+    raw.ask(|out| {
+        out.parse(b"", b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[0, 0, 0, 23]);
+        out.bind_plain(b"missing");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["26000"]);
+}
+
+#[test]
+fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
+    database("pipeline_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "pipeline_snapshot");
+    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    raw.ask(|out| {
+        out.parse(b"", b"SELECT 1", &[]);
+        out.flush();
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw), (vec!["0A000".to_owned()], "EZ".to_owned()));
+    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    let long = format!("SELECT name FROM items WHERE name = '{}'", "x".repeat(400_000));
+    assert_eq!(query(&mut raw, &long), ["0A000"]);
+    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(query(&mut raw, NAME), ["item 7"]);
+}
+
+#[test]
+fn a_standby_that_fails_fails_the_block() {
+    database("failing_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "failing_snapshot");
+    for end in ["ROLLBACK", "COMMIT"] {
+        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                    WHERE datname = 'failing_snapshot' AND state LIKE 'idle in transaction%'";
+        assert!(!SERVERS.standby(0).query("postgres", kill).unwrap().is_empty());
+        assert_eq!(query(&mut raw, NAME), ["08006"]);
+        assert_eq!(query(&mut raw, NAME), ["25P02"]);
+        assert_eq!(status_after(&mut raw, "ROLLBACK TO a"), 'E');
+        assert_eq!(status_after(&mut raw, end), 'I');
+        assert_eq!(query(&mut raw, NAME), ["item 7"]);
+    }
+}
+
+#[test]
+fn a_revoke_is_heeded_at_once() {
+    database("revoked_snapshot");
+    SERVERS.query("CREATE ROLE snapshot_reader LOGIN");
+    SERVERS.query_in("revoked_snapshot", "GRANT SELECT ON items TO snapshot_reader");
+    for writers in [Writers::Anywhere, Writers::ThroughConsort] {
+        let open = Open::serving(writers);
+        let mut owner = Raw::ready(&open, "revoked_snapshot");
+        let mut raw = Raw::ready_as(&open, "snapshot_reader", "revoked_snapshot");
+        query(&mut raw, "SET consort.read_only_snapshots = on");
+        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        query(&mut owner, "REVOKE SELECT ON items FROM snapshot_reader");
+        assert_eq!(query(&mut raw, NAME), ["42501"]);
+        query(&mut raw, "ROLLBACK");
+        query(&mut owner, "GRANT SELECT ON items TO snapshot_reader");
+    }
+}
+
+#[test]
+fn a_cancel_request_finds_the_standby() {
+    database("cancelled_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let (mut raw, key) = Raw::ready_with_key(&open, "cancelled_snapshot");
+    query(&mut raw, "SET consort.read_only_snapshots = on");
+    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    let long = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 7";
+    raw.ask(|out| out.query(long.as_bytes()));
+    let busy = "SELECT 1 FROM pg_stat_activity WHERE datname = 'cancelled_snapshot' AND state = 'active' AND query LIKE '%items e%'";
+    until(|| !SERVERS.standby(0).query("postgres", busy).unwrap().is_empty());
+    let mut canceller = Raw::connect(&open);
+    canceller.ask(|out| out.cancel(&key));
+    assert_eq!(canceller.message(), None);
+    assert_eq!(answer(&mut raw).0, ["57014"]);
+    assert_eq!(query(&mut raw, NAME), ["25P02"]);
+    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(query(&mut raw, NAME), ["item 7"]);
+}
