@@ -27,13 +27,21 @@ Examples:
   consort detach --config consort.toml
   consort detach --config consort.toml --database shop";
 
+/// SQLSTATE of a slot that somebody reads.
+const IN_USE: &str = "55006";
+
 /// Detaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     runtime()?.block_on(async {
         for name in databases(&found, &options.databases).await? {
             let address = found.address(&found.config.primary, &name)?;
-            attach::detach(&Control::connect(&address).await?).await?;
+            attach::detach(&Control::connect(&address).await?).await.map_err(|error| {
+                match error.is(IN_USE) {
+                    true => Failure::new(format!("{name}: stop Consort first: {error}")),
+                    false => error.into(),
+                }
+            })?;
             println!("{name}: detached");
         }
         Ok(())

@@ -3,6 +3,7 @@
 use crate::fixture::{UpFolder, eventually, psql, run};
 
 use std::fs;
+use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
 
 #[test]
@@ -76,6 +77,22 @@ fn clients_from_elsewhere_need_the_password() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&users).unwrap().permissions());
     assert_eq!(mode & 0o077, 0, "nobody else reads the secret");
     assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n", "who comes from this machine is trusted");
+    // A machine without a network has nobody elsewhere.
+    let Some(address) = an_address_of_ours() else { return };
+    let ask = |password: &str| {
+        let url = format!("postgres://postgres@{address}:{}/postgres", home.port);
+        run(Command::new("psql").args(["-XAtwd", &url, "-c", "SELECT 1"]).env("PGPASSWORD", password))
+    };
+    let password = secret.split('"').nth(3).unwrap();
+    assert_eq!(ask(password).worked(), "1\n");
+    assert!(ask("wrong").failed(2).contains("password authentication failed"));
+}
+
+/// An address of this machine that others can reach; nothing is sent to find it.
+fn an_address_of_ours() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback())
 }
 
 #[test]

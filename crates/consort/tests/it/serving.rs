@@ -108,6 +108,10 @@ fn attach_check_repair_and_detach() {
     assert!(serving.run("check", &[]).worked().contains("no event trigger consort_sql_drop"));
     assert!(serving.run("repair", &[]).worked().contains("postgres: whole, slot consort_postgres_5"));
     assert!(serving.run("check", &[]).worked().contains("primary: nothing is missing"));
+    let used = "SELECT 1 FROM pg_replication_slots WHERE slot_type = 'logical' AND active";
+    psql(&serving.url("postgres", "postgres"), "SELECT 1").worked();
+    eventually("a slot in use", || !serving.servers.query(used).is_empty());
+    assert!(serving.run("detach", &[]).failed(1).contains("postgres: stop Consort first"));
     serving.signal("TERM");
     serving.ended();
     assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
