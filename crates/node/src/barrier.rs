@@ -1,58 +1,165 @@
 //! Changes that fire no event trigger: roles and memberships, databases, owners. Nothing of them comes out of a slot, so
-//! a mark is written behind them in every followed database: it comes out as DDL would, and whoever reads at a standby
-//! reads behind it. Until then everything is in doubt, everywhere.
+//! reads are kept in until a mark is written behind them in every followed database: it comes out as DDL would, and
+//! whoever reads at a standby reads behind it.
+//!
+//! ```text
+//!   recognised before its first byte ---answered-----------------\
+//!        \--session lost--> its backend is gone ------------------> marked everywhere --> reads may leave
+//!   found by a gauge, before that gauge counts ------------------/
+//! ```
 
 use crate::cluster::{Cluster, Database, Hold};
-use crate::follow::answered;
+use crate::follow::{RECONNECT_AFTER, answered};
 use history::Footprint;
-use order::DoubtId;
-use postgres::Error;
-use postgres::address::Control;
+use order::{DoubtId, DoubtState};
+use postgres::address::{CONNECT_LIMIT, Control};
 use postgres::attach;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use transaction::{Backend, Cluster as _};
 
 const ACTIVE_SLOTS: &str = "SELECT FROM pg_catalog.pg_replication_slots WHERE database = $1 AND active";
 /// How often a walsender that ends is looked for.
 const SLOT_ROUND: Duration = Duration::from_millis(5);
 
-/// Such a change, from before its first byte is sent until it is marked.
+/// Such a change, from before its first byte is sent until it is over. As long as it lives, and then until it is marked,
+/// no read leaves.
 pub(crate) struct Everywhere {
     cluster: Cluster,
     /// Who makes it; nobody if it was only found.
     backend: Option<Backend>,
-    doubts: Vec<(DoubtId, Rc<Database>)>,
+    over: bool,
+    doubts: Vec<DoubtId>,
+}
+
+/// Changes that are to be marked: they outlive their sessions.
+#[derive(Default)]
+pub(crate) struct Unmarked {
+    changes: RefCell<Vec<Vec<DoubtId>>>,
+    more: Notify,
 }
 
 impl Everywhere {
     /// It begins.
     pub(crate) fn begin(cluster: &Cluster, backend: Option<Backend>) -> Everywhere {
-        let doubt = |database: Rc<Database>| {
-            let id = database.id()?;
-            Some((cluster.scheduler().order_mut().doubt(id, Footprint::Everything), database))
-        };
-        let doubts = cluster.databases().into_iter().filter_map(doubt).collect();
-        Everywhere { cluster: cluster.clone(), backend, doubts }
+        cluster.scheduler().close();
+        let doubts = doubts(cluster).into_iter().map(|(doubt, _)| doubt).collect();
+        Everywhere { cluster: cluster.clone(), backend, over: backend.is_none(), doubts }
     }
 
-    /// It is over, whichever way: marks it.
-    pub(crate) async fn end(mut self) {
-        while let Some((doubt, database)) = self.doubts.pop() {
-            if database.not_serving().is_none()
-                && let Err(error) = mark(&self.cluster, &database).await
-            {
-                tracing::warn!(database = database.name(), %error, "a change of roles could not be marked");
+    /// The primary has answered, whatever it said.
+    pub(crate) fn end(mut self) {
+        self.over = true;
+    }
+}
+
+/// Dropped before its end: the backend may go on, and the change be made later.
+impl Drop for Everywhere {
+    fn drop(&mut self) {
+        let backend = self.backend.filter(|_| !self.over);
+        for doubt in &self.doubts {
+            match backend {
+                Some(backend) => {
+                    self.cluster.scheduler().order_mut().connection_lost(*doubt);
+                    self.cluster.orphaned(*doubt, backend);
+                }
+                None => self.cluster.scheduler().order_mut().answered(*doubt),
             }
-            self.cluster.scheduler().order_mut().answered(doubt);
-            self.cluster.gauge_wanted();
+        }
+        let unmarked = self.cluster.unmarked();
+        unmarked.changes.borrow_mut().push(std::mem::take(&mut self.doubts));
+        unmarked.more.notify_one();
+        self.cluster.gauge_wanted();
+    }
+}
+
+/// A doubt about everything in every followed database.
+fn doubts(cluster: &Cluster) -> Vec<(DoubtId, Rc<Database>)> {
+    let doubt = |database: Rc<Database>| {
+        let id = database.id()?;
+        Some((cluster.scheduler().order_mut().doubt(id, Footprint::Everything), database))
+    };
+    cluster.databases().into_iter().filter_map(doubt).collect()
+}
+
+/// Marks what is over, for ever.
+pub(crate) async fn run(cluster: Cluster) {
+    while !cluster.stopping() {
+        let more = cluster.unmarked().more.notified();
+        let changes = std::mem::take(&mut *cluster.unmarked().changes.borrow_mut());
+        if changes.is_empty() {
+            more.await;
+        }
+        for doubts in changes {
+            tokio::task::spawn_local(finish(cluster.clone(), doubts));
         }
     }
 }
 
-async fn mark(cluster: &Cluster, database: &Database) -> Result<(), Error> {
+/// The way from the end of a change to reads that may leave again.
+async fn finish(cluster: Cluster, doubts_before: Vec<DoubtId>) {
+    while doubts_before.iter().any(|doubt| is_lost(&cluster, *doubt)) {
+        cluster.next_move().await;
+    }
+    // A database that began to be followed meanwhile may have been marked before the change.
+    for (doubt, database) in doubts(&cluster) {
+        mark(&cluster, &database).await;
+        cluster.scheduler().order_mut().answered(doubt);
+    }
+    cluster.scheduler().open();
+    cluster.moved();
+}
+
+/// Its backend lives, and may commit still.
+fn is_lost(cluster: &Cluster, doubt: DoubtId) -> bool {
+    cluster.scheduler().order().doubt_state(doubt) == Some(DoubtState::Lost)
+}
+
+/// Writes the mark, however often it must be tried; unless no read of the database can leave before it is followed anew,
+/// which begins with a mark.
+async fn mark(cluster: &Cluster, database: &Database) {
     let address = cluster.setup().primary.with_database(database.name());
-    answered(async { attach::mark(&Control::connect(&address).await?).await }).await
+    while database.is_of_use() && !cluster.stopping() {
+        let marking = async { attach::mark(&Control::connect(&address).await?).await };
+        match timeout(CONNECT_LIMIT, marking).await {
+            Ok(Ok(())) => return,
+            failed => {
+                let error = failed.map_or_else(|late| late.to_string(), |failed| format!("{failed:?}"));
+                tracing::warn!(
+                    database = database.name(),
+                    error,
+                    "a change of roles could not be marked yet"
+                );
+                tokio::time::sleep(RECONNECT_AFTER).await;
+            }
+        }
+    }
+}
+
+/// What Consort itself commits in a database, for no session's sake: everything of it is in doubt meanwhile.
+pub(crate) struct Upkeep {
+    cluster: Cluster,
+    doubt: Option<DoubtId>,
+}
+
+impl Upkeep {
+    /// It begins. A database that was never followed has no doubts.
+    pub(crate) fn begin(cluster: &Cluster, database: &Database) -> Upkeep {
+        let doubt = database.id().map(|id| cluster.scheduler().order_mut().doubt(id, Footprint::Everything));
+        Upkeep { cluster: cluster.clone(), doubt }
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        if let Some(doubt) = self.doubt {
+            self.cluster.scheduler().order_mut().answered(doubt);
+            self.cluster.gauge_wanted();
+        }
+    }
 }
 
 /// Lets go of a database until what this returns is dropped. The server refuses at once if a slot of the database is
@@ -70,97 +177,4 @@ pub(crate) async fn let_go(cluster: &Cluster, database: &Rc<Database>) -> Hold {
         tracing::debug!(database = database.name(), %error, "its slot may be active still");
     }
     hold
-}
-
-/// Dropped before its end: the backend may go on.
-impl Drop for Everywhere {
-    fn drop(&mut self) {
-        for (doubt, _) in self.doubts.drain(..) {
-            match self.backend {
-                Some(backend) => {
-                    self.cluster.scheduler().order_mut().connection_lost(doubt);
-                    self.cluster.orphaned(doubt, backend);
-                }
-                None => self.cluster.scheduler().order_mut().answered(doubt),
-            }
-        }
-    }
-}
-
-/// Whether this DDL command changes what is the whole server's, or owners: it fires no event trigger.
-pub(crate) fn is_everywhere(command: &str) -> bool {
-    let words = words(command, 3);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
-        ["create" | "alter" | "drop", "role" | "user" | "group" | "database" | "tablespace", ..]
-        | ["reassign" | "drop", "owned", ..] => true,
-        ["grant" | "revoke", ..] => !command.to_ascii_lowercase().contains(" on "),
-        _ => false,
-    }
-}
-
-/// Whether this DDL command needs a database that nobody is connected to.
-pub(crate) fn wants_databases_alone(command: &str) -> bool {
-    let words = words(command, 2);
-    matches!(words.as_slice(), [first, second] if second == "database" && first != "comment")
-}
-
-/// The first words, in small letters, without comments between them.
-fn words(command: &str, count: usize) -> Vec<String> {
-    let mut text = command.trim_start();
-    let mut words = Vec::new();
-    while words.len() < count && !text.is_empty() {
-        if let Some(rest) = text.strip_prefix("--") {
-            text = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
-        } else if let Some(rest) = text.strip_prefix("/*") {
-            text = rest.split_once("*/").map_or("", |(_, rest)| rest).trim_start();
-        } else {
-            let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len()).max(1);
-            let end = (end..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-            words.push(text[..end].to_ascii_lowercase());
-            text = text[end..].trim_start();
-        }
-    }
-    words
-}
-
-/// Whether a command names this database: as a word of its own, or between double quotes.
-pub(crate) fn names(command: &str, database: &str) -> bool {
-    let quoted = format!("\"{}\"", database.replace('"', "\"\""));
-    let plain = |c: char| !c.is_alphanumeric() && c != '_' && c != '$';
-    command.contains(&quoted) || command.to_lowercase().split(plain).any(|word| word == database)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_fires_no_event_trigger() {
-        for command in [
-            "CREATE ROLE a",
-            "alter user a set x = 1",
-            "DROP GROUP a",
-            "GRANT a TO b",
-            "revoke a from b",
-            "REASSIGN OWNED BY a TO b",
-            "drop owned by a",
-            "/* c */ ALTER -- x\n DATABASE d SET a = 1",
-        ] {
-            assert!(is_everywhere(command), "{command}");
-        }
-        for command in ["CREATE TABLE role (a int)", "GRANT SELECT ON t TO b", "DROP VIEW v", "", "é"] {
-            assert!(!is_everywhere(command), "{command}");
-        }
-    }
-
-    #[test]
-    fn databases_are_named_plain_or_quoted() {
-        assert!(
-            wants_databases_alone("DROP DATABASE IF EXISTS a") && names("DROP DATABASE IF EXISTS a", "a")
-        );
-        assert!(names("CREATE DATABASE b TEMPLATE \"A b\"", "A b"));
-        assert!(names("drop database AB", "ab") && !names("drop database abc", "ab"));
-        assert!(!wants_databases_alone("DROP TABLE database"));
-    }
 }

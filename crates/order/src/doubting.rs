@@ -150,6 +150,17 @@ impl Order {
         wrote.keys().next().is_none_or(|first| database.doubts.of(*first).any(covers))
     }
 
+    /// Whether what may be committing now may be anything, in some database: also a change of roles, which no slot gives.
+    /// A gauge that is sent then should look at them too.
+    pub fn anything_in_doubt(&self) -> bool {
+        self.databases.iter().any(|(id, database)| database.doubts.any_everything() || !self.clear(*id))
+    }
+
+    /// How far a doubt has come; `None` once it has ended.
+    pub fn doubt_state(&self, id: DoubtId) -> Option<DoubtState> {
+        self.doubts.get(&id).map(|doubt| doubt.state)
+    }
+
     /// All doubts, the earliest first.
     pub fn doubts(&self) -> impl Iterator<Item = DoubtView<'_>> {
         self.doubts.iter().map(|(id, doubt)| DoubtView {

@@ -7,6 +7,7 @@ use crate::Error;
 use crate::address::Address;
 use crate::incarnation::Sighting;
 use crate::link::{Link, run_prepared};
+use crate::roles::digest_of_roles;
 use bytes::{Buf, Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
 use history::{Epoch, Incarnation, Lsn, Snapshot, Xid};
@@ -14,8 +15,18 @@ use postgres_protocol::message::backend::{DataRowBody, Message};
 
 /// The name under which the gauge is prepared.
 const STATEMENT: &str = "gauge";
+/// The name under which the gauge with a digest of the roles is prepared.
+const STATEMENT_WITH_ROLES: &str = "gauge_with_roles";
+
 /// The gauge itself. A standby's answer never becomes one: its snapshot omits running transactions.
-const LOOK: &str = "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()";
+macro_rules! look {
+    () => {
+        "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()"
+    };
+}
+const LOOK: &str = look!();
+/// The same snapshot sees the roles.
+const LOOK_WITH_ROLES: &str = concat!(look!(), ", ", digest_of_roles!());
 /// Bytes of a page of the log.
 const PAGE_BYTES: u64 = 8192;
 /// The header of a page (`SizeOfXLogShortPHD`).
@@ -39,6 +50,7 @@ pub struct Gauger {
     link: Link,
     sighting: Sighting,
     request: BytesMut,
+    request_with_roles: BytesMut,
 }
 
 impl Gauger {
@@ -55,7 +67,9 @@ impl Gauger {
             return Err(Error::Protocol(format!("{address} is a standby, not the primary")));
         }
         link.prepare(STATEMENT, LOOK).await?;
-        Ok(Gauger { link, sighting, request: run_prepared(STATEMENT) })
+        link.prepare(STATEMENT_WITH_ROLES, LOOK_WITH_ROLES).await?;
+        let (request, request_with_roles) = (run_prepared(STATEMENT), run_prepared(STATEMENT_WITH_ROLES));
+        Ok(Gauger { link, sighting, request, request_with_roles })
     }
 
     /// The life of the primary that this connection belongs to.
@@ -68,20 +82,35 @@ impl Gauger {
     /// # Errors
     /// [`Error::Protocol`] if the server is in recovery after all; [`Error::Unreachable`] if it went away: connect anew.
     pub async fn gauge(&mut self) -> Result<Gauge, Error> {
+        self.look(false).await.map(|(gauge, _)| gauge)
+    }
+
+    /// One gauge, and the digest of what is the whole server's (see [`crate::roles`]), in the same snapshot.
+    ///
+    /// # Errors
+    /// As [`Gauger::gauge`]; [`Error::Refused`] with 42501 if the role may not read `pg_authid`.
+    pub async fn gauge_with_roles(&mut self) -> Result<(Gauge, u64), Error> {
+        let (gauge, roles) = self.look(true).await?;
+        let none = || Error::Protocol("the gauge has no digest of the roles".to_owned());
+        Ok((gauge, roles.ok_or_else(none)?))
+    }
+
+    async fn look(&mut self, with_roles: bool) -> Result<(Gauge, Option<u64>), Error> {
+        let request = if with_roles { &self.request_with_roles } else { &self.request };
         let mut look = None;
         self.link
-            .ask(&self.request, |message| {
+            .ask(request, |message| {
                 if let Message::DataRow(row) = message {
                     look = Some(read(&row)?);
                 }
                 Ok(())
             })
             .await?;
-        let Some(Look { snapshot, insert_lsn, in_recovery: false }) = look else {
+        let Some(Look { snapshot, insert_lsn, in_recovery: false, roles }) = look else {
             return Err(Error::Protocol("the primary's answer is no gauge".to_owned()));
         };
         let insert_lsn = end_of_last_record(insert_lsn, self.sighting.segment_bytes);
-        Ok(Gauge { incarnation: self.sighting.incarnation, snapshot, insert_lsn })
+        Ok((Gauge { incarnation: self.sighting.incarnation, snapshot, insert_lsn }, roles))
     }
 
     /// Makes the log durable up to now by one small commit. An unfinished transaction's records are flushed by nobody
@@ -98,9 +127,10 @@ struct Look {
     snapshot: Snapshot,
     insert_lsn: Lsn,
     in_recovery: bool,
+    roles: Option<u64>,
 }
 
-/// The three columns in their binary forms.
+/// The columns in their binary forms.
 fn read(row: &DataRowBody) -> Result<Look, Error> {
     let wrong = || Error::Protocol("the gauge's row is malformed".to_owned());
     let mut ranges = row.ranges();
@@ -108,7 +138,12 @@ fn read(row: &DataRowBody) -> Result<Look, Error> {
         Ok(row.buffer_bytes().slice(ranges.next()?.flatten().ok_or_else(wrong)?))
     };
     let (snapshot, mut lsn, mut in_recovery) = (column()?, column()?, column()?);
+    let roles = match column() {
+        Ok(mut roles) => Some(roles.try_get_u64().map_err(|_| wrong())?),
+        Err(_) => None,
+    };
     Ok(Look {
+        roles,
         snapshot: read_snapshot(snapshot).ok_or_else(wrong)?,
         insert_lsn: Lsn::new(lsn.try_get_u64().map_err(|_| wrong())?),
         in_recovery: in_recovery.try_get_u8().map_err(|_| wrong())? != 0,

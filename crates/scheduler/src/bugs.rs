@@ -30,6 +30,8 @@ pub struct Bugs {
     pub backend_crash_keeps_low: bool,
     /// What was understood before the catalog changed holds on.
     pub stale_analysis: bool,
+    /// A read that left before reads were kept in is judged all the same.
+    pub closed_door_ajar: bool,
     /// What was in doubt before the catalog changed stays as narrow as it was understood then.
     pub ddl_leaves_doubts_narrow: bool,
     /// A commit that no doubt explains does not switch the mode of writers.

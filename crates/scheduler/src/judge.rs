@@ -33,6 +33,11 @@
 //! change that had come out of the decoder. A change that the standby had replayed by then, and the decoder had not given
 //! yet, ends below `low` and would pass for shown and seen: the footprint itself may be wrong. So a change that came out
 //! since ends the proof.
+//!
+//! **Roles.** A change of roles comes out of no slot. Reads are kept in ([`Scheduler::close`]) from before it is sent, or
+//! from when it is found and before the gauge that saw it counts, until a mark behind it is visible. A read that begins
+//! then is proven by a gauge that sees the mark, or after the mark's doubt has ended: either way the mark is decoded, it
+//! wrote everything, and only a standby that has replayed it, and so the change, can serve.
 
 use crate::Reason;
 use crate::question::{Proof, Ran, Ticket, Verdict};
@@ -51,6 +56,11 @@ impl Scheduler {
         }
         if ran.incarnation != ticket.incarnation && !self.options.bugs.backend_crash_keeps_low {
             return Verdict::Refused(Reason::StandbyRestarted);
+        }
+        if ticket.closings.is_some_and(|closings| closings != self.closings)
+            && !self.options.bugs.closed_door_ajar
+        {
+            return Verdict::Refused(Reason::RolesChanged);
         }
         match ticket.proof {
             Proof::Unproven => Verdict::Proven,

@@ -90,6 +90,8 @@ pub struct Ticket {
     pub(crate) barriers: u64,
     /// The primary's life at arrival.
     pub(crate) life: u64,
+    /// How often reads had been kept in by then; `None` if it may be however old.
+    pub(crate) closings: Option<u64>,
     /// A gauge sent after the position was read, wanted at the first judging that needs it.
     pub(crate) after: Option<GaugeNumber>,
 }

@@ -47,6 +47,8 @@ pub enum Reason {
     PrimaryRestarted,
     /// The catalog changed after the statement was understood: what it touches is not known any more.
     CatalogChanged,
+    /// Roles, memberships or databases were being changed: standbys may not know it yet, and no decoder tells.
+    RolesChanged,
     /// While the statement ran it was found that not all writers go through Consort.
     WritersSwitched,
     /// The standby did not say its position.
@@ -63,7 +65,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason but [`Reason::Stay`].
-    pub const ALL: [Reason; 26] = [
+    pub const ALL: [Reason; 27] = [
         Reason::AskedForPrimary,
         Reason::NoStandby,
         Reason::NoneServing,
@@ -84,6 +86,7 @@ impl Reason {
         Reason::StandbyRestarted,
         Reason::PrimaryRestarted,
         Reason::CatalogChanged,
+        Reason::RolesChanged,
         Reason::WritersSwitched,
         Reason::NoPosition,
         Reason::NoConnection,
@@ -145,6 +148,10 @@ impl Reason {
             Reason::CatalogChanged => {
                 ("catalog_changed", "the catalog changed after the statement was understood")
             }
+            Reason::RolesChanged => (
+                "roles_changed",
+                "roles, memberships or databases were being changed while it arrived or ran",
+            ),
             Reason::WritersSwitched => {
                 ("writers_switched", "a writer was found that does not go through Consort")
             }

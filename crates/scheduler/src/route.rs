@@ -26,6 +26,7 @@ impl Scheduler {
                     proof,
                     barriers: self.barriers(question.database),
                     life: self.order.life(),
+                    closings: (question.consistency != Consistency::Weak).then_some(self.closings),
                     after: None,
                 })
             }
@@ -35,6 +36,9 @@ impl Scheduler {
     fn place(&mut self, question: &Question) -> Result<(Place, Proof), Reason> {
         if question.consistency == Consistency::Primary {
             return Err(Reason::AskedForPrimary);
+        }
+        if self.closed > 0 && question.consistency != Consistency::Weak {
+            return Err(Reason::RolesChanged);
         }
         self.renew();
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);

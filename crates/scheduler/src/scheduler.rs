@@ -91,6 +91,9 @@ pub struct Scheduler {
     pub(crate) ages: Ages,
     /// The life of the primary that `databases`, `rows` and `ages` are about.
     life: u64,
+    /// So many changes are under way for whose sake no read may leave, and how many began so far.
+    pub(crate) closed: usize,
+    pub(crate) closings: u64,
     newest_commit: Lsn,
     /// The `low` of each ticket that is not finished.
     low: BTreeMap<Lsn, usize>,
@@ -126,6 +129,8 @@ impl Scheduler {
             standbys: Standbys::default(),
             ages: Ages::default(),
             life: 0,
+            closed: 0,
+            closings: 0,
             newest_commit: Lsn::ZERO,
             low: BTreeMap::new(),
             options,
@@ -241,6 +246,24 @@ impl Scheduler {
     /// The catalog as it is understood now.
     pub fn catalog(&self, database: DatabaseId) -> CatalogMark {
         CatalogMark { life: self.order.life(), changes: self.barriers(database) }
+    }
+
+    /// Something changes that no decoder will tell of: roles, memberships, databases. From here on no read leaves, but
+    /// those that may be however old, and none that has left is proven, until as many [`open`](Scheduler::open).
+    ///
+    /// Contract: whoever opens has written a mark behind the change into every database whose reads may leave, which
+    /// comes out as DDL does, under a doubt about everything that began before and ends by a gauge sent after it.
+    pub fn close(&mut self) {
+        self.closed += 1;
+        self.closings += 1;
+    }
+
+    /// The change is marked. See [`close`](Scheduler::close).
+    ///
+    /// # Panics
+    /// If nobody has closed.
+    pub fn open(&mut self) {
+        self.closed = self.closed.checked_sub(1).expect("opened once for each closing");
     }
 
     /// Every commit record of the database that starts below `to` was given.

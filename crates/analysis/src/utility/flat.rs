@@ -16,6 +16,11 @@ const ACCESS_EXCLUSIVE: i32 = 8;
 
 /// What the statement is; `None` if the grammar refuses it or it is of another kind.
 pub(super) fn utility(piece: &str, strings: Strings) -> Option<Utility> {
+    of_node(&parsed(piece, strings)?)
+}
+
+/// The tree of a single statement; `None` if the grammar refuses it, or it is too long.
+pub(super) fn parsed(piece: &str, strings: Strings) -> Option<NodeEnum> {
     if piece.len() > MAX_PARSED {
         return None;
     }
@@ -24,8 +29,8 @@ pub(super) fn utility(piece: &str, strings: Strings) -> Option<Utility> {
         Strings::Escaping => ParserOptions::DISABLE_STANDARD_CONFORMING_STRINGS,
     };
     let parsed = pg_query::parse(piece, options).ok()?;
-    let [statement] = parsed.protobuf.stmts.as_slice() else { return None };
-    of_node(statement.stmt.as_ref()?.node.as_ref()?)
+    let [statement] = <[_; 1]>::try_from(parsed.protobuf.stmts).ok()?;
+    statement.stmt?.node
 }
 
 fn of_node(node: &NodeEnum) -> Option<Utility> {

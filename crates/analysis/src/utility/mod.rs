@@ -5,6 +5,7 @@
 //! This module says what a statement *is*. What it does to a session is `session`'s business, what its names mean is the
 //! catalog's.
 
+mod everywhere;
 mod flat;
 mod looked;
 mod prefixed;
@@ -254,6 +255,11 @@ pub enum Utility {
     Ddl {
         /// It makes, or may make, a temporary object.
         temporary: bool,
+        /// It changes what is the whole server's (roles, memberships, databases, tablespaces), or owners: no event
+        /// trigger fires.
+        everywhere: bool,
+        /// The databases to which nobody may be connected meanwhile.
+        alone: Vec<String>,
     },
     /// Anything else, also what the grammar refuses: it may do everything.
     Unknown,
@@ -377,10 +383,10 @@ impl Utility {
             Utility::Call | Utility::Do | Utility::CopyFrom | Utility::CopyTo | Utility::CopyQuery { .. } => {
                 Some(Dirt::Function)
             }
-            Utility::Truncate { .. } | Utility::SetConstraints | Utility::Ddl { temporary: false } => {
+            Utility::Truncate { .. } | Utility::SetConstraints | Utility::Ddl { temporary: false, .. } => {
                 Some(Dirt::Function)
             }
-            Utility::Ddl { temporary: true } => Some(Dirt::Temporary),
+            Utility::Ddl { temporary: true, .. } => Some(Dirt::Temporary),
             Utility::Listen => Some(Dirt::Listen),
             Utility::Load => Some(Dirt::Library),
             Utility::Unknown => Some(Dirt::Unknown),

@@ -1,23 +1,27 @@
 //! Statements whose first words say enough and whose rest may be an expression of any depth. PostgreSQL's scanner reads
 //! them, not its parser: a tree of hostile depth is never built.
 
+use super::everywhere::{self, Everywhere};
 use super::{Name, Utility, Utility as U};
+use crate::shape::Strings;
 use pg_query::protobuf::{ScanToken, Token};
 use std::ops::Range;
 
 /// What the statement is, if it is one of these; its first byte stands at `offset` in the text.
-pub(super) fn utility(piece: &str, offset: usize) -> Option<Utility> {
+pub(super) fn utility(piece: &str, offset: usize, strings: Strings) -> Option<Utility> {
     let mut tokens = pg_query::scan_tokens(piece).ok()?;
     tokens.retain(|token| !matches!(token.token(), Token::SqlComment | Token::CComment));
     let words = Words { piece, offset, tokens: &tokens };
     match words.token(0)? {
-        Token::Create | Token::Alter | Token::Drop => Some(U::Ddl { temporary: words.temporary() }),
-        Token::Comment
+        Token::Create
+        | Token::Alter
+        | Token::Drop
+        | Token::Comment
         | Token::Grant
         | Token::Revoke
         | Token::Security
         | Token::ImportP
-        | Token::Reassign => Some(U::Ddl { temporary: words.temporary() }),
+        | Token::Reassign => Some(words.ddl(strings)),
         Token::Explain => words.explain(),
         Token::Prepare if words.token(1) != Some(Token::Transaction) => words.prepare(),
         Token::Execute => Some(U::Execute { name: words.name(1)? }),
@@ -72,6 +76,13 @@ impl Words<'_> {
             }
         }
         None
+    }
+
+    fn ddl(&self, strings: Strings) -> Utility {
+        let may_be = self.token(0).is_some_and(|first| everywhere::may_be(first, self.token(1)));
+        let Everywhere { everywhere, alone } =
+            if may_be { everywhere::of(self.piece, strings) } else { Everywhere::default() };
+        U::Ddl { temporary: self.temporary(), everywhere, alone }
     }
 
     /// Whether it makes a temporary object: by the word before the kind, or by naming the temporary schema.

@@ -42,5 +42,7 @@ fn statement(text: &str, range: Range<usize>, strings: Strings) -> Statement {
 
 /// What a single statement that stands at `offset` is.
 fn utility(piece: &str, offset: usize, strings: Strings) -> Utility {
-    prefixed::utility(piece, offset).or_else(|| flat::utility(piece, strings)).unwrap_or(Utility::Unknown)
+    prefixed::utility(piece, offset, strings)
+        .or_else(|| flat::utility(piece, strings))
+        .unwrap_or(Utility::Unknown)
 }

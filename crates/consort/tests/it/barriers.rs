@@ -1,9 +1,12 @@
 //! What fires no event trigger: databases that are dropped or renamed, roles and memberships.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
-use crate::fixture::{Serving, eventually, psql, run};
-use crate::load::{Client, THROUGH, serving};
+use crate::fixture::{LIMIT, Serving, eventually, psql, run};
+use crate::load::{ANYWHERE, Client, THROUGH, serving};
 use crate::serving::figure;
 
 /// Reads leave in this database: the routes show one at a standby.
@@ -126,4 +129,158 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
     admin.rows("UPDATE quiet SET v = v").unwrap();
     // Were a commit taken for somebody else's, no read would be proven so any more.
     doubts_prove(&serving, &mut reader);
+}
+
+/// One message of the extended protocol.
+fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+    [&[tag][..], &length, body].concat()
+}
+
+/// A batch that runs these statements one after the other, with one Sync behind them; each by this name, parsed before
+/// if it has one.
+fn batch(statements: &[&str], named: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (at, sql) in statements.iter().enumerate() {
+        let name = if named { format!("s{at}") } else { String::new() };
+        bytes.extend(frame(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"].concat()));
+        bytes.extend(frame(b'B', &[b"\0", name.as_bytes(), b"\0\0\0\0\0\0\0"].concat()));
+        bytes.extend(frame(b'E', b"\0\0\0\0\0"));
+    }
+    bytes.extend(frame(b'S', b""));
+    bytes
+}
+
+/// A session that speaks in bytes.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn connect(port: u16) -> Raw {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+        let mut raw = Raw(stream);
+        raw.ask(&frame(0, b"\0\x03\0\0user\0postgres\0database\0postgres\0\0")[1..]);
+        raw
+    }
+
+    /// Sends, and reads up to ReadyForQuery.
+    fn ask(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("a socket");
+        loop {
+            let mut head = [0; 5];
+            self.0.read_exact(&mut head).expect("an answer");
+            let length = u32::from_be_bytes(head[1..].try_into().expect("four bytes"));
+            let mut body = vec![0; length as usize - 4];
+            self.0.read_exact(&mut body).expect("an answer");
+            assert_ne!(head[0], b'E', "{}", String::from_utf8_lossy(&body));
+            if head[0] == b'Z' {
+                return;
+            }
+        }
+    }
+}
+
+/// Runs a command.
+type Way = fn(&mut Raw, &str);
+
+/// Ways to take a membership away. Some name the command, some hide it in code that nobody can look into.
+const WAYS: [(&str, Way); 10] = [
+    ("plain", |raw, sql| raw.ask(&frame(b'Q', format!("{sql}\0").as_bytes()))),
+    ("with a comment", |raw, sql| raw.ask(&frame(b'Q', format!("{sql} -- no longer on call\0").as_bytes()))),
+    ("in a block", |raw, sql| {
+        for sql in ["BEGIN", sql, "COMMIT"] {
+            raw.ask(&frame(b'Q', format!("{sql}\0").as_bytes()));
+        }
+    }),
+    ("several statements", |raw, sql| {
+        raw.ask(&frame(b'Q', format!("SELECT 1; {sql}; SELECT 2\0").as_bytes()))
+    }),
+    ("DO", |raw, sql| raw.ask(&frame(b'Q', format!("DO $$ BEGIN {sql}; END $$\0").as_bytes()))),
+    ("a function", |raw, sql| {
+        raw.ask(&frame(b'Q', format!("SELECT run({})\0", quoted(sql)).as_bytes()));
+    }),
+    ("a trigger", |raw, sql| {
+        raw.ask(&frame(b'Q', format!("UPDATE fires SET command = {}\0", quoted(sql)).as_bytes()));
+    }),
+    ("extended", |raw, sql| raw.ask(&batch(&[sql], false))),
+    ("something behind it", |raw, sql| raw.ask(&batch(&[sql, "SELECT 1"], false))),
+    ("a named statement", |raw, sql| {
+        raw.ask(&batch(&[sql], true));
+        raw.ask(&[frame(b'C', b"Ss0\0"), frame(b'S', b"")].concat());
+    }),
+];
+
+fn quoted(sql: &str) -> String {
+    format!("'{}'", sql.replace('\'', "''"))
+}
+
+/// The standby replays 150 ms late: long after the command was acknowledged it shows the membership.
+#[test]
+fn a_membership_taken_in_any_way_counts_at_once_though_the_standby_lags() {
+    let (serving, _, url) = serving(1, THROUGH);
+    let mut admin = Client::connect(&url).unwrap();
+    admin
+        .rows(
+            "CREATE ROLE reader LOGIN; CREATE TABLE guarded (a int); INSERT INTO guarded VALUES (1); \
+             CREATE TABLE fires (command text); INSERT INTO fires VALUES (''); \
+             CREATE FUNCTION run(command text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE command; END'; \
+             CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN EXECUTE new.command; RETURN new; END'; \
+             CREATE TRIGGER fires BEFORE UPDATE ON fires FOR EACH ROW EXECUTE FUNCTION fire()",
+        )
+        .unwrap();
+    let mut reader = Client::connect(&serving.url("reader", "postgres")).unwrap();
+    let mut raw = Raw::connect(serving.port);
+    let read = "SELECT a FROM guarded";
+    let at_standby = || figure(&serving, "consort_reads_at_standbys_total{proof=\"plain\"}");
+    serving.servers.set_apply_delay(0, Duration::from_millis(150));
+    for (way, revoke) in WAYS {
+        for _ in 0..3 {
+            admin.rows("GRANT pg_read_all_data TO reader").unwrap();
+            let before = at_standby();
+            eventually("a read at the standby", || {
+                reader.rows(read).unwrap();
+                at_standby() > before
+            });
+            revoke(&mut raw, "REVOKE pg_read_all_data FROM reader");
+            for at in 0..30 {
+                let told = reader.rows(read).err().map(|trouble| trouble.sqlstate);
+                assert_eq!(told, Some(Some("42501".to_owned())), "{way}: read {at} behind the answer");
+            }
+        }
+    }
+}
+
+/// A session that is gone while its command waits for a lock: its backend goes on, and revokes later.
+#[test]
+fn a_membership_that_a_lost_session_takes_away_counts_as_soon_as_it_is_taken() {
+    let (serving, _, url) = serving(1, ANYWHERE);
+    let mut admin = Client::connect(&url).unwrap();
+    admin
+        .rows("CREATE ROLE reader LOGIN; CREATE TABLE guarded (a int); GRANT pg_read_all_data TO reader")
+        .unwrap();
+    let mut reader = Client::connect(&serving.url("reader", "postgres")).unwrap();
+    serving.servers.set_apply_delay(0, Duration::from_millis(150));
+    let primary = serving.servers.primary();
+    let one = |sql: &str| primary.query("postgres", sql).unwrap()[0][0].clone().unwrap_or_default();
+    for sql in ["BEGIN", "LOCK TABLE pg_auth_members IN EXCLUSIVE MODE"] {
+        admin.rows(sql).unwrap();
+    }
+    let mut lost = Raw::connect(serving.port);
+    lost.0.write_all(&frame(b'Q', b"REVOKE pg_read_all_data FROM reader\0")).unwrap();
+    let waits =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'REVOKE%' AND wait_event_type = 'Lock'";
+    eventually("a backend that waits", || one(waits) == "1");
+    drop(lost);
+    for _ in 0..50 {
+        reader.rows("SELECT a FROM guarded").unwrap();
+    }
+    admin.rows("COMMIT").unwrap();
+    eventually("the end of the membership", || {
+        one("SELECT count(*) FROM pg_auth_members WHERE member = 'reader'::regrole") == "0"
+    });
+    for at in 0..30 {
+        let told = reader.rows("SELECT a FROM guarded").err().map(|trouble| trouble.sqlstate);
+        assert_eq!(told, Some(Some("42501".to_owned())), "read {at}");
+    }
 }

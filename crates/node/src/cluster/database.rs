@@ -123,6 +123,11 @@ impl Database {
         self.id.set(Some(id));
     }
 
+    /// It is followed, or about to be, or its reads go on without the primary.
+    pub(crate) fn is_of_use(&self) -> bool {
+        self.following.get() || self.away.get()
+    }
+
     /// Why its reads stay at the primary; `None` when they may leave.
     pub fn not_serving(&self) -> Option<Cow<'static, str>> {
         if let Some(trouble) = &*self.trouble.borrow() {

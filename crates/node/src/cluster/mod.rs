@@ -10,6 +10,7 @@ pub use backends::Backends;
 pub use database::Database;
 pub(crate) use database::Hold;
 
+use crate::barrier::{self, Unmarked};
 use crate::follow;
 use crate::metrics::Metrics;
 use crate::routes::Routes;
@@ -81,6 +82,9 @@ struct Shared {
     databases: RefCell<BTreeMap<String, Rc<Database>>>,
     understanding: Understanding,
     backends: Backends,
+    unmarked: Unmarked,
+    /// The digest of the roles as it was last seen, and how often it was looked at.
+    roles: Cell<(u64, Option<u64>)>,
     metrics: Metrics,
     routes: Routes,
     moved: Notify,
@@ -122,6 +126,8 @@ impl Cluster {
             databases: RefCell::default(),
             understanding: Understanding::new(setup.analysis_bytes),
             backends: Backends::default(),
+            unmarked: Unmarked::default(),
+            roles: Cell::default(),
             metrics: Metrics::default(),
             routes: Routes::default(),
             moved: Notify::new(),
@@ -133,6 +139,7 @@ impl Cluster {
         tokio::task::spawn_local(follow::gauge::run(cluster.clone()));
         tokio::task::spawn_local(follow::backends::run(cluster.clone()));
         tokio::task::spawn_local(follow::roles::run(cluster.clone()));
+        tokio::task::spawn_local(barrier::run(cluster.clone()));
         for id in cluster.standby_ids() {
             cluster.scheduler().standby_joined(id, cluster.standby(id).weight);
             tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
@@ -303,6 +310,23 @@ impl Cluster {
     /// The backends at the primary that are ours, and those of lost connections.
     pub fn backends(&self) -> &Backends {
         &self.0.backends
+    }
+
+    /// Changes without an event trigger that are not marked yet.
+    pub(crate) fn unmarked(&self) -> &Unmarked {
+        &self.0.unmarked
+    }
+
+    /// The digest of the roles, as it is now. Whether it is another than before.
+    pub(crate) fn roles_seen(&self, digest: u64) -> bool {
+        let (looks, before) = self.0.roles.get();
+        self.0.roles.set((looks + 1, Some(digest)));
+        before.is_some_and(|before| before != digest)
+    }
+
+    /// How often the roles were looked at.
+    pub(crate) fn roles_looks(&self) -> u64 {
+        self.0.roles.get().0
     }
 
     /// What the process counts.

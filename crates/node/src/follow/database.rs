@@ -1,7 +1,7 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
 use super::{FIRST_EPOCH, RECONNECT_AFTER};
-use crate::barrier::Everywhere;
+use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database};
 use crate::understanding;
 use analysis::Catalog;
@@ -58,10 +58,12 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     let address = cluster.setup().primary.with_database(database.name());
     let control = Control::connect(&address).await?;
     // Attaching commits, and no session's doubt explains that.
-    let doubt = Everywhere::begin(cluster, None);
+    let upkeep = Upkeep::begin(cluster, database);
     let attached = attach(cluster, &control).await?;
+    // Roles may have changed while nobody looked. No read leaves before a gauge has settled that sees the mark.
+    attach::mark(&control).await?;
     drop(control);
-    drop(doubt);
+    drop(upkeep);
     let id = attached.database;
     database.set_id(id);
     let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;

@@ -1,6 +1,7 @@
 //! The gauge loop: one connection to the primary, one gauge in flight, one waiting.
 
 use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
+use crate::barrier::Everywhere;
 use crate::cluster::Cluster;
 use order::Gauge;
 use postgres::Error;
@@ -44,8 +45,18 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             continue;
         };
         last = Instant::now();
-        let gauge = answered(gauger.gauge()).await?;
+        // Whatever may have changed the roles is in doubt until a gauge has settled that is sent after its answer.
+        let with_roles = cluster.scheduler().order().anything_in_doubt();
+        let (gauge, roles) = if with_roles {
+            let (gauge, roles) = answered(gauger.gauge_with_roles()).await?;
+            (gauge, Some(roles))
+        } else {
+            (answered(gauger.gauge()).await?, None)
+        };
         cluster.metrics().gauge_round_trip.took(last.elapsed());
+        // Reads are kept in before the gauge counts that has seen the change.
+        let _changed =
+            roles.is_some_and(|roles| cluster.roles_seen(roles)).then(|| Everywhere::begin(cluster, None));
         let gauge =
             Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
         if let Err(void) = cluster.scheduler().gauge_answered(number, gauge) {

@@ -1,4 +1,5 @@
-//! Roles and databases have no event trigger: a digest of their catalogs is compared every second.
+//! Roles and databases have no event trigger: a digest of their catalogs is compared every second, for changes that
+//! bypass Consort. Those of its own sessions are recognised, or found by the gauges.
 
 use super::{RECONNECT_AFTER, answered};
 use crate::barrier::Everywhere;
@@ -11,22 +12,23 @@ const ROUND: Duration = Duration::from_secs(1);
 
 /// Compares, for ever.
 pub(crate) async fn run(cluster: Cluster) {
-    let mut last = None;
     while !cluster.stopping() {
-        if let Err(error) = follow(&cluster, &mut last).await {
+        if let Err(error) = follow(&cluster).await {
             tracing::debug!(%error, "the roles cannot be compared");
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
 }
 
-async fn follow(cluster: &Cluster, last: &mut Option<u64>) -> Result<(), Error> {
+async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let control = Control::connect(&cluster.setup().primary).await?;
     while !cluster.stopping() {
+        let looks = cluster.roles_looks();
         let digest = answered(roles::digest(&control)).await?;
-        if last.replace(digest).is_some_and(|before| before != digest) {
+        // If a gauge has looked meanwhile, nobody knows which of the two is newer.
+        if cluster.roles_looks() == looks && cluster.roles_seen(digest) {
             tracing::debug!("roles or their settings changed");
-            Everywhere::begin(cluster, None).end().await;
+            Everywhere::begin(cluster, None).end();
         }
         tokio::time::sleep(ROUND).await;
     }

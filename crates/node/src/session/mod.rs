@@ -96,7 +96,9 @@ pub struct Session {
     patient: bool,
     /// It has written in a database that is not followed yet.
     early: Option<Early>,
-    /// It has changed what fires no event trigger.
+    /// Its transaction changes what fires no event trigger.
+    changes_everywhere: bool,
+    /// It commits such a change.
     everywhere: Option<Everywhere>,
     current: Current,
     words: Words,
@@ -136,6 +138,7 @@ impl Session {
             skipping: false,
             patient: false,
             early: None,
+            changes_everywhere: false,
             everywhere: None,
             current: Current::default(),
             words: Words::default(),
@@ -231,20 +234,32 @@ impl Session {
         };
         let mut holds = Vec::new();
         for statement in statements.iter() {
-            let What::Utility(Utility::Ddl { .. }) = statement.what else { continue };
-            let command = self.words.text.get(statement.range.clone()).unwrap_or_default();
-            if self.everywhere.is_none() && barrier::is_everywhere(command) {
-                self.everywhere = Some(Everywhere::begin(&self.service.cluster, Some(self.backend)));
-            }
-            if barrier::wants_databases_alone(command) {
-                for database in self.service.cluster.databases() {
-                    if barrier::names(command, database.name()) {
-                        holds.push(barrier::let_go(&self.service.cluster, &database).await);
-                    }
+            let What::Utility(Utility::Ddl { everywhere, alone, .. }) = &statement.what else { continue };
+            self.changes_everywhere |= everywhere;
+            for database in self.service.cluster.databases() {
+                if alone.iter().any(|name| name == database.name()) {
+                    holds.push(barrier::let_go(&self.service.cluster, &database).await);
                 }
             }
         }
+        // Inside a block nobody sees anything of it before the commit.
+        if self.changes_everywhere && self.everywhere.is_none() && self.may_commit(todo) {
+            self.everywhere = Some(Everywhere::begin(&self.service.cluster, Some(self.backend)));
+        }
         holds
+    }
+
+    /// Whether the request may end a transaction with a commit.
+    fn may_commit(&self, todo: &Todo) -> bool {
+        let block = self.state.block();
+        match todo {
+            Todo::Several(several) => block == BlockStatus::Idle || several.may_end_block,
+            Todo::Utility(statements) => statements.iter().any(|statement| match &statement.what {
+                What::Utility(utility) => utility.may_commit(block),
+                What::Tree => true,
+            }),
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => false,
+        }
     }
 
     /// A statement that its tree explains.
@@ -389,8 +404,9 @@ impl Session {
         let standing = match self.line.primary.status {
             Status::Idle => {
                 self.block = None;
+                self.changes_everywhere = false;
                 if let Some(everywhere) = self.everywhere.take() {
-                    everywhere.end().await;
+                    everywhere.end();
                 }
                 if let Some(early) = self.early.take() {
                     early.answered();

@@ -247,7 +247,8 @@ pub async fn detach(control: &Control) -> Result<(), Error> {
 /// # Errors
 /// As every query; 42P01 if the database is not attached.
 pub async fn mark(control: &Control) -> Result<(), Error> {
-    let sql = "INSERT INTO consort.log VALUES ('mark', NULL); DELETE FROM consort.log WHERE command = 'mark'";
+    // It counts once the primary shows it, not once a standby has it.
+    let sql = "SET synchronous_commit = local; INSERT INTO consort.log VALUES ('mark', NULL); DELETE FROM consort.log WHERE command = 'mark'";
     Ok(control.batch_execute(sql).await?)
 }
 

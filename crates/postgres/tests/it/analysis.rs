@@ -2,7 +2,9 @@
 
 use crate::soon;
 use analysis::session::Settings;
+use history::Epoch;
 use postgres::address::Control;
+use postgres::gauge::Gauger;
 use postgres::local::Scratch;
 use postgres::{Analyst, Error, attach, differences, digest, facts, load, owners};
 use std::collections::BTreeMap;
@@ -144,6 +146,7 @@ async fn standbys_are_told_from_strangers() {
 async fn the_digest_changes_with_roles_and_with_nothing_else() {
     let scratch = Scratch::start(0);
     let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let mut gauger = Gauger::connect(&scratch.address("postgres"), Epoch::new(1)).await.unwrap();
     let mut last = digest(&control).await.unwrap();
     scratch.query("CREATE TABLE t (n int); INSERT INTO t VALUES (1)");
     scratch.query("VACUUM FREEZE");
@@ -164,7 +167,34 @@ async fn the_digest_changes_with_roles_and_with_nothing_else() {
         scratch.query(sql);
         let now = digest(&control).await.unwrap();
         assert_ne!(now, last, "{sql}");
+        assert_eq!(gauger.gauge_with_roles().await.unwrap().1, now, "{sql}");
         last = now;
+    }
+}
+
+/// What a gauge costs with and without the roles; printed, not judged: the machine is shared.
+#[tokio::test]
+async fn what_a_digest_costs() {
+    let scratch = Scratch::start(0);
+    for roles in [0, 100, 1_000, 10_000] {
+        scratch.query(&format!(
+            "DO $$ BEGIN FOR n IN 1..{roles} LOOP EXECUTE format('CREATE ROLE r{roles}_%s IN ROLE pg_monitor', n); END LOOP; END $$"
+        ));
+        scratch.query("VACUUM ANALYZE");
+        let mut gauger = Gauger::connect(&scratch.address("postgres"), Epoch::new(1)).await.unwrap();
+        for _ in 0..20 {
+            gauger.gauge_with_roles().await.unwrap();
+        }
+        let begun = Instant::now();
+        for _ in 0..100 {
+            gauger.gauge().await.unwrap();
+        }
+        let without = begun.elapsed() / 100;
+        let begun = Instant::now();
+        for _ in 0..100 {
+            gauger.gauge_with_roles().await.unwrap();
+        }
+        println!("{roles} roles more: {without:?} without, {:?} with", begun.elapsed() / 100);
     }
 }
 

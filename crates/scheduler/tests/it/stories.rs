@@ -297,6 +297,8 @@ impl Story {
             "gone" => self.scheduler.order_mut().backend_gone(DoubtId::new(number(args)?)),
             "orphans_gone" => self.scheduler.order_mut().orphans_gone(),
             "primary_lost" => self.scheduler.order_mut().primary_lost(),
+            "close" => self.scheduler.close(),
+            "open" => self.scheduler.open(),
             "slot_closed" => self.scheduler.order_mut().slot_closed(DatabaseId::new(5)),
             "foreign_login" => return Ok(format!("{}\n", self.scheduler.foreign_login())),
             "writers" => match args.next_pos() {
@@ -343,6 +345,7 @@ fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
         "closed_doubt_until_ack" => &mut bugs.closed_doubt_until_ack,
         "backend_crash_keeps_low" => &mut bugs.backend_crash_keeps_low,
         "bypass_unnoticed" => &mut bugs.bypass_unnoticed,
+        "closed_door_ajar" => &mut bugs.closed_door_ajar,
         "ddl_leaves_doubts_narrow" => &mut bugs.ddl_leaves_doubts_narrow,
         "stale_analysis" => &mut bugs.stale_analysis,
         "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
