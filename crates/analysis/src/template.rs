@@ -56,6 +56,8 @@ pub struct Template {
     pub stays: BTreeSet<Stay>,
     /// Why two runs over the same data may give different answers.
     pub chance: Option<Chance>,
+    /// It calls `random()`, or may: what it draws depends on the session, if that has set a seed.
+    pub random: bool,
     /// It may change the session's state in a way that cannot be told.
     pub dirties: bool,
     /// A literal decides more than a value: it holds for this text alone.
@@ -119,6 +121,7 @@ impl Template {
             stay: Some(stay),
             stays: BTreeSet::from([stay]),
             chance: None,
+            random: true,
             dirties: true,
             exact: true,
             parameters: Vec::new(),

@@ -6,7 +6,7 @@ use crate::understanding::Statement;
 use analysis::session::{self, SessionState, SessionStay};
 use analysis::shape::Hint;
 use analysis::utility::Utility;
-use analysis::{Kind, Template, Values};
+use analysis::{Kind, Stay, Template, Values};
 use history::Footprint;
 use scheduler::{Consistency, Question, Reason, SessionMarks, StandbyId};
 use std::rc::Rc;
@@ -120,6 +120,10 @@ pub fn tree(
     }
     if let Err(stays) = asker.may_leave() {
         return Plan::Stays(Reason::Stay(stays.name()));
+    }
+    if template.random && asker.session.is_seeded() {
+        // The seed's sequence goes on at the primary, and a number drawn elsewhere would be missing in it.
+        return Plan::Stays(Reason::Stay(Stay::Session.name()));
     }
     if !asker.database.reads_may_leave() {
         return Plan::Stays(Reason::Stay("database_not_followed"));

@@ -51,6 +51,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         writes,
         stay: judge.stays.first().copied(),
         chance: chance(&tree, &facts, catalog, &keys),
+        random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
         dirties: judge.dirties,
         exact: literals.unclaimed,
         parameters: parameters(&facts),
@@ -70,6 +71,12 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
             .collect(),
         stays: judge.stays,
     }
+}
+
+/// `random()`, or a function that was declared harmless and may call it.
+fn may_draw(function: u32, catalog: &Catalog) -> bool {
+    const RANDOM: u32 = 1598;
+    function == RANDOM || catalog.functions.get(&function).is_some_and(|known| known.harmless)
 }
 
 struct Judge<'j> {

@@ -223,6 +223,30 @@ fn settings_go_with_the_statement() {
 }
 
 #[test]
+fn a_seeded_sequence_stays_whole() {
+    database("seeded_session");
+    let open = Open::serving(Writers::Anywhere);
+    let draw = "SELECT random(), id FROM items WHERE id = 1";
+    // A session that has run what nobody understood may have set a seed: one that begins now has not.
+    let mut raw = Raw::ready(&open, "seeded_session");
+    until(|| {
+        let before = open.reads_at_standbys();
+        raw = Raw::ready(&open, "seeded_session");
+        query(&mut raw, draw);
+        open.reads_at_standbys() > before
+    });
+    for seed in ["SET seed = 0.25", "SELECT setseed(0.25)"] {
+        query(&mut raw, seed);
+        let first = [query(&mut raw, draw), query(&mut raw, draw)];
+        query(&mut raw, seed);
+        let before = open.reads_at_standbys();
+        assert_eq!([query(&mut raw, draw), query(&mut raw, draw)], first, "{seed}");
+        until_it_leaves(&open, &mut raw, "SELECT id FROM items WHERE id = 1");
+        assert_eq!(open.reads_at_standbys(), before + 1, "{seed}");
+    }
+}
+
+#[test]
 fn settings_of_our_own_are_answered_here() {
     database("own_settings");
     let open = Open::serving(Writers::Anywhere);
