@@ -1,6 +1,8 @@
 //! Who gets in, and how: secrets and encryption towards clients and towards servers.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,12 +10,13 @@ use std::sync::Arc;
 
 use postgres::local::{LogIns, Scratch};
 
-use crate::fixture::{Done, Serving, configuration, consort, eventually, free_port, run, temporary};
-use crate::load::Console;
+use crate::fixture::{Done, LIMIT, Serving, configuration, consort, eventually, free_port, run, temporary};
+use crate::load::{Client, Console, READ, TABLES, THROUGH, served as served_by};
 
 /// Secrets as somebody types them.
 const OWN: &str = "boss";
 const CLEAR: &str = "a \"quoted\" word";
+const TYPED: &str = "by hand";
 const KEYED: &str = "sesame";
 const OLD: &str = "olden";
 
@@ -27,6 +30,7 @@ fn guarded(standbys: usize) -> Arc<Scratch> {
         "GRANT SELECT ON goods TO PUBLIC",
         &format!("ALTER ROLE postgres PASSWORD '{OWN}'"),
         &format!("CREATE ROLE clear LOGIN PASSWORD '{CLEAR}'"),
+        &format!("CREATE ROLE typed LOGIN PASSWORD '{TYPED}'"),
         &format!("CREATE ROLE keyed LOGIN PASSWORD '{KEYED}'"),
         &format!("SET password_encryption = 'md5'; CREATE ROLE old LOGIN PASSWORD '{OLD}'"),
     ] {
@@ -54,6 +58,7 @@ fn secrets(servers: &Scratch) -> PathBuf {
     let lines = [
         ("postgres", OWN.to_owned()),
         ("clear", CLEAR.replace('"', "\"\"")),
+        ("typed", TYPED.to_owned()),
         ("keyed", stored("keyed")),
         ("old", stored("old")),
         ("stale", "former".to_owned()),
@@ -96,11 +101,11 @@ fn servers_and_clients_that_demand_proofs() {
     let servers = guarded(1);
     let users = secrets(&servers);
     let lines = format!("auth_file = \"{}\"\nattach_on_first_use = true", users.display());
-    demand(&servers, "host all old all md5\nhost all all all scram-sha-256\n");
+    demand(&servers, "host all old all md5\nhost all typed all password\nhost all all all scram-sha-256\n");
 
     let serving = serve(&servers, "localhost", &lines);
     let read = "SELECT v, current_user FROM goods WHERE id = 1";
-    for (role, word) in [("clear", CLEAR), ("keyed", KEYED)] {
+    for (role, word) in [("clear", CLEAR), ("keyed", KEYED), ("typed", TYPED)] {
         // At the primary, and with the same secret at the standby.
         let before = served(&serving);
         eventually("a read at the standby", || {
@@ -263,7 +268,36 @@ fn tls_towards_clients_and_servers() {
     assert!(distrusted.contains("certificate verify failed"), "{distrusted}");
     assert!(serving.run("psql", &["--node", "standby1", "-XAtqc", ours]).worked().contains('t'));
     is_cancelled(&serving, &full);
+    is_not_talked_into(&serving);
+    assert_eq!(ask(&serving, "keyed", KEYED, &full, read).worked(), "lamp\n", "nobody else is harmed");
     fs::remove_file(users).unwrap();
+}
+
+/// What comes in clear behind the wish for TLS is refused, and a handshake that is none ends the connection.
+fn is_not_talked_into(serving: &Serving) {
+    let wish = [0, 0, 0, 8, 4, 210, 22, 47];
+    let connect = || {
+        let stream = TcpStream::connect(("127.0.0.1", serving.port)).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+        stream
+    };
+    let answered = |mut stream: TcpStream| {
+        let mut bytes = Vec::new();
+        // The other side may reset what it has not read.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let mut hasty = connect();
+    hasty.write_all(&[&wish[..], b"\0\0\0\x14\0\x03\0\0user\0keyed\0\0"].concat()).expect("a socket");
+    let told = answered(hasty);
+    assert!(told.contains("C08P01") && told.contains("unencrypted data after SSL request"), "{told}");
+    let mut wild = connect();
+    wild.write_all(&wish).expect("a socket");
+    let mut yes = [0];
+    wild.read_exact(&mut yes).expect("an answer");
+    assert_eq!(yes, *b"S");
+    wild.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a socket");
+    assert!(!answered(wild).contains("lamp"));
 }
 
 /// A statement that is interrupted as a person does it, behind two encryptions.
@@ -307,4 +341,26 @@ fn files_of_certificates_that_are_none_are_named() {
         fs::remove_file(config).unwrap();
     }
     fs::remove_file(Path::new(&file)).unwrap();
+}
+
+#[test]
+fn who_is_logged_in_past_consort_at_its_start_is_reckoned_with() {
+    let servers = Scratch::start(1);
+    servers.query(TABLES);
+    let node = servers.primary();
+    let direct =
+        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let mut stranger = Client::connect(&direct).unwrap();
+    let serving = Serving::over(servers, THROUGH);
+    let url = serving.url("postgres", "postgres");
+    let mut client = Client::connect(&url).unwrap();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    eventually("a read at the standby", || {
+        client.number(READ).unwrap();
+        served_by(&mut console, "standby1") > 0
+    });
+    for n in 1..=50 {
+        stranger.rows(&format!("UPDATE counter SET n = {n}")).unwrap();
+        assert_eq!(client.number(READ).unwrap(), n);
+    }
 }

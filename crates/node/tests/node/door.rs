@@ -2,6 +2,7 @@
 
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use node::door::{ARRIVING_MAX, Admission, Method};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Asks, FirstPacket, Target};
 
@@ -78,6 +79,10 @@ fn pgbench_in_all_three_protocols() {
 fn pg_dump_is_the_same_as_direct() {
     database("dump_door");
     let open = Open::trusting();
+    assert_eq!(open.psql("dump_door", "SELECT 1;"), "1\n");
+    // What attaching makes is in a dump, too: both begin behind it.
+    let attached = "SELECT 1 FROM pg_replication_slots WHERE database = 'dump_door' AND active";
+    until(|| !SERVERS.query(attached).is_empty());
     let through = open.command("pg_dump").args(["--inserts", "dump_door"]).output().unwrap();
     let port = SERVERS.primary().port().to_string();
     let mut direct = open.command("pg_dump");
@@ -272,4 +277,60 @@ fn passwords_of_every_kind() {
         let right = if method == Method::Md5 { "password authentication failed" } else { "scram\n" };
         assert!(scram.contains(right), "{method:?}: {scram}");
     }
+}
+
+/// Parameter status by name, in the messages up to ReadyForQuery.
+fn reported(raw: &mut Raw) -> BTreeMap<String, String> {
+    let mut reported = BTreeMap::new();
+    loop {
+        let message = raw.message().expect("the session goes on");
+        let frame = wire::Frame::new(&message).unwrap();
+        match frame.tag() {
+            b'S' => {
+                let (name, value) = wire::parameter_status(&frame).unwrap();
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                reported.insert(text(name), text(value));
+            }
+            b'Z' => return reported,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn parameter_status_is_the_primarys() {
+    database("status_door");
+    SERVERS.query(
+        "CREATE ROLE abroad LOGIN; ALTER ROLE abroad IN DATABASE status_door SET TimeZone = 'Asia/Tokyo'",
+    );
+    SERVERS.query_in("status_door", "GRANT SELECT ON items TO abroad");
+    let open = Open::trusting();
+    let mut raw = Raw::connect(&open);
+    raw.ask(|out| {
+        out.startup(&[("user", "abroad"), ("database", "status_door"), ("application_name", "far")])
+    });
+    let at_first = reported(&mut raw);
+    for (name, value) in [
+        ("TimeZone", "Asia/Tokyo"),
+        ("application_name", "far"),
+        ("session_authorization", "abroad"),
+        ("is_superuser", "off"),
+        ("in_hot_standby", "off"),
+        ("client_encoding", "UTF8"),
+    ] {
+        assert_eq!(at_first.get(name).map(String::as_str), Some(value), "{name} in {at_first:?}");
+    }
+    assert!(at_first.contains_key("server_version") && at_first.len() >= 13, "{at_first:?}");
+    let mut change = |text: &str| {
+        raw.ask(|out| out.query(text.as_bytes()));
+        reported(&mut raw)
+    };
+    assert_eq!(change("SET TimeZone = 'UTC'"), BTreeMap::from([("TimeZone".to_owned(), "UTC".to_owned())]));
+    assert_eq!(change("RESET TimeZone")["TimeZone"], "Asia/Tokyo");
+    // Whatever a standby reports of its connections is not the client's business.
+    until(|| {
+        let before = open.reads_at_standbys();
+        assert_eq!(change("SELECT name FROM items WHERE id = 1"), BTreeMap::new());
+        open.reads_at_standbys() > before
+    });
 }

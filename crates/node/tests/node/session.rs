@@ -1,6 +1,7 @@
 //! Sessions whose reads may leave: the client sees one server, wherever a statement runs.
 
-use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
+use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
 use wire::{Asks, Complaint, Frame, Target};
@@ -63,8 +64,10 @@ fn a_read_leaves_and_a_write_is_seen_at_once() {
 
 #[test]
 fn tables_that_explain_makes_are_like_others() {
-    database("explain_makes");
-    let open = Open::serving(Writers::ThroughConsort);
+    // Servers of its own: another test's log-in would be a foreign one.
+    let servers = Scratch::start(1);
+    database_at(&servers, "explain_makes");
+    let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
     let mut raw = Raw::ready(&open, "explain_makes");
     until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
     query(&mut raw, "CREATE SCHEMA first");

@@ -30,9 +30,14 @@ pub(crate) fn place(node: &Node) -> Place {
 
 /// A database of its own for a test, with `items (id, name)` of a hundred rows.
 pub(crate) fn database(name: &str) {
-    SERVERS.query(&format!("CREATE DATABASE {name}"));
-    SERVERS.query_in(name, "CREATE TABLE items (id int PRIMARY KEY, name text)");
-    SERVERS.query_in(name, "INSERT INTO items SELECT n, 'item ' || n FROM generate_series(1, 100) n");
+    database_at(&SERVERS, name);
+}
+
+/// The same at other servers.
+pub(crate) fn database_at(servers: &Scratch, name: &str) {
+    servers.query(&format!("CREATE DATABASE {name}"));
+    servers.query_in(name, "CREATE TABLE items (id int PRIMARY KEY, name text)");
+    servers.query_in(name, "INSERT INTO items SELECT n, 'item ' || n FROM generate_series(1, 100) n");
 }
 
 /// Runs a future on a runtime like the one that the door has.
@@ -98,7 +103,7 @@ pub(crate) struct Open {
 impl Open {
     /// A door to the primary that lets local clients in.
     pub(crate) fn trusting() -> Open {
-        Open::with(|_| {}, &[])
+        Open::serving(Writers::Anywhere)
     }
 
     /// A door behind which reads may leave the primary, with writers as said.
@@ -117,7 +122,7 @@ impl Open {
 
     /// A door as `set` says, with these secrets.
     pub(crate) fn with(set: impl FnOnce(&mut Options) + Send + 'static, secrets: &[(&str, &str)]) -> Open {
-        Open::start(set, secrets, None)
+        Open::start(set, secrets, Some(setup(&SERVERS, Writers::Anywhere, |_| {})))
     }
 
     fn start(
