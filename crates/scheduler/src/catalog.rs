@@ -20,6 +20,11 @@ impl Scheduler {
         wanted: &mut Option<GaugeNumber>,
     ) -> Verdict {
         self.look(database);
+        if self.closed > 0 {
+            // A mark will be behind the change of roles: what counts is whether the standby shows that.
+            *wanted = None;
+            return Verdict::Wait(Reason::RolesChanged);
+        }
         let Some((life, mark)) = self.standbys.all.get(&standby).and_then(|standby| standby.heard()) else {
             return Verdict::Refused(Reason::StandbyFailed);
         };

@@ -94,6 +94,34 @@ fn a_standby_that_lags_takes_no_transaction_that_would_be_old() {
     }
 }
 
+/// Its snapshot stands still, its roles do not: on one server the next statement would be refused.
+#[test]
+fn a_membership_taken_away_counts_inside_a_transaction_at_a_standby() {
+    let (serving, _console, url) = serving(1, ANYWHERE);
+    let mut admin = Client::connect(&url).unwrap();
+    admin.rows("CREATE TABLE big AS SELECT generate_series(1, 100) AS v; CREATE ROLE reader LOGIN").unwrap();
+    let standby = serving.servers.standby(0);
+    let away = || standby.query("postgres", OPEN_AWAY).unwrap()[0][0].as_deref() == Some("1");
+    for revoke in
+        ["REVOKE pg_read_all_data FROM reader", "DO 'BEGIN REVOKE pg_read_all_data FROM reader; END'"]
+    {
+        serving.servers.set_apply_delay(0, Duration::ZERO);
+        admin.rows("GRANT pg_read_all_data TO reader").unwrap();
+        let mut client = wanting(&serving.url("reader", "postgres"));
+        eventually("a transaction at the standby", || {
+            client.rows("ROLLBACK").unwrap();
+            client.rows(BEGIN).unwrap();
+            client.number(COUNT).unwrap();
+            away()
+        });
+        serving.servers.set_apply_delay(0, Duration::from_secs(3600));
+        admin.rows(revoke).unwrap();
+        let told = client.number(COUNT).err().and_then(|trouble| trouble.sqlstate);
+        assert!(matches!(told.as_deref(), Some("40001" | "42501")), "{revoke}: {told:?}");
+    }
+    serving.servers.set_apply_delay(0, Duration::ZERO);
+}
+
 #[test]
 fn a_statement_waits_until_its_standby_shows_the_catalog() {
     let (serving, _console, url) = serving(1, ANYWHERE);
