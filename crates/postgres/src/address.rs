@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
-/// Connecting takes no longer than this.
+/// Connecting and logging in take no longer than this: a server under load makes a process for each, and that may last.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The application name of every connection that is Consort's own business.
@@ -117,7 +117,8 @@ impl Control {
     /// [`Error::Unreachable`], [`Error::NotReady`], or [`Error::Refused`] for a log-in that the server does not allow.
     pub async fn connect(address: &Address) -> Result<Control, Error> {
         let Some((host, port, tls)) = address.encrypted() else {
-            let (client, connection) = address.config().connect(NoTls).await?;
+            let attempt = async { Ok(address.config().connect(NoTls).await?) };
+            let (client, connection) = within_limit(address, attempt).await?;
             return Ok(Control { client, driver: tokio::spawn(driven(connection)) });
         };
         let attempt = async {
@@ -136,8 +137,11 @@ async fn driven(connection: impl Future<Output = Result<(), tokio_postgres::Erro
     }
 }
 
-/// Gives an attempt to connect up after [`CONNECT_LIMIT`].
-pub(crate) async fn within_limit<T>(
+/// Gives an attempt to connect up after [`CONNECT_LIMIT`]: a stopped server closes no socket.
+///
+/// # Errors
+/// [`Error::Unreachable`] then; else those of the attempt.
+pub async fn within_limit<T>(
     address: &Address,
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use postgres::local::{Scratch, Stop};
 
-use crate::fixture::{Serving, eventually};
+use crate::fixture::{Serving, eventually, psql};
 use crate::load::{
     ANYWHERE, Client, Console, Load, READ, READ_QUIET, THROUGH, Trouble, kill_a_backend, served, serves,
     serves_all, serving,
@@ -55,6 +55,20 @@ fn the_primary_is_stopped_and_started() {
     load.goes_on(60, 10);
     serves(&mut console, "standby1");
     load.end();
+}
+
+#[test]
+fn log_ins_may_take_longer_than_questions() {
+    let mut options = Scratch::options();
+    options.standbys = 1;
+    let servers = Scratch::with(options);
+    for (node, port) in servers.cluster().nodes().iter().map(|node| (node.socket_folder(), node.port())) {
+        let at = format!("host={} port={port} user=postgres dbname=postgres", node.display());
+        psql(&at, "ALTER SYSTEM SET post_auth_delay = 1").worked();
+        psql(&at, "SELECT pg_reload_conf()").worked();
+        eventually("slow log-ins", || psql(&at, "SHOW post_auth_delay").worked().trim() == "1s");
+    }
+    serves_all(Serving::over(servers, THROUGH));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::barrier::Everywhere;
 use crate::cluster::Cluster;
 use order::Gauge;
 use postgres::Error;
+use postgres::address::within_limit;
 use postgres::gauge::Gauger;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -26,7 +27,7 @@ pub(crate) async fn run(cluster: Cluster) {
 
 async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let address = &cluster.setup().primary;
-    let mut gauger = answered(Gauger::connect(address, FIRST_EPOCH)).await?;
+    let mut gauger = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let incarnation = gauger.sighting().incarnation;
     tracing::info!(%incarnation, "gauging the primary");
     cluster.scheduler().order_mut().incarnate(incarnation);

@@ -3,7 +3,7 @@
 use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
 use crate::cluster::Cluster;
 use postgres::Error;
-use postgres::address::{Address, Control};
+use postgres::address::{Address, Control, within_limit};
 use postgres::facts;
 use postgres::watcher::Watcher;
 use scheduler::{Serving, StandbyId};
@@ -31,9 +31,9 @@ pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
 
 async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     let address = &cluster.standby(id).address;
-    let mut watcher = answered(Watcher::connect(address, FIRST_EPOCH)).await?;
+    let mut watcher = within_limit(address, Watcher::connect(address, FIRST_EPOCH)).await?;
     let incarnation = watcher.sighting().incarnation;
-    demand_a_twin(cluster, address).await?;
+    within_limit(address, demand_a_twin(cluster, address)).await?;
     let replayed = answered(watcher.replayed()).await?;
     {
         let mut scheduler = cluster.scheduler();
