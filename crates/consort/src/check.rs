@@ -65,7 +65,7 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
     };
     let names = databases(found, &[]).await?;
     let mut findings = attach::check(&control, names.len()).await?;
-    findings.extend(connections(found, &control).await?);
+    findings.extend(node::check_room(&control, &found.config).await?);
     for name in names {
         let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
         let missing = attach::missing(&control).await?;
@@ -81,22 +81,6 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
         }
     }
     Ok(findings)
-}
-
-/// Each client owns a connection at the primary.
-async fn connections(found: &Found, control: &Control) -> Result<Option<Finding>, Failure> {
-    let sql = "SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint";
-    let row = control.query_one(sql, &[]).await.map_err(postgres::Error::from)?;
-    let room: i64 = row.get(0);
-    let clients = i64::try_from(found.config.max_clients).unwrap_or(i64::MAX);
-    Ok((clients > room).then(|| Finding {
-        what: format!("max_clients is {clients}, but the primary has room for {room} connections"),
-        mend: format!(
-            "ALTER SYSTEM SET max_connections = '{}'; then restart the server; or a smaller max_clients",
-            clients + 20
-        ),
-        fatal: true,
-    }))
 }
 
 async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding>, Failure> {

@@ -55,7 +55,7 @@ pub(crate) fn in_this_process(
     ready: Box<dyn FnOnce()>,
 ) -> Result<(), Failure> {
     let _held = pid_file.map(home::hold).transpose()?;
-    logging::start(&config);
-    let start = node::Start { config, config_file: Some(config_file.to_owned()), ready };
+    let log_level = logging::start(&config);
+    let start = node::Start { config, config_file: Some(config_file.to_owned()), log_level, ready };
     node::serve(start).map_err(|error| Failure::new(error.to_string()))
 }

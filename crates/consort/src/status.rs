@@ -49,9 +49,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     println!();
     for database in &gauges {
         let name = value(Some(database), "database").unwrap_or_default();
+        let slot = slot(database);
         match value(Some(database), "why_not_serving") {
-            None => println!("database {name}: reads may leave the primary"),
-            Some(why) => println!("database {name}: reads stay at the primary: {why}"),
+            None => println!("database {name}: reads may leave the primary{slot}"),
+            Some(why) => println!("database {name}: reads stay at the primary: {why}{slot}"),
         }
     }
     let count = |column| value(gauges.first(), column).unwrap_or("0");
@@ -62,6 +63,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 fn value<'a>(row: Option<&'a Vec<(String, Option<String>)>>, column: &str) -> Option<&'a str> {
     row?.iter().find(|(name, _)| name == column)?.1.as_deref()
+}
+
+/// What a database's slot keeps at the primary, as the end of a line.
+fn slot(database: &Vec<(String, Option<String>)>) -> String {
+    let megabytes = |column| {
+        let bytes = value(Some(database), column)?.parse::<f64>().ok()?;
+        Some(format!("{:.1} MB", bytes / f64::from(1 << 20)))
+    };
+    match (megabytes("slot_retained_bytes"), megabytes("slot_remaining_bytes")) {
+        (None, _) => String::new(),
+        (Some(kept), None) => format!("; its slot keeps {kept} of log, without a limit"),
+        (Some(kept), Some(left)) => format!("; its slot keeps {kept} of log, {left} more and it is lost"),
+    }
 }
 
 /// The nodes as lines of a table, with each one's share of the reads.
@@ -161,6 +175,13 @@ mod tests {
         let lines = nodes(&replicas);
         assert_eq!(lines[1][8], "25.0 %");
         assert_eq!((lines[2][6].as_str(), lines[2][8].as_str()), ("0 B", "75.0 %"));
+    }
+
+    #[test]
+    fn what_a_slot_keeps_is_told_in_megabytes() {
+        let limited = row(&[("slot_retained_bytes", Some("1572864")), ("slot_remaining_bytes", Some("0"))]);
+        assert_eq!(slot(&limited), "; its slot keeps 1.5 MB of log, 0.0 MB more and it is lost");
+        assert_eq!(slot(&row(&[("slot_retained_bytes", None)])), "");
     }
 
     #[test]

@@ -255,6 +255,18 @@ impl Config {
         self.databases.iter().any(|name| name == "*" || name == database)
     }
 
+    /// What is another in a new reading of the file, and counts only from the next start.
+    pub fn changed_until_start(&self, new: &Config) -> Vec<&'static str> {
+        let keys = self.shown().zip(new.shown());
+        let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
+        let servers = |config: &Config| {
+            let all = std::iter::once(&config.primary).chain(&config.standbys);
+            all.map(|server| (server.name.clone(), server.host.clone(), server.port)).collect::<Vec<_>>()
+        };
+        let servers = (servers(self) != servers(new)).then_some("the servers");
+        changed.map(|((key, _), _)| key.name).chain(servers).collect()
+    }
+
     /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`.
     pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
         let global = keys::KEYS.iter().filter(|key| key.place == Place::Global);

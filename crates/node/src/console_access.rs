@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use wire::{Answers, Problem};
+use wire::{Answers, Problem, Severity};
 
 use crate::console::{self, Command, Kind, Reply, Rights, Table};
 use crate::door::{Console, Soon};
@@ -45,9 +45,18 @@ impl Access {
         match console::answer(command, rights, &Shown::of(&self.0)) {
             Reply::Rows(table) => rows(&table, out),
             Reply::Do(command) => {
-                if let Err(why) = self.act(&command).await {
-                    out.problem(&Problem::error("F0000", why));
-                    return false;
+                match self.act(&command).await {
+                    Ok(None) => {}
+                    Ok(Some(notice)) => {
+                        out.problem(&Problem {
+                            severity: Severity::Notice,
+                            ..Problem::error("01000", notice)
+                        });
+                    }
+                    Err(why) => {
+                        out.problem(&Problem::error("F0000", why));
+                        return false;
+                    }
                 }
                 out.complete(command.tag());
             }
@@ -59,9 +68,14 @@ impl Access {
         true
     }
 
-    async fn act(&self, command: &Command) -> Result<(), String> {
+    /// Does it; what the user should know besides.
+    async fn act(&self, command: &Command) -> Result<Option<String>, String> {
         match command {
-            Command::Reload => self.0.reload()?,
+            Command::Reload => {
+                let keys = self.0.reload()?;
+                let notice = || format!("these keys count from the next start: {}", keys.join(", "));
+                return Ok((!keys.is_empty()).then(notice));
+            }
             Command::Pause(database) => {
                 let limit = self.0.config().drain_time;
                 self.0.door.pause(database.as_deref(), limit).await?;
@@ -69,7 +83,7 @@ impl Access {
             Command::Resume(database) => self.0.door.resume(database.as_deref()),
             Command::Shutdown => self.0.shut_down(),
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod peer;
 pub mod plan;
 pub mod pool;
 mod process;
+mod room;
 pub mod routes;
 pub mod service;
 pub mod session;
@@ -25,3 +26,4 @@ pub mod standby;
 pub mod understanding;
 
 pub use process::{Start, StartError, serve};
+pub use room::check_room;

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::console::View;
-use crate::console::view::{ClientState, Counts, Node, Role};
+use crate::console::view::{ClientState, Counts, Node, Role, Slot};
 
 /// Upper bounds of the histograms' buckets in microseconds; the last bucket has none.
 pub const BUCKETS_US: [u64; 12] =
@@ -141,6 +141,8 @@ pub struct Metrics {
     pub statements_at_primary: ByName,
     /// Reads that were compared with the primary in shadow mode, by verdict.
     pub shadowed: ByName,
+    /// Statements that ran at the primary and are proven to be reads.
+    pub reads_at_primary: Counter,
     /// Results that broke off after their first bytes had left.
     pub results_cut_off: Counter,
     /// How long answers were held for their proof.
@@ -177,6 +179,8 @@ fn own(page: &mut Page, metrics: &Metrics) {
     .by("reason", metrics.statements_at_primary.get());
     page.counter("consort_shadowed_total", "Reads compared with the primary in shadow mode, by verdict.")
         .by("verdict", metrics.shadowed.get());
+    page.counter("consort_reads_at_primary_total", "Statements at the primary that are proven to be reads.")
+        .sample(&[], metrics.reads_at_primary.get());
     page.counter("consort_results_cut_off_total", "Results that broke off after their first bytes had left.")
         .sample(&[], metrics.results_cut_off.get());
     page.histogram(
@@ -253,9 +257,26 @@ fn progress(page: &mut Page, view: &dyn View) {
     family.sample(&[("rule", "lsn")], gauges.settled_by_lsn);
     page.gauge("consort_doubts", "Commits that may or may not be visible yet.")
         .sample(&[], view.doubts().len() as u64);
+    slots(page, &view.slots());
     let mut family = page.gauge("consort_database_serving", "1 if reads may leave the primary, by database.");
     for database in view.databases() {
         family.sample(&[("database", &database.name)], u64::from(database.not_serving.is_none()));
+    }
+}
+
+fn slots(page: &mut Page, slots: &[Slot]) {
+    let of_databases = || slots.iter().filter_map(|slot| Some((slot.database.as_deref()?, slot)));
+    let mut family =
+        page.gauge("consort_slot_retained_bytes", "Log that the primary keeps for the slot, by database.");
+    of_databases().for_each(|(name, slot)| family.sample(&[("database", name)], slot.kept_bytes));
+    let mut family = page.gauge(
+        "consort_slot_remaining_bytes",
+        "Log that may still be written before the slot is lost; absent without max_slot_wal_keep_size.",
+    );
+    for (name, slot) in of_databases() {
+        if let Some(left) = slot.left_bytes {
+            family.sample(&[("database", name)], left);
+        }
     }
 }
 
@@ -372,6 +393,8 @@ mod tests {
             "consort_standby_refused_total{node=\"standby1\",reason=\"proof_late\"} 1",
             "consort_gauges_settled_total{rule=\"quick\"} 10",
             "consort_doubts 1",
+            "consort_slot_retained_bytes{database=\"shop\"} 4096",
+            "consort_slot_remaining_bytes{database=\"shop\"} 1024",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }

@@ -126,10 +126,10 @@ pub fn tree(
         return Plan::Stays(Reason::Stay(Stay::Session.name()));
     }
     if !asker.database.reads_may_leave() {
-        return Plan::Stays(Reason::Stay("database_not_followed"));
+        return Plan::Stays(asker.database.stays());
     }
     let Some(database) = asker.database.id() else {
-        return Plan::Stays(Reason::Stay("database_not_followed"));
+        return Plan::Stays(Reason::DatabaseNotFollowed);
     };
     let question = Question {
         database,
@@ -163,7 +163,7 @@ pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
 fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
     let reason = match statement.shape.sure() {
         Err(unsure) => Reason::Stay(unsure.name()),
-        Ok(()) if asker.database.not_serving().is_some() => Reason::Stay("database_not_followed"),
+        Ok(()) if asker.database.not_serving().is_some() => asker.database.stays(),
         Ok(()) => Reason::Stay("not_analysed_yet"),
     };
     Plan::Writes(Writing { unknown: true, locks_out_readers: false, ..Writing::everything(reason) })

@@ -1,11 +1,13 @@
 //! Connections at standbys that nobody uses just now, by standby, database and role. A statement borrows one; who was
 //! let in as one role never runs as another.
 
+use crate::door::Cancel;
 use crate::socket::Place;
 use crate::standby::Standby;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 /// Whose connection it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +69,17 @@ pub fn give_back(standby: Standby) {
     shelf.idle.borrow_mut().push(standby);
 }
 
+/// A connection that nobody uses just now.
+#[derive(Clone, Debug)]
+pub struct Idle {
+    /// Whose it is.
+    pub owner: Owner,
+    /// The process at the standby.
+    pub cancel: Rc<Cancel>,
+    /// When it was opened.
+    pub since: SystemTime,
+}
+
 /// How many connections there are at one standby for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -120,6 +133,19 @@ impl Pool {
             shelf.idle.borrow_mut().clear();
         }
         shelves.retain(|_, shelf| Rc::strong_count(shelf) > 1 || !shelf.idle.borrow().is_empty());
+    }
+
+    /// The connections that nobody uses just now.
+    pub fn each_idle(&self) -> Vec<Idle> {
+        let mut all = Vec::new();
+        for shelf in self.shelves.borrow().values() {
+            all.extend(shelf.idle.borrow().iter().map(|standby| Idle {
+                owner: shelf.owner.clone(),
+                cancel: standby.cancel.clone(),
+                since: standby.since,
+            }));
+        }
+        all
     }
 
     /// How many connections are idle, by owner.

@@ -14,7 +14,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use analysis::session::Own;
-use postgres::address::Address;
+use postgres::address::{Address, Control};
+use postgres::attach::Finding;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -25,7 +26,9 @@ use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
 use crate::config::{AuthType, Config, Mistake, Server};
 use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
+use crate::follow::answered;
 use crate::metrics;
+use crate::room::check_room;
 use crate::service::Service;
 use crate::shadow;
 use crate::shown::Shown;
@@ -47,6 +50,8 @@ pub struct Start {
     pub config: Config,
     /// Its file, which RELOAD and SIGHUP read again.
     pub config_file: Option<PathBuf>,
+    /// Changes the level that is logged.
+    pub log_level: Box<dyn Fn(&str)>,
     /// Called once, when clients can log in.
     pub ready: Box<dyn FnOnce()>,
 }
@@ -75,6 +80,7 @@ pub(crate) struct Process {
     pub(crate) cluster: Cluster,
     config: RefCell<Rc<Config>>,
     config_file: Option<PathBuf>,
+    log_level: Box<dyn Fn(&str)>,
     ending: Notify,
 }
 
@@ -98,6 +104,7 @@ async fn run(start: Start) -> Result<(), StartError> {
         cluster,
         config: RefCell::new(config.clone()),
         config_file: start.config_file,
+        log_level: start.log_level,
         ending: Notify::new(),
     });
     let defaults = Rc::downgrade(&process);
@@ -124,6 +131,7 @@ async fn run(start: Start) -> Result<(), StartError> {
         () = first_gauge(&process.cluster) => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
+    process.warn_of_room().await;
     (start.ready)();
     process.asked_to_end(&mut signals).await;
     process.end(&mut signals).await
@@ -135,8 +143,25 @@ impl Process {
         self.config.borrow().clone()
     }
 
-    /// Reads the configuration again; what cannot change without a new start stays as it is.
-    pub(crate) fn reload(&self) -> Result<(), String> {
+    /// Says so if more clients may come than the primary lets in.
+    async fn warn_of_room(&self) {
+        let config = self.config();
+        let found = async {
+            let control = Control::connect(&self.cluster.setup().primary).await?;
+            answered(check_room(&control, &config)).await
+        };
+        match found.await {
+            Ok(None) => {}
+            Ok(Some(Finding { what, mend, .. })) => tracing::warn!(mend, "{what}"),
+            Err(error) => {
+                tracing::warn!(%error, "max_clients could not be compared with the primary's limit")
+            }
+        }
+    }
+
+    /// Reads the configuration again; what cannot change without a new start stays as it is. Returns the keys that were
+    /// changed and need one.
+    pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
         let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
         let config = Config::read(file).map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
@@ -144,9 +169,16 @@ impl Process {
         })?;
         *self.door.secrets.borrow_mut() = secrets(&config)?;
         self.cluster.reload(config.writers(), config.standbys.iter().map(|standby| standby.weight));
+        self.door.max_clients.set(config.max_clients);
+        self.door.log_in_limit.set(config.login_time);
+        (self.log_level)(&config.log_level);
+        let need_a_start = self.config().changed_until_start(&config);
         *self.config.borrow_mut() = Rc::new(config);
         tracing::info!(file = %file.display(), "the configuration was read again");
-        Ok(())
+        if !need_a_start.is_empty() {
+            tracing::warn!(keys = need_a_start.join(", "), "these keys count from the next start");
+        }
+        Ok(need_a_start)
     }
 
     /// Begins the end.

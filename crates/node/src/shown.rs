@@ -7,17 +7,19 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use order::{DoubtState, DoubtView};
-use scheduler::Serving;
+use postgres::attach::SlotState;
+use scheduler::{Serving, StandbyId};
 
 use crate::cluster;
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
-    Client, ClientState, Database, Doubt, GaugedDatabase, Gauges, Node, Role, Route, Server, Traffic, View,
+    Client, ClientState, Database, Doubt, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot, Traffic,
+    View,
 };
-use crate::door::{Doing, Seat};
+use crate::door::{Cancel, Doing, Seat};
 use crate::process::Process;
 use crate::routes::{self, Went};
-use crate::socket::Origin;
+use crate::socket::{Origin, Place};
 
 /// One look at a process.
 pub(crate) struct Shown<'a> {
@@ -55,7 +57,7 @@ impl View for Shown<'_> {
             requested_unix_s: unix_s(seat.asked()),
             backend_pid: seat.pid.get(),
         });
-        own.collect()
+        own.chain(self.at_standbys()).collect()
     }
 
     fn databases(&self) -> Vec<Database> {
@@ -83,7 +85,9 @@ impl View for Shown<'_> {
                 Serving::Yes => None,
                 Serving::No(why) => Some(why.clone().into_owned()),
             },
+            received: self.process.cluster.received(standby.id).max(standby.mark),
             replayed: standby.mark,
+            lag: standby.mark.map(|mark| self.process.cluster.lag(mark)),
             pending: u64::from(standby.pending),
             served: standby.served,
             refused: standby.refused.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
@@ -95,7 +99,7 @@ impl View for Shown<'_> {
             not_serving: (!here).then(|| "it does not answer".to_owned()),
             received: written,
             replayed: written,
-            served: self.process.cluster.metrics().statements_at_primary.get().values().sum(),
+            served: self.process.cluster.metrics().reads_at_primary.get(),
             ..node(&self.config.primary, Role::Primary)
         };
         std::iter::once(primary).chain(standbys).collect()
@@ -158,10 +162,67 @@ impl View for Shown<'_> {
         }
     }
 
+    fn slots(&self) -> Vec<Slot> {
+        let shown = |slot: SlotState| Slot {
+            name: slot.name,
+            database: slot.database,
+            kept_bytes: slot.kept_bytes,
+            left_bytes: slot.left_bytes,
+        };
+        self.process.cluster.slots().into_iter().map(shown).collect()
+    }
+
     fn users(&self) -> Vec<String> {
         let seen = self.clients().into_iter().map(|client| client.user);
         let known = self.process.door.secrets.borrow().roles().map(str::to_owned).collect::<Vec<_>>();
         seen.chain(known).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl Shown<'_> {
+    /// The connections at standbys: those that clients use now, and those that nobody does.
+    fn at_standbys(&self) -> Vec<Server> {
+        let cluster = &self.process.cluster;
+        let ids: Vec<StandbyId> = cluster.standby_ids().collect();
+        let server = |place: &Place, pid: i32| {
+            let at = ids.iter().position(|id| Place::from(&cluster.standby(*id).address) == *place)?;
+            let setup = self.config.standbys.get(at)?;
+            Some(Server {
+                // Processes of two standbys may have one number.
+                id: (at as u64 + 1) << 32 | u64::from(pid.cast_unsigned()),
+                node: setup.name.clone(),
+                user: String::new(),
+                database: String::new(),
+                client: None,
+                to: (setup.host.clone(), setup.port),
+                connected_unix_s: 0,
+                requested_unix_s: 0,
+                backend_pid: pid,
+            })
+        };
+        let lent = self.process.door.seats().into_iter().filter_map(|seat| {
+            let there = seat.running.is_away()?;
+            let (user, database) = (seat.user.clone(), seat.database.clone());
+            let used = unix_s(seat.asked());
+            let (client, times) = (Some(seat.id), (used, used));
+            Some((there, user, database, client, times))
+        });
+        let service = self.process.door.service.borrow();
+        let idle = service.iter().flat_map(|service| service.pool.each_idle()).map(|idle| {
+            let since = unix_s(idle.since);
+            (idle.cancel, idle.owner.user, idle.owner.database, None, (since, since))
+        });
+        let row = |(at, user, database, client, (connected_unix_s, requested_unix_s)): (
+            Rc<Cancel>,
+            String,
+            String,
+            Option<u64>,
+            (u64, u64),
+        )| {
+            let server = server(&at.place, at.key.pid)?;
+            Some(Server { user, database, client, connected_unix_s, requested_unix_s, ..server })
+        };
+        lent.chain(idle).filter_map(row).collect()
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 
 /// Analysis connections per database: one that waits behind a lock must not stop the others.
-const ANALYSTS: usize = 3;
+pub(crate) const ANALYSTS: usize = 3;
 /// Statements waiting to be analysed, per database; one more is not understood and stays at the primary.
 const QUEUE: usize = 256;
 

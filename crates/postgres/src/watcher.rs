@@ -17,20 +17,6 @@ const STATEMENT: &str = "replayed";
 const POSITION: &str =
     "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END";
 
-/// A standby as a person wants to see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// How far it has replayed.
-    pub replayed: Lsn,
-    /// How far it has received; a standby without a running receiver says what it last had.
-    pub received: Lsn,
-    /// Age of the last replayed commit by the standby's clock, zero if it has replayed all that it received. For display
-    /// only: no decision rests on a clock.
-    pub lag_ms: u64,
-    /// Whether it is receiving.
-    pub streaming: bool,
-}
-
 /// A connection at a standby.
 pub struct Watcher {
     link: Link,
@@ -76,27 +62,13 @@ impl Watcher {
         position.map(Lsn::new).ok_or_else(|| Error::Protocol("the server is no standby any more".to_owned()))
     }
 
-    /// What `SHOW REPLICAS` wants to know.
+    /// How far it has received; a standby that receives nothing says what it last had.
     ///
     /// # Errors
     /// As [`Watcher::replayed`].
-    pub async fn look(&mut self) -> Result<Look, Error> {
-        let rows = self
-            .link
-            .query(
-                "SELECT pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn(), \
-                 CASE WHEN pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn() THEN 0 ELSE greatest(0, \
-                   extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000)::bigint END, \
-                 EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')",
-            )
-            .await?;
-        let value = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());
-        let position = |column: usize| value(column).and_then(|text| text.parse().ok()).unwrap_or_default();
-        Ok(Look {
-            replayed: position(0),
-            received: position(1),
-            lag_ms: value(2).and_then(|text| text.parse().ok()).unwrap_or(0),
-            streaming: value(3) == Some("t"),
-        })
+    pub async fn received(&mut self) -> Result<Lsn, Error> {
+        let rows = self.link.query("SELECT pg_catalog.pg_last_wal_receive_lsn()").await?;
+        let value = rows.first().and_then(|row| row.first()?.as_deref());
+        Ok(value.and_then(|text| text.parse().ok()).unwrap_or_default())
     }
 }

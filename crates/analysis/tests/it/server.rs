@@ -68,7 +68,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // At once, but so that it takes its shared memory away.
+        let quit = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
+        if !quit.is_ok_and(|done| done.success()) {
+            let _ = self.process.kill();
+        }
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }

@@ -2,7 +2,10 @@
 
 use std::process::{Command, Stdio};
 
+use std::time::Duration;
+
 use crate::fixture::{Serving, eventually, psql};
+use crate::load::{Client, READ_QUIET, THROUGH, served, serving};
 
 const SHOWS: &[&str] = &[
     "CLIENTS",
@@ -39,6 +42,53 @@ fn every_show_command_has_an_answer() {
         refused.contains("invalid command 'SELECT 1', use SHOW HELP") && refused.contains("HINT"),
         "{refused}"
     );
+}
+
+#[test]
+fn what_nodes_do_is_shown() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let shown = serving.url("postgres", "consort");
+    let before = served(&mut console, "standby1");
+    eventually("a read at the standby", || {
+        client.rows(READ_QUIET).expect("a read");
+        served(&mut console, "standby1") > before
+    });
+    // The pooled connection at the standby, with its process there.
+    let servers = psql(&shown, "SHOW SERVERS").worked();
+    let there = "SELECT pid FROM pg_stat_activity WHERE datname = 'postgres' AND application_name = ''";
+    let pids = serving.servers.standby(0).query("postgres", there).unwrap();
+    let pooled =
+        servers.lines().find(|line| line.ends_with("|standby1")).expect("a connection at the standby");
+    assert!(
+        pids.iter().any(|row| pooled.contains(&format!("|{}|", row[0].as_deref().unwrap_or("?")))),
+        "{pooled} {pids:?}"
+    );
+    // Reads alone count as reads, also at the primary.
+    let reads = served(&mut console, "primary");
+    client.rows("UPDATE counter SET n = n + 1").unwrap();
+    client.rows("CREATE TABLE made (n int)").unwrap();
+    assert_eq!(served(&mut console, "primary"), reads);
+    eventually("a read at the primary", || {
+        client.rows("SELECT now()").expect("a read");
+        served(&mut console, "primary") > reads
+    });
+    // How far the standby has received and how long it lags.
+    let replica = || {
+        let rows = psql(&shown, "SHOW REPLICAS").worked();
+        let line = rows.lines().find(|line| line.starts_with("standby1|")).expect("the standby").to_owned();
+        line.split('|').map(str::to_owned).collect::<Vec<_>>()
+    };
+    eventually("a standby without lag", || replica()[9] == "0");
+    serving.servers.set_apply_delay(0, Duration::from_secs(3600));
+    eventually("a standby that lags", || {
+        // It takes the delay over when it likes.
+        client.rows("UPDATE counter SET n = n + 1").unwrap();
+        let shown = replica();
+        shown[9].parse::<u64>().expect("lag_ms") > 1000 && shown[8] != "0" && shown[6] != shown[7]
+    });
+    serving.servers.set_apply_delay(0, Duration::ZERO);
+    eventually("a standby that has come up", || replica()[9] == "0");
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{LIMIT, Serving, eventually, psql};
+use postgres::local::Scratch;
+
+use crate::fixture::{CONSORT, LIMIT, Serving, eventually, psql};
+use crate::load::{Client, THROUGH};
 
 /// One page of the HTTP listener: status line and body.
 fn page(serving: &Serving, path: &str) -> (String, String) {
@@ -87,6 +90,63 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     let refused = psql(&admin, "RELOAD").err;
     assert!(refused.contains("stat_users: unknown key; did you mean stats_users?"), "{refused}");
     assert!(psql(&console, "SHOW VERSION").status.success(), "what counted goes on");
+
+    // The limits count at once; what needs a new start is named.
+    let (key, text) = ("held_answer = \"128kB\"\n", text.replace("stats_users = []", "max_clients = 2"));
+    fs::write(serving.config_file(), format!("log_level = \"debug\"\n{key}{text}")).unwrap();
+    let told = psql(&admin, "RELOAD");
+    assert!(told.err.contains("these keys count from the next start: held_answer"), "{told:?}");
+    let url = serving.url("postgres", "postgres");
+    let held: Vec<_> = (0..2).map(|_| Client::connect(&url).unwrap()).collect();
+    let refused = Client::connect(&url).err().expect("two are in");
+    assert_eq!(refused.sqlstate.as_deref(), Some("53300"), "{refused:?}");
+    drop(held);
+}
+
+#[test]
+fn max_clients_is_compared_with_the_primary_at_start() {
+    let mut serving = Serving::start(0, "max_clients = 1000");
+    serving.signal("TERM");
+    serving.ended();
+    let mut child = Command::new(CONSORT)
+        .args(["serve", "--config"])
+        .arg(serving.config_file())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    for words in ["max_clients is 1000", "max_connections is 100", "ALTER SYSTEM SET max_connections"] {
+        assert!(log.contains(words), "{words} is missing in {log}");
+    }
+}
+
+#[test]
+fn what_a_slot_keeps_is_measured() {
+    let mut options = Scratch::options();
+    options.standbys = 0;
+    options.settings.push(("max_slot_wal_keep_size".to_owned(), "1GB".to_owned()));
+    let serving = Serving::over(Scratch::with(options), THROUGH);
+    let url = serving.url("postgres", "postgres");
+    let mut holder = Client::connect(&url).unwrap();
+    // The slot must keep the log from here on: an open transaction that wrote.
+    holder.rows("CREATE TABLE t (n int)").unwrap();
+    let kept = || figure(&serving, "consort_slot_retained_bytes{database=\"postgres\"}");
+    let left = || figure(&serving, "consort_slot_remaining_bytes{database=\"postgres\"}");
+    eventually("the slot's limit", || left() > 0);
+    holder.rows("BEGIN; INSERT INTO t VALUES (1)").unwrap();
+    let (before, room) = (kept(), left());
+    psql(&url, "SELECT pg_logical_emit_message(false, '', repeat('x', 40000000))").worked();
+    eventually("a slot that keeps more", || kept() > before + 30_000_000 && left() < room);
+    let status = serving.run("status", &[]).worked();
+    assert!(status.contains("; its slot keeps") && status.contains("more and it is lost"), "{status}");
+    holder.rows("COMMIT").unwrap();
 }
 
 #[test]

@@ -3,10 +3,14 @@
 use crate::metrics::Traffic;
 use history::{DatabaseId, Xid};
 use postgres::catalogs::Loaded;
+use scheduler::Reason;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
+
+/// DDL came out of the decoder, and the catalog is being read again: for a moment nobody knows what statements touch.
+pub const CATALOG_BEING_READ: Reason = Reason::Stay("catalog_being_read");
 
 /// One database.
 ///
@@ -155,6 +159,12 @@ impl Database {
         (self.away.get() || self.trouble.borrow().is_none())
             && self.early.get() == 0
             && self.catalog.borrow().is_some()
+    }
+
+    /// Why its reads stay at the primary, if they do, in one word.
+    pub(crate) fn stays(&self) -> Reason {
+        let is_followed = self.early.get() == 0 && (self.away.get() || self.trouble.borrow().is_none());
+        if is_followed { CATALOG_BEING_READ } else { Reason::DatabaseNotFollowed }
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<Cow<'static, str>>) {

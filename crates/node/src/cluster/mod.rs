@@ -5,10 +5,11 @@
 
 mod backends;
 mod database;
+mod written;
 
 pub use backends::Backends;
-pub use database::Database;
 pub(crate) use database::Hold;
+pub use database::{CATALOG_BEING_READ, Database};
 
 use crate::barrier::{self, Unmarked};
 use crate::follow;
@@ -16,11 +17,12 @@ use crate::metrics::Metrics;
 use crate::routes::Routes;
 use crate::shadow;
 use crate::understanding::Understanding;
-use design::{Design, Reads};
-use history::Incarnation;
+use design::Design;
+use history::{Incarnation, Lsn};
 use order::DoubtId;
 use postgres::address::Address;
-use scheduler::{Consistency, Scheduler, StandbyId, Writers};
+use postgres::attach::SlotState;
+use scheduler::{Scheduler, StandbyId, Writers};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,6 +30,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transaction::Backend;
+use written::Written;
 
 /// One standby as the configuration names it.
 #[derive(Clone, Debug)]
@@ -87,6 +90,8 @@ struct Shared {
     roles: Cell<(u64, Option<u64>)>,
     metrics: Metrics,
     routes: Routes,
+    written: RefCell<Written>,
+    slots: RefCell<Vec<SlotState>>,
     moved: Notify,
     gauge_wanted: Notify,
     started: Instant,
@@ -103,6 +108,8 @@ struct Standby {
     begun: Cell<u64>,
     answered: Cell<(u64, Option<Incarnation>)>,
     heard: Notify,
+    /// How far it has received, as it said last.
+    received: Cell<Option<Lsn>>,
 }
 
 impl Cluster {
@@ -119,6 +126,7 @@ impl Cluster {
             begun: Cell::default(),
             answered: Cell::default(),
             heard: Notify::new(),
+            received: Cell::default(),
         };
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
@@ -130,6 +138,8 @@ impl Cluster {
             roles: Cell::default(),
             metrics: Metrics::default(),
             routes: Routes::default(),
+            written: RefCell::default(),
+            slots: RefCell::default(),
             moved: Notify::new(),
             gauge_wanted: Notify::new(),
             started: Instant::now(),
@@ -140,6 +150,7 @@ impl Cluster {
         tokio::task::spawn_local(follow::backends::run(cluster.clone()));
         tokio::task::spawn_local(follow::roles::run(cluster.clone()));
         tokio::task::spawn_local(barrier::run(cluster.clone()));
+        tokio::task::spawn_local(follow::slots::run(cluster.clone()));
         for id in cluster.standby_ids() {
             cluster.scheduler().standby_joined(id, cluster.standby(id).weight);
             tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
@@ -176,14 +187,6 @@ impl Cluster {
     /// Completes when a gauge may be wanted.
     pub(crate) async fn gauge_asked(&self) {
         self.0.gauge_wanted.notified().await;
-    }
-
-    /// What a session's reads may see by default under the design of this cluster.
-    pub fn default_consistency(&self) -> Consistency {
-        match self.0.setup.design.reads {
-            Reads::LatestProven => Consistency::Strong,
-            Reads::AnyAge => Consistency::Weak,
-        }
     }
 
     /// The database of this name, which a session has begun to use: it is followed from now on.
@@ -267,6 +270,35 @@ impl Cluster {
         entry.heard.notify_waiters();
     }
 
+    /// How far it has received.
+    pub(crate) fn standby_received(&self, id: StandbyId, received: Lsn) {
+        self.entry(id).received.set(Some(received));
+    }
+
+    /// How far a standby has received the primary's log, as it said last in this life.
+    pub fn received(&self, id: StandbyId) -> Option<Lsn> {
+        self.entry(id).received.get()
+    }
+
+    /// The primary's log ended here when it was gauged.
+    pub(crate) fn note_written(&self, end: Lsn) {
+        self.0.written.borrow_mut().note(self.now(), end);
+    }
+
+    /// How long ago the primary's log ended where a standby with this mark is now; zero if nothing newer is known.
+    pub fn lag(&self, mark: Lsn) -> Duration {
+        self.0.written.borrow().first_beyond(mark).map_or(Duration::ZERO, |at| self.now().saturating_sub(at))
+    }
+
+    pub(crate) fn set_slots(&self, slots: Vec<SlotState>) {
+        *self.0.slots.borrow_mut() = slots;
+    }
+
+    /// The slots at the primary, and what each keeps, as they were seen last.
+    pub fn slots(&self) -> Vec<SlotState> {
+        self.0.slots.borrow().clone()
+    }
+
     pub(crate) fn standby_watched(&self, id: StandbyId) {
         self.entry(id).watched.set(true);
     }
@@ -275,6 +307,7 @@ impl Cluster {
     pub(crate) fn standby_gone(&self, id: StandbyId, why: String) {
         let entry = self.entry(id);
         entry.watched.set(false);
+        entry.received.set(None);
         entry.lost.notify_waiters();
         entry.heard.notify_waiters();
         let mut scheduler = self.scheduler();

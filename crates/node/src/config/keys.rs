@@ -234,15 +234,15 @@ pub static KEYS: &[Key] = &[
         "How long a standby's answer is held for its proof before the statement runs at the primary instead.",
         |config, value| put(&mut config.proof_limit, duration(value)),
     ),
-    global(
+    reloaded(global(
         "max_clients",
         "80",
         "Clients at one time. Each owns a connection at the primary, so that its `max_connections` must be larger.",
         |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
-    ),
-    global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
+    )),
+    reloaded(global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
         put(&mut config.login_time, duration(value))
-    }),
+    })),
     global(
         "standby_connections",
         "64",
@@ -309,7 +309,7 @@ pub static KEYS: &[Key] = &[
             config.metrics_listen.as_deref().map_or(Ok(()), check_address)
         },
     ),
-    global(
+    reloaded(global(
         "log_level",
         "\"info\"",
         "The least level that is logged: `error`, `warn`, `info`, `debug` or `trace`.",
@@ -317,7 +317,7 @@ pub static KEYS: &[Key] = &[
             let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
             put(&mut config.log_level, one_of(value, &levels).map(str::to_owned))
         },
-    ),
+    )),
     global("log_format", "\"text\"", "`text` for people, `json` for programs.", |config, value| {
         put(&mut config.log_format, one_of(value, &[("text", LogFormat::Text), ("json", LogFormat::Json)]))
     }),

@@ -117,6 +117,16 @@ impl View for Fixture {
         Gauges { sent: 12, settled_quick: 10, databases: vec![shop], ..Gauges::default() }
     }
 
+    fn slots(&self) -> Vec<Slot> {
+        let slot = |name: &str, database: Option<&str>| Slot {
+            name: name.into(),
+            database: database.map(str::to_owned),
+            kept_bytes: 4096,
+            left_bytes: Some(1024),
+        };
+        vec![slot("consort_shop_5", Some("shop")), slot("standby_1", None)]
+    }
+
     fn users(&self) -> Vec<String> {
         vec!["ann".into()]
     }

@@ -13,6 +13,8 @@ const COLUMNS: &[Column] = &[
     text("settled_lsn"),
     text("decoded_lsn"),
     text("why_not_serving"),
+    number("slot_retained_bytes"),
+    number("slot_remaining_bytes"),
     number("sent"),
     number("lost"),
     number("void"),
@@ -23,13 +25,18 @@ const COLUMNS: &[Column] = &[
 fn rows(view: &dyn View) -> Table {
     let gauges = view.gauges();
     let counts = [gauges.sent, gauges.lost, gauges.void, gauges.settled_quick, gauges.settled_by_lsn];
+    let slots = view.slots();
     let row = |database: GaugedDatabase| {
+        let slot = slots.iter().find(|slot| slot.database.as_ref() == Some(&database.database));
+        let (kept, left) = (slot.map(|slot| slot.kept_bytes), slot.and_then(|slot| slot.left_bytes));
         let own = [
             Some(database.database),
             database.settled.map(|gauge| gauge.to_string()),
             database.settled_lsn.map(|lsn| lsn.to_string()),
             database.decoded.map(|lsn| lsn.to_string()),
             database.not_serving,
+            kept.map(|bytes| bytes.to_string()),
+            left.map(|bytes| bytes.to_string()),
         ];
         own.into_iter().chain(counts.map(value)).collect()
     };

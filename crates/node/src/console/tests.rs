@@ -70,7 +70,7 @@ fn show_users() {
 #[test]
 fn show_config() {
     let rows = shown("SHOW CONFIG");
-    assert!(rows.contains(&"key=max_clients value=7 default=80 changeable=no".to_owned()), "{rows:?}");
+    assert!(rows.contains(&"key=max_clients value=7 default=80 changeable=yes".to_owned()), "{rows:?}");
     assert!(
         rows.contains(&"key=listen value=127.0.0.1:6432 default=127.0.0.1:6432 changeable=no".to_owned())
     );
@@ -121,7 +121,8 @@ fn show_doubts() {
 fn show_gauges() {
     assert_eq!(
         shown("SHOW GAUGES"),
-        ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot sent=12 lost=0 void=0 \
+        ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot slot_retained_bytes=4096 \
+          slot_remaining_bytes=1024 sent=12 lost=0 void=0 \
           settled_quick=10 settled_by_lsn=0"]
     );
 }
@@ -173,6 +174,7 @@ fn the_manual_explains_every_reason() {
     let block = [transaction::BLOCK_NOT_OPEN, transaction::OWN_WRITES, transaction::LOCK_REFUSED]
         .map(scheduler::Reason::name);
     let missing = |name: &&&str| !manual.contains(&format!("| `{name}` |"));
-    let names = statement.iter().chain(&moment).chain(&block);
+    let node = [crate::cluster::CATALOG_BEING_READ].map(scheduler::Reason::name);
+    let names = statement.iter().chain(&moment).chain(&block).chain(&node);
     assert_eq!(names.filter(missing).collect::<Vec<_>>(), Vec::<&&str>::new());
 }

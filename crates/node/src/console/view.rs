@@ -28,6 +28,8 @@ pub trait View {
     fn doubts(&self) -> Vec<Doubt>;
     /// Looks at the primary.
     fn gauges(&self) -> Gauges;
+    /// What slots keep at the primary.
+    fn slots(&self) -> Vec<Slot>;
     /// Roles of the `auth_file`, or those that were seen if nobody is asked.
     fn users(&self) -> Vec<String>;
 }
@@ -83,7 +85,7 @@ pub struct Server {
     pub user: String,
     /// The database.
     pub database: String,
-    /// The client that uses it now.
+    /// The client that uses it now, or owns it.
     pub client: Option<u64>,
     /// The node's host and port.
     pub to: (String, u16),
@@ -164,11 +166,11 @@ pub struct Node {
     pub received: Option<Lsn>,
     /// How far its log has been replayed (at the primary: written).
     pub replayed: Option<Lsn>,
-    /// The age of the last replayed commit, while something is left to replay.
+    /// How long ago the primary's log ended where this node is; zero if nothing newer is known.
     pub lag: Option<Duration>,
     /// Statements that run there now.
     pub pending: u64,
-    /// Reads that it answered.
+    /// Reads that it answered; at the primary, of those that are proven to be reads.
     pub served: u64,
     /// Reads whose answer was thrown away, by reason.
     pub refused: BTreeMap<&'static str, u64>,
@@ -219,6 +221,19 @@ pub struct Gauges {
     pub settled_by_lsn: u64,
     /// By database.
     pub databases: Vec<GaugedDatabase>,
+}
+
+/// A slot at the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// The database that is decoded by it; nothing for a standby's.
+    pub database: Option<String>,
+    /// Bytes of log that the primary keeps for it.
+    pub kept_bytes: u64,
+    /// Bytes that may still be written before it is lost; nothing without a limit.
+    pub left_bytes: Option<u64>,
 }
 
 /// How far one database's log has been decoded.

@@ -20,7 +20,7 @@ use wire::{Answers, CancelRequest, FirstPacket, Frame, Problem, Side, Startup, S
 
 /// A client's way in. Returns when its session has ended.
 pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
-    let limit = door.options.log_in_limit;
+    let limit = door.log_in_limit.get();
     let Ok(Some((mut client, startup, tls))) = timeout(limit, first(door, socket)).await else { return };
     if let Err(problem) = acceptable(door, &startup, tls || origin == Origin::Local) {
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
@@ -152,7 +152,7 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
 }
 
 fn too_many(door: &Door) -> Problem {
-    Problem::fatal("53300", format!("too many clients: max_clients is {}", door.options.max_clients))
+    Problem::fatal("53300", format!("too many clients: max_clients is {}", door.max_clients.get()))
         .hint("Raise max_clients, or open fewer connections.")
 }
 

@@ -47,6 +47,11 @@ impl Running {
         *self.away.borrow_mut() = Some(there.clone());
     }
 
+    /// Where it runs, if it was lent a connection.
+    pub fn is_away(&self) -> Option<Rc<Cancel>> {
+        self.away.borrow().clone()
+    }
+
     /// It is over there.
     pub fn came_back(&self) {
         *self.away.borrow_mut() = None;

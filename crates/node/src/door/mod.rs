@@ -102,6 +102,10 @@ pub struct Door {
     pub service: RefCell<Option<Rc<Service>>>,
     /// What PAUSE holds.
     pub pauses: Pauses,
+    /// So many clients at most; begins as the options say.
+    pub max_clients: Cell<usize>,
+    /// Who has not logged in by then is sent away; begins as the options say.
+    pub log_in_limit: Cell<Duration>,
     primary: RefCell<Option<Place>>,
     nobody: [u8; 32],
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
@@ -114,6 +118,8 @@ impl Door {
     /// A door to this primary.
     pub fn new(options: Options, secrets: Secrets, primary: Option<Place>) -> Rc<Door> {
         Rc::new(Door {
+            max_clients: Cell::new(options.max_clients),
+            log_in_limit: Cell::new(options.log_in_limit),
             options,
             rooms: Rooms::default(),
             cancels: Cancels::default(),
@@ -145,7 +151,7 @@ impl Door {
     }
 
     fn let_in(self: Rc<Door>, socket: Socket, origin: Origin, port: u16) {
-        if self.open_connections.get() >= self.options.max_clients + ARRIVING_MAX {
+        if self.open_connections.get() >= self.max_clients.get() + ARRIVING_MAX {
             tracing::warn!("too many connections are on their way in: one is closed unheard");
             return;
         }
@@ -187,7 +193,7 @@ impl Door {
 
     /// A place for a client, if there is one left.
     fn take_seat(&self, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Option<Rc<Seat>> {
-        if self.seats.borrow().len() >= self.options.max_clients {
+        if self.seats.borrow().len() >= self.max_clients.get() {
             return None;
         }
         let id = self.next_seat.replace(self.next_seat.get() + 1);

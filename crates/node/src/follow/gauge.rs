@@ -60,6 +60,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             roles.is_some_and(|roles| cluster.roles_seen(roles)).then(|| Everywhere::begin(cluster, None));
         let gauge =
             Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
+        cluster.note_written(gauge.insert_lsn);
         if let Err(void) = cluster.scheduler().gauge_answered(number, gauge) {
             tracing::debug!(?void, "a gauge was void");
         }

@@ -4,6 +4,7 @@ pub(crate) mod backends;
 pub(crate) mod database;
 pub(crate) mod gauge;
 pub(crate) mod roles;
+pub(crate) mod slots;
 pub(crate) mod standby;
 
 use history::Epoch;

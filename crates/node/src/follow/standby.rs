@@ -8,11 +8,15 @@ use postgres::facts;
 use postgres::watcher::Watcher;
 use scheduler::{Serving, StandbyId};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often the position is asked while nothing lies above it: it tells whether the standby lives.
 const IDLE_ROUND: Duration = Duration::from_millis(100);
 /// The pause between two questions while something lies above the mark and the last answer brought nothing new.
 const BUSY_ROUND: Duration = Duration::from_millis(1);
+
+/// How often a standby is asked how far it has received, which only people want to know.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches one standby, for ever.
 pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
@@ -44,11 +48,16 @@ async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     cluster.moved();
     tracing::info!(standby = cluster.standby(id).name, %replayed, "the standby serves reads");
     let mut last = replayed;
+    let mut looked: Option<Instant> = None;
     while !cluster.stopping() {
         rest(cluster, id).await;
         cluster.standby_asked(id);
         let replayed = answered(watcher.replayed()).await?;
         cluster.standby_heard(id, incarnation);
+        if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+            looked = Some(Instant::now());
+            cluster.standby_received(id, answered(watcher.received()).await?);
+        }
         if replayed != last {
             last = replayed;
             cluster.scheduler().standby_marked(id, incarnation, replayed);

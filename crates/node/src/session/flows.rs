@@ -42,6 +42,8 @@ pub(super) struct Current {
     pub(super) statement: Option<Rc<Prepared>>,
     /// Why it is at the primary.
     pub(super) reason: Reason,
+    /// It is proven to be a read.
+    pub(super) is_read: bool,
     /// Narrows its doubt when its tree arrives.
     narrow: Option<Box<dyn FnOnce(DoubtId)>>,
     /// Where it ran, and what would make its answer right.
@@ -60,6 +62,7 @@ impl Default for Current {
             statements: Rc::new([]),
             statement: None,
             reason: Reason::AskedForPrimary,
+            is_read: false,
             narrow: None,
             ran_at: None,
             held: None,
@@ -78,6 +81,7 @@ impl Current {
         self.came = Instant::now();
         self.statement = None;
         self.reason = Reason::AskedForPrimary;
+        self.is_read = false;
         self.narrow = None;
         self.ran_at = None;
         self.held = None;
@@ -324,7 +328,10 @@ impl Session {
         let cluster = &self.service.cluster;
         let took = self.current.came.elapsed();
         match went {
-            Went::Primary(reason) => cluster.metrics().statements_at_primary.one(reason.name()),
+            Went::Primary(reason) => {
+                cluster.metrics().statements_at_primary.one(reason.name());
+                cluster.metrics().reads_at_primary.add(u64::from(self.current.is_read));
+            }
             Went::Standby(_) => {
                 if let Some((_, _, proof)) = self.current.ran_at {
                     cluster.metrics().reads_at_standbys.one(proof_name(proof));

@@ -264,6 +264,7 @@ impl Session {
 
     /// A statement that its tree explains.
     async fn one(&mut self, plan: Plan) -> Result<(), Ended> {
+        self.current.is_read = matches!(plan, Plan::Leaves(_) | Plan::Stays(_));
         let in_block = self.state.block() != BlockStatus::Idle;
         let first = std::mem::take(&mut self.fresh);
         match plan {

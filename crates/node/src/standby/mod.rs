@@ -24,6 +24,7 @@ use history::{Epoch, Incarnation, Timeline};
 use known::Known;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::SystemTime;
 use turn::Turn;
 use wire::tag::back;
 use wire::{Asks, Complaint, Frame, Status, Step, Target};
@@ -55,6 +56,8 @@ pub struct Standby {
     pub incarnation: Incarnation,
     /// Its settings, once they were read.
     pub settings: Option<Settings>,
+    /// When it was opened.
+    pub since: SystemTime,
     owed: Owed,
     _lease: Lease,
 }
@@ -128,6 +131,7 @@ impl Standby {
             cancel: Rc::new(Cancel { place: wish.place.clone(), key: logged_in.key }),
             incarnation: NO_LIFE,
             settings: None,
+            since: SystemTime::now(),
             owed: Owed::default(),
             _lease: lease,
         };

@@ -147,6 +147,43 @@ pub async fn check(control: &Control, databases: usize) -> Result<Vec<Finding>, 
     Ok(findings)
 }
 
+/// Whether the primary of this connection has room for so many clients, each of whom owns a connection there, beside
+/// Consort's own: `own` and `each` for every database that is served, all of them if `databases` is `None`.
+///
+/// # Errors
+/// As every query.
+pub async fn check_room(
+    control: &Control,
+    max_clients: usize,
+    own: usize,
+    each: usize,
+    databases: Option<usize>,
+) -> Result<Option<Finding>, Error> {
+    let row = control.query_one(ROOM, &[]).await?;
+    let (max, reserved, all): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let own = number(own) + number(each) * databases.map_or(all, number);
+    let (clients, room) = (number(max_clients), max - reserved - own);
+    let finding = || {
+        Finding::new(
+            true,
+            format!(
+                "max_clients is {clients}, but the primary has room for {room} clients: max_connections is {max}, less \
+                 {reserved} (superuser_reserved_connections) and {own} of Consort's own"
+            ),
+            format!(
+                "ALTER SYSTEM SET max_connections = '{}'; then restart the server; or a smaller max_clients",
+                clients + reserved + own
+            ),
+        )
+    };
+    Ok((clients > room).then(finding))
+}
+
+const ROOM: &str = "\
+    SELECT current_setting('max_connections')::bigint, current_setting('superuser_reserved_connections')::bigint, \
+      (SELECT count(*) FROM pg_database WHERE datallowconn AND NOT datistemplate)";
+
 /// What the standby of this connection lacks to serve reads.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 
 mod check;
 
-pub use check::{Finding, check, check_standby};
+pub use check::{Finding, check, check_room, check_standby};
 
 use crate::Error;
 use crate::address::Control;
@@ -257,6 +257,8 @@ pub async fn mark(control: &Control) -> Result<(), Error> {
 pub struct SlotState {
     /// Its name.
     pub name: String,
+    /// The database whose commits come out of it; nothing for a standby's.
+    pub database: Option<String>,
     /// Whether somebody decodes it.
     pub active: bool,
     /// Bytes of log that the primary keeps for it.
@@ -282,13 +284,14 @@ pub async fn slots(control: &Control) -> Result<Vec<SlotState>, Error> {
             kept_bytes: bytes(row.get(2)),
             left_bytes: row.get::<_, Option<i64>>(3).map(bytes),
             lost: row.get(4),
+            database: row.get(5),
         })
         .collect())
 }
 
 const SLOTS: &str = "\
     SELECT slot_name::text, active, coalesce((pg_current_wal_lsn() - restart_lsn)::bigint, 0), safe_wal_size, \
-           coalesce(wal_status = 'lost', false) \
+           coalesce(wal_status = 'lost', false), database::text \
     FROM pg_replication_slots WHERE slot_name LIKE 'consort\\_%' OR slot_name LIKE 'standby\\_%' ORDER BY 1";
 
 /// What is missing of an attached database, as names; empty if nothing is. Cheap enough to ask every second: a user who

@@ -1,0 +1,22 @@
+//! Whether the primary has room for all clients that may come, and for Consort itself.
+
+use crate::config::Config;
+use crate::understanding::ANALYSTS;
+use postgres::Error;
+use postgres::address::Control;
+use postgres::attach::{self, Finding};
+
+/// The gauge, the log-ins, the roles, the slots; now and then one to mark or to attach.
+const OWN: usize = 5;
+/// Each database's catalog and analysts. (Decoders are walsenders: they do not count.)
+const EACH: usize = 1 + ANALYSTS;
+
+/// What is wrong with `max_clients`, if the primary of this connection lets fewer in.
+///
+/// # Errors
+/// As every query.
+pub async fn check_room(control: &Control, config: &Config) -> Result<Option<Finding>, Error> {
+    let all = config.databases.iter().any(|name| name == "*");
+    let databases = (!all).then_some(config.databases.len());
+    attach::check_room(control, config.max_clients, OWN, EACH, databases).await
+}
