@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::fixture::{LIMIT, Serving, eventually, psql, run};
-use crate::load::{ANYWHERE, Client, THROUGH, serving};
+use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, serving};
 use crate::serving::figure;
 
 /// Reads leave in this database: the routes show one at a standby.
@@ -47,6 +47,23 @@ fn a_membership_given_and_taken_counts_for_the_next_read() {
         let told = psql(&reader, "SELECT * FROM offloaded").failed(1);
         assert!(told.contains("permission denied for table offloaded"), "{told}");
     }
+}
+
+#[test]
+fn the_identity_of_what_explain_makes_is_no_foreign_commit() {
+    let (serving, _console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    for round in 0..3 {
+        client.rows(&format!("EXPLAIN ANALYZE CREATE TABLE made{round} AS SELECT 1 AS n")).unwrap();
+        client.rows(&format!("UPDATE made{round} SET n = 2")).unwrap();
+    }
+    // A foreign commit would end this kind of proof for good.
+    let plain = || figure(&serving, "consort_reads_at_standbys_total{proof=\"plain\"}");
+    let before = plain();
+    eventually("a read that is proven by what is in doubt", || {
+        client.rows(READ_QUIET).unwrap();
+        plain() > before
+    });
 }
 
 /// A process that stands still until this is dropped.

@@ -2,12 +2,11 @@
 //! replica identity, without which their UPDATE fails, and nothing in the stream says that the catalog is another.
 //!
 //! So the session does both itself: behind the answer, on the client's own connection and in its transaction, it calls
-//! the function that attaching has made; and from before the first byte until it is over the change is one that must be
-//! marked. A table made inside a function, or one that is written in the same query string, is not seen.
+//! the function that attaching has made; and its transaction is one that must be marked, as a change of roles is. A table
+//! made inside a function, or one that is written in the same query string, is not seen.
 
 use super::understand::{Several, Todo};
 use super::{Ended, Session};
-use crate::barrier::Everywhere;
 use analysis::utility::{Name, Utility, What};
 use wire::Status;
 
@@ -40,13 +39,6 @@ fn command(name: &Name) -> Option<String> {
 }
 
 impl Session {
-    /// Before the request's first byte leaves.
-    pub(super) fn before_made(&mut self, made: &[Name]) {
-        if !made.is_empty() && self.everywhere.is_none() {
-            self.everywhere = Some(Everywhere::begin(&self.service.cluster, Some(self.backend)));
-        }
-    }
-
     /// Behind its answer.
     pub(super) async fn give_identities(&mut self, made: &[Name]) -> Result<(), Ended> {
         for command in made.iter().filter_map(command) {

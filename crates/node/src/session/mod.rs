@@ -198,9 +198,9 @@ impl Session {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };
-        let _alone = self.before_commands(&todo).await;
         let made = made::made(&todo);
-        self.before_made(&made);
+        self.changes_everywhere |= !made.is_empty();
+        let _alone = self.before_commands(&todo).await;
         self.fresh = stays_fresh && todo.leaves_block_fresh();
         if matches!(&todo, Todo::Utility(_))
             && self.state.block() == BlockStatus::Idle
