@@ -1,8 +1,10 @@
 //! The primary goes away, crashes and comes back; transactions that are prepared and not yet resolved.
 
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
-use postgres::local::{Scratch, Stop};
+use postgres::local::{Node, Scratch, Stop};
 
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::{
@@ -232,4 +234,52 @@ fn without_the_primary_fresh_reads_of_known_shapes_go_on() {
     let count = clients[0].number(READ).unwrap();
     assert_eq!(clients[1].number(READ).unwrap(), count);
     assert_eq!(at_the_standby(&mut console, &mut clients), count);
+}
+
+/// Lets the primary hang while `meanwhile` runs, and go on afterwards, or when that takes too long: who waits for it would
+/// wait for ever. `false` if it took too long.
+fn hanging(primary: &Node, meanwhile: impl FnOnce() -> bool) -> bool {
+    std::thread::scope(|scope| {
+        let (over, wait) = mpsc::channel::<()>();
+        primary.hang();
+        let rescue = scope.spawn(move || {
+            let in_time = wait.recv_timeout(Duration::from_secs(30)).is_ok();
+            primary.resume();
+            in_time
+        });
+        let so = meanwhile();
+        // Nobody hears it if it has taken too long.
+        let _ = over.send(());
+        rescue.join().expect("it ends") && so
+    })
+}
+
+#[test]
+fn while_the_primary_hangs_fresh_reads_of_known_shapes_go_on() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let (primary, standby) = (serving.servers.primary(), serving.servers.standby(0));
+    // On a machine that stands still for a second the standby is missed too, and a read waits: then once more.
+    let mut went_on = false;
+    for round in 1..=5 {
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&url).unwrap()).collect();
+        clients[0].rows("UPDATE counter SET n = n + 1").unwrap();
+        let count = at_the_standby(&mut console, &mut clients);
+        assert_eq!(count, round);
+        went_on = hanging(primary, || {
+            let first = go_on(&mut console, &mut clients, count);
+            // A standby that is started again meanwhile is not asked for what the primary would have to say.
+            standby.kill();
+            standby.start().unwrap();
+            eventually("a standby that serves again", || console.node("standby1").serving);
+            first && go_on(&mut console, &mut clients, count)
+        });
+        // Nobody has lost anything: who waited goes on.
+        clients[1].rows("UPDATE counter SET n = n").unwrap();
+        assert_eq!(clients[2].number(READ).unwrap(), count);
+        eventually("a primary that is back", || console.node("primary").serving);
+        if went_on {
+            break;
+        }
+    }
+    assert!(went_on, "the standby answers");
 }

@@ -22,6 +22,7 @@ use history::{Incarnation, Lsn};
 use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
+use postgres::facts::Facts;
 use scheduler::{Scheduler, StandbyId, Writers};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -92,6 +93,7 @@ struct Shared {
     routes: Routes,
     written: RefCell<Written>,
     slots: RefCell<Vec<SlotState>>,
+    primary_facts: RefCell<Option<Rc<Facts>>>,
     moved: Notify,
     gauge_wanted: Notify,
     started: Instant,
@@ -140,6 +142,7 @@ impl Cluster {
             routes: Routes::default(),
             written: RefCell::default(),
             slots: RefCell::default(),
+            primary_facts: RefCell::default(),
             moved: Notify::new(),
             gauge_wanted: Notify::new(),
             started: Instant::now(),
@@ -288,6 +291,15 @@ impl Cluster {
     /// How long ago the primary's log ended where a standby with this mark is now; zero if nothing newer is known.
     pub fn lag(&self, mark: Lsn) -> Duration {
         self.0.written.borrow().first_beyond(mark).map_or(Duration::ZERO, |at| self.now().saturating_sub(at))
+    }
+
+    /// What the primary was when a standby was compared with it last.
+    pub(crate) fn primary_facts(&self) -> Option<Rc<Facts>> {
+        self.0.primary_facts.borrow().clone()
+    }
+
+    pub(crate) fn set_primary_facts(&self, facts: Rc<Facts>) {
+        *self.0.primary_facts.borrow_mut() = Some(facts);
     }
 
     pub(crate) fn set_slots(&self, slots: Vec<SlotState>) {

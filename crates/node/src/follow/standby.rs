@@ -4,9 +4,10 @@ use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
 use crate::cluster::Cluster;
 use postgres::Error;
 use postgres::address::{Address, Control, within_limit};
-use postgres::facts;
+use postgres::facts::{self, Facts};
 use postgres::watcher::Watcher;
 use scheduler::{Serving, StandbyId};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -77,11 +78,23 @@ async fn rest(cluster: &Cluster, id: StandbyId) {
     }
 }
 
+/// What the primary is. While it is away it is what it was, for nothing of it can change: a standby that was lost comes
+/// back without it.
+async fn primary_facts(cluster: &Cluster) -> Result<Rc<Facts>, Error> {
+    let here = cluster.scheduler().order().primary_here();
+    if let Some(known) = cluster.primary_facts().filter(|_| !here) {
+        return Ok(known);
+    }
+    let control = Control::connect(&cluster.setup().primary).await?;
+    let facts = Rc::new(facts::facts(&control).await?);
+    cluster.set_primary_facts(facts.clone());
+    Ok(facts)
+}
+
 /// A standby may serve only if it is a standby of this primary and equal to it in all that answers depend on.
 async fn demand_a_twin(cluster: &Cluster, address: &Address) -> Result<(), Error> {
-    let primary = Control::connect(&cluster.setup().primary).await?;
-    let standby = Control::connect(address).await?;
-    let (primary, standby) = (facts::facts(&primary).await?, facts::facts(&standby).await?);
+    let standby = facts::facts(&Control::connect(address).await?).await?;
+    let primary = primary_facts(cluster).await?;
     let differences = facts::differences(&primary, &standby);
     if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
 }
