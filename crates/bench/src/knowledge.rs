@@ -5,6 +5,7 @@
 //! the newest value that another read returned (else the row went *backwards*). Both are taken before the read's first
 //! byte is sent, so a read that runs beside a write is never blamed.
 
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The newest that is known of one row.
@@ -19,6 +20,20 @@ pub struct Knowledge {
 pub struct Known {
     acknowledged: i64,
     seen: i64,
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} acknowledged, {} seen", self.acknowledged, self.seen)
+    }
+}
+
+impl Fault {
+    /// Whether anything is.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        self.stale || self.backwards
+    }
 }
 
 /// What is wrong with a read; both may be.

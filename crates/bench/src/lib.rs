@@ -5,6 +5,7 @@
 //! slow disk are functions for others to call.
 
 pub mod check;
+mod console;
 mod ground;
 pub mod histories;
 pub mod knowledge;

@@ -3,9 +3,11 @@
 //! The usual source is the servers' own statistics (`pg_stat_user_tables`: scans of a table of the workload), which work
 //! with any proxy. What the primary scanned beyond the workload's own writes was reads; the rest ran at standbys. So a
 //! read that was tried at a standby and repeated at the primary counts as a read of the primary. (A primary that crashes
-//! forgets its statistics: then the share is too high.) The other source is an
-//! admin console that answers `SHOW REPLICAS` with a name, a role and a count of reads.
+//! forgets its statistics: then the share is too high.) The other source is an admin console that answers `SHOW REPLICAS`
+//! with a name, a role and a count of reads, and perhaps `SHOW ROUTES`, which tells tables apart and why reads stayed at the
+//! primary. (What a console that was killed had not told yet counts as read at the primary: then the share is too low.)
 
+use crate::console::{Told, Watch};
 use crate::session::{Protocol, Session, Trouble};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -79,6 +81,18 @@ pub struct Share {
     pub at_standbys: f64,
     /// The scans (or reads, from a console) of each server.
     pub by_server: BTreeMap<String, u64>,
+    /// Why reads ran at the primary, where a console tells it.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Share {
+    /// The reasons, the most frequent first, each with its count.
+    #[must_use]
+    pub fn why_not(&self) -> String {
+        let mut reasons: Vec<(&String, &u64)> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +105,7 @@ struct Counts {
 pub struct Before {
     source: Source,
     counts: BTreeMap<String, Counts>,
+    watch: Option<Watch>,
 }
 
 impl Before {
@@ -99,55 +114,65 @@ impl Before {
     /// # Errors
     /// A server or the console does not answer as expected.
     pub async fn read(source: &Source) -> Result<Before, Trouble> {
-        Ok(Before { source: source.clone(), counts: read(source).await? })
+        let mut before = Before { source: source.clone(), counts: BTreeMap::new(), watch: None };
+        match source {
+            Source::Nothing => {}
+            Source::Statistics(servers) => {
+                for server in servers {
+                    before.counts.insert(server.name.clone(), read_statistics(&server.url).await?);
+                }
+            }
+            Source::Console(url) => before.watch = Some(Watch::begin(url).await?),
+        }
+        Ok(before)
     }
 
     /// Reads the counters again and returns each table's share; nothing if there is no source. Waits until the servers
-    /// have told all that was asked of them, for they tell with a delay. If the primary or the console is gone, nothing is
-    /// known; a standby that is gone is left out.
+    /// have told all that was asked of them, for they tell with a delay. If the primary is gone, nothing is known; a standby
+    /// that is gone is left out.
     ///
     /// # Errors
     /// The console does not answer as expected.
     pub async fn shares(&self, asked: &BTreeMap<String, Asked>) -> Result<BTreeMap<String, Share>, Trouble> {
+        if let Some(watch) = &self.watch {
+            return Ok(told_shares(&watch.finish().await?, asked));
+        }
+        let Source::Statistics(servers) = &self.source else { return Ok(BTreeMap::new()) };
         let since = Instant::now();
         loop {
-            let Some(after) = self.read_again().await? else {
-                if since.elapsed() > FLUSH_LIMIT {
-                    return Ok(BTreeMap::new());
-                }
-                tokio::time::sleep(ASK_AGAIN).await;
-                continue;
+            let after = self.read_again(servers).await;
+            let told = |after: &BTreeMap<String, Counts>| {
+                asked.iter().all(|(table, asked)| {
+                    let scans: u64 = after.keys().map(|name| self.difference(after, name, table)).sum();
+                    scans >= asked.reads + asked.writes
+                })
             };
-            let told = asked.iter().all(|(table, asked)| {
-                let scans: u64 = after.keys().map(|name| self.difference(&after, name, table)).sum();
-                scans >= asked.reads + asked.writes
-            });
-            let complete = told || !matches!(self.source, Source::Statistics(_));
-            if complete || since.elapsed() > FLUSH_LIMIT {
-                return Ok(self.between(&after, asked));
+            let late = since.elapsed() > FLUSH_LIMIT;
+            match after {
+                None if late => return Ok(BTreeMap::new()),
+                Some(after) if late || told(&after) => {
+                    let share = |(table, asked): (&String, &Asked)| {
+                        (table.clone(), self.share_of(&after, table, *asked))
+                    };
+                    return Ok(asked.iter().map(share).collect());
+                }
+                _ => tokio::time::sleep(ASK_AGAIN).await,
             }
-            tokio::time::sleep(ASK_AGAIN).await;
         }
     }
 
-    /// Nothing if the primary or the console does not answer now.
-    async fn read_again(&self) -> Result<Option<BTreeMap<String, Counts>>, Trouble> {
-        let Source::Statistics(servers) = &self.source else {
-            return match read(&self.source).await {
-                Err(Trouble::Unexpected(problem)) => Err(Trouble::Unexpected(problem)),
-                answer => Ok(answer.ok()),
-            };
-        };
+    /// Nothing if the primary does not answer now.
+    async fn read_again(&self, servers: &[Server]) -> Option<BTreeMap<String, Counts>> {
         let mut counts = BTreeMap::new();
         for server in servers {
             let was_standby = self.counts.get(&server.name).is_some_and(|counts| counts.standby);
             match read_statistics(&server.url).await {
                 Ok(answer) => drop(counts.insert(server.name.clone(), answer)),
                 Err(_) if was_standby => {}
-                Err(_) => return Ok(None),
+                Err(_) => return None,
             }
         }
-        Ok(Some(counts))
+        Some(counts)
     }
 
     fn difference(&self, after: &BTreeMap<String, Counts>, server: &str, table: &str) -> u64 {
@@ -159,42 +184,43 @@ impl Before {
         if after >= before { after - before } else { after }
     }
 
-    fn between(
-        &self,
-        after: &BTreeMap<String, Counts>,
-        asked: &BTreeMap<String, Asked>,
-    ) -> BTreeMap<String, Share> {
-        match self.source {
-            Source::Nothing => BTreeMap::new(),
-            Source::Statistics(_) => {
-                let share =
-                    |(table, asked): (&String, &Asked)| (table.clone(), self.share_of(after, table, *asked));
-                asked.iter().map(share).collect()
-            }
-            Source::Console(_) => {
-                let reads = asked.values().map(|asked| asked.reads).sum();
-                let all = self.share_by_standbys(after, reads);
-                asked.keys().map(|table| (table.clone(), all.clone())).collect()
-            }
-        }
-    }
-
     fn share_of(&self, after: &BTreeMap<String, Counts>, table: &str, asked: Asked) -> Share {
         let by_server: BTreeMap<String, u64> =
             after.keys().map(|name| (name.clone(), self.difference(after, name, table))).collect();
         let primaries = after.iter().filter(|(_, counts)| !counts.standby);
         let scans: u64 = primaries.map(|(name, _)| by_server[name]).sum();
         let at_primary = scans.saturating_sub(asked.writes).min(asked.reads);
-        Share { at_standbys: ratio(asked.reads - at_primary, asked.reads), by_server }
+        Share {
+            at_standbys: ratio(asked.reads - at_primary, asked.reads),
+            by_server,
+            reasons: BTreeMap::new(),
+        }
     }
+}
 
-    fn share_by_standbys(&self, after: &BTreeMap<String, Counts>, reads: u64) -> Share {
-        let by_server: BTreeMap<String, u64> =
-            after.keys().map(|name| (name.clone(), self.difference(after, name, ""))).collect();
-        let standbys = after.iter().filter(|(_, counts)| counts.standby);
-        let served: u64 = standbys.map(|(name, _)| by_server[name]).sum();
-        Share { at_standbys: ratio(served.min(reads), reads), by_server }
-    }
+/// Each table's share as a console told it; one that tells no tables apart gives all of them the same.
+fn told_shares(told: &Told, asked: &BTreeMap<String, Asked>) -> BTreeMap<String, Share> {
+    let all = asked.values().map(|asked| asked.reads).sum();
+    let share = |(table, asked): (&String, &Asked)| {
+        let mut by_server = BTreeMap::<String, u64>::new();
+        let mut reasons = BTreeMap::<String, u64>::new();
+        let reads = if let Some(routes) = &told.routes {
+            for (route, &count) in routes.iter().filter(|(route, count)| route.reads(table) && **count > 0) {
+                *by_server.entry(route.node.clone()).or_default() += count;
+                if !told.standbys.contains(&route.node) {
+                    *reasons.entry(route.reason.clone()).or_default() += count;
+                }
+            }
+            asked.reads
+        } else {
+            by_server.clone_from(&told.served);
+            all
+        };
+        let standbys = by_server.iter().filter(|(name, _)| told.standbys.contains(*name));
+        let served: u64 = standbys.map(|(_, count)| count).sum();
+        (table.clone(), Share { at_standbys: ratio(served.min(reads), reads), by_server, reasons })
+    };
+    asked.iter().map(share).collect()
 }
 
 /// Part of a whole; nothing of nothing is nothing.
@@ -203,20 +229,6 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts of a run have far fewer than 52 bits")]
     let (part, whole) = (part as f64, whole as f64);
     if whole == 0.0 { 0.0 } else { part / whole }
-}
-
-async fn read(source: &Source) -> Result<BTreeMap<String, Counts>, Trouble> {
-    match source {
-        Source::Nothing => Ok(BTreeMap::new()),
-        Source::Console(url) => read_console(url).await,
-        Source::Statistics(servers) => {
-            let mut counts = BTreeMap::new();
-            for server in servers {
-                counts.insert(server.name.clone(), read_statistics(&server.url).await?);
-            }
-            Ok(counts)
-        }
-    }
 }
 
 async fn read_statistics(url: &str) -> Result<Counts, Trouble> {
@@ -239,27 +251,10 @@ async fn read_statistics(url: &str) -> Result<Counts, Trouble> {
     Ok(counts)
 }
 
-async fn read_console(url: &str) -> Result<BTreeMap<String, Counts>, Trouble> {
-    let session = Session::open(url, Protocol::Simple).await?;
-    let rows = session.texts("SHOW REPLICAS").await?;
-    session.close().await;
-    let mut counts = BTreeMap::new();
-    for row in rows {
-        let reads = ["reads", "reads_served", "total_reads"].iter().find_map(|&name| row.get(name));
-        let reads = reads.and_then(|reads| reads.parse().ok());
-        let (Some(name), Some(role), Some(reads)) = (row.get("name"), row.get("role"), reads) else {
-            let problem = "SHOW REPLICAS has no columns name, role and reads (or reads_served)";
-            return Err(Trouble::Unexpected(problem.to_owned()));
-        };
-        let scans = HashMap::from([(String::new(), reads)]);
-        counts.insert(name.clone(), Counts { standby: role == "standby", scans });
-    }
-    Ok(counts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::Route;
 
     fn counts(standby: bool, scans: u64) -> Counts {
         Counts { standby, scans: HashMap::from([("t".to_owned(), scans)]) }
@@ -270,6 +265,7 @@ mod tests {
         let before = Before {
             source: Source::Statistics(Vec::new()),
             counts: BTreeMap::from([("p".to_owned(), counts(false, 100)), ("s".to_owned(), counts(true, 7))]),
+            watch: None,
         };
         let after =
             BTreeMap::from([("p".to_owned(), counts(false, 160)), ("s".to_owned(), counts(true, 97))]);
@@ -278,18 +274,49 @@ mod tests {
         assert_eq!(share.by_server["s"], 90);
     }
 
+    fn told(routes: Option<Vec<(&str, &str, &str, u64)>>) -> Told {
+        let route = |(node, statement, reason, count): (&str, &str, &str, u64)| {
+            let text = str::to_owned;
+            (
+                Route {
+                    database: String::new(),
+                    node: text(node),
+                    statement: text(statement),
+                    reason: text(reason),
+                },
+                count,
+            )
+        };
+        Told {
+            standbys: ["s1", "s2"].map(str::to_owned).into(),
+            served: [("p", 5), ("s1", 60), ("s2", 30)].map(|(name, count)| (name.to_owned(), count)).into(),
+            routes: routes.map(|routes| routes.into_iter().map(route).collect()),
+        }
+    }
+
     #[test]
     fn a_console_counts_the_reads_of_standbys() {
-        let at = |scans| Counts { standby: true, scans: HashMap::from([(String::new(), scans)]) };
-        let before = Before {
-            source: Source::Console("host=c".to_owned()),
-            counts: BTreeMap::from([("s1".to_owned(), at(100)), ("s2".to_owned(), at(50))]),
-        };
-        // The console began anew meanwhile and counts s2 from nothing.
-        let after = BTreeMap::from([("s1".to_owned(), at(160)), ("s2".to_owned(), at(30))]);
         let asked = BTreeMap::from([("t".to_owned(), Asked { reads: 120, writes: 9 })]);
-        let shares = before.between(&after, &asked);
+        let shares = told_shares(&told(None), &asked);
         assert!((shares["t"].at_standbys - 0.75).abs() < 1e-9, "{shares:?}");
+    }
+
+    #[test]
+    fn a_console_that_tells_statements_tells_tables_and_reasons() {
+        let routes = vec![
+            ("s1", "SELECT 1 FROM t", "proven", 6),
+            ("s2", "SELECT 1 FROM t", "proven", 2),
+            ("p", "SELECT 1 FROM t", "in_doubt", 1),
+            ("p", "UPDATE t SET a = 1", "writes", 50),
+            ("p", "SELECT 1 FROM u", "standbys_behind", 4),
+        ];
+        let asked = |reads| Asked { reads, writes: 0 };
+        let asked = BTreeMap::from([("t".to_owned(), asked(10)), ("u".to_owned(), asked(4))]);
+        let shares = told_shares(&told(Some(routes)), &asked);
+        // One of the ten was not told: it counts as the primary's.
+        assert!((shares["t"].at_standbys - 0.8).abs() < 1e-9, "{shares:?}");
+        assert_eq!(shares["t"].why_not(), "in_doubt 1");
+        assert_eq!((shares["u"].at_standbys, shares["u"].why_not()), (0.0, "standbys_behind 4".to_owned()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `consort bench`: staleness, cost and correctness of whatever answers at an address. The workloads are the crate
 //! `bench`'s; this is their place in the command.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
+use crate::acceptance;
 use crate::console::runtime;
 use crate::failure::Failure;
 
@@ -13,20 +14,31 @@ use crate::failure::Failure;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    command: ::bench::Command,
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    #[command(flatten)]
+    Workload(Box<::bench::Command>),
+    Acceptance(acceptance::Options),
 }
 
 const EXAMPLES: &str = "\
 Examples:
   consort bench stale --url postgres://postgres@127.0.0.1:6432/postgres
+  consort bench acceptance --part stale --rounds 1000
   consort bench mix --url postgres://postgres@127.0.0.1:6432/postgres --time 30s
   consort bench histories --help";
 
 /// Measures and prints the figures.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let verdict = runtime()?
-        .block_on(::bench::run(&options.command))
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let workload = match &options.command {
+        Command::Workload(workload) => workload,
+        Command::Acceptance(options) => return acceptance::run(options),
+    };
+    let verdict =
+        runtime()?.block_on(::bench::run(workload)).map_err(|error| Failure::new(error.to_string()))?;
     match verdict {
         ::bench::Verdict::Clean => Ok(()),
         ::bench::Verdict::Violated => {

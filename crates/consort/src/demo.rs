@@ -11,6 +11,7 @@ use bench::progress::Progress;
 use bench::stop::Stop;
 use clap::Args;
 use node::config::Config;
+use tokio::runtime::Runtime;
 
 use crate::console::runtime;
 use crate::down;
@@ -44,21 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let runtime = runtime()?;
     let mut clean = true;
     for writers in [Writers::ThroughConsort, Writers::Anywhere] {
-        let folder = Folder::new(writers)?;
-        let mut reports = Vec::new();
-        for design in DESIGNS {
-            eprintln!("writers {}, design {} ..", writers.name(), design.name);
-            let config = folder.up(design.name, writers)?;
-            let url = up::url(&config);
-            let mix = mix::Options {
-                console: Some(console_url(&url, &config)),
-                ..mix::Options::new(&url, Duration::from_secs(options.time))
-            };
-            let report =
-                runtime.block_on(async { mix::demo(&mix, &Stop::at_ctrl_c(), &mut Progress::new()).await });
-            reports.push((design.name, report.map_err(|error| Failure::new(error.to_string()))?));
-            down::stop_consort(&folder.home)?;
-        }
+        let reports = compare(&runtime, writers, Duration::from_secs(options.time))?;
         clean &= reports.iter().all(|(name, report)| *name != design::CONSORT.name || report.is_clean());
         let columns: Vec<(&str, &Report)> = reports.iter().map(|(name, report)| (*name, report)).collect();
         println!("writers {}: {}", writers.name(), writers.meaning());
@@ -68,6 +55,27 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::new("the design consort showed what one server would not show")),
     }
+}
+
+/// Runs the mix through each of the designs on one cluster of its own.
+pub(crate) fn compare(
+    runtime: &Runtime,
+    writers: Writers,
+    time: Duration,
+) -> Result<Vec<(&'static str, Report)>, Failure> {
+    let folder = Folder::new(writers)?;
+    let mut reports = Vec::new();
+    for design in DESIGNS {
+        eprintln!("writers {}, design {} ..", writers.name(), design.name);
+        let config = folder.up(design.name, writers)?;
+        let url = up::url(&config);
+        let mix = mix::Options { console: Some(console_url(&url, &config)), ..mix::Options::new(&url, time) };
+        let report =
+            runtime.block_on(async { mix::demo(&mix, &Stop::at_ctrl_c(), &mut Progress::new()).await });
+        reports.push((design.name, report.map_err(|error| Failure::new(error.to_string()))?));
+        down::stop_consort(&folder.home)?;
+    }
+    Ok(reports)
 }
 
 /// The console's address beside a database's.

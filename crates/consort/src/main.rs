@@ -4,6 +4,7 @@
 //! Exit codes: 0 done; 1 it could not be done, and the standard error says why; 2 the command line is wrong; 3 what was
 //! asked for is not running.
 
+mod acceptance;
 mod attach;
 mod bench;
 mod check;

@@ -218,10 +218,12 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until the last client has left.
+    /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
     async fn empty(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while !self.door.seats().is_empty() && Instant::now() < deadline {
+        let console = &self.config().console_database;
+        let waits = || self.door.seats().iter().any(|seat| seat.database != *console);
+        while waits() && Instant::now() < deadline {
             sleep(LEFT_EVERY).await;
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) next_process: AtomicU32,
     pub(crate) done: AtomicU64,
     pub(crate) reads: AtomicU64,
+    /// Those of them in transactions that only read.
+    pub(crate) read_only_reads: AtomicU64,
     pub(crate) appends: AtomicU64,
     pub(crate) lost_sessions: AtomicU64,
     /// Identifiers of old snapshots that read-only transactions may be made to use.
@@ -153,6 +155,7 @@ impl Client {
     ) -> Result<(), Ended> {
         session.execute(&self.begin(plan)).await.map_err(Ended::Failed)?;
         for step in &plan.steps {
+            self.shared.read_only_reads.fetch_add(u64::from(plan.read_only), Ordering::Relaxed);
             self.run_step(session, step, operations).await.map_err(Ended::Failed)?;
         }
         session.execute("COMMIT").await.map_err(Ended::of_commit)
@@ -165,6 +168,7 @@ impl Client {
         operations: &mut Vec<Operation>,
     ) -> Result<(), Ended> {
         for step in &plan.steps {
+            self.shared.read_only_reads.fetch_add(u64::from(plan.read_only), Ordering::Relaxed);
             self.run_step(session, step, operations).await.map_err(Ended::of_commit)?;
         }
         Ok(())

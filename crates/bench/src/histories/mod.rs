@@ -10,7 +10,7 @@ mod report;
 mod snapshots;
 
 pub use registers::{Accesses, Registers, record_registers};
-pub use report::{Options, Summary, run};
+pub use report::{Options, Summary, run, table};
 
 use crate::check::{History, Model};
 use crate::ground;
@@ -137,12 +137,14 @@ impl Workload {
 }
 
 /// What a run brought.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// All transactions.
     pub history: History,
     /// Statements that read.
     pub reads: u64,
+    /// Those of them in transactions that only read.
+    pub read_only_reads: u64,
     /// Statements that appended.
     pub appends: u64,
     /// How many sessions ended by a fault.
@@ -184,8 +186,7 @@ pub async fn record(workload: &Workload, stop: &Stop, progress: &mut Progress) -
             format!("{}: {gone:.0} of {} s, {done} transactions", workload.isolation, workload.time.as_secs())
         });
     }
-    let mut recorded =
-        Recorded { history: History::default(), reads: 0, appends: 0, lost_sessions: 0, first_trouble: None };
+    let mut recorded = Recorded::default();
     while let Some(brought) = clients.join_next().await {
         let brought = brought.expect("a client does not panic");
         recorded.history.transactions.extend(brought.history.transactions);
@@ -196,6 +197,7 @@ pub async fn record(workload: &Workload, stop: &Stop, progress: &mut Progress) -
     }
     recorded.history.transactions.sort_by_key(|transaction| transaction.began);
     recorded.reads = shared.reads.load(Ordering::Relaxed);
+    recorded.read_only_reads = shared.read_only_reads.load(Ordering::Relaxed);
     recorded.appends = shared.appends.load(Ordering::Relaxed);
     recorded.lost_sessions = shared.lost_sessions.load(Ordering::Relaxed);
     Ok(recorded)
@@ -217,6 +219,7 @@ fn shared(workload: &Workload, stop: Stop) -> Shared {
         next_process: AtomicU32::new(0),
         done: AtomicU64::new(0),
         reads: AtomicU64::new(0),
+        read_only_reads: AtomicU64::new(0),
         appends: AtomicU64::new(0),
         lost_sessions: AtomicU64::new(0),
         old_snapshots: std::sync::Mutex::new(Vec::new()),

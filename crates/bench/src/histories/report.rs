@@ -117,6 +117,33 @@ pub struct Summary {
     pub first_trouble: Option<String>,
 }
 
+impl Summary {
+    /// What is to be said of a run that the checker has judged.
+    #[must_use]
+    pub fn of(
+        recorded: &Recorded,
+        isolation: Isolation,
+        findings: &Findings,
+        share: Option<Share>,
+    ) -> Summary {
+        let mut anomalies: Vec<String> = findings.anomalies.iter().map(|anomaly| anomaly.name()).collect();
+        anomalies.sort();
+        anomalies.dedup();
+        Summary {
+            isolation: Some(isolation),
+            committed: recorded.history.count(Outcome::Committed),
+            failed: recorded.history.count(Outcome::Failed),
+            unknown: recorded.history.count(Outcome::Unknown),
+            lost_sessions: recorded.lost_sessions,
+            owed: isolation.owes().to_string(),
+            valid: findings.holds(isolation.owes()),
+            anomalies,
+            share,
+            first_trouble: recorded.first_trouble.clone(),
+        }
+    }
+}
+
 /// Runs the subcommand and prints its results.
 ///
 /// # Errors
@@ -199,7 +226,7 @@ async fn run_one(options: &Options, isolation: Isolation, stop: &Stop) -> Result
         say(&findings, owed, isolation);
         findings
     };
-    Ok(summary(&recorded, isolation, &valid, share))
+    Ok(Summary::of(&recorded, isolation, &valid, share))
 }
 
 fn workload(options: &Options, isolation: Isolation) -> Workload {
@@ -248,25 +275,9 @@ fn with_suffix(path: &Path, isolation: Isolation) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn summary(recorded: &Recorded, isolation: Isolation, findings: &Findings, share: Option<Share>) -> Summary {
-    let mut anomalies: Vec<String> = findings.anomalies.iter().map(|anomaly| anomaly.name()).collect();
-    anomalies.sort();
-    anomalies.dedup();
-    Summary {
-        isolation: Some(isolation),
-        committed: recorded.history.count(Outcome::Committed),
-        failed: recorded.history.count(Outcome::Failed),
-        unknown: recorded.history.count(Outcome::Unknown),
-        lost_sessions: recorded.lost_sessions,
-        owed: isolation.owes().to_string(),
-        valid: findings.holds(isolation.owes()),
-        anomalies,
-        share,
-        first_trouble: recorded.first_trouble.clone(),
-    }
-}
-
-fn table(summaries: &[Summary]) -> Table {
+/// A row per run.
+#[must_use]
+pub fn table(summaries: &[Summary]) -> Table {
     let mut table = Table::new(&[
         "isolation",
         "committed",

@@ -4,7 +4,7 @@
 
 mod calls;
 mod cpu;
-mod pgbench;
+pub mod pgbench;
 mod pgbouncer;
 mod report;
 

@@ -40,30 +40,43 @@ impl fmt::Display for Script {
 
 /// What one run is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub(crate) script: Script,
-    pub(crate) protocol: Protocol,
-    pub(crate) clients: u32,
-    pub(crate) time: Duration,
+pub struct Run {
+    /// The script.
+    pub script: Script,
+    /// How statements travel.
+    pub protocol: Protocol,
+    /// How many clients there are.
+    pub clients: u32,
+    /// How long it takes.
+    pub time: Duration,
 }
 
 /// What pgbench said.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Said {
-    pub(crate) transactions: u64,
-    pub(crate) per_second: f64,
-    pub(crate) latency_ms: f64,
+pub struct Said {
+    /// Transactions that were done.
+    pub transactions: u64,
+    /// The same per second.
+    pub per_second: f64,
+    /// How long one took on average.
+    pub latency_ms: f64,
 }
 
 /// Makes pgbench's tables.
-pub(crate) async fn initialize(url: &str, scale: u32) -> Result<(), Error> {
+///
+/// # Errors
+/// pgbench is not there, or what it says.
+pub async fn initialize(url: &str, scale: u32) -> Result<(), Error> {
     let mut command = pgbench();
     command.args(["-i", "-q", "-s", &scale.to_string(), url]);
     output(command, url).await.map(drop)
 }
 
 /// Runs pgbench to its end.
-pub(crate) async fn run(url: &str, run: &Run) -> Result<Said, Error> {
+///
+/// # Errors
+/// pgbench is not there, or what it says.
+pub async fn run(url: &str, run: &Run) -> Result<Said, Error> {
     let mut command = pgbench();
     command.args(["-n", "-M", &run.protocol.to_string(), "-b", run.script.name()]);
     command.args(["-c", &run.clients.to_string(), "-T", &run.time.as_secs().max(1).to_string(), url]);

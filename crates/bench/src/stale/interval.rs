@@ -14,7 +14,7 @@ const COLD_EVERY: u64 = 4;
 pub(super) async fn write(run: Arc<Run>, number: u64, every: Duration) {
     let setting = &run.setting;
     let (protocol, commit) = (setting.protocol_of(number), setting.commit_of(number));
-    let mut session = Lasting::new(setting.writer(), protocol);
+    let mut session = Lasting::new(setting.writer_beside(), protocol);
     let mut interval = tokio::time::interval(every.max(Duration::from_micros(1)));
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut writes = number;

@@ -20,16 +20,26 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The table of the hot rows.
 pub const HOT: &str = "consort_bench_hot";
+
+/// What a writer does.
+const UPDATE: &str = "UPDATE consort_bench_hot SET n = n + 1 WHERE id = $1 RETURNING n";
+
+/// What readers ask of a hot row, and of a cold one.
+const READ_HOT: &str = "SELECT n FROM consort_bench_hot WHERE id = $1";
+const READ_COLD: &str = "SELECT v FROM consort_bench_cold WHERE id = $1";
 
 /// The table that nobody writes.
 pub const COLD: &str = "consort_bench_cold";
 
 /// How many rows the cold table has.
 const COLD_ROWS: i64 = 1000;
+
+/// So many wrong reads are told one by one.
+const MAX_VIOLATIONS: usize = 100;
 
 /// How long a session waits before it logs in again after an error.
 const LOGIN_PAUSE: Duration = Duration::from_millis(50);
@@ -83,6 +93,7 @@ struct Run {
     hot_reads: AtomicU64,
     hot_writes: AtomicU64,
     cold_reads: AtomicU64,
+    violations: Mutex<Vec<String>>,
 }
 
 impl Run {
@@ -97,6 +108,7 @@ impl Run {
             hot_reads: AtomicU64::new(0),
             hot_writes: AtomicU64::new(0),
             cold_reads: AtomicU64::new(0),
+            violations: Mutex::default(),
         }
     }
 
@@ -109,12 +121,25 @@ impl Run {
         note(tallies.entry(kind).or_default());
     }
 
+    /// Writes a wrong read down, unless there are enough to find out why.
+    fn note_violation(&self, tell: impl FnOnce() -> String) {
+        let mut violations = self.violations.lock().expect("nobody panics with the violations");
+        if violations.len() < MAX_VIOLATIONS {
+            violations.push(tell());
+        }
+    }
+
     fn record_read(&self, kind: Kind, answer: Result<(Duration, Fault), Trouble>) {
         self.record(kind, |tally| match &answer {
             Ok((took, fault)) => tally.read(*took, *fault),
             Err(trouble) => tally.failed(trouble),
         });
     }
+}
+
+/// The time of day in microseconds since 1970, to find a moment in the servers' logs.
+fn clock_us() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros())
 }
 
 /// A session that opens itself again after an error.
@@ -154,34 +179,63 @@ impl Lasting {
     /// Raises the row's counter; what was acknowledged is known from then on.
     async fn write(&mut self, run: &Run, row: i64, commit: &'static str) -> Result<Duration, Trouble> {
         if self.commit != Some(commit) {
-            if self.session.is_none() {
-                self.session = Some(Session::open(&self.url, self.protocol).await?);
-            }
-            let session = self.session.as_ref().expect("it was just opened");
-            session.execute(&format!("SET synchronous_commit = {commit}")).await?;
+            self.execute(&format!("SET synchronous_commit = {commit}")).await?;
             self.commit = Some(commit);
         }
         run.hot_writes.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
-        let value =
-            self.run("UPDATE consort_bench_hot SET n = n + 1 WHERE id = $1 RETURNING n", &[row]).await?;
+        let value = if run.setting.savepoints {
+            self.update_behind_savepoint(row).await?
+        } else {
+            self.run(UPDATE, &[row]).await?
+        };
         run.knowledge(row).acknowledged(value);
         Ok(began.elapsed())
+    }
+
+    /// The same in a block, by a sub-transaction.
+    async fn update_behind_savepoint(&mut self, row: i64) -> Result<i64, Trouble> {
+        self.execute("BEGIN; SAVEPOINT s").await?;
+        let value = self.run(UPDATE, &[row]).await?;
+        self.execute("RELEASE s; COMMIT").await.map(|()| value)
+    }
+
+    async fn execute(&mut self, statements: &str) -> Result<(), Trouble> {
+        let session = match &mut self.session {
+            Some(session) => session,
+            none => none.insert(Session::open(&self.url, self.protocol).await?),
+        };
+        let done = session.execute(statements).await;
+        if done.is_err() {
+            self.session = None;
+            self.commit = None;
+        }
+        done
     }
 
     async fn read_hot(&mut self, run: &Run, row: i64) -> Result<(Duration, Fault), Trouble> {
         run.hot_reads.fetch_add(1, Ordering::Relaxed);
         let known = run.knowledge(row).now();
         let began = Instant::now();
-        let value = self.run("SELECT n FROM consort_bench_hot WHERE id = $1", &[row]).await?;
+        let value = self.run(READ_HOT, &[row]).await?;
         let took = began.elapsed();
-        Ok((took, run.knowledge(row).read(known, value)))
+        let fault = run.knowledge(row).read(known, value);
+        if fault.is_any() {
+            let (protocol, at) = (self.protocol, clock_us());
+            run.note_violation(|| {
+                format!(
+                    "{at}: row {row} read {value} by {protocol} in {} us; known: {known}",
+                    took.as_micros()
+                )
+            });
+        }
+        Ok((took, fault))
     }
 
     async fn read_cold(&mut self, run: &Run, row: i64) -> Result<(Duration, Fault), Trouble> {
         run.cold_reads.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
-        let value = self.run("SELECT v FROM consort_bench_cold WHERE id = $1", &[row]).await?;
+        let value = self.run(READ_COLD, &[row]).await?;
         if value != 2 * row {
             return Err(Trouble::Unexpected(format!("{value} in row {row} of the cold table")));
         }

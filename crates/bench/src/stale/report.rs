@@ -1,8 +1,8 @@
 //! The subcommand: options, the run as a whole, its table and files.
 
-use super::{COLD, COLD_ROWS, Commit, HOT, Run, interval, rounds};
+use super::{COLD, COLD_ROWS, Commit, HOT, READ_COLD, READ_HOT, Run, interval, rounds};
 use crate::progress::Progress;
-use crate::session::Protocol;
+use crate::session::{Protocol, Session};
 use crate::share::{Asked, Before, Server, Share, Source};
 use crate::stop::Stop;
 use crate::table::{Table, milliseconds, percent, write_json};
@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+
+/// So many reads of each table and protocol come before those that count.
+const WARM_UP_READS: u32 = 5;
 
 /// Arguments of `stale`.
 #[derive(Args, Clone, Debug)]
@@ -51,6 +54,12 @@ pub struct Options {
     /// Their interval
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "10ms")]
     pub write_every: Duration,
+    /// Another address for these: they bypass the one that the rounds' own writers use
+    #[arg(long, value_name = "URL")]
+    pub beside_url: Option<String>,
+    /// Each writes in a block behind a savepoint
+    #[arg(long)]
+    pub savepoints: bool,
     /// Readers in a loop, with --time
     #[arg(long, default_value_t = 4)]
     pub readers: u64,
@@ -74,10 +83,40 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
+impl Options {
+    /// So many rounds at an address, and nothing else.
+    #[must_use]
+    pub fn new(url: &str, rounds: u64) -> Options {
+        Options {
+            url: url.to_owned(),
+            writer_url: None,
+            rounds,
+            time: None,
+            rows: 1,
+            gaps: [0, 20, 100, 300].map(Duration::from_millis).to_vec(),
+            protocol: vec![Protocol::Simple, Protocol::Extended, Protocol::Prepared],
+            synchronous_commit: vec![Commit::On],
+            writers: None,
+            write_every: Duration::from_millis(10),
+            beside_url: None,
+            savepoints: false,
+            readers: 4,
+            read_every: Duration::ZERO,
+            servers: Vec::new(),
+            console: None,
+            seed: 1,
+            csv: None,
+            json: None,
+        }
+    }
+}
+
 /// The options that the tasks need.
 pub(super) struct Setting {
     pub(super) url: String,
     pub(super) writer_url: Option<String>,
+    pub(super) beside_url: Option<String>,
+    pub(super) savepoints: bool,
     pub(super) rounds: u64,
     pub(super) rows: u64,
     pub(super) gaps: Vec<Duration>,
@@ -90,6 +129,11 @@ pub(super) struct Setting {
 impl Setting {
     pub(super) fn writer(&self) -> &str {
         self.writer_url.as_deref().unwrap_or(&self.url)
+    }
+
+    /// Where the writers at an interval log in.
+    pub(super) fn writer_beside(&self) -> &str {
+        self.beside_url.as_deref().unwrap_or(self.writer())
     }
 
     pub(super) fn protocol_of(&self, number: u64) -> Protocol {
@@ -167,6 +211,8 @@ pub struct Report {
     pub hot_share: Option<Share>,
     /// Where the cold reads ran, if it is known.
     pub cold_share: Option<Share>,
+    /// Wrong reads, one by one, the first of them.
+    pub violations: Vec<String>,
 }
 
 /// Runs the subcommand and prints its results.
@@ -183,7 +229,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     if let Some(path) = &options.json {
         write_json(path, &report)?;
     }
-    Ok(Verdict::clean_if(report.hot.stale == 0 && report.hot.backwards == 0))
+    Ok(Verdict::clean_if(report.is_clean()))
 }
 
 /// Makes the tables, runs until the end or the stop, and adds up.
@@ -193,6 +239,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
 pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Report, Error> {
     let setting = setting(options);
     prepare(&setting, &options.servers).await?;
+    warm_up(&setting).await?;
     let source = Source::of(&options.servers, options.console.as_deref());
     let before = Before::read(&source).await?;
     let began = Instant::now();
@@ -226,6 +273,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
         seconds,
         hot_share: shares.remove(HOT),
         cold_share: shares.remove(COLD),
+        violations: std::mem::take(&mut *run.violations.lock().expect("nobody panics with the violations")),
     })
 }
 
@@ -233,6 +281,8 @@ fn setting(options: &Options) -> Setting {
     Setting {
         url: options.url.clone(),
         writer_url: options.writer_url.clone(),
+        beside_url: options.beside_url.clone(),
+        savepoints: options.savepoints,
         rounds: if options.time.is_some() { u64::MAX } else { options.rounds },
         rows: options.rows,
         gaps: options.gaps.clone(),
@@ -254,6 +304,21 @@ async fn prepare(setting: &Setting, servers: &[Server]) -> Result<(), Error> {
     );
     let probe = format!("SELECT n FROM {HOT} LIMIT 1");
     Ok(ground::prepare(setting.writer(), &setting.url, servers, &statements, &probe).await?)
+}
+
+/// Reads each table a few times in each protocol before anything is counted: what a proxy must learn about a statement that
+/// is new to it is not what is measured here.
+async fn warm_up(setting: &Setting) -> Result<(), Error> {
+    let mut session = Session::open(&setting.url, setting.protocols[0]).await?;
+    for &protocol in &setting.protocols {
+        session.speak(protocol);
+        for _ in 0..WARM_UP_READS {
+            session.run(READ_HOT, &[0]).await?;
+            session.run(READ_COLD, &[0]).await?;
+        }
+    }
+    session.close().await;
+    Ok(())
 }
 
 fn start(options: &Options, run: &Arc<Run>) -> JoinSet<()> {
@@ -288,6 +353,12 @@ fn say(run: &Run, options: &Options, began: Instant) -> String {
 }
 
 impl Report {
+    /// Nothing stale, nothing backwards.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.hot.stale == 0 && self.hot.backwards == 0
+    }
+
     /// A line per kind.
     #[must_use]
     pub fn table(&self) -> Table {
@@ -324,7 +395,12 @@ impl Report {
     #[must_use]
     pub fn summary(&self) -> String {
         let share = |share: &Option<Share>| match share {
-            Some(share) => format!(", {} at standbys", percent(share.at_standbys)),
+            Some(share) if share.reasons.is_empty() => {
+                format!(", {} at standbys", percent(share.at_standbys))
+            }
+            Some(share) => {
+                format!(", {} at standbys (not: {})", percent(share.at_standbys), share.why_not())
+            }
             None => String::new(),
         };
         let mut text = format!(
@@ -338,6 +414,7 @@ impl Report {
             self.writes.done,
             self.seconds,
         );
+        self.violations.iter().for_each(|violation| text += &format!("wrong: {violation}\n"));
         let first =
             [&self.hot, &self.cold, &self.writes].into_iter().find_map(|total| total.first_error.clone());
         if let Some(error) = first {

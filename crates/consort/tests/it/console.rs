@@ -137,6 +137,17 @@ fn shutdown_ends_the_process() {
 }
 
 #[test]
+fn who_looks_on_at_the_console_does_not_hold_up_the_end() {
+    let mut serving = Serving::start(0, "drain_time = \"1h\"");
+    let mut watcher = Client::connect(&serving.url("postgres", "consort")).expect("a log-in");
+    assert!(!watcher.rows("SHOW VERSION").expect("an answer").is_empty());
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    let trouble = watcher.rows("SHOW VERSION").expect_err("it was told to leave");
+    assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
+}
+
+#[test]
 fn what_went_through_is_counted() {
     let serving = Serving::start(0, "");
     let url = serving.url("postgres", "postgres");

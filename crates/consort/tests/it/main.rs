@@ -1,5 +1,6 @@
 //! The command as a person uses it: the program itself, real servers, real clients.
 
+mod acceptance;
 mod access;
 mod barriers;
 mod configuration;

@@ -11,8 +11,10 @@ use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{self, Line, Session};
 use crate::socket::{Origin, Socket};
 use analysis::session::{Own, Startup as Settings};
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
+use std::task::Poll;
 use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 use wire::tag::front;
@@ -265,7 +267,17 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
             return;
         }
         client.rest();
-        let length = match client.whole_frame(REQUEST_HELD_BYTES).await {
+        let told = poll_fn(|cx| if seat.must_leave(false, cx) { Poll::Ready(()) } else { Poll::Pending });
+        let frame = tokio::select! {
+            frame = client.whole_frame(REQUEST_HELD_BYTES) => frame,
+            () = told => {
+                let problem =
+                    Problem::fatal("57P01", "terminating connection due to administrator command");
+                client.out().problem(&problem);
+                return door.farewell(client).await;
+            }
+        };
+        let length = match frame {
             Ok(length) => length,
             Err(error) => {
                 if let Some(why) = malformation(&error) {

@@ -1,0 +1,177 @@
+//! A cluster of `consort up` in a temporary folder, for one part of the acceptance: its addresses, its nodes, the delays of
+//! its standbys. It is stopped and removed in the end; after something wrong it is stopped and left.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bench::session::{Protocol, Session, Trouble};
+use postgres::local::{Cluster, Node, Programs};
+
+use crate::down;
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::up::Writers;
+
+/// How long nodes and Consort may take until all serve, after a fault of one of them.
+pub(super) const HEALTHY_LIMIT: Duration = Duration::from_secs(30);
+
+/// How often is looked whether they do.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A running cluster with two standbys.
+pub(super) struct Ground {
+    pub(super) home: Home,
+    pub(super) cluster: Cluster,
+    folder: PathBuf,
+    port: u16,
+    keeps: AtomicBool,
+}
+
+impl Ground {
+    /// Makes and starts it. The environment is that of the servers and of Consort.
+    pub(super) fn make(
+        name: &str,
+        writers: Writers,
+        environment: &[(String, String)],
+    ) -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("consort-{name}-{}", std::process::id()));
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let home = Home::at(Some(&folder))?;
+        eprintln!("a cluster for {name}, writers {} ..", writers.name());
+        let mut up = Command::new(std::env::current_exe()?);
+        up.arg("up").arg("--dir").arg(&folder).args(["--standbys", "2", "--writers", writers.name()]);
+        up.args(["--listen", &format!("127.0.0.1:{port}")]);
+        up.envs(environment.iter().map(|(name, value)| (name, value)));
+        let made = run(&mut up).and_then(|()| Ok(Cluster::open(&Programs::find()?, home.folder())?));
+        match made {
+            Ok(cluster) => Ok(Self { home, cluster, folder, port, keeps: AtomicBool::new(false) }),
+            Err(failure) => {
+                // What there is of it cannot be of use to anybody; the failure says what was wrong.
+                let _ = down::stop_everything(&home);
+                let _ = std::fs::remove_dir_all(&folder);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Where clients log in.
+    pub(super) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Where the console answers.
+    pub(super) fn console(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/consort", self.port)
+    }
+
+    /// The primary's own address, past Consort.
+    pub(super) fn primary(&self) -> String {
+        let primary = self.cluster.primary();
+        let sockets = primary.socket_folder().display();
+        format!("host={sockets} port={} user=postgres dbname=postgres", primary.port())
+    }
+
+    /// From now on each standby replays commits so much later.
+    pub(super) fn delay(&self, delays: &[Duration]) -> Result<(), Failure> {
+        for (standby, delay) in self.cluster.standbys().iter().zip(delays) {
+            standby.set("recovery_min_apply_delay", &format!("{}ms", delay.as_millis()))?;
+        }
+        Ok(())
+    }
+
+    /// Sets a value for the whole primary. It goes through Consort: who logs in at the primary bypasses it.
+    pub(super) async fn set_at_primary(&self, name: &str, value: &str) -> Result<(), Failure> {
+        let said = |trouble: Trouble| Failure::new(format!("{name} = '{value}': {trouble}"));
+        let session = Session::open(&self.url(), Protocol::Simple).await.map_err(said)?;
+        session.execute(&format!("ALTER SYSTEM SET {name} = '{value}'")).await.map_err(said)?;
+        session.execute("SELECT pg_reload_conf()").await.map_err(said)?;
+        session.close().await;
+        Ok(())
+    }
+
+    /// A standby by its number, or the primary.
+    pub(super) fn node(&self, standby: Option<usize>) -> &Node {
+        standby.map_or(self.cluster.primary(), |number| &self.cluster.standbys()[number])
+    }
+
+    /// Starts again what was stopped or killed: servers first, then Consort.
+    pub(super) fn up(&self) -> Result<(), Failure> {
+        let mut up = Command::new(std::env::current_exe()?);
+        run(up.arg("up").arg("--dir").arg(&self.folder))
+    }
+
+    /// Waits until Consort answers and all standbys serve; how long that took.
+    pub(super) async fn wait_healthy(&self) -> Result<Duration, Failure> {
+        let since = Instant::now();
+        loop {
+            let Err(why) = self.is_healthy().await else { return Ok(since.elapsed()) };
+            if since.elapsed() > HEALTHY_LIMIT {
+                return Err(Failure::new(format!("not healthy within {HEALTHY_LIMIT:?}: {why}")));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn is_healthy(&self) -> Result<(), String> {
+        let said = |trouble: Trouble| trouble.to_string();
+        // A database is followed from its first client on.
+        Session::open(&self.url(), Protocol::Simple).await.map_err(said)?.close().await;
+        let session = Session::open(&self.console(), Protocol::Simple).await.map_err(said)?;
+        let session = session.with_limit(Duration::from_secs(2));
+        for row in session.texts("SHOW REPLICAS").await.map_err(said)? {
+            let text = |column: &str| row.get(column).cloned().unwrap_or_default();
+            if text("state") != "serving" {
+                return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
+            }
+        }
+        let databases = session.texts("SHOW GAUGES").await.map_err(said)?;
+        let why = databases.iter().find_map(|row| row.get("why_not_serving"));
+        if databases.is_empty() {
+            return Err("no database is followed".to_owned());
+        }
+        why.map_or(Ok(()), |why| Err(why.clone()))
+    }
+
+    /// Whether Consort has noticed a writer that bypasses it although there was to be none.
+    pub(super) fn has_switched(&self) -> bool {
+        std::fs::read_to_string(self.home.log_file()).is_ok_and(|log| log.contains("past Consort"))
+    }
+
+    /// Something was wrong: the logs go to the results, and the servers' folders are left as they are.
+    pub(super) fn keep(&self, results: &Path) {
+        if self.keeps.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Err(error) = std::fs::copy(self.home.log_file(), results.join(format!("{name}.log"))) {
+            eprintln!("Consort's log cannot be copied: {error}");
+        }
+        println!("the cluster is left, stopped, in {}", self.folder.display());
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        for node in self.cluster.nodes() {
+            // One that was hanging would not stop.
+            node.resume();
+        }
+        // Whatever of it cannot be ended or removed is the next reboot's.
+        let _ = down::stop_everything(&self.home);
+        if !*self.keeps.get_mut() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Runs a command of our own to its end.
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}

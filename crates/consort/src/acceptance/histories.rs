@@ -1,0 +1,216 @@
+//! List-append histories during faults, at each isolation level and in both modes of writers, judged by the checker.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench::check::{Findings, check};
+use bench::histories::{Isolation, Recorded, Summary, TABLE, Workload, record, set_up, table};
+use bench::progress::Progress;
+use bench::share::{Asked, Before, Share, Source, ratio};
+use bench::stop::Stop;
+use bench::table::{percent, write_json};
+use tokio::runtime::Runtime;
+
+use super::Options;
+use super::faults::{self, Done};
+use super::ground::Ground;
+use super::lines::Lines;
+use crate::failure::Failure;
+use crate::up::Writers;
+
+/// At least this part of the reads that may leave does.
+const SHARE_WISH: f64 = 0.30;
+
+/// Fewer transactions a second than the servers could take, and more keys than the smallest workload has: under a flood of
+/// writes to a few rows nothing leaves, and nothing would be judged but the primary.
+const RATE: u64 = 1000;
+const KEYS: usize = 20;
+
+/// The part of transactions that only read.
+const READ_ONLY: f64 = 0.6;
+
+/// The runs of one mode of writers: the level, and whether read-only snapshots may be taken at standbys.
+const RUNS: [(Isolation, bool); 5] = [
+    (Isolation::RepeatableRead, false),
+    (Isolation::RepeatableRead, true),
+    (Isolation::Serializable, false),
+    (Isolation::Autocommit, false),
+    (Isolation::ReadCommitted, false),
+];
+
+/// What one run brought.
+struct Judged {
+    recorded: Recorded,
+    findings: Findings,
+    share: Option<Share>,
+    faults: Done,
+}
+
+/// What all runs brought together.
+#[derive(Default)]
+struct Sum {
+    summaries: Vec<Summary>,
+    faults: usize,
+    unhealed: Vec<String>,
+    /// Reads that may leave, and those that were answered by standbys.
+    may_leave: u64,
+    left: f64,
+}
+
+/// Runs them all.
+pub(super) fn run(
+    runtime: &Runtime,
+    options: &Options,
+    stop: &Stop,
+    lines: &mut Lines,
+) -> Result<(), Failure> {
+    let time = Duration::from_secs(options.seconds) / (options.writers.len() * RUNS.len()) as u32;
+    let mut sum = Sum::default();
+    for &writers in &options.writers {
+        let name = format!("histories-{}", writers.name());
+        let ground = Arc::new(Ground::make(&name, writers, &[])?);
+        for (number, (isolation, snapshots)) in RUNS.into_iter().enumerate() {
+            if stop.was_asked() {
+                break;
+            }
+            let workload = Workload {
+                read_only: READ_ONLY,
+                rate: RATE,
+                keys: KEYS,
+                read_only_snapshots: if snapshots { 1.0 } else { 0.0 },
+                seed: options.seed + number as u64,
+                ..Workload::new(&ground.url(), isolation, time)
+            };
+            let first = sum.faults;
+            let judged = runtime.block_on(one(&workload, &ground, first, stop))?;
+            let name = format!("{name}-{number}");
+            sum.take(&judged, &workload, &format!("writers {}", writers.name()), lines);
+            if !judged.findings.holds(isolation.owes()) {
+                println!("{isolation}: not {}\n{}", isolation.owes(), judged.findings);
+                keep(&judged, &name, options)?;
+                ground.keep(&options.results);
+            }
+        }
+        if writers == Writers::ThroughConsort {
+            let switched = ground.has_switched();
+            let answer = if switched { "yes" } else { "no" };
+            lines.judge("histories: somebody was taken for a bypass", "no", answer, !switched);
+        }
+    }
+    sum.judge(options, lines)
+}
+
+/// Records a history during faults, and judges it.
+async fn one(
+    workload: &Workload,
+    ground: &Arc<Ground>,
+    first: usize,
+    stop: &Stop,
+) -> Result<Judged, Failure> {
+    let failed = |error: bench::session::Trouble| Failure::new(error.to_string());
+    ground.wait_healthy().await?;
+    set_up(&workload.url, &[]).await.map_err(failed)?;
+    let before = Before::read(&Source::Console(ground.console())).await.map_err(failed)?;
+    let faults_stop = stop.after(workload.time);
+    let mut progress = Progress::new();
+    let recording = record(workload, stop, &mut progress);
+    let (recorded, faults) =
+        tokio::join!(recording, faults::strike(ground, first, workload.time, &faults_stop));
+    let (recorded, faults) = (recorded.map_err(failed)?, faults?);
+    let asked = Asked { reads: recorded.reads, writes: recorded.appends };
+    let share = before.shares(&BTreeMap::from([(TABLE.to_owned(), asked)])).await.map_err(failed)?;
+    let findings = check(&recorded.history);
+    Ok(Judged { recorded, findings, share: share.get(TABLE).cloned(), faults })
+}
+
+/// Everything that tells what was wrong.
+fn keep(judged: &Judged, name: &str, options: &Options) -> Result<(), Failure> {
+    let file = File::create(options.results.join(format!("{name}.jsonl")))?;
+    judged.recorded.history.write(BufWriter::new(file))?;
+    std::fs::write(options.results.join(format!("{name}.findings")), judged.findings.to_string())?;
+    Ok(std::fs::write(options.results.join(format!("{name}.faults")), judged.faults.log.join("\n") + "\n")?)
+}
+
+impl Sum {
+    fn take(&mut self, judged: &Judged, workload: &Workload, mode: &str, lines: &mut Lines) {
+        let isolation = workload.isolation;
+        let summary = Summary::of(&judged.recorded, isolation, &judged.findings, judged.share.clone());
+        let what = match workload.read_only_snapshots > 0.0 {
+            true => format!("histories, {mode}: {isolation} with read_only_snapshots"),
+            false => format!("histories, {mode}: {isolation}"),
+        };
+        judged.faults.log.iter().for_each(|fault| println!("  {fault}"));
+        self.faults += judged.faults.log.len();
+        self.unhealed.extend(judged.faults.unhealed.iter().cloned());
+        let (reads, left) = self.leave(judged, workload);
+        let share = match (&judged.share, reads) {
+            (None, _) => "share unknown".to_owned(),
+            (Some(share), 0) => {
+                format!(
+                    "{} at standbys, where none may leave ({})",
+                    percent(share.at_standbys),
+                    share.why_not()
+                )
+            }
+            (Some(share), reads) => format!(
+                "{} of those that may leave at standbys ({})",
+                percent(ratio_of(left, reads)),
+                share.why_not()
+            ),
+        };
+        let measured = format!(
+            "{}: {} committed, {} failed, {} unknown, {} sessions lost, {} faults; {share}",
+            if summary.valid { "valid" } else { "INVALID" },
+            summary.committed,
+            summary.failed,
+            summary.unknown,
+            summary.lost_sessions,
+            judged.faults.log.len()
+        );
+        lines.judge(&what, &summary.owed.clone(), measured, summary.valid);
+        self.summaries.push(summary);
+    }
+
+    /// How many reads may leave in a run, and how many did: none at SERIALIZABLE, at REPEATABLE READ those of read-only
+    /// transactions whose snapshots may, at READ COMMITTED all.
+    fn leave(&mut self, judged: &Judged, workload: &Workload) -> (u64, f64) {
+        let reads = match workload.isolation {
+            Isolation::Serializable => 0,
+            Isolation::RepeatableRead if workload.read_only_snapshots > 0.0 => {
+                judged.recorded.read_only_reads
+            }
+            Isolation::RepeatableRead => 0,
+            Isolation::Autocommit | Isolation::ReadCommitted => judged.recorded.reads,
+        };
+        let all = judged.recorded.reads as f64;
+        let left = judged.share.as_ref().map_or(0.0, |share| share.at_standbys * all);
+        self.may_leave += reads;
+        self.left += if reads > 0 { left } else { 0.0 };
+        (reads, left)
+    }
+
+    fn judge(&self, options: &Options, lines: &mut Lines) -> Result<(), Failure> {
+        let share = ratio_of(self.left, self.may_leave);
+        lines.judge(
+            "histories: reads that may leave, at standbys",
+            "30 %",
+            percent(share),
+            share > SHARE_WISH,
+        );
+        let healed = format!("{} of {} faults", self.faults - self.unhealed.len(), self.faults);
+        lines.judge("histories: all well again within 30 s", "every fault", healed, self.unhealed.is_empty());
+        self.unhealed.iter().for_each(|fault| println!("  {fault}"));
+        let table = table(&self.summaries);
+        print!("{table}");
+        let failed = |error: bench::table::WriteError| Failure::new(error.to_string());
+        table.write_csv(&options.results.join("histories-faults.csv")).map_err(failed)?;
+        write_json(&options.results.join("histories-faults.json"), &self.summaries).map_err(failed)
+    }
+}
+
+fn ratio_of(part: f64, whole: u64) -> f64 {
+    part * ratio(1, whole)
+}

@@ -1,0 +1,52 @@
+//! What was wished and what was measured, line by line.
+
+use std::path::Path;
+
+use bench::table::{Table, write_json};
+
+use crate::failure::Failure;
+
+/// The lines so far.
+#[derive(Default)]
+pub(super) struct Lines {
+    rows: Vec<[String; 4]>,
+    missed: usize,
+}
+
+impl Lines {
+    /// Adds a line: what it is about, what was wished, what was measured, and whether that is enough.
+    pub(super) fn judge(&mut self, what: &str, wish: &str, measured: impl Into<String>, kept: bool) {
+        self.missed += usize::from(!kept);
+        self.add(what, wish, measured.into(), if kept { "kept" } else { "MISSED" });
+    }
+
+    /// Adds a figure that nobody has to reach.
+    pub(super) fn tell(&mut self, what: &str, measured: impl Into<String>) {
+        self.add(what, "-", measured.into(), "-");
+    }
+
+    fn add(&mut self, what: &str, wish: &str, measured: String, verdict: &str) {
+        println!("{what}: {measured} (wished: {wish}) {verdict}");
+        self.rows.push([what.to_owned(), wish.to_owned(), measured, verdict.to_owned()]);
+    }
+
+    /// How many were not enough.
+    pub(super) fn missed(&self) -> usize {
+        self.missed
+    }
+
+    /// All of them.
+    pub(super) fn table(&self) -> Table {
+        let mut table = Table::new(&["what", "wished", "measured", "verdict"]);
+        self.rows.iter().for_each(|row| table.push(row.to_vec()));
+        table
+    }
+
+    /// Writes them as CSV and JSON.
+    pub(super) fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let table = self.table();
+        let failed = |error: bench::table::WriteError| Failure::new(error.to_string());
+        table.write_csv(&folder.join("acceptance.csv")).map_err(failed)?;
+        write_json(&folder.join("acceptance.json"), &table).map_err(failed)
+    }
+}

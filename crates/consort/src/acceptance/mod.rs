@@ -1,0 +1,99 @@
+//! `consort bench acceptance`: what Consort promises, measured on clusters of its own in temporary folders. Each part is one
+//! line of what a release must keep, says what it wished and what it got, and leaves CSV and JSON behind.
+
+mod demo;
+mod faults;
+mod ground;
+mod histories;
+mod lines;
+mod offload;
+mod stale;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bench::stop::Stop;
+use clap::{Args, ValueEnum};
+
+use crate::console::runtime;
+use crate::failure::Failure;
+use crate::up::Writers;
+use lines::Lines;
+
+/// Measure on clusters in temporary folders what Consort promises: nothing stale, valid histories during faults, offload
+///
+/// It makes the servers it needs and removes them; after a wrong read it leaves them stopped where they are and says where.
+/// The exit code is 1 if anything was wrong or less than what was wished.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// What to run; all of it by default
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "demo,stale,histories,offload")]
+    part: Vec<Part>,
+    /// Modes of writers to run them in; both by default
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "through-consort,anywhere")]
+    writers: Vec<Writers>,
+    /// Rounds of the part stale, for each delay
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// Delays of the two standbys in the part stale, in milliseconds; a pair is FIRST/SECOND
+    #[arg(long, value_delimiter = ',', default_value = "0/0,20/100,300/300,0/300")]
+    delays: Vec<stale::Delays>,
+    /// Seconds of the part histories, all its runs together
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Seconds of each run of the parts demo and offload
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    time: u64,
+    /// What chance starts from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for results
+    #[arg(long, value_name = "DIR", default_value = "bench-results")]
+    results: PathBuf,
+}
+
+/// A part of the acceptance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The demo's mix through the designs weak and consort
+    Demo,
+    /// Rounds of write and read back, over delays of the standbys, protocols, sessions, writers and kinds of commit
+    Stale,
+    /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted
+    Histories,
+    /// A cold table beside pgbench, a hot row, and what costs offload
+    Offload,
+}
+
+impl Options {
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.time)
+    }
+}
+
+/// Runs the parts one after the other; their lines are printed and written at the end, and whenever a part has ended.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    std::fs::create_dir_all(&options.results)?;
+    let runtime = runtime()?;
+    let _context = runtime.enter();
+    let stop = Stop::at_ctrl_c();
+    let mut lines = Lines::default();
+    for part in &options.part {
+        if stop.was_asked() {
+            break;
+        }
+        let done = match part {
+            Part::Demo => demo::run(&runtime, options, &mut lines),
+            Part::Stale => stale::run(&runtime, options, &stop, &mut lines),
+            Part::Histories => histories::run(&runtime, options, &stop, &mut lines),
+            Part::Offload => offload::run(&runtime, options, &stop, &mut lines),
+        };
+        lines.write(&options.results)?;
+        done?;
+    }
+    print!("\n{}", lines.table());
+    match lines.missed() {
+        0 => Ok(()),
+        missed => Err(Failure::new(format!("{missed} lines are not what was wished"))),
+    }
+}
