@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all drivers regress shadow bench
+.PHONY: help demo test check test-all drivers regress shadow bench acceptance
 
 CARGO ?= cargo
 
@@ -49,3 +49,8 @@ bench: ## staleness and overhead against PgBouncer and a direct connection; tabl
 	@scripts/prerequisites.sh rust build server pgbouncer
 	$(CARGO) build --release --locked -p consort
 	scripts/bench.sh
+
+acceptance: ## what Consort promises, measured and judged: 25 minutes; ACCEPTANCE="--part stale --rounds 1000" and other options
+	@scripts/prerequisites.sh rust build server
+	$(CARGO) build --release --locked -p consort
+	target/release/consort bench acceptance $(ACCEPTANCE)

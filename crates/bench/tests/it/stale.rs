@@ -32,9 +32,11 @@ async fn the_primary_is_never_stale() {
     let mut line =
         vec!["--rounds", "120", "--rows", "4", "--gaps", "0,2ms", "--synchronous-commit", "mixed,off"];
     line.extend(["--writers", "2", "--write-every", "3ms", "--server", &primary]);
+    line.extend(["--savepoints", "--beside-url", &url]);
     let report = run(&options(&url, &line)).await;
     assert_eq!((report.hot.stale, report.hot.backwards), (0, 0));
     assert_eq!((report.hot.done, report.hot.errors), (360, 0), "{:?}", report.hot.first_error);
+    assert_eq!((report.writes.errors, report.violations.len()), (0, 0), "{:?}", report.writes.first_error);
     assert_eq!(report.cold.done, 120);
     assert!(report.writes.done > 120);
     assert_eq!(report.hot_share.map(|share| share.at_standbys), Some(0.0));
@@ -67,6 +69,7 @@ async fn a_standby_that_is_late_is_stale() {
     };
     let (done, at_once) = stale(0);
     assert!(done > 0 && at_once == done, "{at_once} of {done}");
+    assert!(report.violations[0].contains(" acknowledged, "), "{:?}", report.violations);
     let (done, soon) = stale(20);
     assert!(done > 0 && soon == done, "{soon} of {done}");
     assert_eq!(report.cold_share.as_ref().map(|share| share.at_standbys), Some(1.0));
