@@ -84,6 +84,11 @@ fn console_url(url: &str, config: &Config) -> String {
     format!("{server}/{}", config.console_database)
 }
 
+/// A port that is free now.
+pub(crate) fn free_port() -> Result<u16, Failure> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
 /// A cluster for the demo, removed when it is dropped.
 struct Folder {
     home: Home,
@@ -95,8 +100,7 @@ impl Folder {
     fn new(writers: Writers) -> Result<Self, Failure> {
         let folder =
             std::env::temp_dir().join(format!("consort-demo-{}-{}", std::process::id(), writers.name()));
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        Ok(Self { home: Home::at(Some(&folder))?, folder, listen: format!("127.0.0.1:{port}") })
+        Ok(Self { home: Home::at(Some(&folder))?, folder, listen: format!("127.0.0.1:{}", free_port()?) })
     }
 
     fn up(&self, design: &str, writers: Writers) -> Result<Config, Failure> {

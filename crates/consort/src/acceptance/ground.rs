@@ -1,7 +1,6 @@
 //! A cluster of `consort up` in a temporary folder, for one part of the acceptance: its addresses, its nodes, the delays of
 //! its standbys. It is stopped and removed in the end; after something wrong it is stopped and left.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use bench::session::{Protocol, Session, Trouble};
 use postgres::local::{Cluster, Node, Programs};
 
+use crate::demo::free_port;
 use crate::down;
 use crate::failure::Failure;
 use crate::home::Home;
@@ -38,7 +38,7 @@ impl Ground {
         environment: &[(String, String)],
     ) -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("consort-{name}-{}", std::process::id()));
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let home = Home::at(Some(&folder))?;
         eprintln!("a cluster for {name}, writers {} ..", writers.name());
         let mut up = Command::new(std::env::current_exe()?);
