@@ -26,11 +26,11 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether it is a statement that reads the table.
+    /// Whether it is a statement that reads the table. (Where nothing was to be run, it was only prepared.)
     pub(crate) fn reads(&self, table: &str) -> bool {
         let statement = self.statement.trim_start();
         let begins = statement.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select"));
-        begins && statement.contains(table)
+        begins && statement.contains(table) && self.reason != "nothing"
     }
 }
 
