@@ -21,6 +21,11 @@ pub enum Went {
     Primary(Reason),
 }
 
+impl Went {
+    /// Before all others in order.
+    const FIRST: Went = Went::Standby(StandbyId::new(0));
+}
+
 /// One row.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -45,8 +50,7 @@ pub struct Routes {
 impl Routes {
     /// A statement of this shape went there and took this long.
     pub fn went(&self, database: &str, shape: &Shape, text: &str, went: Went, time: Duration) {
-        let place =
-            KeyBuilder::default().bytes(database.as_bytes()).bytes(&shape.hash().to_le_bytes()).finish();
+        let place = place(database, shape);
         let mut rows = self.rows.borrow_mut();
         if rows.len() >= MAX_ROWS {
             forget_seldom(&mut rows);
@@ -62,12 +66,26 @@ impl Routes {
         row.time += time;
     }
 
+    /// How long statements of this shape took on average, wherever they went; `None` if there were none.
+    pub fn mean(&self, database: &str, shape: &Shape) -> Option<Duration> {
+        let place = place(database, shape);
+        let rows = self.rows.borrow();
+        let of_shape = rows.range((place, Went::FIRST)..).take_while(|((at, _), _)| *at == place);
+        let (count, time) = of_shape
+            .fold((0, Duration::ZERO), |(count, time), (_, row)| (count + row.count, time + row.time));
+        (count > 0).then(|| time / u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// All rows, the most frequent first.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.rows.borrow().values().cloned().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.count));
         rows
     }
+}
+
+fn place(database: &str, shape: &Shape) -> Key {
+    KeyBuilder::default().bytes(database.as_bytes()).bytes(&shape.hash().to_le_bytes()).finish()
 }
 
 fn forget_seldom(rows: &mut BTreeMap<(Key, Went), Row>) {

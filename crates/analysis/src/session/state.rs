@@ -470,10 +470,15 @@ impl SessionState {
 
     // Probes.
 
+    /// Whether a probe may find the session clean, once it is idle outside a block.
+    pub fn may_be_clean(&self) -> bool {
+        self.probe_due && self.dirt & !bit(Dirt::Library) != 0
+    }
+
     /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
     /// the session is idle outside a block. Its answer is one row.
     pub fn probe(&self) -> Option<String> {
-        let due = self.probe_due && self.dirt & !bit(Dirt::Library) != 0 && self.status == BlockStatus::Idle;
+        let due = self.may_be_clean() && self.status == BlockStatus::Idle;
         let temporary = if self.had_temporary { Temporary::Objects } else { Temporary::Schema };
         due.then(|| probe::question(self.now.settings.others(), temporary))
     }

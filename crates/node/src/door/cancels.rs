@@ -57,6 +57,13 @@ impl Running {
         *self.away.borrow_mut() = None;
     }
 
+    /// What was cancelled elsewhere is to be cancelled at the session's own connection too.
+    pub fn cancel_at_home(&self) {
+        if let Some(here) = self.home.borrow().clone() {
+            tokio::task::spawn_local(async move { pass_on(&here.place, &here.key).await });
+        }
+    }
+
     /// The client wants to cancel its current statement.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.get()

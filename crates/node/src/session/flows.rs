@@ -9,7 +9,7 @@ use super::statements::Statement as Prepared;
 use crate::plan::Leaving;
 use crate::pool::{self, Shelf};
 use crate::routes::Went;
-use crate::standby::{Answer, CutOff, Failed, Form, Standby, Work};
+use crate::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
 use crate::understanding::{self, Statement as Asked};
 use analysis::Values;
 use analysis::utility::{Statement, Utility, What};
@@ -120,6 +120,8 @@ impl transaction::Session for Session {
             pool::give_back(lent);
             return Err(StandbyFailed(Reason::StandbyRefused));
         }
+        let in_block = self.line.status() != Status::Idle;
+        lent.for_block(in_block);
         if !self.ask(&mut lent, form) {
             return Err(StandbyFailed(Reason::NoConnection));
         }
@@ -131,6 +133,11 @@ impl transaction::Session for Session {
         };
         self.line.seat.running.came_back();
         match answered {
+            // In a block an error fails the block: the primary gives it.
+            Ok(answer) if in_block && answer.is_error() => {
+                self.discard(answer).await;
+                Err(StandbyFailed(Reason::StandbyRefused))
+            }
             Ok(answer) => {
                 let replayed = answer.position();
                 self.current.held = Some(Instant::now());
@@ -168,8 +175,11 @@ impl transaction::Session for Session {
         let delivered = answer.deliver(&mut self.line.client).await;
         running.came_back();
         match delivered {
-            Ok(standby) => {
+            Ok((standby, ending)) => {
                 self.give_back(standby);
+                if ending == Ending::Error && self.line.status() != Status::Idle {
+                    self.fail_block(None).await;
+                }
                 Delivered::Whole
             }
             Err(CutOff::ClientGone) => {
@@ -178,6 +188,10 @@ impl transaction::Session for Session {
             }
             Err(CutOff::Inside) => {
                 self.ended = Some(Ended::CutOff);
+                Delivered::CutOff
+            }
+            Err(CutOff::Between) if self.line.status() != Status::Idle => {
+                self.ended = Some(Ended::BlockCutOff);
                 Delivered::CutOff
             }
             Err(CutOff::Between) => {
@@ -206,6 +220,11 @@ impl transaction::Session for Session {
             self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
             return AtPrimary::Answered;
         }
+        if self.line.seat.running.is_cancelled() && self.current.ran_at.is_some() {
+            self.current.request = Some(request);
+            self.fail_block(Some(Problem::error("57014", "canceling statement due to user request"))).await;
+            return AtPrimary::Answered;
+        }
         let ran = self.line.run(request).await;
         self.learn();
         if let Err(ended) = ran {
@@ -226,11 +245,11 @@ impl transaction::Session for Session {
     }
 
     async fn ask_locks(&mut self) -> AtPrimary {
-        unreachable!("no read leaves a block here")
+        self.lock_at_primary()
     }
 
     async fn locks_granted(&mut self) -> Locks {
-        unreachable!("no read leaves a block here")
+        self.locked_at_primary().await
     }
 
     async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {

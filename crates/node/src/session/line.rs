@@ -189,6 +189,10 @@ impl Line {
             Ended::Drained => {
                 Some(Problem::fatal("57P01", "terminating connection due to administrator command"))
             }
+            Ended::BlockCutOff => Some(
+                Problem::fatal("08006", "the standby that answered failed in the middle of the result")
+                    .hint("Nothing of the transaction was committed. Run it again."),
+            ),
             Ended::PrimaryLost(Told::NotYet) => Some(
                 Problem::fatal("08006", "the connection to the primary was lost")
                     .hint("What was sent and not answered may have been committed, or not."),

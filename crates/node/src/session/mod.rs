@@ -9,6 +9,7 @@ pub mod batch;
 mod early;
 mod flows;
 mod head;
+mod in_block;
 mod line;
 mod made;
 mod own;
@@ -92,6 +93,8 @@ pub struct Session {
     snapshot: Option<Snapshot>,
     /// An error was answered there: what comes up to the Sync is thrown away.
     skipping: bool,
+    /// It is probed before its next block.
+    probe_first: bool,
     /// It waits long for a statement's tree.
     patient: bool,
     /// It has written in a database that is not followed yet.
@@ -136,6 +139,7 @@ impl Session {
             fresh: false,
             snapshot: None,
             skipping: false,
+            probe_first: false,
             patient: false,
             early: None,
             changes_everywhere: false,
@@ -204,7 +208,7 @@ impl Session {
         self.fresh = stays_fresh && todo.leaves_block_fresh();
         if matches!(&todo, Todo::Utility(_))
             && self.state.block() == BlockStatus::Idle
-            && self.state.wants_snapshots()
+            && (self.state.wants_snapshots() || std::mem::take(&mut self.probe_first))
         {
             // In the block there is no more place for a probe.
             self.probe().await?;
@@ -272,7 +276,7 @@ impl Session {
                 return self.begin_snapshot(&leaving).await;
             }
             Plan::Leaves(_) if self.state.read_only_snapshot() => self.quiet(ISOLATION).await,
-            Plan::Leaves(_) if in_block => self.quiet(IN_BLOCK).await,
+            Plan::Leaves(leaving) if in_block => self.read_in_block(&leaving).await,
             Plan::Leaves(mut leaving) => {
                 if leaving.catalog == self.database.version() {
                     self.ask_before(&mut leaving).await;

@@ -19,6 +19,8 @@ use wire::{
 
 /// The name of the statement that asks a question of our own.
 const QUESTION: &[u8] = b"consort_question";
+/// The rest of a Bind without parameters whose results are text.
+const NO_VALUES: [u8; 6] = [0; 6];
 
 /// An answer that is still to come, and what it means.
 #[derive(Debug)]
@@ -69,6 +71,8 @@ pub enum Ended {
     Drained,
     /// A standby's answer broke off inside a message: nothing more can be said on this connection.
     CutOff,
+    /// A standby's answer broke off in a block, which must not go on.
+    BlockCutOff,
 }
 
 /// Who told the client.
@@ -194,6 +198,22 @@ impl Primary {
     pub fn ask_parse(&mut self, statement: &Statement) {
         let out = self.peer.out();
         out.parse(QUESTION, &statement.text, &statement.types);
+        Asks::close(out, Target::Statement, QUESTION);
+        out.sync();
+        self.seen.error = None;
+        self.expects.push_back(Expect::Question);
+    }
+
+    /// Lets the primary parse and bind a statement of the client: it takes the locks that running it would take, and runs
+    /// nothing. `values` is what stands behind the names in the client's Bind. A question of our own.
+    pub fn ask_bound(&mut self, statement: &Statement, values: Option<&[u8]>) {
+        let out = self.peer.out();
+        out.parse(QUESTION, &statement.text, &statement.types);
+        match values {
+            Some(values) => out.bind(QUESTION, QUESTION, values),
+            None => out.bind(QUESTION, QUESTION, &NO_VALUES),
+        }
+        Asks::close(out, Target::Portal, QUESTION);
         Asks::close(out, Target::Statement, QUESTION);
         out.sync();
         self.seen.error = None;

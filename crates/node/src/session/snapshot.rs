@@ -467,7 +467,7 @@ impl Session {
         let Some(snapshot) = &mut self.snapshot else { return Err(Ended::CutOff) };
         snapshot.cancelled |= running.is_cancelled();
         match delivered {
-            Ok(standby) => {
+            Ok((standby, _)) => {
                 let status = standby.status();
                 snapshot.failed = status == Status::Failed;
                 snapshot.standby = Some(standby);

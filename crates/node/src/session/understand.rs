@@ -282,8 +282,14 @@ impl Session {
         }
         let mut template = self.template(words, types).await;
         if self.would_leave_if_clean(template.as_deref(), &values) {
-            self.probe().await?;
-            template = self.known_template(words, types);
+            match self.state.block() {
+                BlockStatus::Idle => {
+                    self.probe().await?;
+                    template = self.known_template(words, types);
+                }
+                // In a block there is no place for a probe; before the next one there is.
+                _ => self.probe_first = self.takes_long(&words.shape),
+            }
         }
         let settings = self.state.settings().clone();
         let statement =
@@ -336,7 +342,7 @@ impl Session {
     fn would_leave_if_clean(&self, template: Option<&Template>, values: &Values<'_>) -> bool {
         let Some(template) = template else { return false };
         self.state.may_leave().is_err()
-            && self.state.probe().is_some()
+            && self.state.may_be_clean()
             && template.stay_with(values).is_none()
             && template.writes.fill(values).is_nothing()
             && self.database.not_serving().is_none()

@@ -31,6 +31,15 @@ struct Seen {
     refused: Option<String>,
 }
 
+/// What stood at the end of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The end of a result.
+    Result,
+    /// An error of the statement's own.
+    Error,
+}
+
 /// The standby failed in the middle of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutOff {
@@ -103,12 +112,12 @@ impl Answer {
     }
 
     /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing. The connection comes back.
-    pub async fn deliver(self, client: &mut Peer) -> Result<Standby, CutOff> {
+    pub async fn deliver(self, client: &mut Peer) -> Result<(Standby, Ending), CutOff> {
         let Answer { mut standby, held, mut seen } = self;
         client.hand_over(held);
         poll_fn(|cx| poll_stream(&mut standby, &mut seen, client, cx)).await?;
         standby.peer.rest();
-        Ok(standby)
+        Ok((standby, if seen.is_error { Ending::Error } else { Ending::Result }))
     }
 }
 
@@ -229,7 +238,11 @@ impl Owed {
                 let status = wire::status(frame)?;
                 if self.kept == Kept::No {
                     self.block_failed = status != Status::Idle;
-                    out.ready(Status::Idle);
+                    out.ready(match (self.in_block, seen.is_error) {
+                        (false, _) => Status::Idle,
+                        (true, false) => Status::InBlock,
+                        (true, true) => Status::Failed,
+                    });
                 } else {
                     self.status = Some(status);
                 }

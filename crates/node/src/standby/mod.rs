@@ -10,7 +10,7 @@ mod answer;
 mod known;
 mod turn;
 
-pub use answer::{Answer, CutOff};
+pub use answer::{Answer, CutOff, Ending};
 pub use turn::{Failed, is_the_standbys_own};
 
 use crate::door::Cancel;
@@ -81,6 +81,8 @@ struct Owed {
     block_failed: bool,
     /// A transaction of the client is open on it.
     kept: Kept,
+    /// The client's block is open at the primary: that is what ReadyForQuery says.
+    in_block: bool,
     /// The status in its last ReadyForQuery, while a transaction of the client is open.
     status: Option<Status>,
 }
@@ -190,6 +192,11 @@ impl Standby {
         self.peer.out().sync();
         self.owed.turns.push_back(Turn::Ready);
         self.owed.kept = Kept::Unseen;
+    }
+
+    /// What it runs next belongs to a block at the primary, or not.
+    pub fn for_block(&mut self, in_block: bool) {
+        self.owed.in_block = in_block;
     }
 
     /// The client sees an answer of its transaction here: it cannot begin anew elsewhere.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
 
 mod door;
+mod in_block;
 mod malformed;
 mod session;
 mod shadow;

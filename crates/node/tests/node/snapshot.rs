@@ -98,7 +98,6 @@ fn every_way_to_declare_it() {
     for stays in [
         "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
         "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
         "BEGIN READ WRITE",
     ] {
         query(&mut raw, stays);

@@ -66,7 +66,7 @@ async fn delivered(answer: Answer) -> (Result<Standby, CutOff>, Vec<u8>) {
         far.read_to_end(&mut bytes).await.unwrap();
         bytes
     });
-    let ended = answer.deliver(&mut client).await;
+    let ended = answer.deliver(&mut client).await.map(|(standby, _)| standby);
     drop(client);
     (ended, reading.await.unwrap())
 }

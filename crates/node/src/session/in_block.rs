@@ -1,0 +1,135 @@
+//! A read that leaves a read-write block. On one server it would lock what it reads until the block ends, so that nobody
+//! empties or alters it meanwhile. So the primary is given the statement too, to be parsed and bound and no more: that takes
+//! the very locks that running it would take, in its savepoint and by its role, or fails as it would have failed. It costs
+//! the primary what planning costs; only statements that are known to take longer leave.
+
+use super::primary::Ended;
+use super::request::Kind;
+use super::statements::Statement as Prepared;
+use super::{Session, batch};
+use crate::plan::{Leaving, Writing};
+use analysis::shape::Shape;
+use scheduler::Reason;
+use std::rc::Rc;
+use std::time::Duration;
+use transaction::{AtPrimary, Locks};
+use wire::{Answers, Frame, Malformed, Problem, Status};
+
+/// A statement that takes less than this on average stays with its block: to lock what it reads costs about as much.
+const WORTH: Duration = Duration::from_millis(2);
+
+/// A read inside a block that takes less time than its way to a standby is worth.
+const SHORT_IN_BLOCK: Reason = Reason::Stay("short_in_block");
+
+/// What makes the primary's block fail, because a statement of it failed elsewhere.
+const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN \
+                    RAISE EXCEPTION 'a statement of this transaction failed at a standby'; END$consort$";
+
+impl Session {
+    /// A read inside a block that stands.
+    pub(super) async fn read_in_block(&mut self, leaving: &Leaving) {
+        let Some(mut block) = self.block.take() else { return self.quiet(super::IN_BLOCK).await };
+        if !self.takes_long(&self.words.shape) {
+            self.block = Some(block);
+            return self.quiet(SHORT_IN_BLOCK).await;
+        }
+        if leaving.catalog != self.database.version() {
+            self.block = Some(block);
+            return self.writes(Writing::everything(Reason::CatalogChanged)).await;
+        }
+        let ended = block.read(self, &leaving.question).await;
+        self.block = Some(block);
+        self.read_ended(ended, leaving);
+    }
+
+    /// Statements of this shape are known to take long.
+    pub(super) fn takes_long(&self, shape: &Shape) -> bool {
+        let routes = self.service.cluster.routes();
+        routes.mean(self.database.name(), shape).is_some_and(|mean| mean >= WORTH)
+    }
+
+    /// Gives the primary the current statement to be parsed and bound, without waiting for its answer.
+    pub(super) fn lock_at_primary(&mut self) -> AtPrimary {
+        let Some(request) = self.current.request else { return AtPrimary::Answered };
+        let bytes = self.line.bytes(request).to_vec();
+        let batch = match request.kind {
+            Kind::Batch => batch::read(&bytes, self.line.client.splitter),
+            _ => Ok(None),
+        };
+        match (batch, &self.current.statement) {
+            (Ok(Some(batch)), Some(statement)) => {
+                self.line.primary.ask_bound(statement, Some(batch.bind.rest));
+            }
+            _ => {
+                let text = Frame::new(&bytes).and_then(|frame| wire::query_text(&frame).map(Box::from));
+                let Ok(text) = text else {
+                    self.ended = Some(Ended::Malformed(Malformed::Body));
+                    return AtPrimary::ConnectionLost;
+                };
+                self.line.primary.ask_bound(&Rc::new(Prepared { text, types: Box::default() }), None);
+            }
+        }
+        self.line.primary.peer.send_now();
+        AtPrimary::Answered
+    }
+
+    /// Waits for the primary's answer. An error is what the client would have got there.
+    pub(super) async fn locked_at_primary(&mut self) -> Locks {
+        let running = self.line.seat.running.clone();
+        if running.is_cancelled() {
+            // The request went to the standby; what waits now is the primary.
+            running.cancel_at_home();
+        }
+        if let Err(ended) = self.line.settled().await {
+            self.ended = Some(ended);
+            return Locks::ConnectionLost;
+        }
+        let Some(error) = self.line.primary.own_error() else { return Locks::Granted };
+        self.failed_in_block(&error);
+        Locks::Refused
+    }
+
+    /// The current statement failed; the primary's block has failed already.
+    fn failed_in_block(&mut self, error: &[u8]) {
+        self.line.client.out().extend_from_slice(error);
+        self.forget_unnamed();
+        let status = self.line.primary.status;
+        self.line.client.out().ready(status);
+        self.block_failed();
+    }
+
+    /// The current request is done with, and left no unnamed statement behind.
+    fn forget_unnamed(&mut self) {
+        let Some(request) = self.current.request.take() else { return };
+        if self.line.bytes(request).first() != Some(&wire::tag::front::BIND) {
+            self.line.statements.query_ran(false);
+        }
+        self.line.client.consume(request.bytes);
+    }
+
+    /// What the session knows of its block now.
+    fn block_failed(&mut self) {
+        self.state.statement_failed();
+        self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
+    }
+
+    /// The client got an error from a standby, or gets this one: the primary's block fails too.
+    pub(super) async fn fail_block(&mut self, problem: Option<Problem>) {
+        if let Err(ended) = self.line.ask(FAIL).await {
+            self.ended = Some(ended);
+            return;
+        }
+        if self.line.primary.status == Status::InBlock {
+            // It cannot be made to fail, so it must not go on.
+            self.ended = Some(Ended::BlockCutOff);
+            return;
+        }
+        if let Some(problem) = problem {
+            self.line.client.out().problem(&problem);
+            self.forget_unnamed();
+            let status = self.line.primary.status;
+            self.line.client.out().ready(status);
+        }
+        self.block_failed();
+    }
+}

@@ -1,0 +1,247 @@
+//! Reads that leave a read-write block: the client, and everybody else, sees one server.
+
+use crate::session::{answer, query};
+use crate::stage::{Open, Raw, SERVERS, database, until};
+use scheduler::Writers;
+use std::time::{Duration, Instant};
+use wire::Asks;
+
+/// It takes long enough to leave.
+const LONG: &str =
+    "SELECT count(*) FROM items a, items b, items c WHERE c.id < 30 AND a.id + b.id + c.id < 0";
+
+/// Begins blocks with these statements, until this read has left one. It stays open.
+fn until_it_leaves(open: &Open, raw: &mut Raw, first: &[&str], read: &str) -> Vec<String> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < limit {
+        query(raw, "BEGIN");
+        first.iter().for_each(|statement| assert_eq!(query(raw, statement), Vec::<String>::new()));
+        let before = open.reads_at_standbys();
+        let values = query(raw, read);
+        if open.reads_at_standbys() > before {
+            return values;
+        }
+        query(raw, "ROLLBACK");
+    }
+    let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
+    panic!("{read} never left a block: {why}");
+}
+
+/// How the session stands, by what ReadyForQuery says behind this.
+fn status_after(raw: &mut Raw, text: &str) -> char {
+    raw.ask(|out| out.query(text.as_bytes()));
+    loop {
+        let message = raw.message().unwrap();
+        if message[0] == b'Z' {
+            return message[5].into();
+        }
+    }
+}
+
+/// Empties a table past everybody, if nobody stands in the way.
+fn truncates(database: &str, table: &str) -> bool {
+    let truncate = format!("SET lock_timeout = '100ms'; TRUNCATE {table}; RESET lock_timeout");
+    SERVERS.primary().query(database, &truncate).is_ok()
+}
+
+#[test]
+fn what_a_block_has_read_elsewhere_nobody_empties() {
+    database("locked_block");
+    SERVERS.query_in("locked_block", "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)");
+    SERVERS.query_in("locked_block", "CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (50)");
+    SERVERS.query_in("locked_block", "CREATE TABLE high PARTITION OF parts FOR VALUES FROM (50) TO (200)");
+    SERVERS.query_in("locked_block", "INSERT INTO parts SELECT generate_series(1, 100)");
+    SERVERS.query_in("locked_block", "CREATE VIEW seen AS SELECT id FROM items");
+    let long = |table: &str| LONG.replace("items", table);
+    for writers in [Writers::Anywhere, Writers::ThroughConsort] {
+        let open = Open::serving(writers);
+        let mut raw = Raw::ready(&open, "locked_block");
+        for (read, table) in [("items", "items"), ("seen", "items"), ("parts", "low"), ("parts", "high")] {
+            assert_eq!(until_it_leaves(&open, &mut raw, &[], &long(read)), ["0"]);
+            assert!(!truncates("locked_block", table), "{read}");
+            assert_eq!(query(&mut raw, "SELECT pg_current_xact_id_if_assigned() IS NULL"), ["t"]);
+            assert_eq!(query(&mut raw, "SELECT count(*) FROM pg_cursors"), ["0"]);
+            assert_eq!(query(&mut raw, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), ["25001"]);
+            assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        }
+        // A savepoint gives back what was locked behind it; the next read locks anew.
+        assert_eq!(until_it_leaves(&open, &mut raw, &["SAVEPOINT a"], &long("parts")), ["0"]);
+        assert!(!truncates("locked_block", "low"));
+        query(&mut raw, "ROLLBACK TO a");
+        assert!(truncates("locked_block", "low"));
+        SERVERS.query_in("locked_block", "INSERT INTO parts SELECT generate_series(1, 49)");
+        query(&mut raw, "ROLLBACK");
+        assert_eq!(
+            until_it_leaves(&open, &mut raw, &["SAVEPOINT a", "ROLLBACK TO a"], &long("parts")),
+            ["0"]
+        );
+        assert!(!truncates("locked_block", "low"));
+        query(&mut raw, "ROLLBACK");
+    }
+}
+
+#[test]
+fn a_read_waits_for_a_lock_as_at_one_server() {
+    database("waiting_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "waiting_block");
+    let mut other = Raw::ready(&open, "waiting_block");
+    query(&mut raw, "SET lock_timeout = '100ms'");
+    until_it_leaves(&open, &mut raw, &[], LONG);
+    query(&mut raw, "COMMIT");
+    query(&mut other, "BEGIN");
+    query(&mut other, "LOCK TABLE items IN ACCESS EXCLUSIVE MODE");
+    query(&mut raw, "BEGIN");
+    assert_eq!(query(&mut raw, LONG), ["55P03"]);
+    assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
+    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    query(&mut raw, "SET lock_timeout = 0");
+    query(&mut raw, "BEGIN");
+    raw.ask(|out| out.query(LONG.as_bytes()));
+    let waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'items'::regclass";
+    until(|| !SERVERS.query_in("waiting_block", waits).is_empty());
+    query(&mut other, "COMMIT");
+    assert_eq!(answer(&mut raw).0, ["0"]);
+    assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+}
+
+#[test]
+fn what_the_block_has_written_stays_with_it() {
+    database("writing_block");
+    SERVERS.query_in("writing_block", "CREATE TABLE others AS SELECT * FROM items");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "writing_block");
+    let other = LONG.replace("items", "others");
+    let own = "SELECT count(*) FROM items a, items b, items c WHERE c.id < 30 AND (c.name = 'mine' OR a.id + b.id + c.id < 0)";
+    until_it_leaves(&open, &mut raw, &[], own);
+    query(&mut raw, "COMMIT");
+    let update = "UPDATE items SET name = 'mine' WHERE id = 7";
+    assert_eq!(until_it_leaves(&open, &mut raw, &[update], &other), ["0"]);
+    let left = open.reads_at_standbys();
+    assert_eq!(query(&mut raw, own), ["10000"]);
+    assert_eq!(open.reads_at_standbys(), left);
+    query(&mut raw, "COMMIT");
+    assert_eq!(query(&mut raw, own), ["10000"]);
+    let left = open.reads_at_standbys();
+    for (first, result) in
+        [("CREATE TABLE made ()", "0"), ("SET LOCAL work_mem = '1MB'", "0"), ("SELECT 1 / 0", "25P02")]
+    {
+        query(&mut raw, "BEGIN");
+        query(&mut raw, first);
+        assert_eq!(query(&mut raw, &other), [result]);
+        query(&mut raw, "ROLLBACK");
+    }
+    query(&mut raw, "SET idle_in_transaction_session_timeout = '1h'");
+    query(&mut raw, "BEGIN");
+    assert_eq!(query(&mut raw, &other), ["0"]);
+    query(&mut raw, "ROLLBACK");
+    query(&mut raw, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    assert_eq!(query(&mut raw, &other), ["0"]);
+    query(&mut raw, "ROLLBACK");
+    assert_eq!(open.reads_at_standbys(), left);
+}
+
+#[test]
+fn an_error_elsewhere_fails_the_block() {
+    database("failing_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "failing_block");
+    let read =
+        |n: u32| format!("SELECT sum(1 / (a.id - {n})) FROM items a, items b, items c WHERE c.id < 30");
+    assert_eq!(until_it_leaves(&open, &mut raw, &[], &read(1000)), ["0"]);
+    query(&mut raw, "UPDATE items SET name = 'lost' WHERE id = 7");
+    assert_eq!(query(&mut raw, &read(7)), ["22012"]);
+    assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
+    query(&mut raw, "COMMIT");
+    assert_eq!(query(&mut raw, "SELECT name FROM items WHERE id = 7"), ["item 7"]);
+    // Behind so many rows that they have left already.
+    let rows = |n: u32| {
+        format!(
+            "SELECT repeat('x', 100), 1 / (a.id * 100 + b.id - {n}) FROM items a, items b ORDER BY a.id, b.id"
+        )
+    };
+    until_it_leaves(&open, &mut raw, &[], &rows(1_000_000));
+    query(&mut raw, "COMMIT");
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        query(&mut raw, "BEGIN");
+        let before = open.reads_at_standbys();
+        let values = query(&mut raw, &rows(9_000));
+        assert_eq!(values.last().map(String::as_str), Some("22012"));
+        assert!(values.len() > 10_000);
+        assert_eq!(status_after(&mut raw, "SELECT 1"), 'E');
+        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        if open.reads_at_standbys() > before {
+            break;
+        }
+        assert!(Instant::now() < limit, "it never left");
+    }
+}
+
+#[test]
+fn no_right_is_needed_that_the_statement_does_not_need() {
+    database("rights_block");
+    SERVERS.query("CREATE ROLE column_reader LOGIN");
+    SERVERS.query_in("rights_block", "GRANT SELECT (id) ON items TO column_reader");
+    SERVERS.query_in("rights_block", "CREATE TABLE hidden AS SELECT * FROM items");
+    SERVERS.query_in("rights_block", "CREATE VIEW shown AS SELECT id FROM hidden");
+    SERVERS.query_in("rights_block", "GRANT SELECT ON shown TO column_reader");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready_as(&open, "column_reader", "rights_block");
+    for read in [LONG.to_owned(), LONG.replace("items", "shown")] {
+        assert_eq!(until_it_leaves(&open, &mut raw, &[], &read), ["0"]);
+        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+    }
+    let forbidden = LONG.replace("items", "hidden");
+    query(&mut raw, "BEGIN");
+    assert_eq!(query(&mut raw, &forbidden), ["42501"]);
+    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+}
+
+#[test]
+fn a_result_that_breaks_off_in_a_block_ends_the_session() {
+    database("broken_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "broken_block");
+    let read = |n: u32| format!("SELECT repeat('x', 1000) FROM items a, items b, items c LIMIT {n}");
+    until_it_leaves(&open, &mut raw, &[], &read(3000));
+    raw.ask(|out| out.query(read(1_000_000).as_bytes()));
+    let sends =
+        "SELECT pid FROM pg_stat_activity WHERE datname = 'broken_block' AND wait_event = 'ClientWrite'";
+    until(|| {
+        !SERVERS.standby(0).query("postgres", sends).unwrap().is_empty() || !SERVERS.query(sends).is_empty()
+    });
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'broken_block'";
+    SERVERS.standby(0).query("postgres", kill).unwrap();
+    if SERVERS.query(sends).is_empty() {
+        while raw.message().is_some_and(|message| message[0] != b'Z') {}
+        assert_eq!(raw.message(), None, "the session has ended");
+        let open_block =
+            "SELECT 1 FROM pg_stat_activity WHERE datname = 'broken_block' AND state LIKE 'idle in%'";
+        until(|| SERVERS.query(open_block).is_empty());
+    }
+}
+
+#[test]
+fn a_cancel_request_finds_a_read_that_left_a_block() {
+    database("cancelled_block");
+    let open = Open::serving(Writers::Anywhere);
+    let (mut raw, key) = Raw::ready_with_key(&open, "cancelled_block");
+    let read = |n: u32| {
+        format!(
+            "SELECT count(*) FROM items a, items b, items c, items d WHERE a.id + b.id + c.id + d.id < 0 AND d.id < {n}"
+        )
+    };
+    until_it_leaves(&open, &mut raw, &[], &read(2));
+    raw.ask(|out| out.query(read(100).as_bytes()));
+    let busy = "SELECT 1 FROM pg_stat_activity WHERE datname = 'cancelled_block' AND state = 'active' AND query LIKE '%items d%'";
+    until(|| {
+        !SERVERS.standby(0).query("postgres", busy).unwrap().is_empty() || !SERVERS.query(busy).is_empty()
+    });
+    let mut canceller = Raw::connect(&open);
+    canceller.ask(|out| out.cancel(&key));
+    assert_eq!(canceller.message(), None);
+    assert_eq!(answer(&mut raw).0, ["57014"]);
+    assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
+    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+}
