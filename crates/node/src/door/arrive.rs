@@ -8,9 +8,9 @@ use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, malformation};
 use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
-use crate::session::{self, Line, Session};
+use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
-use analysis::session::{Own, Startup as Settings};
+use analysis::session::Startup as Settings;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -160,10 +160,13 @@ fn too_many(door: &Door) -> Problem {
 
 /// Logs in at the primary as the client's role, hands the primary's greeting on, and runs the session.
 async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Startup, secret: Option<Secret>) {
-    let service = door.service.borrow().clone();
-    let own = own_settings(service.as_deref(), &startup);
-    let logged_in = match own {
-        Ok(own) => logged_in(door, startup, own, secret).await,
+    let Some(service) = door.service.borrow().clone() else {
+        client.out().problem(&Problem::fatal("57P03", "Consort is starting up"));
+        door.leave(&seat);
+        return door.farewell(client).await;
+    };
+    let logged_in = match own_settings(&service, &startup) {
+        Ok(own) => logged_in(door, &service, startup, own, secret).await,
         Err(problem) => Err(problem),
     };
     let (own, wish, log_in) = match logged_in {
@@ -186,16 +189,12 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     *seat.key.borrow_mut() = Some(key.clone());
     door.cancels.enter(key, seat.running.clone());
     let line = Line::new(door.clone(), seat, client, wish.place.clone(), log_in);
-    match service {
-        Some(service) => Session::new(line, service, &own, wish).run().await,
-        None => session::pass_through(line).await,
-    }
+    Session::new(line, service, &own, wish).run().await;
 }
 
 /// Parts a client's settings: what the primary gets, and what is our own.
-fn own_settings(service: Option<&Service>, startup: &Startup) -> Result<Settings, Refusal> {
-    let defaults =
-        service.map_or_else(Own::default, |service| service.defaults(&startup.database, &startup.user));
+fn own_settings(service: &Service, startup: &Startup) -> Result<Settings, Refusal> {
+    let defaults = service.defaults(&startup.database, &startup.user);
     let pairs = startup.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     Settings::of(pairs, defaults).map_err(|error| {
         let mut out = Vec::new();
@@ -206,6 +205,7 @@ fn own_settings(service: Option<&Service>, startup: &Startup) -> Result<Settings
 
 async fn logged_in(
     door: &Door,
+    service: &Service,
     startup: Startup,
     own: Settings,
     secret: Option<Secret>,
@@ -219,12 +219,11 @@ async fn logged_in(
         secret,
         limit: door.options.server_limit,
     };
-    let service = door.service.borrow().clone();
-    let backends = service.as_ref().map(|service| service.cluster.backends());
-    backends.inspect(|backends| backends.arriving());
+    let backends = service.cluster.backends();
+    backends.arriving();
     let log_in = log_in(&wish, &door.rooms).await;
     if log_in.is_err() {
-        backends.inspect(|backends| backends.refused());
+        backends.refused();
     }
     Ok((own, wish, log_in?))
 }

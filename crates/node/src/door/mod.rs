@@ -19,7 +19,6 @@ pub use secrets::{Secret, Secrets};
 pub use tls::load as load_tls;
 
 use crate::chance;
-use crate::cluster::Cluster;
 use crate::metrics::Metrics;
 use crate::peer::{Peer, Rooms};
 use crate::service::Service;
@@ -94,11 +93,9 @@ pub struct Door {
     pub cancels: Cancels,
     /// The roles' secrets.
     pub secrets: RefCell<Secrets>,
-    /// The cluster behind the primary; without it everything runs at the primary.
-    pub cluster: RefCell<Option<Cluster>>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
-    /// What sessions share beside the door; without it all of their requests run at the primary.
+    /// What sessions share beside the door; nobody is let in before it is there.
     pub service: RefCell<Option<Rc<Service>>>,
     /// What PAUSE holds.
     pub pauses: Pauses,
@@ -124,7 +121,6 @@ impl Door {
             rooms: Rooms::default(),
             cancels: Cancels::default(),
             secrets: RefCell::new(secrets),
-            cluster: RefCell::new(None),
             console: RefCell::new(None),
             service: RefCell::new(None),
             pauses: Pauses::default(),

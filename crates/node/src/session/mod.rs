@@ -50,26 +50,6 @@ const ISOLATION: Reason = Reason::Stay("isolation");
 /// The commits of the database are not followed: what runs there is not noted.
 const NOT_FOLLOWED: Reason = Reason::DatabaseNotFollowed;
 
-/// Requests of a client whose process knows one server only: all run there.
-pub async fn pass_through(mut line: Line) {
-    let ended = loop {
-        let request = match line.next_request().await {
-            Ok(request) => request,
-            Err(ended) => break ended,
-        };
-        let answered = match request.kind {
-            Kind::Terminate => Err(Ended::ClientLeft),
-            Kind::Leftover => line.drop_leftover(request),
-            Kind::Query | Kind::Batch | Kind::Open | Kind::Function => line.run(request).await,
-        };
-        line.primary.seen();
-        if let Err(ended) = answered {
-            break ended;
-        }
-    };
-    line.end(ended).await;
-}
-
 /// One client's session.
 pub struct Session {
     line: Line,

@@ -108,7 +108,7 @@ impl Open {
 
     /// A door behind which reads may leave the primary, with writers as said.
     pub(crate) fn serving(writers: Writers) -> Open {
-        Open::start(|_| {}, &[], Some(setup(&SERVERS, writers, |_| {})))
+        Open::start(|_| {}, &[], setup(&SERVERS, writers, |_| {}))
     }
 
     /// A door to other servers, behind which reads may leave the primary; `set` changes what the cluster starts with.
@@ -117,18 +117,18 @@ impl Open {
         writers: Writers,
         set: impl FnOnce(&mut Setup) + Send + 'static,
     ) -> Open {
-        Open::start_at(servers, |_| {}, &[], Some(setup(servers, writers, set)))
+        Open::start_at(servers, |_| {}, &[], setup(servers, writers, set))
     }
 
     /// A door as `set` says, with these secrets.
     pub(crate) fn with(set: impl FnOnce(&mut Options) + Send + 'static, secrets: &[(&str, &str)]) -> Open {
-        Open::start(set, secrets, Some(setup(&SERVERS, Writers::Anywhere, |_| {})))
+        Open::start(set, secrets, setup(&SERVERS, Writers::Anywhere, |_| {}))
     }
 
     fn start(
         set: impl FnOnce(&mut Options) + Send + 'static,
         secrets: &[(&str, &str)],
-        setup: Option<MakeSetup>,
+        setup: MakeSetup,
     ) -> Open {
         Open::start_at(&SERVERS, set, secrets, setup)
     }
@@ -137,7 +137,7 @@ impl Open {
         servers: &Scratch,
         set: impl FnOnce(&mut Options) + Send + 'static,
         secrets: &[(&str, &str)],
-        setup: Option<MakeSetup>,
+        setup: MakeSetup,
     ) -> Open {
         let secrets: Vec<(String, String)> =
             secrets.iter().map(|(r, s)| ((*r).into(), (*s).into())).collect();
@@ -152,16 +152,14 @@ impl Open {
                 set(&mut options);
                 let secrets = Secrets::gather(secrets.iter().map(|(r, s)| (r.as_str(), s.as_str())));
                 let door = Door::new(options, secrets, Some(primary));
-                if let Some(setup) = setup {
-                    let cluster = Cluster::start(setup());
-                    let service = Service::new(cluster.clone(), Box::new(|_, _| Own::default()));
-                    tokio::task::spawn_local(async move {
-                        while let Some(question) = asked.recv().await {
-                            question(&cluster);
-                        }
-                    });
-                    *door.service.borrow_mut() = Some(service);
-                }
+                let cluster = Cluster::start(setup());
+                let service = Service::new(cluster.clone(), Box::new(|_, _| Own::default()));
+                tokio::task::spawn_local(async move {
+                    while let Some(question) = asked.recv().await {
+                        question(&cluster);
+                    }
+                });
+                *door.service.borrow_mut() = Some(service);
                 let listener = Listener::open(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
                 say.send(listener.address().unwrap()).unwrap();
                 tokio::select! {
