@@ -6,6 +6,9 @@ use bench::table::{Table, write_json};
 
 use crate::failure::Failure;
 
+/// A cell is shown up to this length.
+const SHOWN_CHARACTERS: usize = 90;
+
 /// The lines so far.
 #[derive(Default)]
 pub(super) struct Lines {
@@ -35,8 +38,17 @@ impl Lines {
         self.missed
     }
 
+    /// All of them as a terminal can show them: what is longer stands in the files, and above.
+    pub(super) fn shown(&self) -> Table {
+        let mut table = self.table();
+        for cell in table.rows.iter_mut().flatten().filter(|cell| cell.chars().count() > SHOWN_CHARACTERS) {
+            *cell = cell.chars().take(SHOWN_CHARACTERS).chain("..".chars()).collect();
+        }
+        table
+    }
+
     /// All of them.
-    pub(super) fn table(&self) -> Table {
+    fn table(&self) -> Table {
         let mut table = Table::new(&["what", "wished", "measured", "verdict"]);
         self.rows.iter().for_each(|row| table.push(row.to_vec()));
         table

@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         lines.write(&options.results)?;
         done?;
     }
-    print!("\n{}", lines.table());
+    print!("\n{}", lines.shown());
     match lines.missed() {
         0 => Ok(()),
         missed => Err(Failure::new(format!("{missed} lines are not what was wished"))),

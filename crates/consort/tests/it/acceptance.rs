@@ -8,11 +8,11 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     let folder = std::env::temp_dir().join(format!("consort-acceptance-{}", std::process::id()));
     let results = folder.to_str().expect("the folder's name is text");
     let mut line = vec!["bench", "acceptance", "--part", "stale,histories", "--results", results];
-    line.extend(["--writers", "through-consort", "--rounds", "50", "--delays", "20/100", "--seconds", "5"]);
+    line.extend(["--writers", "through-consort", "--rounds", "60", "--delays", "20/100", "--seconds", "5"]);
     let done = consort(&line);
     let out = &done.out;
     assert_eq!(
-        out.matches("0 stale, 0 backwards, 0 errors in 50 rounds of 2 forms").count(),
+        out.matches("0 stale, 0 backwards, 0 errors in 60 rounds of 3 forms").count(),
         2,
         "told at once and in the end: {done:?}"
     );
@@ -21,7 +21,7 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     assert!(out.contains("somebody was taken for a bypass: no"), "{done:?}");
     let table = std::fs::read_to_string(folder.join("acceptance.csv")).expect("a table");
     assert!(table.starts_with("what,wished,measured,verdict\n"), "{table}");
-    for file in ["stale-20-100-form2.json", "histories-faults.json"] {
+    for file in ["stale-20-100-form5.json", "histories-faults.json"] {
         assert!(folder.join(file).exists(), "{file}");
     }
     std::fs::remove_dir_all(&folder).expect("the folder goes");
