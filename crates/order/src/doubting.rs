@@ -79,6 +79,15 @@ impl Order {
         self.ends_by_a_gauge(id);
     }
 
+    /// The server answered what was proven to write nothing when its doubt, about nothing, began. If nobody may have
+    /// changed the catalog meanwhile it was so, and the doubt ends at once; else it ends like every other.
+    pub fn answered_quietly(&mut self, id: DoubtId) {
+        let Some(doubt) = self.doubts.get(&id) else { return };
+        let wrote_nothing = doubt.footprint.is_nothing() && !doubt.outdated;
+        let of = &self.databases[&doubt.database].doubts;
+        if wrote_nothing && !of.any_everything() { self.take(id) } else { self.answered(id) }
+    }
+
     /// The connection was lost before the answer. The backend may wait for a flush or a standby, and its commit appear
     /// later: the doubt stays until [`backend_gone`](Order::backend_gone).
     pub fn connection_lost(&mut self, id: DoubtId) {
@@ -161,9 +170,9 @@ impl Order {
         self.doubts.get(&id).map(|doubt| doubt.state)
     }
 
-    /// All doubts, the earliest first.
+    /// All doubts that are about anything, the earliest first.
     pub fn doubts(&self) -> impl Iterator<Item = DoubtView<'_>> {
-        self.doubts.iter().map(|(id, doubt)| DoubtView {
+        self.doubts.iter().filter(|(_, doubt)| !doubt.footprint.is_nothing()).map(|(id, doubt)| DoubtView {
             id: *id,
             database: doubt.database,
             footprint: &doubt.footprint,

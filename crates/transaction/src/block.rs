@@ -32,8 +32,8 @@ pub struct Block<C: Cluster> {
     database: DatabaseId,
     standing: Standing,
     wrote: Footprint,
-    /// The catalog under which the first of it was understood.
-    understood: Option<CatalogMark>,
+    /// The catalog under which the block began: none of its statements was understood under an earlier one.
+    understood: CatalogMark,
     locked: Vec<(Footprint, InDoubt<C>)>,
 }
 
@@ -45,7 +45,7 @@ impl<C: Cluster> Block<C> {
             database,
             standing: Standing::Unknown,
             wrote: Footprint::NOTHING,
-            understood: None,
+            understood: cluster.scheduler().catalog(database),
             locked: Vec::new(),
         }
     }
@@ -105,8 +105,6 @@ impl<C: Cluster> Block<C> {
         locks_out_readers: bool,
         reason: Reason,
     ) -> AtPrimary {
-        let now = self.cluster.scheduler().catalog(self.database);
-        self.understood.get_or_insert(now);
         self.wrote.union(footprint);
         self.catch_up();
         let known = self.locked.iter().any(|(locked, _)| locked.covers(footprint));
@@ -119,10 +117,10 @@ impl<C: Cluster> Block<C> {
 
     /// COMMIT. What the block may have written is in doubt before its first byte is sent.
     pub async fn commit<S: Session>(mut self, session: &mut S, reason: Reason) -> AtPrimary {
-        if self.wrote.is_nothing() {
-            return session.at_primary(reason).await;
-        }
         self.catch_up();
+        if self.wrote.is_nothing() {
+            return crate::quiet(&self.cluster, session, self.database, self.understood, reason).await;
+        }
         let outcome = crate::write(&self.cluster, session, self.database, self.wrote).await;
         answered(self.locked, outcome);
         outcome
@@ -135,13 +133,11 @@ impl<C: Cluster> Block<C> {
         outcome
     }
 
-    /// If the catalog has changed since the block first wrote, nobody knows what that was: a change that had not come
-    /// out of the decoder then may have been visible already, and a trigger of its making may have fired.
+    /// If the catalog has changed since the block began, nobody knows what it has written: a change that had not come out
+    /// of the decoder then may have been visible already, and a trigger of its making may have fired.
     fn catch_up(&mut self) {
         let now = self.cluster.scheduler().catalog(self.database);
-        if self.understood.is_some_and(|understood| understood != now)
-            && !self.cluster.bugs().block_outlives_ddl
-        {
+        if self.understood != now && !self.cluster.bugs().block_outlives_ddl {
             self.wrote = Footprint::Everything;
         }
     }

@@ -40,6 +40,13 @@ impl<C: Cluster> InDoubt<C> {
         self.cluster.scheduler().order_mut().answered(self.doubt);
         self.cluster.gauge_wanted();
     }
+
+    /// The primary has answered what was proven to write nothing.
+    pub(crate) fn answered_quietly(mut self) {
+        self.answered = true;
+        self.cluster.scheduler().order_mut().answered_quietly(self.doubt);
+        self.cluster.gauge_wanted();
+    }
 }
 
 impl<C: Cluster> Drop for InDoubt<C> {

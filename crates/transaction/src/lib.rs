@@ -24,4 +24,4 @@ pub use pinned::Pinned;
 pub use read::{Ended, read};
 pub use snapshot::{SNAPSHOT_ATTEMPTS, catalog_shown, snapshot};
 pub use world::{AtPrimary, Backend, Cluster, Delivered, Locks, Session, StandbyFailed};
-pub use write::write;
+pub use write::{quiet, write};

@@ -2,7 +2,7 @@
 
 use crate::{AtPrimary, Cluster, Delivered, Pinned, Session, StandbyFailed};
 use history::Lsn;
-use scheduler::{Question, Ran, Reason, Route, Verdict};
+use scheduler::{CatalogMark, Question, Ran, Reason, Route, Verdict};
 
 /// Where a read was answered, and how that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,11 @@ pub enum Ended {
 /// would have said at some instant since the statement arrived. What is not proven in time, or failed for the standby's
 /// sake, runs at the primary, and the client does not notice.
 pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question: &Question) -> Ended {
+    let understood = cluster.scheduler().catalog(question.database);
     let route = cluster.scheduler().route(question);
     let mut pinned = match route {
         Route::Standby(ticket) => Pinned::new(cluster, ticket),
-        Route::Primary(reason) => return at_primary(session, reason).await,
+        Route::Primary(reason) => return quietly(cluster, session, question, understood, reason).await,
     };
     // The ticket may have asked for a gauge sent after this statement's arrival; it travels while the standby works.
     cluster.gauge_wanted();
@@ -38,7 +39,7 @@ pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question
         Err(StandbyFailed(reason)) => {
             pinned.failed(reason);
             drop(pinned);
-            return at_primary(session, reason).await;
+            return quietly(cluster, session, question, understood, reason).await;
         }
     };
     match proven(cluster, &mut pinned, &ran).await {
@@ -46,7 +47,7 @@ pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question
         Err(reason) => {
             session.discard(answer).await;
             drop(pinned);
-            at_primary(session, reason).await
+            quietly(cluster, session, question, understood, reason).await
         }
     }
 }
@@ -93,6 +94,20 @@ pub(crate) async fn deliver<C: Cluster, S: Session>(
     }
 }
 
+async fn quietly<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    question: &Question,
+    understood: CatalogMark,
+    reason: Reason,
+) -> Ended {
+    match crate::quiet(cluster, session, question.database, understood, reason).await {
+        AtPrimary::Answered => Ended::Primary(reason),
+        AtPrimary::ConnectionLost => Ended::PrimaryLost,
+    }
+}
+
+/// A read inside a block: what it may commit is the block's.
 pub(crate) async fn at_primary<S: Session>(session: &mut S, reason: Reason) -> Ended {
     match session.at_primary(reason).await {
         AtPrimary::Answered => Ended::Primary(reason),

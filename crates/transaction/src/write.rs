@@ -3,6 +3,7 @@
 
 use crate::{AtPrimary, Cluster, InDoubt, Session};
 use history::{DatabaseId, Footprint};
+use scheduler::{CatalogMark, Reason};
 
 /// One statement that may commit. What it may write is in doubt before its first byte is sent; whatever the primary
 /// answers, an error too, the doubt ends only by a settled gauge that was sent afterwards. An answer that does not come
@@ -21,6 +22,27 @@ pub async fn write<C: Cluster, S: Session>(
     match outcome {
         AtPrimary::Answered => doubt.answered(),
         AtPrimary::ConnectionLost => drop(doubt), // goes on without us, watched by the cluster
+    }
+    outcome
+}
+
+/// One statement at the primary that was proven to write nothing, under the catalog `understood`. A change that the primary
+/// shows already may have made a writer of it: a view that it reads calls another function now. So it is in doubt, about
+/// nothing; if DDL has come out since it was understood, or comes out before it ends, about everything.
+pub async fn quiet<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    database: DatabaseId,
+    understood: CatalogMark,
+    reason: Reason,
+) -> AtPrimary {
+    let same = cluster.scheduler().catalog(database) == understood;
+    let footprint = if same { Footprint::NOTHING } else { Footprint::Everything };
+    let doubt = InDoubt::begin(cluster, session.backend(), database, footprint);
+    let outcome = session.at_primary(reason).await;
+    match outcome {
+        AtPrimary::Answered => doubt.answered_quietly(),
+        AtPrimary::ConnectionLost => drop(doubt),
     }
     outcome
 }

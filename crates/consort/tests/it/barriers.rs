@@ -149,6 +149,50 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
 }
 
 /// One message of the extended protocol.
+/// A read whose view was redefined a moment ago may write, although its tree is known and says that it does not.
+#[test]
+fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {
+    let (serving, _, url) = serving(1, THROUGH);
+    let primary = serving.servers.primary();
+    // An asynchronous commit comes out of the decoder late.
+    primary.set("wal_writer_delay", "10s").unwrap();
+    let [mut admin, mut writer, mut reader] = [(); 3].map(|()| Client::connect(&url).unwrap());
+    admin
+        .rows(
+            "CREATE TABLE audit (id int PRIMARY KEY, n int); INSERT INTO audit VALUES (1, 0); \
+             CREATE FUNCTION bump() RETURNS int LANGUAGE sql AS \
+             'UPDATE audit SET n = n + 1 WHERE id = 1 RETURNING n'",
+        )
+        .unwrap();
+    for n in 1..=4 {
+        admin.rows("CREATE OR REPLACE VIEW seen AS SELECT 0 AS n").unwrap();
+        for _ in 0..3 {
+            doubts_prove(&serving, &mut reader);
+            writer.rows("SELECT n FROM seen").unwrap();
+        }
+        writer.rows("SET synchronous_commit = off").unwrap();
+        let decoding = "SELECT active_pid FROM pg_replication_slots WHERE database = 'postgres'";
+        let still = Still::new(primary.query("postgres", decoding).unwrap()[0][0].clone().unwrap());
+        admin.rows("CREATE OR REPLACE VIEW seen AS SELECT bump() AS n").unwrap();
+        reader.number(AUDIT).unwrap();
+        if n % 2 == 0 {
+            writer.rows("BEGIN").unwrap();
+        }
+        assert_eq!(writer.number("SELECT n FROM seen").unwrap(), n);
+        if n % 2 == 0 {
+            writer.rows("COMMIT").unwrap();
+        }
+        drop(still);
+        for _ in 0..100 {
+            assert_eq!(reader.number(AUDIT).unwrap(), n, "round {n}");
+        }
+        writer.rows("SET synchronous_commit = on").unwrap();
+    }
+    // Were a commit taken for somebody else's, no read would be proven so any more.
+    admin.rows("UPDATE quiet SET v = v").unwrap();
+    doubts_prove(&serving, &mut reader);
+}
+
 fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
     [&[tag][..], &length, body].concat()

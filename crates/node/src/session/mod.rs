@@ -269,7 +269,7 @@ impl Session {
                 let ended = transaction::read(&cluster, self, &leaving.question).await;
                 self.read_ended(ended, &leaving);
             }
-            Plan::Stays(reason) => self.quiet(reason).await,
+            Plan::Stays(reason) => self.stays(reason).await,
             Plan::Writes(writing) => self.writes(writing).await,
         }
         Ok(())
@@ -278,6 +278,18 @@ impl Session {
     /// Runs at the primary what is proven to write nothing.
     async fn quiet(&mut self, reason: Reason) {
         transaction::Session::at_primary(self, reason).await;
+    }
+
+    /// Runs at the primary a statement whose tree says that it writes nothing.
+    async fn stays(&mut self, reason: Reason) {
+        match (&self.block, self.database.id()) {
+            (None, Some(database)) => {
+                let cluster = self.service.cluster.clone();
+                let understood = cluster.scheduler().catalog(database);
+                transaction::quiet(&cluster, self, database, understood, reason).await;
+            }
+            _ => self.quiet(reason).await,
+        }
     }
 
     /// Runs at the primary what may write: outside a block it may commit at once.

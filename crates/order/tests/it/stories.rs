@@ -192,6 +192,7 @@ impl Story {
             }
             "ddl" => self.order.catalog_changed(database(args)?),
             "answered" => self.order.answered(DoubtId::new(number(args)?)),
+            "quietly" => self.order.answered_quietly(DoubtId::new(number(args)?)),
             "lost" => self.order.connection_lost(DoubtId::new(number(args)?)),
             "gone" => self.order.backend_gone(DoubtId::new(number(args)?)),
             "orphans_gone" => self.order.orphans_gone(),
