@@ -84,6 +84,14 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
+    /// The session is as it was taken for when the statement was analysed. A write must touch nothing that is not known.
+    fn understands(&self, template: &Template) -> bool {
+        match template.kind {
+            Kind::Read => self.session.knows_settings(),
+            Kind::Write | Kind::Utility => self.session.knows_names(),
+        }
+    }
+
     /// As far as the session goes, may its next statement leave the primary, by itself or with its whole block?
     fn may_leave(&self) -> Result<(), SessionStay> {
         match self.session.may_leave() {
@@ -101,7 +109,9 @@ pub fn tree(
     values: &Values<'_>,
     template: Option<Rc<Template>>,
 ) -> Plan {
-    let Some(template) = template else { return not_understood(asker, statement) };
+    let Some(template) = template.filter(|template| asker.understands(template)) else {
+        return not_understood(asker, statement);
+    };
     let writes = template.writes.fill(values);
     let stay = template.stay_with(values);
     if template.kind != Kind::Read || !writes.is_nothing() {
@@ -164,6 +174,9 @@ fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
     let reason = match statement.shape.sure() {
         Err(unsure) => Reason::Stay(unsure.name()),
         Ok(()) if asker.database.not_serving().is_some() => asker.database.stays(),
+        Ok(()) if !asker.session.knows_names() => {
+            Reason::Stay(asker.session.may_leave().err().map_or("write", SessionStay::name))
+        }
         Ok(()) => Reason::Stay("not_analysed_yet"),
     };
     Plan::Writes(Writing { unknown: true, locks_out_readers: false, ..Writing::everything(reason) })

@@ -130,6 +130,18 @@ impl SessionState {
         if isolation.is_read_committed() { Ok(()) } else { Err(SessionStay::Isolation) }
     }
 
+    /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
+    /// another table, and what the statement writes is not known either.
+    pub fn knows_settings(&self) -> bool {
+        let unknown = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Library];
+        !self.overflown && unknown.iter().all(|dirt| self.dirt & bit(*dirt) == 0)
+    }
+
+    /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
+    pub fn knows_names(&self) -> bool {
+        self.knows_settings() && self.dirt & bit(Dirt::Temporary) == 0 && !self.block.set_local
+    }
+
     /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole.
     pub fn read_only_snapshot(&self) -> bool {
         self.status == BlockStatus::Open

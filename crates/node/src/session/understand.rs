@@ -12,6 +12,7 @@ use crate::plan::{self, Asker, Plan};
 use crate::understanding::Statement as Asked;
 use analysis::session::{BlockStatus, Consistency, Dirt};
 use analysis::shape::{Hint, Shape};
+use analysis::template::FootprintTemplate;
 use analysis::utility::{Held, Statement, Utility, What};
 use analysis::{Parameter, Template, Values};
 use history::Footprint;
@@ -247,7 +248,13 @@ impl Session {
             [] => Ok(Todo::Quiet),
             [one] if one.what == What::Tree => self.tree(words, types, parameters).await.map(Todo::One),
             [one] if own(one) => Ok(Todo::Own(statements)),
-            [_] => Ok(Todo::Utility(statements)),
+            [one] => {
+                if matches!(one.what, What::Utility(Utility::Begin(_))) && self.is_unknown_for_nothing() {
+                    // Inside the block nobody can ask.
+                    self.probe().await?;
+                }
+                Ok(Todo::Utility(statements))
+            }
             several if several.iter().any(own) => {
                 let problem =
                     Problem::error("0A000", "settings of Consort's own must be alone in their query");
@@ -281,7 +288,10 @@ impl Session {
             self.catalog_in_hand().await;
         }
         let mut template = self.template(words, types).await;
-        if self.would_leave_if_clean(template.as_deref(), &values) {
+        let narrow = |template: &Template| !matches!(template.writes, FootprintTemplate::Everything);
+        if self.would_leave_if_clean(template.as_deref(), &values)
+            || self.is_unknown_for_nothing() && template.as_deref().is_none_or(narrow)
+        {
             match self.state.block() {
                 BlockStatus::Idle => {
                     self.probe().await?;
@@ -297,6 +307,7 @@ impl Session {
         let plan = plan::tree(self.asker(), statement, &values, template);
         if let Plan::Writes(writing) = &plan
             && writing.unknown
+            && self.state.knows_names()
         {
             self.narrow_later(statement, &values);
         }
@@ -336,6 +347,11 @@ impl Session {
         let template = understanding.look_until(limit, &self.database, statement).await;
         self.service.cluster.metrics().analysis_wait.took(begun.elapsed());
         template
+    }
+
+    /// What is written in this session is not known although a probe may tell its settings.
+    fn is_unknown_for_nothing(&self) -> bool {
+        !self.state.knows_names() && self.state.probe().is_some() && self.database.not_serving().is_none()
     }
 
     /// Only the session keeps this read at the primary, and a probe may change that.

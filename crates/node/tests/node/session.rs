@@ -117,6 +117,52 @@ fn tables_that_explain_makes_are_like_others() {
     assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), Writers::ThroughConsort);
 }
 
+/// With writers through Consort a doubt about the wrong table is a commit that comes past Consort: it switches the mode.
+#[test]
+fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
+    let servers = Scratch::start(1);
+    for statement in [
+        "CREATE SCHEMA a",
+        "CREATE SCHEMA b",
+        "CREATE TABLE a.t (id int PRIMARY KEY)",
+        "CREATE TABLE b.t (id int PRIMARY KEY)",
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "CREATE FUNCTION turn() RETURNS text LANGUAGE sql AS $$ SELECT set_config('search_path', 'b', false) $$",
+        "CREATE ROLE turned SUPERUSER LOGIN",
+        "ALTER ROLE turned SET search_path = b",
+    ] {
+        servers.query(statement);
+    }
+    let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
+    let mut watcher = Raw::ready(&open, "postgres");
+    until_it_leaves(&open, &mut watcher, "SELECT count(*) FROM b.t");
+    for (user, before, after) in [
+        ("postgres", &["SET search_path = a", "INSERT INTO t VALUES (0)", "RESET search_path"][..], "t"),
+        ("postgres", &["SELECT public.turn()"], "b.t"),
+        ("turned", &[], "b.t"),
+        ("turned", &["BEGIN"], "b.t"),
+    ] {
+        let mut raw = Raw::connect(&open);
+        raw.ask(|out| out.startup(&[("user", user), ("database", "postgres")]));
+        raw.until_ready();
+        for statement in before {
+            query(&mut raw, statement);
+        }
+        for round in 0..3 {
+            for write in ["DELETE FROM t", "INSERT INTO t VALUES (1), (2)"] {
+                assert_eq!(query(&mut raw, write), [""; 0], "{write}");
+                query(&mut raw, if before == ["BEGIN"] { "COMMIT AND CHAIN" } else { "" });
+            }
+            let count = format!("SELECT count(*) FROM {after}");
+            assert_eq!(query(&mut watcher, &count), ["2"], "{user} {before:?} {round}");
+            until_it_leaves(&open, &mut watcher, &count);
+        }
+        query(&mut raw, "ROLLBACK");
+        let writers = open.cluster(|cluster| cluster.scheduler().writers());
+        assert_eq!(writers, Writers::ThroughConsort, "{user} {before:?}");
+    }
+}
+
 #[test]
 fn the_extended_protocol_leaves_too() {
     database("extended_leaves");

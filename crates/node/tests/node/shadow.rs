@@ -264,6 +264,7 @@ fn the_corpus_says_the_same(writers: Writers) {
             }
         }
     }
+    assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), writers, "a doubt covered too little");
     let is_reviewed = |line: &String| REVIEWED.iter().any(|(part, _)| line.contains(part));
     let unreviewed: Vec<String> =
         report.lines("different").into_iter().filter(|line| !is_reviewed(line)).collect();
