@@ -23,8 +23,8 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
 
-test-all: check ## check, then test, then drivers, pgbench and PostgreSQL's own suite, also in shadow mode
-	@$(MAKE) test
+test-all: check ## check, then test with more seeds, then drivers, pgbench and PostgreSQL's own suite, also in shadow mode
+	@SIM_SEEDS=25000 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) regress
 	@$(MAKE) shadow
