@@ -433,6 +433,9 @@ impl Primary {
             if self.is_settled() {
                 return Ok(false);
             }
+            if let Poll::Ready(Err(_)) = self.peer.poll_send(cx) {
+                // The same: this was a message of our own behind an answer.
+            }
             if side.client.unsent() >= GATHERED_BYTES {
                 return Ok(true);
             }
@@ -470,6 +473,7 @@ impl Primary {
     fn relay(&mut self, side: &mut Side<'_>) -> Result<(), Malformed> {
         let (unread, splitter) = self.peer.cut();
         let (mut run, mut at) = (0, 0);
+        let mut unclosed = false;
         loop {
             let aside = matches!(self.expects.front(), Some(Expect::Aside(_)));
             let asked_ourselves = aside || matches!(self.expects.front(), Some(Expect::Question));
@@ -493,6 +497,7 @@ impl Primary {
                             copying: &mut self.copying,
                             told: &mut self.told,
                             seen: &mut self.seen,
+                            unclosed: &mut unclosed,
                         };
                         standing.answered(&frame, side)?
                     }
@@ -508,7 +513,19 @@ impl Primary {
             side.client.out().extend_from_slice(&unread[run..at]);
         }
         self.peer.consume(at);
+        if unclosed {
+            self.close_question();
+        }
         Ok(())
+    }
+
+    /// Behind an error the Close of a question was passed over, and its statement may be there still: it is not to be seen,
+    /// and the next question needs its name.
+    fn close_question(&mut self) {
+        let out = self.peer.out();
+        Asks::close(out, Target::Statement, QUESTION);
+        out.sync();
+        self.expects.push_back(Expect::Question);
     }
 }
 
@@ -529,6 +546,8 @@ struct Standing<'a> {
     copying: &'a mut bool,
     told: &'a mut Told,
     seen: &'a mut Seen,
+    /// A question of our own failed.
+    unclosed: &'a mut bool,
 }
 
 impl Standing<'_> {
@@ -611,6 +630,7 @@ impl Standing<'_> {
             back::ERROR => {
                 self.seen.row = None;
                 self.seen.error = Some(frame.bytes().to_vec());
+                *self.unclosed = true;
             }
             back::READY_FOR_QUERY => {
                 *self.status = wire::status(frame)?;

@@ -199,6 +199,30 @@ fn no_right_is_needed_that_the_statement_does_not_need() {
 }
 
 #[test]
+fn an_error_at_bind_leaves_nothing_behind_at_the_primary() {
+    database("bound_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "bound_block");
+    // The planner computes the quotient, before anything runs.
+    let read = |n: u32| {
+        format!(
+            "SELECT count(*) FROM items a, items b, items c WHERE c.id < 30 AND a.id + b.id + c.id < 0 / {n}"
+        )
+    };
+    assert_eq!(until_it_leaves(&open, &mut raw, &[], &read(1)), ["0"]);
+    query(&mut raw, "COMMIT");
+    for _ in 0..3 {
+        query(&mut raw, "BEGIN");
+        assert_eq!(query(&mut raw, &read(0)), ["22012"]);
+        assert_eq!(status_after(&mut raw, "SELECT 1"), 'E');
+        assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+        assert_eq!(query(&mut raw, "SELECT name FROM pg_prepared_statements"), Vec::<String>::new());
+        assert_eq!(until_it_leaves(&open, &mut raw, &[], &read(1)), ["0"]);
+        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+    }
+}
+
+#[test]
 fn a_result_that_breaks_off_in_a_block_ends_the_session() {
     database("broken_block");
     let open = Open::serving(Writers::Anywhere);
