@@ -23,8 +23,10 @@ pub const PUBLICATION: &str = "consort";
 const NAME_PART: usize = 40;
 /// Attaching waits no longer for a lock: it would hold up who comes after.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '2s'";
-/// Making a slot waits no longer than this for the transactions that run.
+/// Making a slot waits no longer than this for the transactions that run; so do we before the publication is made.
 pub const SLOT_LIMIT: Duration = Duration::from_secs(5);
+/// How often we look whether those have ended.
+const OLDER_ROUND: Duration = Duration::from_millis(10);
 
 /// What attaching did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,16 +97,20 @@ pub fn slot_name(database: &str, id: DatabaseId) -> String {
 ///
 /// # Errors
 /// [`Error::Refused`] if the role may not, or if something held the catalogs locked for two seconds;
-/// [`Error::NotReady`] if a transaction has been open for [`SLOT_LIMIT`] while the slot was to be made.
+/// [`Error::NotReady`] if a transaction that writes has been open for [`SLOT_LIMIT`] while its end was waited for.
 pub async fn attach(control: &Control) -> Result<Attached, Error> {
     // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
     let before = give_identities(control).await?;
-    control.batch_execute(&format!("BEGIN; {LOCK_LIMIT}; {}", include_str!("attach.sql"))).await?;
-    let made = make_publication(control).await;
-    control.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
-    made?;
-    // Once more for those made since, before the event triggers were there.
+    let lacking = !missing(control).await?.is_empty();
+    in_short(control, include_str!("attach.sql")).await?;
+    if lacking {
+        // Older transactions may have made tables that no event trigger saw and nobody else sees yet.
+        wait_for_older(control).await?;
+    }
+    // Once more for those made since, before the event triggers were there. The publication comes last, so that no table is
+    // published without an identity for a moment even.
     let after = give_identities(control).await?;
+    make_publication(control).await?;
     let given_identity = before.given.into_iter().chain(after.given).collect();
     Ok(Attached { given_identity, locked: after.locked, ..make_slot(control).await? })
 }
@@ -112,9 +118,36 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
 async fn make_publication(control: &Control) -> Result<(), Error> {
     let exists = control.query_opt("SELECT FROM pg_publication WHERE pubname = $1", &[&PUBLICATION]).await?;
     if exists.is_none() {
-        control.batch_execute(&format!("CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES")).await?;
+        in_short(control, &format!("CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES")).await?;
     }
     Ok(())
+}
+
+/// Runs this in a transaction of its own that waits for no lock for long.
+async fn in_short(control: &Control, sql: &str) -> Result<(), Error> {
+    if let Err(error) = control.batch_execute(&format!("BEGIN; {LOCK_LIMIT}; {sql}; COMMIT")).await {
+        control.batch_execute("ROLLBACK").await?;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// Waits until every transaction that writes now has ended.
+async fn wait_for_older(control: &Control) -> Result<(), Error> {
+    let row = control.query_one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text", &[]).await?;
+    let next: String = row.get(0);
+    let ended = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8";
+    let all = async {
+        while !control.query_one(ended, &[&next]).await?.get::<_, bool>(0) {
+            tokio::time::sleep(OLDER_ROUND).await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(SLOT_LIMIT, all).await.unwrap_or_else(|_| {
+        Err(Error::NotReady(format!(
+            "waited {SLOT_LIMIT:?} for the transactions that were running when the event triggers were made"
+        )))
+    })
 }
 
 /// A slot as the server shows it.
@@ -233,12 +266,7 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
 pub async fn detach(control: &Control) -> Result<(), Error> {
     let (_, slot) = slot_here(control).await?;
     drop_slot(control, &slot).await?;
-    let detach = format!("BEGIN; {LOCK_LIMIT}; {}; COMMIT", include_str!("detach.sql"));
-    if let Err(error) = control.batch_execute(&detach).await {
-        control.batch_execute("ROLLBACK").await?;
-        return Err(error.into());
-    }
-    Ok(())
+    in_short(control, include_str!("detach.sql")).await
 }
 
 /// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that

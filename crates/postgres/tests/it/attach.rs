@@ -6,6 +6,7 @@ use postgres::address::Control;
 use postgres::attach::{self, Attached};
 use postgres::local::Scratch;
 use postgres::{Decoder, Error};
+use std::time::Duration;
 
 async fn attached(scratch: &Scratch) -> (Control, Attached) {
     let control = Control::connect(&scratch.address("postgres")).await.unwrap();
@@ -161,6 +162,27 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
     )
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn a_table_of_a_transaction_that_overlaps_attaching_gets_an_identity_before_it_is_published() {
+    let scratch = Scratch::start(0);
+    let author = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let looker = Control::connect(&scratch.address("postgres")).await.unwrap();
+    author.batch_execute("BEGIN; CREATE TABLE young (n int); INSERT INTO young VALUES (1)").await.unwrap();
+    let writes = async {
+        // Attaching waits for it, or has gone on without.
+        let gone_on = "SELECT FROM pg_stat_activity WHERE query LIKE '%pg_snapshot_xmin%' AND pid <> pg_backend_pid() \
+                       UNION ALL SELECT FROM pg_publication";
+        while looker.query(gone_on, &[]).await.unwrap().is_empty() {}
+        author.batch_execute("COMMIT").await.unwrap();
+        author.batch_execute("UPDATE young SET n = 2").await.expect("at once");
+    };
+    let writes = tokio::time::timeout(Duration::from_secs(60), writes);
+    let ((_, attached), written) = tokio::join!(attached(&scratch), writes);
+    written.unwrap();
+    assert_eq!((attached.given_identity, attached.locked.len()), (vec!["public.young".to_owned()], 0));
+    scratch.query("UPDATE young SET n = 3");
 }
 
 #[tokio::test]
