@@ -114,7 +114,8 @@ pub fn tree(
     };
     let writes = template.writes.fill(values);
     let stay = template.stay_with(values);
-    if template.kind != Kind::Read || !writes.is_nothing() {
+    // What changes the session (`set_config`) writes nothing, and still must be noted before it runs.
+    if template.kind != Kind::Read || !writes.is_nothing() || template.dirties {
         let reason = stay.map_or(Reason::Stay("write"), |stay| Reason::Stay(stay.name()));
         return Plan::Writes(Writing {
             footprint: writes,

@@ -137,6 +137,11 @@ impl SessionState {
         !self.overflown && unknown.iter().all(|dirt| self.dirt & bit(*dirt) == 0)
     }
 
+    /// Which settings the session has, if they are known.
+    pub fn known_settings(&self) -> Option<super::SettingsId> {
+        self.knows_settings().then(|| self.now.settings.id())
+    }
+
     /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
     pub fn knows_names(&self) -> bool {
         self.knows_settings() && self.dirt & bit(Dirt::Temporary) == 0 && !self.block.set_local

@@ -193,6 +193,8 @@ impl Session {
             // In the block there is no more place for a probe.
             self.probe().await?;
         }
+        let settings = if todo.keeps_settings() { self.state.known_settings() } else { None };
+        self.line.statements.parses_under(settings);
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements),

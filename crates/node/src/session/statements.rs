@@ -2,6 +2,7 @@
 //! SQL says of them (EXECUTE, DEALLOCATE, pg_prepared_statements) is true there; standbys learn them when they need
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
+use analysis::session::SettingsId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -22,29 +23,54 @@ pub struct Statement {
 /// The prepared statements of a session.
 #[derive(Debug, Default)]
 pub struct Statements {
-    named: BTreeMap<Box<[u8]>, Rc<Statement>>,
-    unnamed: Option<Rc<Statement>>,
+    named: BTreeMap<Box<[u8]>, Parsed>,
+    unnamed: Option<Parsed>,
+    /// The session's settings, where they are known. PostgreSQL makes constants of some of them when it parses.
+    settings: Option<SettingsId>,
     /// The primary's unnamed statement is not the one that the client means.
     unnamed_stale: bool,
 }
 
+/// A statement, and the settings under which the client parsed it.
+#[derive(Clone, Debug)]
+struct Parsed {
+    statement: Rc<Statement>,
+    settings: Option<SettingsId>,
+}
+
 impl Statements {
+    /// What is parsed from now on is parsed under these settings; `None`: nobody knows under which.
+    pub fn parses_under(&mut self, settings: Option<SettingsId>) {
+        self.settings = settings;
+    }
+
+    /// The settings under which the client parsed what it calls by this name; `None` if they are not known.
+    pub fn parsed_under(&self, name: &[u8]) -> Option<SettingsId> {
+        self.parsed(name)?.settings
+    }
+
+    fn parsed(&self, name: &[u8]) -> Option<&Parsed> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
     /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone.
     pub fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
-        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+        self.parsed(name).map(|parsed| &parsed.statement)
     }
 
     /// The primary has parsed the statement under this name; without a statement one that is not followed.
     pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
+        let settings = self.settings;
         let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
+        let parsed = statement.map(|statement| Parsed { statement, settings });
         if name.is_empty() {
-            self.unnamed = statement;
+            self.unnamed = parsed;
             self.unnamed_stale = false;
             return;
         }
-        match statement {
-            Some(statement) if self.named.len() < STATEMENTS_FOLLOWED => {
-                self.named.insert(name.into(), statement);
+        match parsed {
+            Some(parsed) if self.named.len() < STATEMENTS_FOLLOWED => {
+                self.named.insert(name.into(), parsed);
             }
             _ => {
                 self.named.remove(name);
@@ -60,7 +86,7 @@ impl Statements {
 
     /// A standby has parsed the unnamed statement; the primary has not heard of it.
     pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
-        self.unnamed = Some(statement);
+        self.unnamed = Some(Parsed { statement, settings: self.settings });
         self.unnamed_stale = true;
     }
 
@@ -76,7 +102,7 @@ impl Statements {
             return Owed::Nothing;
         }
         match &self.unnamed {
-            Some(statement) => Owed::Parse(statement.clone()),
+            Some(parsed) => Owed::Parse(parsed.statement.clone()),
             None => Owed::Close,
         }
     }

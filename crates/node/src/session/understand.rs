@@ -24,6 +24,9 @@ use transaction::Cluster as _;
 use wire::tag::front;
 use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Splitter, Step, Target};
 
+/// A prepared statement was parsed under other settings than the session has now.
+const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
+
 /// A text, and its shape.
 #[derive(Default)]
 pub(super) struct Words {
@@ -107,6 +110,20 @@ pub(super) struct Several {
     pub(super) reason: Reason,
     /// The catalog's version under which the footprint was understood.
     pub(super) catalog: u64,
+}
+
+impl Todo {
+    /// Whatever is parsed in it is parsed under the settings that the session has before it.
+    pub(super) fn keeps_settings(&self) -> bool {
+        match self {
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => true,
+            Todo::Utility(_) => false,
+            Todo::Several(several) => {
+                let is_tree = |statement: &Statement| statement.what == What::Tree;
+                several.dirt.is_none() && several.statements.iter().all(is_tree)
+            }
+        }
+    }
 }
 
 impl Several {
@@ -217,6 +234,13 @@ impl Session {
             Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
         };
         self.words = words;
+        if batch.parse.is_none() && matches!(todo, Ok(Todo::One(Plan::Leaves(_)))) {
+            // A standby would parse it now; what its constants and names mean was fixed when the client had it parsed.
+            let parsed_under = self.line.statements.parsed_under(batch.bind.statement);
+            if parsed_under != Some(self.state.settings().id()) {
+                return Ok(Todo::One(Plan::Stays(PARSED_OTHERWISE)));
+            }
+        }
         todo
     }
 
@@ -467,6 +491,11 @@ impl Session {
             }
         }
         if statements.is_empty() {
+            let may_probe = self.state.block() == BlockStatus::Idle && self.database.not_serving().is_none();
+            if may_probe && !parsed.is_empty() && self.state.known_settings().is_none() {
+                // What is parsed under settings that nobody knows could never leave.
+                self.probe().await?;
+            }
             return Ok(Todo::Quiet);
         }
         several.statements = statements.into();

@@ -1,7 +1,8 @@
-//! The statements that were parsed on a connection, under names of ours. Bounded: the one that was used longest ago
-//! makes place.
+//! The statements that were parsed on a connection, under names of ours. PostgreSQL makes constants of some settings when
+//! it parses, so a statement is another one under other settings. Bounded: the one that was used longest ago makes place.
 
 use crate::session::statements::Statement;
+use analysis::session::SettingsId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -11,10 +12,15 @@ const KNOWN_MAX: usize = 256;
 /// The statements that were parsed on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    statements: HashMap<Rc<Statement>, Entry>,
+    statements: HashMap<Key, Entry>,
+    /// The settings that the connection has.
+    settings: Option<SettingsId>,
     next: u64,
     clock: u64,
 }
+
+/// A statement, and the settings under which it was parsed.
+type Key = (Rc<Statement>, Option<SettingsId>);
 
 #[derive(Debug)]
 struct Entry {
@@ -38,28 +44,34 @@ fn text(number: u64) -> String {
 }
 
 impl Known {
+    /// The connection has these settings from now on.
+    pub(super) fn under(&mut self, settings: Option<SettingsId>) {
+        self.settings = settings;
+    }
+
     /// The name of a statement; a new one is known from now on.
     pub(super) fn name(&mut self, statement: &Rc<Statement>) -> Name {
         self.clock += 1;
-        if let Some(entry) = self.statements.get_mut(statement) {
+        let key = (statement.clone(), self.settings);
+        if let Some(entry) = self.statements.get_mut(&key) {
             entry.used = self.clock;
             return Name { text: text(entry.number), is_new: false, evicted: None };
         }
         let evicted = (self.statements.len() >= KNOWN_MAX).then(|| self.evict());
         self.next += 1;
-        self.statements.insert(statement.clone(), Entry { number: self.next, used: self.clock });
+        self.statements.insert(key, Entry { number: self.next, used: self.clock });
         Name { text: text(self.next), is_new: true, evicted }
     }
 
     fn evict(&mut self) -> String {
         let oldest = self.statements.iter().min_by_key(|(_, entry)| entry.used);
-        let oldest = oldest.map(|(statement, _)| statement.clone()).expect("there are many");
+        let oldest = oldest.map(|(key, _)| key.clone()).expect("there are many");
         text(self.statements.remove(&oldest).expect("just found").number)
     }
 
     /// Its Parse failed, or its meaning changed: it is parsed again when it is next wanted.
     pub(super) fn forget(&mut self, statement: &Rc<Statement>) {
-        self.statements.remove(statement);
+        self.statements.remove(&(statement.clone(), self.settings));
     }
 }
 
@@ -84,5 +96,9 @@ mod tests {
         assert_eq!(known.statements.len(), KNOWN_MAX);
         known.forget(&statement(0));
         assert!(known.name(&statement(0)).is_new);
+        known.under(Some(SettingsId::new(1)));
+        assert!(known.name(&statement(0)).is_new);
+        known.under(None);
+        assert!(!known.name(&statement(0)).is_new);
     }
 }

@@ -268,6 +268,7 @@ impl Standby {
 
     /// The name of a statement here; an older one makes place for it.
     fn name_of(&mut self, statement: &Rc<Statement>) -> known::Name {
+        self.owed.known.under(self.settings.as_ref().map(Settings::id));
         let name = self.owed.known.name(statement);
         if let Some(evicted) = &name.evicted {
             Asks::close(self.peer.out(), Target::Statement, evicted.as_bytes());

@@ -284,7 +284,8 @@ fn a_seeded_sequence_stays_whole() {
         query(&mut raw, draw);
         open.reads_at_standbys() > before
     });
-    for seed in ["SET seed = 0.25", "SELECT setseed(0.25)"] {
+    // The second time it is known what `setseed` does.
+    for seed in ["SET seed = 0.25", "SELECT setseed(0.25)", "SELECT setseed(0.25)"] {
         query(&mut raw, seed);
         let first = [query(&mut raw, draw), query(&mut raw, draw)];
         query(&mut raw, seed);
@@ -292,6 +293,87 @@ fn a_seeded_sequence_stays_whole() {
         assert_eq!([query(&mut raw, draw), query(&mut raw, draw)], first, "{seed}");
         until_it_leaves(&open, &mut raw, "SELECT id FROM items WHERE id = 1");
         assert_eq!(open.reads_at_standbys(), before + 1, "{seed}");
+    }
+}
+
+#[test]
+fn what_a_known_function_does_to_the_session_is_noticed() {
+    database("set_config_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "set_config_session");
+    query(&mut raw, "CREATE SCHEMA other");
+    query(&mut raw, "CREATE TABLE other.items AS SELECT 7 AS id, 'of the other schema' AS name");
+    let read = "SELECT name FROM items WHERE id = 7";
+    for round in 0..6 {
+        until_it_leaves(&open, &mut raw, read);
+        let (path, name) =
+            if round % 2 == 0 { ("other", "of the other schema") } else { ("public", "item 7") };
+        query(&mut raw, &format!("SELECT set_config('search_path', '{path}', false)"));
+        for _ in 0..5 {
+            assert_eq!(query(&mut raw, read), [name], "round {round}");
+        }
+        query(&mut raw, "BEGIN");
+        query(&mut raw, "SELECT set_config('search_path', 'other', true)");
+        assert_eq!(query(&mut raw, read), ["of the other schema"], "round {round}");
+        query(&mut raw, "COMMIT");
+        assert_eq!(query(&mut raw, read), [name], "round {round}");
+    }
+}
+
+/// What an unnamed statement gives, parsed and executed at once.
+fn extended(raw: &mut Raw, text: &str) -> Vec<String> {
+    raw.ask(|out| {
+        out.parse(b"", text.as_bytes(), &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    answer(raw).0
+}
+
+#[test]
+fn statements_mean_what_they_meant_when_they_were_parsed() {
+    database("parsed_session");
+    let open = Open::serving(Writers::Anywhere);
+    let mut sessions = [(); 2].map(|()| Raw::ready(&open, "parsed_session"));
+    let zones = [("Asia/Tokyo", "2024-03-02 18:00:00"), ("America/New_York", "2024-03-03 08:00:00")];
+    let text = "SELECT '2024-03-03 03:00'::timestamptz AT TIME ZONE 'utc' FROM items WHERE id = 1";
+    let named = |raw: &mut Raw| {
+        raw.ask(|out| {
+            out.bind_plain(b"kept");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        answer(raw).0
+    };
+    for (raw, (zone, utc)) in sessions.iter_mut().zip(zones) {
+        query(raw, &format!("SET timezone = '{zone}'"));
+        until_it_leaves(&open, raw, "SELECT id FROM items WHERE id = 1");
+        raw.ask(|out| {
+            out.parse(b"kept", text.as_bytes(), &[]);
+            out.sync();
+        });
+        answer(raw);
+        let before = open.reads_at_standbys();
+        until(|| {
+            assert_eq!((extended(raw, text), named(raw)), (vec![utc.to_owned()], vec![utc.to_owned()]));
+            open.reads_at_standbys() > before + 4
+        });
+    }
+    for _ in 0..10 {
+        for (raw, (_, utc)) in sessions.iter_mut().zip(zones) {
+            assert_eq!(extended(raw, text), [utc]);
+            assert_eq!(named(raw), [utc]);
+        }
+    }
+    // What was made a constant stays one, whatever is set afterwards; and what is parsed then has another.
+    let [tokyo, _] = &mut sessions;
+    query(tokyo, "SET timezone = 'America/New_York'");
+    for _ in 0..10 {
+        assert_eq!(
+            (named(tokyo), extended(tokyo, text)),
+            (vec![zones[0].1.to_owned()], vec![zones[1].1.to_owned()])
+        );
     }
 }
 
