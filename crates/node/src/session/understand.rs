@@ -226,6 +226,9 @@ impl Session {
             return Ok(Todo::Several(Several::anything(UNKNOWN_STATEMENT)));
         };
         self.current.statement = Some(prepared.clone());
+        if batch.parse.is_some_and(|parse| !parse.name.is_empty()) {
+            self.know_settings().await?;
+        }
         let mut words = std::mem::take(&mut self.words);
         let todo = if words.read(self, &prepared.text) {
             let parameters: Vec<Parameter<'_>> = batch.bind.parameters().map(parameter).collect();
@@ -388,6 +391,14 @@ impl Session {
             && self.database.not_serving().is_none()
     }
 
+    /// Before a statement is prepared that will be executed later: under settings that nobody knows it could never leave.
+    async fn know_settings(&mut self) -> Result<(), Ended> {
+        if self.state.block() == BlockStatus::Idle && self.state.known_settings().is_none() {
+            self.probe().await?;
+        }
+        Ok(())
+    }
+
     /// Asks the primary what the session's state is.
     pub(super) async fn probe(&mut self) -> Result<(), Ended> {
         let Some(question) = self.state.probe() else { return Ok(()) };
@@ -491,10 +502,8 @@ impl Session {
             }
         }
         if statements.is_empty() {
-            let may_probe = self.state.block() == BlockStatus::Idle && self.database.not_serving().is_none();
-            if may_probe && !parsed.is_empty() && self.state.known_settings().is_none() {
-                // What is parsed under settings that nobody knows could never leave.
-                self.probe().await?;
+            if !parsed.is_empty() {
+                self.know_settings().await?;
             }
             return Ok(Todo::Quiet);
         }
