@@ -187,6 +187,12 @@ fn at_the_standby(console: &mut Console, clients: &mut [Client]) -> i64 {
     clients[0].number(READ).expect("a read")
 }
 
+/// Waits until every doubt has ended: what is in doubt when the primary goes stays so.
+fn nothing_in_doubt(serving: &Serving) {
+    let console = serving.url("postgres", "consort");
+    eventually("nothing in doubt", || psql(&console, "SHOW DOUBTS").worked().trim().is_empty());
+}
+
 /// Whether the clients go on reading what cannot have changed, when the primary is missed. What they read is right.
 fn go_on(console: &mut Console, clients: &mut [Client], count: i64) -> bool {
     eventually("a primary that is missed", || !console.node("primary").serving);
@@ -210,6 +216,7 @@ fn without_the_primary_fresh_reads_of_known_shapes_go_on() {
         clients[0].rows("UPDATE counter SET n = n + 1").unwrap();
         let count = at_the_standby(&mut console, &mut clients);
         assert_eq!(count, round + 1);
+        nothing_in_doubt(&serving);
         primary.kill();
         went_on = go_on(&mut console, &mut clients, count);
         if went_on {
@@ -265,6 +272,7 @@ fn while_the_primary_hangs_fresh_reads_of_known_shapes_go_on() {
         clients[0].rows("UPDATE counter SET n = n + 1").unwrap();
         let count = at_the_standby(&mut console, &mut clients);
         assert_eq!(count, round);
+        nothing_in_doubt(&serving);
         went_on = hanging(primary, || {
             let first = go_on(&mut console, &mut clients, count);
             // A standby that is started again meanwhile is not asked for what the primary would have to say.
