@@ -392,7 +392,7 @@ mod tests {
             "consort_standby_lag_bytes{node=\"standby1\"} 100",
             "consort_standby_refused_total{node=\"standby1\",reason=\"proof_late\"} 1",
             "consort_gauges_settled_total{rule=\"quick\"} 10",
-            "consort_doubts 1",
+            "consort_doubts 2",
             "consort_slot_retained_bytes{database=\"shop\"} 4096",
             "consort_slot_remaining_bytes{database=\"shop\"} 1024",
         ] {

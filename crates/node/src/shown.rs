@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use history::Footprint;
 use order::{DoubtState, DoubtView};
 use postgres::attach::SlotState;
 use scheduler::{Serving, StandbyId};
@@ -125,7 +126,7 @@ impl View for Shown<'_> {
         };
         let scheduler = self.process.cluster.scheduler();
         let shown = |doubt: DoubtView<'_>| Doubt {
-            id: doubt.id.get(),
+            id: Some(doubt.id.get()),
             database: name(doubt.database),
             state: match doubt.state {
                 DoubtState::Open => "open",
@@ -134,7 +135,16 @@ impl View for Shown<'_> {
             },
             footprint: doubt.footprint.to_string(),
         };
-        scheduler.order().doubts().map(shown).collect()
+        let unknown = |database: &Rc<cluster::Database>| {
+            let id = database.id().filter(|id| !scheduler.order().clear(*id))?;
+            Some(Doubt {
+                id: None,
+                database: name(id),
+                state: "unknown",
+                footprint: Footprint::Everything.to_string(),
+            })
+        };
+        scheduler.order().doubts().map(shown).chain(databases.iter().filter_map(unknown)).collect()
     }
 
     fn gauges(&self) -> Gauges {

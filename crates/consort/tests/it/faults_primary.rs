@@ -277,6 +277,7 @@ fn while_the_primary_hangs_fresh_reads_of_known_shapes_go_on() {
             let first = go_on(&mut console, &mut clients, count);
             // A standby that is started again meanwhile is not asked for what the primary would have to say.
             standby.kill();
+            eventually("a standby that is missed", || !console.node("standby1").serving);
             standby.start().unwrap();
             eventually("a standby that serves again", || console.node("standby1").serving);
             first && go_on(&mut console, &mut clients, count)

@@ -103,7 +103,9 @@ impl View for Fixture {
     }
 
     fn doubts(&self) -> Vec<Doubt> {
-        vec![Doubt { id: 4, database: "shop".into(), state: "open", footprint: "everything".into() }]
+        let doubt =
+            |id, state| Doubt { id, database: "shop".to_owned(), state, footprint: "everything".to_owned() };
+        vec![doubt(Some(4), "open"), doubt(None, "unknown")]
     }
 
     fn gauges(&self) -> Gauges {

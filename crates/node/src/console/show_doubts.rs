@@ -9,7 +9,13 @@ pub(super) const SHOW: Show =
 const COLUMNS: &[Column] = &[number("id"), text("database"), text("state"), text("footprint")];
 
 fn rows(view: &dyn View) -> Table {
-    let row =
-        |doubt: Doubt| vec![value(doubt.id), Some(doubt.database), value(doubt.state), Some(doubt.footprint)];
+    let row = |doubt: Doubt| {
+        vec![
+            doubt.id.map(|id| id.to_string()),
+            Some(doubt.database),
+            value(doubt.state),
+            Some(doubt.footprint),
+        ]
+    };
     Table { columns: COLUMNS, rows: view.doubts().into_iter().map(row).collect() }
 }

@@ -114,7 +114,13 @@ fn show_routes() {
 
 #[test]
 fn show_doubts() {
-    assert_eq!(shown("SHOW DOUBTS"), ["id=4 database=shop state=open footprint=everything"]);
+    assert_eq!(
+        shown("SHOW DOUBTS"),
+        [
+            "id=4 database=shop state=open footprint=everything",
+            "database=shop state=unknown footprint=everything"
+        ]
+    );
 }
 
 #[test]

@@ -196,11 +196,12 @@ pub struct Route {
 /// A commit that may or may not be visible at the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Its number.
-    pub id: u64,
+    /// Its number; none if it is about commits of which nothing is known.
+    pub id: Option<u64>,
     /// The database.
     pub database: String,
-    /// `open`, `lost` (its connection broke), or `ending` (answered; waits for a gauge).
+    /// `open`, `lost` (its connection broke), `ending` (answered; waits for a gauge), or `unknown`: what others did
+    /// before Consort began, or while it did not see them, waits for a gauge too.
     pub state: &'static str,
     /// What it may have written.
     pub footprint: String,
