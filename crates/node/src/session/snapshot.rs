@@ -142,7 +142,7 @@ impl Session {
             Kind::Leftover => return self.line.drop_leftover(request),
             Kind::Query => {
                 let todo = self.understand_in_snapshot(request).await?;
-                if self.ends_and_goes_on(&todo) {
+                if Self::ends_and_goes_on(&todo) {
                     self.end_at_primary(request, todo).await?;
                 } else {
                     self.part_in_snapshot(request, todo).await?;
@@ -228,19 +228,32 @@ impl Session {
 
     /// Statements are parsed, described and closed at the primary, as everywhere.
     async fn control(&mut self, part: Request) -> Result<Outcome, Ended> {
-        if self.line.status() == Status::Failed {
-            let mut at = 0;
-            let bytes = self.line.bytes(part).to_vec();
-            let mut splitter = self.line.client.splitter;
-            while let Ok(Step::Whole(frame)) = splitter.next(&bytes[at..]) {
-                at += frame.bytes().len();
-                let Ok(parse) = wire::Parse::read(&frame) else { continue };
-                if frame.tag() == front::PARSE && !self.ends_a_failed_block(parse.text) {
-                    return Ok(self.fail(part, in_failed_block()));
-                }
-            }
+        let refused = if self.line.status() == Status::Failed { self.refused_parse(part) } else { None };
+        let Some(before) = refused else { return self.part_at_primary(part).await };
+        let mut rest = Request { bytes: part.bytes - before, ..part };
+        if before > 0 && self.part_at_primary(Request { bytes: before, ..part }).await? == Outcome::Error {
+            self.line.client.consume(rest.bytes);
+            return Ok(Outcome::Error);
         }
-        self.part_at_primary(part).await
+        rest.kind = Kind::Batch;
+        Ok(self.fail(rest, in_failed_block()))
+    }
+
+    /// So many bytes stand before the first Parse that a failed block refuses, if there is one.
+    fn refused_parse(&mut self, part: Request) -> Option<usize> {
+        let bytes = self.line.bytes(part).to_vec();
+        let mut splitter = self.line.client.splitter;
+        let mut at = 0;
+        while let Ok(Step::Whole(frame)) = splitter.next(&bytes[at..]) {
+            if frame.tag() == front::PARSE
+                && let Ok(parse) = wire::Parse::read(&frame)
+                && !self.ends_a_failed_block(parse.text)
+            {
+                return Some(at);
+            }
+            at += frame.bytes().len();
+        }
+        None
     }
 
     /// What a part is. In a failed block nothing is waited for.
@@ -252,7 +265,10 @@ impl Session {
             }
             let frame = Frame::new(self.line.bytes(part)).map_err(Ended::Malformed)?;
             let text = wire::query_text(&frame).map_err(Ended::Malformed)?.to_vec();
-            return Ok(self.understand_at_once(&text));
+            return Ok(match self.understand_at_once(&text) {
+                Todo::Utility(several) if several.len() > 1 => Todo::Several(Several::of_text(several)),
+                todo => todo,
+            });
         }
         let bytes = self.line.bytes(part).to_vec();
         let batch = batch::read(&bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
@@ -289,8 +305,11 @@ impl Session {
                 return self.end_snapshot(part, &Utility::Rollback { chain: false }).await;
             }
             (Some(Utility::RollbackTo(_)), _) => return self.read_in_snapshot(part, utility.as_ref()).await,
+            (Some(end @ (Utility::Commit { chain: true } | Utility::Rollback { chain: true })), _) => {
+                return self.chain_snapshot(part, end).await;
+            }
             (_, Todo::Quiet) if part.kind == Kind::Query => return self.part_at_primary(part).await,
-            _ if failed => return Ok(self.fail(part, in_failed_block())),
+            _ if failed => return self.refused_in_failed(part).await,
             (Some(Utility::Commit { chain: false }), _) => {
                 return self.end_snapshot(part, &Utility::Commit { chain: false }).await;
             }
@@ -358,6 +377,17 @@ impl Session {
             }
             Plan::Writes(Writing { reason, .. }) | Plan::Stays(reason) => Ok(self.fail(part, stays(reason))),
         }
+    }
+
+    /// A statement that a failed block refuses; one that does not exist has an error of its own.
+    async fn refused_in_failed(&mut self, part: Request) -> Result<Outcome, Ended> {
+        if part.kind == Kind::Batch
+            && self.current.statement.is_none()
+            && let Some(outcome) = self.error_of_describing(part).await?
+        {
+            return Ok(outcome);
+        }
+        Ok(self.fail(part, in_failed_block()))
     }
 
     /// What nobody understands: if PostgreSQL does not either, its error is the answer.
@@ -501,32 +531,44 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// The transaction is to be ended by a Query that does more than that: AND CHAIN, or other statements behind it. A
-    /// failed one is ended at the primary only by a ROLLBACK: there it has not failed.
-    fn ends_and_goes_on(&self, todo: &Todo) -> bool {
-        let first = match todo {
-            Todo::Several(several) => several.statements.first(),
-            Todo::Utility(statements) => statements.first(),
-            _ => None,
-        };
-        let goes_on = matches!(todo, Todo::Several(_));
+    /// The end of the transaction, AND CHAIN: the next one is the primary's, and like the one that ended.
+    async fn chain_snapshot(&mut self, part: Request, end: &Utility) -> Result<Outcome, Ended> {
         let failed = self.line.status() == Status::Failed;
-        match first.map(|statement| &statement.what) {
-            Some(What::Utility(Utility::Commit { chain })) => (*chain || goes_on) && !failed,
-            Some(What::Utility(Utility::Rollback { chain: true })) => !failed,
-            Some(What::Utility(Utility::Rollback { chain: false })) => goes_on,
-            _ => false,
+        let commits = matches!(end, Utility::Commit { .. }) && !failed;
+        self.back_to_primary().await?;
+        if failed {
+            // What the next one inherits of a failed one is the server's to say.
+            self.fail_at_primary().await?;
+            self.line.ask("ROLLBACK AND CHAIN").await?;
         }
+        self.say(part, &Ok(Said::Tag(if commits { "COMMIT" } else { "ROLLBACK" })));
+        let interner = &mut self.service.interner.borrow_mut();
+        self.state.completed(end, interner);
+        self.state.ready(self.line.primary.status.byte(), interner);
+        self.current.ran_at = None;
+        Ok(Outcome::Done)
     }
 
-    /// Runs such a Query at the primary, where an equal transaction is begun for it to end.
+    /// The transaction is to be ended by a Query that has other statements behind the end.
+    fn ends_and_goes_on(todo: &Todo) -> bool {
+        let Todo::Several(several) = todo else { return false };
+        matches!(
+            several.statements.first().map(|statement| &statement.what),
+            Some(What::Utility(Utility::Commit { .. } | Utility::Rollback { .. }))
+        )
+    }
+
+    /// Runs such a Query at the primary, where an equal transaction is begun for it to end; one that has failed, if this
+    /// one has.
     async fn end_at_primary(&mut self, request: Request, todo: Todo) -> Result<(), Ended> {
+        let failed = self.line.status() == Status::Failed;
         self.back_to_primary().await?;
+        if failed {
+            self.fail_at_primary().await?;
+        }
         self.current.request = Some(request);
-        match todo {
-            Todo::Several(several) => self.several(several).await,
-            Todo::Utility(statements) => self.utility(statements).await,
-            _ => {}
+        if let Todo::Several(several) = todo {
+            self.several(several).await;
         }
         if let Some(ended) = self.ended.take() {
             return Err(ended);
@@ -548,6 +590,12 @@ impl Session {
             self.block = Some(block);
         }
         Ok(())
+    }
+
+    /// The transaction that was begun at the primary fails there as it has failed at the standby.
+    async fn fail_at_primary(&mut self) -> Result<(), Ended> {
+        self.fail_block(None).await;
+        self.ended.take().map_or(Ok(()), Err)
     }
 
     /// Runs a part at the primary, outside of any transaction.

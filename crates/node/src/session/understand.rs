@@ -142,7 +142,7 @@ impl Several {
     }
 
     /// Several statements of one text, which may write anything.
-    fn of_text(statements: Rc<[Statement]>) -> Several {
+    pub(super) fn of_text(statements: Rc<[Statement]>) -> Several {
         let utilities = || {
             statements.iter().filter_map(|statement| match &statement.what {
                 What::Utility(utility) => Some(utility),

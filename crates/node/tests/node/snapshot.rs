@@ -221,6 +221,103 @@ fn the_end_may_begin_another_one() {
     }
 }
 
+/// What a statement says when it is done.
+fn tag_of(raw: &mut Raw, text: &str) -> String {
+    raw.ask(|out| out.query(text.as_bytes()));
+    let mut tag = String::new();
+    while let Some(message) = raw.message().filter(|message| message[0] != b'Z') {
+        tag = String::from_utf8_lossy(&message[5..message.len() - 1]).into_owned();
+    }
+    tag
+}
+
+/// One server rolls a failed block back whatever ends it, and chains the next one to it.
+#[test]
+fn the_end_of_a_failed_one_may_begin_another_one() {
+    database("failed_chain_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "failed_chain_snapshot");
+    let fail = |raw: &mut Raw| {
+        begin_away(&open, raw, &[BEGIN], NAME);
+        assert_eq!(query(raw, "SELECT now()"), ["0A000"]);
+    };
+    for end in ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN"] {
+        fail(&mut raw);
+        assert_eq!(tag_of(&mut raw, end), "ROLLBACK", "{end}");
+        assert_eq!(status_after(&mut raw, "SELECT now()"), 'T', "{end}");
+        let isolation = query(&mut raw, "SHOW transaction_isolation");
+        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        query(&mut raw, BEGIN);
+        query(&mut raw, "SELECT 1 / 0 FROM pg_class");
+        assert_eq!(tag_of(&mut raw, end), "ROLLBACK", "at the primary");
+        assert_eq!(query(&mut raw, "SHOW transaction_isolation"), isolation, "as at the primary");
+        query(&mut raw, "ROLLBACK");
+        fail(&mut raw);
+        raw.ask(|out| {
+            out.parse(b"", end.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.parse(b"", b"SELECT now() IS NULL", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["f".to_owned()], "12C12DCZ".to_owned()), "{end}");
+        assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    }
+    for (end, values) in [("COMMIT; SELECT 7", "7"), ("ROLLBACK; BEGIN; SELECT 8", "8")] {
+        fail(&mut raw);
+        assert_eq!(query(&mut raw, end), [values], "{end}");
+        query(&mut raw, "ROLLBACK");
+    }
+}
+
+/// In a failed block statements are still closed, and a statement that does not exist is still missed.
+#[test]
+fn prepared_statements_in_a_failed_one() {
+    database("failed_prepared_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "failed_prepared_snapshot");
+    for reference in [true, false] {
+        raw.ask(|out| {
+            out.parse(b"n", b"SELECT 7", &[]);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "1Z");
+        if reference {
+            query(&mut raw, "BEGIN");
+            assert_eq!(query(&mut raw, "SELECT 1 / 0"), ["22012"]);
+        } else {
+            begin_away(&open, &mut raw, &[BEGIN], NAME);
+            assert_eq!(query(&mut raw, "SELECT now()"), ["0A000"]);
+        }
+        let refused = |sqlstate: &str, tags: &str| (vec![sqlstate.to_owned()], tags.to_owned());
+        raw.ask(|out| {
+            Asks::close(out, Target::Statement, b"n");
+            out.parse(b"n", b"SELECT 12", &[]);
+            out.bind_plain(b"n");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), refused("25P02", "3EZ"), "{reference}");
+        raw.ask(|out| {
+            out.bind_plain(b"n");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), refused("26000", "EZ"), "{reference}");
+        assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+        raw.ask(|out| {
+            out.parse(b"n", b"SELECT 12", &[]);
+            out.bind_plain(b"n");
+            out.execute(b"", 0);
+            Asks::close(out, Target::Statement, b"n");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["12".to_owned()], "12DC3Z".to_owned()), "{reference}");
+    }
+}
+
 fn seventh(out: &mut Vec<u8>, statement: &[u8]) {
     out.bind(b"", statement, &[0, 0, 0, 1, 0, 0, 0, 1, b'7', 0, 0]);
     out.execute(b"", 0);
