@@ -9,7 +9,8 @@ use crate::failure::Failure;
 
 /// Measure whatever answers at an address: stale reads, what a proxy costs, histories under a checker
 ///
-/// Each works against any PostgreSQL server or proxy. The exit code is 1 if the run saw what one server would not show.
+/// All but `acceptance` work against any PostgreSQL server or proxy. The exit code is 1 if the run saw what one server would
+/// not show.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {

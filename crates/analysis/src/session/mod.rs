@@ -118,6 +118,26 @@ pub enum SessionStay {
 }
 
 impl SessionStay {
+    /// Every reason but [`SessionStay::Dirty`].
+    const OTHERS: [SessionStay; 11] = [
+        SessionStay::FailedBlock,
+        SessionStay::UnknownBlock,
+        SessionStay::SetLocal,
+        SessionStay::BlockHasDdl,
+        SessionStay::ImportedSnapshot,
+        SessionStay::Isolation,
+        SessionStay::IdleLimit,
+        SessionStay::ReplicationRole,
+        SessionStay::ExitOnError,
+        SessionStay::RelationKinds,
+        SessionStay::TooManySettings,
+    ];
+
+    /// Every reason.
+    pub fn all() -> impl Iterator<Item = SessionStay> {
+        Dirt::ALL.into_iter().map(SessionStay::Dirty).chain(SessionStay::OTHERS)
+    }
+
     /// Its name in metrics and explanations.
     pub fn name(self) -> &'static str {
         match self {

@@ -111,6 +111,19 @@ pub enum Unsure {
 }
 
 impl Unsure {
+    /// Every reason.
+    pub const ALL: [Unsure; 9] = [
+        Unsure::TooLong,
+        Unsure::TooManyLiterals,
+        Unsure::Unterminated,
+        Unsure::NationalString,
+        Unsure::UnicodeString,
+        Unsure::Escape,
+        Unsure::Continuation,
+        Unsure::Number,
+        Unsure::Junk,
+    ];
+
     /// Its name in metrics and explanations.
     pub fn name(self) -> &'static str {
         match self {

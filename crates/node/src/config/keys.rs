@@ -178,8 +178,7 @@ pub static KEYS: &[Key] = &[
     global(
         "control_user",
         "\"postgres\"",
-        "The role with which Consort itself watches the nodes: a superuser, or what `consort check` lists. Its secret \
-         comes from `auth_file`.",
+        "The role as which Consort itself watches the nodes, a superuser. Its secret comes from `auth_file`.",
         |config, value| put(&mut config.control_user, text(value)),
     ),
     global(

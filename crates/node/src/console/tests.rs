@@ -173,14 +173,32 @@ fn what_is_no_command_gets_a_hint() {
 
 #[test]
 fn the_manual_explains_every_reason() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/offload.md");
-    let manual = std::fs::read_to_string(path).expect("docs/offload.md is there");
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let manual = std::fs::read_to_string(root.join("docs/offload.md")).expect("docs/offload.md is there");
     let statement = analysis::Stay::ALL.map(analysis::Stay::name);
+    let text = analysis::shape::Unsure::ALL.map(analysis::shape::Unsure::name);
+    let session = analysis::session::SessionStay::all().map(analysis::session::SessionStay::name);
     let moment = scheduler::Reason::ALL.map(scheduler::Reason::name);
-    let block = [transaction::BLOCK_NOT_OPEN, transaction::OWN_WRITES, transaction::LOCK_REFUSED]
-        .map(scheduler::Reason::name);
-    let missing = |name: &&&str| !manual.contains(&format!("| `{name}` |"));
-    let node = [crate::cluster::CATALOG_BEING_READ].map(scheduler::Reason::name);
-    let names = statement.iter().chain(&moment).chain(&block).chain(&node);
-    assert_eq!(names.filter(missing).collect::<Vec<_>>(), Vec::<&&str>::new());
+    let names = statement.into_iter().chain(text).chain(session).chain(moment).map(str::to_owned);
+    let mut names: Vec<String> = names.collect();
+    for folder in ["crates/node/src", "crates/transaction/src"] {
+        named_in(&root.join(folder), &mut names);
+    }
+    assert!(names.iter().any(|name| name == "short_in_block"), "the sources were read");
+    names.retain(|name| !manual.contains(&format!("| `{name}` |")));
+    assert_eq!(names, Vec::<String>::new());
+}
+
+/// The reasons that sources in this folder name themselves.
+fn named_in(folder: &std::path::Path, names: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("a folder of sources").path();
+        if path.is_dir() {
+            named_in(&path, names);
+        } else {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            let found = text.split("Stay(\"").skip(1).filter_map(|rest| rest.split_once('"'));
+            names.extend(found.map(|(name, _)| name.to_owned()));
+        }
+    }
 }
