@@ -17,7 +17,7 @@ mod tests;
 use std::fmt;
 
 pub use consistency::{Consistency, ParseConsistencyError};
-pub use own::{OWN_SETTINGS, Own, SettingError};
+pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId};
 pub use startup::Startup;
 pub use state::{Answer, SessionState};

@@ -1,9 +1,16 @@
 //! Consort's own settings, `consort.*`: set and shown like any other, answered by Consort, sent to no server.
 
 use super::Consistency;
+use crate::shape::{Literal, Shape};
+use crate::template::Parameter;
 
 /// The settings that there are.
 pub const OWN_SETTINGS: [&str; 2] = ["consort.consistency", "consort.read_only_snapshots"];
+
+/// How their names begin.
+const PREFIX: &str = "consort.";
+/// The function that sets a setting.
+const SET_CONFIG: &str = "set_config";
 
 /// Consort's own settings of a session, a block, or a database and user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +72,42 @@ impl Own {
             _ => Err(unknown(name)),
         }
     }
+}
+
+/// Whether `set_config` is called for a setting of Consort's own, as far as the text and its parameters tell. The server
+/// would do that, and nobody would heed it.
+pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) -> bool {
+    let called = |literal: &Literal| {
+        let range = literal.range();
+        let opening = ['e', 'E', '\'', '$'];
+        is_own(text[range.clone()].trim_start_matches(opening).as_bytes())
+            && is_first_argument(&text[..range.start])
+    };
+    shape.literals().iter().any(called)
+        || (1..).zip(parameters).any(|(number, parameter)| match parameter {
+            Parameter::Text(value) | Parameter::Binary(value) if is_own(value) => {
+                let place = format!("${number}");
+                let places = text.match_indices(&place);
+                places.into_iter().any(|(at, _)| {
+                    is_first_argument(&text[..at])
+                        && !text[at + place.len()..].starts_with(|c: char| c.is_ascii_digit())
+                })
+            }
+            _ => false,
+        })
+}
+
+fn is_own(name: &[u8]) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
+}
+
+/// Whether the first argument of `set_config` follows.
+fn is_first_argument(before: &str) -> bool {
+    let Some(called) = before.trim_end().strip_suffix('(') else { return false };
+    let called = called.trim_end().trim_end_matches('"').as_bytes();
+    let Some((rest, name)) = called.split_last_chunk::<{ SET_CONFIG.len() }>() else { return false };
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
+    name.eq_ignore_ascii_case(SET_CONFIG.as_bytes()) && !rest.last().is_some_and(word)
 }
 
 fn unknown(name: &str) -> SettingError {

@@ -411,7 +411,7 @@ impl SessionState {
                 self.any_set = true;
                 match &assignment.value {
                     NewValue::To(value) => self.set(name, Some(value), interner),
-                    NewValue::Default => match self.first.clone() {
+                    NewValue::Default | NewValue::Reset => match self.first.clone() {
                         Some(first) => self.set(name, first.get(name), interner),
                         None => self.dirtied(Dirt::Setting),
                     },
@@ -558,7 +558,7 @@ impl SessionState {
     fn set_own(&mut self, assignment: &Assignment) -> Result<Answer, SettingError> {
         let value = match &assignment.value {
             NewValue::To(value) => Some(value.as_str()),
-            NewValue::Default => None,
+            NewValue::Default | NewValue::Reset => None,
             NewValue::Unknown => Some(""),
         };
         let mut own = self.now.own;
@@ -576,6 +576,6 @@ impl SessionState {
         if !in_block {
             self.committed.own = own;
         }
-        Ok(Answer::Tag("SET"))
+        Ok(Answer::Tag(if assignment.value == NewValue::Reset { "RESET" } else { "SET" }))
     }
 }

@@ -104,7 +104,8 @@ fn set(statement: &VariableSetStmt) -> Option<Utility> {
     let name = statement.name.to_ascii_lowercase();
     let value = match statement.kind() {
         VariableSetKind::VarSetValue => value(&name, &statement.args),
-        VariableSetKind::VarSetDefault | VariableSetKind::VarReset => NewValue::Default,
+        VariableSetKind::VarSetDefault => NewValue::Default,
+        VariableSetKind::VarReset => NewValue::Reset,
         VariableSetKind::VarSetCurrent => NewValue::Unknown,
         VariableSetKind::VarResetAll => return Some(U::ResetAll),
         VariableSetKind::VarSetMulti => return multi(statement),
@@ -128,7 +129,7 @@ fn of_transaction(assignment: &Assignment) -> Option<Utility> {
     let mut modes = Modes::default();
     let value = match &assignment.value {
         NewValue::To(value) => Some(value.as_str()),
-        NewValue::Default | NewValue::Unknown => None,
+        NewValue::Default | NewValue::Reset | NewValue::Unknown => None,
     };
     // What is not understood counts as the case that keeps the block at the primary.
     match assignment.name.as_str() {

@@ -107,8 +107,10 @@ pub struct Assignment {
 pub enum NewValue {
     /// This, in the form in which `set_config` would take it.
     To(String),
-    /// What it was when the session began.
+    /// What it was when the session began: `SET .. TO DEFAULT`.
     Default,
+    /// The same, by RESET.
+    Reset,
     /// Something that only the server knows: an interval as a time zone, FROM CURRENT.
     Unknown,
 }
@@ -260,6 +262,9 @@ pub enum Utility {
         everywhere: bool,
         /// The databases to which nobody may be connected meanwhile.
         alone: Vec<String>,
+        /// A setting of Consort's own is to be kept at the server, by a role, a database or a function: nobody would
+        /// heed it there.
+        keeps_own: bool,
     },
     /// Anything else, also what the grammar refuses: it may do everything.
     Unknown,

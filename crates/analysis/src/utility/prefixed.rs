@@ -82,7 +82,22 @@ impl Words<'_> {
         let may_be = self.token(0).is_some_and(|first| everywhere::may_be(first, self.token(1)));
         let Everywhere { everywhere, alone } =
             if may_be { everywhere::of(self.piece, strings) } else { Everywhere::default() };
-        U::Ddl { temporary: self.temporary(), everywhere, alone }
+        U::Ddl { temporary: self.temporary(), everywhere, alone, keeps_own: self.keeps_own() }
+    }
+
+    /// Whether it says `SET consort.x` of a role, a database or a function.
+    fn keeps_own(&self) -> bool {
+        let kinds =
+            [Token::Role, Token::User, Token::Database, Token::Function, Token::Procedure, Token::Routine];
+        let of_kind = (1..4).any(|at| self.token(at).is_some_and(|token| kinds.contains(&token)));
+        // Behind that word stands the body of a function, where SET is an UPDATE's.
+        let end = (1..self.tokens.len()).find(|&at| self.token(at) == Some(Token::Atomic));
+        let sets_own = |at: usize| {
+            self.token(at) == Some(Token::Set)
+                && self.name(at + 1).as_deref() == Some("consort")
+                && self.token(at + 2) == Some(Token::Ascii46)
+        };
+        of_kind && (1..end.unwrap_or(self.tokens.len())).any(sets_own)
     }
 
     /// Whether it makes a temporary object: by the word before the kind, or by naming the temporary schema.

@@ -100,9 +100,9 @@ fn settings() {
     }
     let assigned = |name: &str, value, local| Utility::Set(Assignment { name: name.into(), value, local });
     assert_eq!(utility("SET LOCAL a.b = 'c'"), assigned("a.b", NewValue::To("c".into()), true));
-    assert_eq!(utility("RESET a.b"), assigned("a.b", NewValue::Default, false));
+    assert_eq!(utility("RESET a.b"), assigned("a.b", NewValue::Reset, false));
     assert_eq!(utility("SET x TO DEFAULT"), assigned("x", NewValue::Default, false));
-    assert_eq!(utility("RESET ROLE"), assigned("role", NewValue::Default, false));
+    assert_eq!(utility("RESET ROLE"), assigned("role", NewValue::Reset, false));
     assert_eq!(utility("SET TIME ZONE LOCAL"), assigned("timezone", NewValue::Default, false));
     let zone = utility("SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE");
     assert_eq!(zone, assigned("timezone", NewValue::Unknown, false));

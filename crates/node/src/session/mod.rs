@@ -197,7 +197,10 @@ impl Session {
         self.line.statements.parses_under(settings);
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
-            Todo::Own(statements) => self.answer_own(request, &statements),
+            Todo::Own(statements) => self.answer_own(request, &statements).await,
+            Todo::Refuse(problem) if self.line.primary.status == Status::InBlock => {
+                self.fail_block(Some(problem)).await;
+            }
             Todo::Refuse(problem) => self.refuse(request, &problem),
             Todo::One(plan) => self.one(plan).await?,
             Todo::Utility(statements) => self.utility(statements).await,

@@ -7,13 +7,16 @@ use analysis::session::Answer;
 use analysis::utility::{Statement, What};
 use std::rc::Rc;
 use wire::tag::front;
-use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Step, Target};
+use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Status, Step, Target};
 
 impl Session {
     /// Answers SET, RESET or SHOW of a setting of our own.
-    pub(super) fn answer_own(&mut self, request: Request, statements: &[Statement]) {
+    pub(super) async fn answer_own(&mut self, request: Request, statements: &[Statement]) {
         let answer = self.own_setting(statements);
         self.say(request, &answer);
+        if answer.is_err() && self.line.primary.status == Status::InBlock {
+            self.fail_block(None).await;
+        }
         let status = self.line.status();
         self.line.client.out().ready(status);
     }
@@ -81,6 +84,18 @@ impl Session {
                 .parsed_at_standby(Rc::new(Prepared { text: text.into(), types: types.into() }));
         }
     }
+}
+
+/// `set_config` of a setting of our own.
+pub(super) fn set_at_server() -> Problem {
+    Problem::error("0A000", "set_config() does not reach the settings of Consort's own")
+        .hint("Use SET consort... or RESET consort... in a query of its own.")
+}
+
+/// A setting of our own that a role, a database or a function shall have at the server.
+pub(super) fn kept_at_server() -> Problem {
+    Problem::error("0A000", "no server keeps the settings of Consort's own")
+        .hint("Set it in Consort's configuration ([database.NAME], [user.NAME]), or in the client's options.")
 }
 
 /// The end of a statement, and its row.

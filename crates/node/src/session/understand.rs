@@ -2,16 +2,16 @@
 //! to a server here but the probe that may prove a session clean, and a read waits for its tree no longer than it would
 //! for its proof.
 
-use super::Session;
 use super::batch::{self, Batch};
 use super::primary::Ended;
 use super::request::Request;
 use super::snapshot::PATIENCE;
 use super::statements::Statement as Prepared;
+use super::{Session, own};
 use crate::plan::{self, Asker, Plan};
 use crate::understanding::Statement as Asked;
-use analysis::session::{BlockStatus, Consistency, Dirt};
-use analysis::shape::{Hint, Shape};
+use analysis::session::{BlockStatus, Consistency, Dirt, set_by_function};
+use analysis::shape::{Hint, Shape, Strings};
 use analysis::template::FootprintTemplate;
 use analysis::utility::{Held, Statement, Utility, What};
 use analysis::{Parameter, Template, Values};
@@ -267,14 +267,23 @@ impl Session {
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         let statements = match held {
             Held::Nothing => return Ok(Todo::Quiet),
-            Held::Tree => return self.tree(words, types, parameters).await.map(Todo::One),
+            Held::Tree => {
+                let plan = self.tree(words, types, parameters).await?;
+                return Ok(or_refused(plan, words, parameters));
+            }
             Held::Statements(statements) => statements,
         };
-        let own = |statement: &Statement| matches!(&statement.what, What::Utility(u) if u.consort_setting().is_some());
+        if keeps_own(&statements) {
+            return Ok(Todo::Refuse(own::kept_at_server()));
+        }
+        let is_own = |statement: &Statement| matches!(&statement.what, What::Utility(u) if u.consort_setting().is_some());
         match &*statements {
             [] => Ok(Todo::Quiet),
-            [one] if one.what == What::Tree => self.tree(words, types, parameters).await.map(Todo::One),
-            [one] if own(one) => Ok(Todo::Own(statements)),
+            [one] if one.what == What::Tree => {
+                let plan = self.tree(words, types, parameters).await?;
+                Ok(or_refused(plan, words, parameters))
+            }
+            [one] if is_own(one) => Ok(Todo::Own(statements)),
             [one] => {
                 if matches!(one.what, What::Utility(Utility::Begin(_))) && self.is_unknown_for_nothing() {
                     // Inside the block nobody can ask.
@@ -282,10 +291,13 @@ impl Session {
                 }
                 Ok(Todo::Utility(statements))
             }
-            several if several.iter().any(own) => {
+            several if several.iter().any(is_own) => {
                 let problem =
                     Problem::error("0A000", "settings of Consort's own must be alone in their query");
                 Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW in a query of its own.")))
+            }
+            several if several.iter().any(|one| sets_own(&words.text[one.range.clone()], strings)) => {
+                Ok(Todo::Refuse(own::set_at_server()))
             }
             _ => Ok(Todo::Several(Several::of_text(statements))),
         }
@@ -572,6 +584,7 @@ impl Session {
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         match held {
             Held::Nothing => Todo::Quiet,
+            Held::Statements(statements) if keeps_own(&statements) => Todo::Refuse(own::kept_at_server()),
             Held::Statements(statements) => match statements.first().map(|statement| &statement.what) {
                 Some(What::Utility(utility)) if utility.consort_setting().is_some() => Todo::Own(statements),
                 _ => Todo::Utility(statements),
@@ -584,10 +597,32 @@ impl Session {
                 words.shape.texts(&words.text, &mut literals);
                 let values = Values { literals: &literals, parameters, utf8: false };
                 let template = self.service.cluster.understanding().look(&self.database, statement);
-                Todo::One(plan::tree(self.asker(), statement, &values, template))
+                or_refused(plan::tree(self.asker(), statement, &values, template), words, parameters)
             }
         }
     }
+}
+
+/// The plan, unless the statement would set a setting of our own where nobody heeds it.
+fn or_refused(plan: Plan, words: &Words, parameters: &[Parameter<'_>]) -> Todo {
+    match &plan {
+        Plan::Writes(writing)
+            if writing.dirties && set_by_function(&words.shape, &words.text, parameters) =>
+        {
+            Todo::Refuse(own::set_at_server())
+        }
+        _ => Todo::One(plan),
+    }
+}
+
+/// The same of one text among several, without parameters.
+fn sets_own(text: &str, strings: Strings) -> bool {
+    set_by_function(&Shape::of(text, strings), text, &[])
+}
+
+fn keeps_own(statements: &[Statement]) -> bool {
+    let keeps = |one: &Statement| matches!(one.what, What::Utility(Utility::Ddl { keeps_own: true, .. }));
+    statements.iter().any(keeps)
 }
 
 /// A parameter of a Bind message, for the template.

@@ -398,10 +398,80 @@ fn settings_of_our_own_are_answered_here() {
     });
     assert_eq!(answer(&mut raw), (vec!["primary".to_owned()], "1tT2TDCZ".to_owned()));
     assert_eq!(query(&mut raw, "SELECT count(*) FROM pg_settings WHERE name LIKE 'consort.%'"), ["0"]);
+    raw.ask(|out| out.query(b"RESET consort.consistency"));
+    assert_eq!(raw.message().unwrap()[5..], *b"RESET\0");
+    raw.until_ready();
+    assert_eq!(query(&mut raw, "SHOW consort.consistency"), ["strong"]);
     let mut weak = Raw::connect(&open);
     weak.ask(|out| out.startup(&[("user", "postgres"), ("options", "-c consort.consistency=weak")]));
     answer(&mut weak);
     assert_eq!(query(&mut weak, "SHOW consort.consistency"), ["weak"]);
+}
+
+/// What would reach a server and be heeded by nobody is refused, and fails a block as any error does.
+#[test]
+fn settings_of_our_own_are_not_left_at_a_server() {
+    database("misplaced_settings");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "misplaced_settings");
+    SERVERS.query("CREATE ROLE misplaced");
+    let refused = [
+        "SELECT set_config('consort.consistency', 'weak', false)",
+        "select 1, pg_catalog.SET_CONFIG ( E'Consort.consistency'::text, 'weak', true) from items",
+        "ALTER ROLE misplaced SET consort.consistency = weak",
+        "ALTER USER misplaced IN DATABASE misplaced_settings SET \"consort\".consistency TO weak",
+        "ALTER DATABASE misplaced_settings SET consort.consistency = weak",
+        "CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql SET consort.consistency = weak AS 'SELECT 1'",
+        "SELECT 1; SELECT set_config('consort.consistency', 'weak', false)",
+        "SELECT 1; ALTER ROLE misplaced SET consort.consistency = weak",
+    ];
+    for text in refused {
+        // The second time, its tree is known.
+        for _ in 0..2 {
+            assert_eq!(query(&mut raw, text), ["0A000"], "{text}");
+        }
+        query(&mut raw, "BEGIN");
+        assert_eq!(query(&mut raw, text), ["0A000"], "{text}");
+        assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"], "{text}");
+        query(&mut raw, "ROLLBACK");
+    }
+    for text in ["SELECT set_config($1, 'weak', false)", "SELECT set_config( $1,$2,false)"] {
+        for batches in [1, 2] {
+            raw.ask(|out| {
+                for _ in 0..batches {
+                    out.parse(b"", text.as_bytes(), &[]);
+                    let values: &[&[u8]] = &[b"consort.consistency", b"weak"];
+                    let values = &values[..text.matches('$').count()];
+                    let mut rest = vec![0, 0, 0, values.len() as u8];
+                    for value in values {
+                        rest.extend((value.len() as u32).to_be_bytes());
+                        rest.extend(*value);
+                    }
+                    rest.extend([0, 0]);
+                    out.bind(b"", b"", &rest);
+                    out.execute(b"", 0);
+                }
+                out.sync();
+            });
+            assert_eq!(answer(&mut raw), (vec!["0A000".to_owned()], "EZ".to_owned()), "{text}");
+        }
+    }
+    assert_eq!(query(&mut raw, "BEGIN"), Vec::<String>::new());
+    assert_eq!(query(&mut raw, "SET consort.consistency = nonsense"), ["22023"]);
+    assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
+    query(&mut raw, "ROLLBACK");
+    for text in [
+        "SELECT set_config('work_mem', '2MB', false)",
+        "SELECT 'consort.consistency' FROM (SELECT set_config('work_mem', '2MB', false)) w",
+        "INSERT INTO items VALUES (0, 'set_config(''consort.consistency'', x)')",
+        "DELETE FROM items WHERE id = 0",
+        "ALTER ROLE misplaced RESET consort.consistency",
+        "CREATE FUNCTION g() RETURNS int LANGUAGE sql AS $$ SELECT set_config('consort.x', '', true)::int $$",
+    ] {
+        let said = query(&mut raw, text);
+        assert!(said.iter().all(|said| said.len() != 5), "{text}: {said:?}");
+    }
+    assert_eq!(query(&mut raw, "SELECT current_setting('consort.consistency')"), ["42704"]);
 }
 
 #[test]
