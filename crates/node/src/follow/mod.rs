@@ -29,3 +29,19 @@ pub(crate) async fn answered<T>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a watcher waits for in all: its reads go elsewhere within a second.
+    const LEFT_WITHIN: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn a_server_that_hangs_is_left_within_a_second() {
+        let error = answered(std::future::pending::<Result<(), postgres::Error>>()).await.unwrap_err();
+        assert!(error.to_string().contains("no answer within 900 ms"), "{error}");
+        // It may have begun to hang right behind its last answer.
+        assert!(standby::IDLE_ROUND + ANSWER_LIMIT <= LEFT_WITHIN);
+    }
+}

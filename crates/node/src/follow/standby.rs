@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How often the position is asked while nothing lies above it: it tells whether the standby lives.
-const IDLE_ROUND: Duration = Duration::from_millis(100);
+pub(super) const IDLE_ROUND: Duration = Duration::from_millis(100);
 /// The pause between two questions while something lies above the mark and the last answer brought nothing new.
 const BUSY_ROUND: Duration = Duration::from_millis(1);
 
