@@ -26,7 +26,6 @@ pub mod oid {
     pub const INT2: u32 = 21;
     pub const INT4: u32 = 23;
     pub const TEXT: u32 = 25;
-    pub const UNKNOWN: u32 = 705;
     pub const VARCHAR: u32 = 1043;
     pub const DATE: u32 = 1082;
     pub const UUID: u32 = 2950;

@@ -38,11 +38,6 @@ impl Lsn {
             self
         }
     }
-
-    /// Bytes from `earlier` to here; zero if `earlier` is not earlier.
-    pub const fn bytes_since(self, earlier: Lsn) -> u64 {
-        self.0.saturating_sub(earlier.0)
-    }
 }
 
 /// PostgreSQL's own form: `16/B374D848`.

@@ -140,10 +140,6 @@ impl ByTable {
         self.everything > 0
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.all
-    }
-
     pub(crate) fn audit<'a>(&self, footprints: impl Iterator<Item = (DoubtId, &'a Footprint)>) {
         let (mut all, mut everything, mut entries) = (0, 0, 0);
         for (doubt, footprint) in footprints {

@@ -180,11 +180,6 @@ impl Order {
         })
     }
 
-    /// How many doubts there are for the database.
-    pub fn doubts_of(&self, database: DatabaseId) -> usize {
-        self.databases.get(&database).map_or(0, |database| database.doubts.len())
-    }
-
     /// The doubt's gauge has settled.
     pub(crate) fn end(&mut self, id: DoubtId) {
         self.take(id);

@@ -35,6 +35,6 @@ pub use error::Error;
 pub use facts::{Facts, differences, facts};
 pub use gauge::{Gauge, Gauger};
 pub use incarnation::Sighting;
-pub use roles::{digest, owners};
+pub use roles::digest;
 pub use tls::Tls;
 pub use watcher::Watcher;

@@ -30,20 +30,3 @@ pub async fn digest(control: &Control) -> Result<u64, Error> {
     let row = control.query_one(DIGEST, &[]).await?;
     Ok(row.get::<_, i64>(0).cast_unsigned())
 }
-
-/// Hashes are added up: no sorting, and a few milliseconds for ten thousand objects.
-const OWNERS: &str = "\
-    SELECT sum(hashint8extended((owned.oid::bigint << 32) | owned.owner::bigint, 0))::text FROM ( \
-      SELECT oid, relowner FROM pg_catalog.pg_class WHERE oid >= 16384 AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') \
-      UNION ALL SELECT oid, proowner FROM pg_catalog.pg_proc WHERE oid >= 16384 \
-      UNION ALL SELECT oid, nspowner FROM pg_catalog.pg_namespace WHERE oid >= 16384 OR nspname = 'public' \
-    ) AS owned (oid, owner)";
-
-/// The digest of who owns what in the connection's database. It changes with every object made or dropped too.
-///
-/// # Errors
-/// As every query.
-pub async fn owners(control: &Control) -> Result<String, Error> {
-    let row = control.query_one(OWNERS, &[]).await?;
-    Ok(row.get::<_, Option<String>>(0).unwrap_or_default())
-}

@@ -286,11 +286,6 @@ impl Scheduler {
         self.standbys.all.insert(id, Standby::new(weight));
     }
 
-    /// A standby is not in the cluster any more.
-    pub fn standby_left(&mut self, id: StandbyId) {
-        self.standbys.all.remove(&id);
-    }
-
     /// A standby's share of reads, relative to the others.
     pub fn standby_weight(&mut self, id: StandbyId, weight: u32) {
         if let Some(standby) = self.standbys.all.get_mut(&id) {

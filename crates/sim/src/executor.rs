@@ -157,11 +157,6 @@ impl Signal {
         self.0.executor.0.ready.borrow_mut().extend(woken);
     }
 
-    /// Whether somebody waits for it.
-    pub fn has_waiters(&self) -> bool {
-        !self.0.waiting.borrow().is_empty()
-    }
-
     /// Waits for the next notification.
     pub fn wait(&self) -> Wait {
         Wait { signal: self.clone(), epoch: self.0.epoch.get(), sleep: None }

@@ -3,7 +3,7 @@
 
 use crate::consort::Consort;
 use crate::executor::{Micros, Take};
-use crate::model::primary::{BackendProcess, Pace, Primary, Reply, Request};
+use crate::model::primary::{BackendProcess, Primary, Reply, Request};
 use crate::model::schema::Table;
 use crate::model::standby::{HANG_LIMIT, Standby};
 use crate::model::statement::{Select, Surroundings};
@@ -289,6 +289,3 @@ impl Flow for Session {
         self.snapshot = None;
     }
 }
-
-/// The pace of a commit that nothing was said about.
-pub const ANY_PACE: Pace = Pace { asynchronous: false, visible: None, answer: None, record: None };

@@ -55,7 +55,6 @@ pub struct Bind<'a> {
     formats: &'a [u8],
     values: &'a [u8],
     count: usize,
-    results: &'a [u8],
 }
 
 impl<'a> Bind<'a> {
@@ -76,19 +75,14 @@ impl<'a> Bind<'a> {
         }
         let values = &before[..before.len() - scan.rest().len()];
         let results = scan.count()?;
-        let results = scan.take(results * 2)?;
+        scan.take(results * 2)?;
         scan.end()?;
-        Ok(Bind { portal, statement, rest, formats, values, count, results })
+        Ok(Bind { portal, statement, rest, formats, values, count })
     }
 
     /// The parameters, first to last.
     pub fn parameters(&self) -> Parameters<'a> {
         Parameters { formats: self.formats, values: Scan::new(self.values), at: 0, count: self.count }
-    }
-
-    /// The result's columns are all wanted as text.
-    pub fn results_are_text(&self) -> bool {
-        self.results.iter().all(|&b| b == 0)
     }
 }
 

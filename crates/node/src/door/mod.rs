@@ -103,7 +103,7 @@ pub struct Door {
     pub max_clients: Cell<usize>,
     /// Who has not logged in by then is sent away; begins as the options say.
     pub log_in_limit: Cell<Duration>,
-    primary: RefCell<Option<Place>>,
+    primary: Option<Place>,
     nobody: [u8; 32],
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
     next_seat: Cell<u64>,
@@ -124,7 +124,7 @@ impl Door {
             console: RefCell::new(None),
             service: RefCell::new(None),
             pauses: Pauses::default(),
-            primary: RefCell::new(primary),
+            primary,
             nobody: chance::secret(),
             seats: RefCell::default(),
             next_seat: Cell::new(1),
@@ -158,14 +158,9 @@ impl Door {
         });
     }
 
-    /// The primary is here now; `None`: nobody knows where.
-    pub fn set_primary(&self, primary: Option<Place>) {
-        *self.primary.borrow_mut() = primary;
-    }
-
     /// Where the primary is.
     pub fn primary(&self) -> Option<Place> {
-        self.primary.borrow().clone()
+        self.primary.clone()
     }
 
     /// Counts something of this process, if there is a cluster behind the door.

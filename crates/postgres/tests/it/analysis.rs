@@ -6,7 +6,7 @@ use history::Epoch;
 use postgres::address::Control;
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
-use postgres::{Analyst, Error, attach, differences, digest, facts, load, owners};
+use postgres::{Analyst, Error, attach, differences, digest, facts, load};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -196,20 +196,6 @@ async fn what_a_digest_costs() {
         }
         println!("{roles} roles more: {without:?} without, {:?} with", begun.elapsed() / 100);
     }
-}
-
-#[tokio::test]
-async fn owners_change_without_an_event() {
-    let scratch = Scratch::start(0);
-    scratch.query("CREATE ROLE anna; CREATE ROLE bert; CREATE TABLE t (n int); ALTER TABLE t OWNER TO anna");
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
-    let before = owners(&control).await.unwrap();
-    scratch.query("INSERT INTO t VALUES (1)");
-    assert_eq!(owners(&control).await.unwrap(), before);
-    scratch.query("REASSIGN OWNED BY anna TO bert");
-    assert_ne!(owners(&control).await.unwrap(), before);
-    scratch.query("REASSIGN OWNED BY bert TO anna");
-    assert_eq!(owners(&control).await.unwrap(), before);
 }
 
 /// What an analysis costs; printed, not judged: the machine is shared.
