@@ -86,8 +86,8 @@ pub trait Session {
     /// it was sent before. It may be narrowed (`Order::narrow`) while this waits, when the statement's tree arrives.
     async fn commit_at_primary(&mut self, doubt: DoubtId) -> AtPrimary;
 
-    /// In a block: sends `LOCK TABLE .. IN ACCESS SHARE MODE` to the primary for the relations that the statement
-    /// names, without waiting for its answer.
+    /// In a block: has the primary take the locks that running the statement there would take, without running it (it is
+    /// parsed and bound there), and does not wait for the answer.
     async fn ask_locks(&mut self) -> AtPrimary;
 
     /// Waits for the answer to [`Session::ask_locks`]. A refusal (a lock time-out, a cancel, a deadlock) is what the

@@ -89,7 +89,7 @@ pub enum Request {
         /// Whether the last ends in an error.
         fails: bool,
     },
-    /// `LOCK TABLE .. IN ACCESS SHARE MODE`.
+    /// A read that is parsed and bound and no more: it takes ACCESS SHARE locks.
     LockShared(Vec<Table>),
     /// A function that calls `set_config`.
     Tenant(usize),
