@@ -85,6 +85,7 @@ impl Current {
         self.narrow = None;
         self.ran_at = None;
         self.held = None;
+        self.before = None;
     }
 
     /// It is the BEGIN of a block and nothing else.
