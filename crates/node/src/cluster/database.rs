@@ -156,15 +156,17 @@ impl Database {
     /// Whether its reads may leave the primary. They still may when only the primary is away: what was decoded and
     /// doubted until then holds, and whatever runs there now is in doubt.
     pub(crate) fn reads_may_leave(&self) -> bool {
-        (self.away.get() || self.trouble.borrow().is_none())
-            && self.early.get() == 0
-            && self.catalog.borrow().is_some()
+        self.is_followed() && self.catalog.borrow().is_some()
     }
 
     /// Why its reads stay at the primary, if they do, in one word.
     pub(crate) fn stays(&self) -> Reason {
-        let is_followed = self.early.get() == 0 && (self.away.get() || self.trouble.borrow().is_none());
-        if is_followed { CATALOG_BEING_READ } else { Reason::DatabaseNotFollowed }
+        if self.is_followed() { CATALOG_BEING_READ } else { Reason::DatabaseNotFollowed }
+    }
+
+    /// What was written in it since it began to be followed is known.
+    fn is_followed(&self) -> bool {
+        (self.away.get() || self.trouble.borrow().is_none()) && self.early.get() == 0
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<Cow<'static, str>>) {
