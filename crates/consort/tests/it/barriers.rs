@@ -148,7 +148,6 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
     doubts_prove(&serving, &mut reader);
 }
 
-/// One message of the extended protocol.
 /// A read whose view was redefined a moment ago may write, although its tree is known and says that it does not.
 #[test]
 fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {

@@ -92,6 +92,18 @@ impl Todo {
             Todo::Several(_) => false,
         }
     }
+
+    /// Whatever is parsed in it is parsed under the settings that the session has before it.
+    pub(super) fn keeps_settings(&self) -> bool {
+        match self {
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => true,
+            Todo::Utility(_) => false,
+            Todo::Several(several) => {
+                let is_tree = |statement: &Statement| statement.what == What::Tree;
+                several.dirt.is_none() && several.statements.iter().all(is_tree)
+            }
+        }
+    }
 }
 
 /// Several statements in one request.
@@ -110,20 +122,6 @@ pub(super) struct Several {
     pub(super) reason: Reason,
     /// The catalog's version under which the footprint was understood.
     pub(super) catalog: u64,
-}
-
-impl Todo {
-    /// Whatever is parsed in it is parsed under the settings that the session has before it.
-    pub(super) fn keeps_settings(&self) -> bool {
-        match self {
-            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => true,
-            Todo::Utility(_) => false,
-            Todo::Several(several) => {
-                let is_tree = |statement: &Statement| statement.what == What::Tree;
-                several.dirt.is_none() && several.statements.iter().all(is_tree)
-            }
-        }
-    }
 }
 
 impl Several {
