@@ -243,10 +243,14 @@ impl Story {
                 let _ = writeln!(said, "  nothing is settled for database {database}");
             }
         }
-        let now: BTreeSet<DoubtId> = self.order.doubts().map(|doubt| doubt.id).collect();
+        // One that is about nothing is not shown, and has not ended.
+        let order = &self.order;
+        let (now, ended): (BTreeSet<DoubtId>, BTreeSet<DoubtId>) = std::mem::take(&mut self.doubts)
+            .into_iter()
+            .partition(|doubt| order.doubt_state(*doubt).is_some());
         let folded = counts.doubts_folded > self.folded;
         self.folded = counts.doubts_folded;
-        for ended in self.doubts.difference(&now) {
+        for ended in ended {
             let _ = writeln!(said, "  {ended} {}", if folded { "folds into everything" } else { "ends" });
         }
         self.doubts = now;
