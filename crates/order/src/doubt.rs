@@ -63,11 +63,10 @@ pub struct DoubtView<'a> {
 
 /// Which doubts of one database touch which table.
 ///
-/// Invariants: `all` is the number of footprints put in and not taken out, `everything` that of those which are
-/// *everything*; each other footprint has one entry per table, and no table is without an entry.
+/// Invariants: `everything` is the number of footprints put in and not taken out which are *everything*; each other one
+/// has one entry per table, which for *nothing* is none, and no table is without an entry.
 #[derive(Debug, Default)]
 pub(crate) struct ByTable {
-    all: usize,
     everything: usize,
     tables: BTreeMap<RelationId, Vec<Entry>>,
 }
@@ -90,7 +89,6 @@ enum Which {
 
 impl ByTable {
     pub(crate) fn insert(&mut self, doubt: DoubtId, footprint: &Footprint) {
-        self.all += 1;
         match footprint.tables() {
             None => self.everything += 1,
             Some(tables) => {
@@ -102,7 +100,6 @@ impl ByTable {
     }
 
     pub(crate) fn remove(&mut self, doubt: DoubtId, footprint: &Footprint) {
-        self.all -= 1;
         let Some(tables) = footprint.tables() else {
             self.everything -= 1;
             return;
@@ -122,7 +119,7 @@ impl ByTable {
         if self.everything > 0 {
             return true;
         }
-        let Some(mut tables) = footprint.tables() else { return self.all > 0 };
+        let Some(mut tables) = footprint.tables() else { return !self.tables.is_empty() };
         !self.tables.is_empty()
             && tables.any(|(table, access)| {
                 self.tables
@@ -141,9 +138,8 @@ impl ByTable {
     }
 
     pub(crate) fn audit<'a>(&self, footprints: impl Iterator<Item = (DoubtId, &'a Footprint)>) {
-        let (mut all, mut everything, mut entries) = (0, 0, 0);
+        let (mut everything, mut entries) = (0, 0);
         for (doubt, footprint) in footprints {
-            all += 1;
             match footprint.tables() {
                 None => everything += 1,
                 Some(tables) => {
@@ -154,7 +150,7 @@ impl ByTable {
                 }
             }
         }
-        assert_eq!((all, everything), (self.all, self.everything));
+        assert_eq!(everything, self.everything);
         assert_eq!(entries, self.tables.values().map(Vec::len).sum::<usize>());
         assert!(self.tables.values().all(|entries| !entries.is_empty()));
     }
