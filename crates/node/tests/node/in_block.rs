@@ -1,6 +1,6 @@
 //! Reads that leave a read-write block: the client, and everybody else, sees one server.
 
-use crate::session::{answer, query};
+use crate::session::{answer, query, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use scheduler::Writers;
 use std::time::{Duration, Instant};
@@ -12,30 +12,7 @@ const LONG: &str =
 
 /// Begins blocks with these statements, until this read has left one. It stays open.
 fn until_it_leaves(open: &Open, raw: &mut Raw, first: &[&str], read: &str) -> Vec<String> {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < limit {
-        query(raw, "BEGIN");
-        first.iter().for_each(|statement| assert_eq!(query(raw, statement), Vec::<String>::new()));
-        let before = open.reads_at_standbys();
-        let values = query(raw, read);
-        if open.reads_at_standbys() > before {
-            return values;
-        }
-        query(raw, "ROLLBACK");
-    }
-    let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
-    panic!("{read} never left a block: {why}");
-}
-
-/// How the session stands, by what ReadyForQuery says behind this.
-fn status_after(raw: &mut Raw, text: &str) -> char {
-    raw.ask(|out| out.query(text.as_bytes()));
-    loop {
-        let message = raw.message().unwrap();
-        if message[0] == b'Z' {
-            return message[5].into();
-        }
-    }
+    until_it_leaves_behind(open, raw, &[&["BEGIN"], first].concat(), read)
 }
 
 /// Empties a table past everybody, if nobody stands in the way.
@@ -62,7 +39,7 @@ fn what_a_block_has_read_elsewhere_nobody_empties() {
             assert_eq!(query(&mut raw, "SELECT pg_current_xact_id_if_assigned() IS NULL"), ["t"]);
             assert_eq!(query(&mut raw, "SELECT count(*) FROM pg_cursors"), ["0"]);
             assert_eq!(query(&mut raw, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), ["25001"]);
-            assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+            assert_eq!(raw.status_after("COMMIT"), 'I');
         }
         // A savepoint gives back what was locked behind it; the next read locks anew.
         assert_eq!(until_it_leaves(&open, &mut raw, &["SAVEPOINT a"], &long("parts")), ["0"]);
@@ -94,7 +71,7 @@ fn a_read_waits_for_a_lock_as_at_one_server() {
     query(&mut raw, "BEGIN");
     assert_eq!(query(&mut raw, LONG), ["55P03"]);
     assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
-    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
     query(&mut raw, "SET lock_timeout = 0");
     query(&mut raw, "BEGIN");
     raw.ask(|out| out.query(LONG.as_bytes()));
@@ -102,7 +79,7 @@ fn a_read_waits_for_a_lock_as_at_one_server() {
     until(|| !SERVERS.query_in("waiting_block", waits).is_empty());
     query(&mut other, "COMMIT");
     assert_eq!(answer(&mut raw).0, ["0"]);
-    assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+    assert_eq!(raw.status_after("COMMIT"), 'I');
 }
 
 #[test]
@@ -169,8 +146,8 @@ fn an_error_elsewhere_fails_the_block() {
         let values = query(&mut raw, &rows(9_000));
         assert_eq!(values.last().map(String::as_str), Some("22012"));
         assert!(values.len() > 10_000);
-        assert_eq!(status_after(&mut raw, "SELECT 1"), 'E');
-        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        assert_eq!(raw.status_after("SELECT 1"), 'E');
+        assert_eq!(raw.status_after("COMMIT"), 'I');
         if open.reads_at_standbys() > before {
             break;
         }
@@ -190,12 +167,12 @@ fn no_right_is_needed_that_the_statement_does_not_need() {
     let mut raw = Raw::ready_as(&open, "column_reader", "rights_block");
     for read in [LONG.to_owned(), LONG.replace("items", "shown")] {
         assert_eq!(until_it_leaves(&open, &mut raw, &[], &read), ["0"]);
-        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        assert_eq!(raw.status_after("COMMIT"), 'I');
     }
     let forbidden = LONG.replace("items", "hidden");
     query(&mut raw, "BEGIN");
     assert_eq!(query(&mut raw, &forbidden), ["42501"]);
-    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
 }
 
 #[test]
@@ -214,11 +191,11 @@ fn an_error_at_bind_leaves_nothing_behind_at_the_primary() {
     for _ in 0..3 {
         query(&mut raw, "BEGIN");
         assert_eq!(query(&mut raw, &read(0)), ["22012"]);
-        assert_eq!(status_after(&mut raw, "SELECT 1"), 'E');
-        assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+        assert_eq!(raw.status_after("SELECT 1"), 'E');
+        assert_eq!(raw.status_after("ROLLBACK"), 'I');
         assert_eq!(query(&mut raw, "SELECT name FROM pg_prepared_statements"), Vec::<String>::new());
         assert_eq!(until_it_leaves(&open, &mut raw, &[], &read(1)), ["0"]);
-        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        assert_eq!(raw.status_after("COMMIT"), 'I');
     }
 }
 
@@ -267,5 +244,5 @@ fn a_cancel_request_finds_a_read_that_left_a_block() {
     assert_eq!(canceller.message(), None);
     assert_eq!(answer(&mut raw).0, ["57014"]);
     assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
-    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
 }

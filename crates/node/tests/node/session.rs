@@ -31,16 +31,26 @@ pub(crate) fn query(raw: &mut Raw, text: &str) -> Vec<String> {
 
 /// Repeats a query until a standby has answered it.
 pub(crate) fn until_it_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
+    until_it_leaves_behind(open, raw, &[], text)
+}
+
+/// Begins blocks with these statements, which answer nothing, until a standby has answered the query behind them. That
+/// block stays open.
+pub(crate) fn until_it_leaves_behind(open: &Open, raw: &mut Raw, begin: &[&str], text: &str) -> Vec<String> {
     let limit = Instant::now() + Duration::from_secs(60);
     while Instant::now() < limit {
+        begin.iter().for_each(|statement| assert_eq!(query(raw, statement), Vec::<String>::new()));
         let before = open.reads_at_standbys();
         let values = query(raw, text);
         if open.reads_at_standbys() > before {
             return values;
         }
+        if !begin.is_empty() {
+            query(raw, "ROLLBACK");
+        }
     }
     let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
-    panic!("{text} never left the primary: {why}");
+    panic!("{text} never left the primary behind {begin:?}: {why}");
 }
 
 #[test]

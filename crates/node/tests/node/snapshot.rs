@@ -1,7 +1,7 @@
 //! Transactions declared REPEATABLE READ READ ONLY that run at a standby as a whole: the client sees one server, and is
 //! told what that one cannot do.
 
-use crate::session::{answer, query};
+use crate::session::{answer, query, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use scheduler::Writers;
 use std::time::{Duration, Instant};
@@ -17,35 +17,6 @@ fn wanting(open: &Open, database: &str) -> Raw {
     raw
 }
 
-/// Begins transactions with this, each time with this statement first, until one is at a standby. It stays open.
-fn begin_away(open: &Open, raw: &mut Raw, begin: &[&str], first: &str) -> Vec<String> {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < limit {
-        for begin in begin {
-            assert_eq!(query(raw, begin), Vec::<String>::new());
-        }
-        let before = open.reads_at_standbys();
-        let values = query(raw, first);
-        if open.reads_at_standbys() > before {
-            return values;
-        }
-        query(raw, "ROLLBACK");
-    }
-    let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
-    panic!("{begin:?} never left the primary: {why}");
-}
-
-/// How the session stands, by what ReadyForQuery says behind this.
-fn status_after(raw: &mut Raw, text: &str) -> char {
-    raw.ask(|out| out.query(text.as_bytes()));
-    loop {
-        let message = raw.message().unwrap();
-        if message[0] == b'Z' {
-            return message[5].into();
-        }
-    }
-}
-
 #[test]
 fn a_snapshot_stands_still_and_the_primary_is_left_alone() {
     database("still_snapshot");
@@ -54,7 +25,7 @@ fn a_snapshot_stands_still_and_the_primary_is_left_alone() {
         let mut raw = wanting(&open, "still_snapshot");
         let mut other = Raw::ready(&open, "still_snapshot");
         query(&mut other, "UPDATE items SET name = 'before' WHERE id = 7");
-        assert_eq!(begin_away(&open, &mut raw, &[BEGIN], NAME), ["before"]);
+        assert_eq!(until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME), ["before"]);
         let open_at_primary = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'still_snapshot' \
                                AND state LIKE 'idle in transaction%' AND backend_type = 'client backend' \
                                AND query LIKE 'BEGIN ISOLATION%'";
@@ -70,8 +41,8 @@ fn a_snapshot_stands_still_and_the_primary_is_left_alone() {
         assert!(open.reads_at_standbys() >= left);
         assert_eq!(query(&mut raw, "SHOW transaction_isolation"), ["repeatable read"]);
         assert_eq!(query(&mut raw, "SHOW transaction_read_only"), ["on"]);
-        assert_eq!(status_after(&mut raw, "SELECT 1"), 'T');
-        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        assert_eq!(raw.status_after("SELECT 1"), 'T');
+        assert_eq!(raw.status_after("COMMIT"), 'I');
         assert_eq!(query(&mut raw, NAME), ["round 29"]);
         query(&mut other, "DELETE FROM items WHERE id >= 1000");
     }
@@ -87,12 +58,12 @@ fn every_way_to_declare_it() {
         &["BEGIN", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"],
         &["BEGIN READ ONLY", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"],
     ] {
-        assert_eq!(begin_away(&open, &mut raw, begin, NAME), ["item 7"]);
+        assert_eq!(until_it_leaves_behind(&open, &mut raw, begin, NAME), ["item 7"]);
         query(&mut raw, "COMMIT");
     }
     query(&mut raw, "SET default_transaction_isolation = 'repeatable read'");
     query(&mut raw, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY");
-    assert_eq!(begin_away(&open, &mut raw, &["BEGIN"], NAME), ["item 7"]);
+    assert_eq!(until_it_leaves_behind(&open, &mut raw, &["BEGIN"], NAME), ["item 7"]);
     query(&mut raw, "COMMIT");
     let left = open.reads_at_standbys();
     for stays in [
@@ -116,7 +87,7 @@ fn the_first_statement_decides() {
     database("first_snapshot");
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "first_snapshot");
-    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     query(&mut raw, "COMMIT");
     let left = open.reads_at_standbys();
     for first in
@@ -156,11 +127,11 @@ fn what_the_standby_may_not_answer_is_named() {
         ("SELECT sum(1 / (id - 7)) FROM items", "22012"),
         ("ROLLBACK TO nowhere", "3B001"),
     ] {
-        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
         assert_eq!(query(&mut raw, statement), [sqlstate], "{statement}");
         assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
         assert_eq!(query(&mut raw, "SAVEPOINT a"), ["25P02"]);
-        assert_eq!(status_after(&mut raw, NAME), 'E');
+        assert_eq!(raw.status_after(NAME), 'E');
         raw.ask(|out| out.query(b"COMMIT"));
         let mut tag = None;
         while let Some(message) = raw.message().filter(|message| message[0] != b'Z') {
@@ -184,18 +155,18 @@ fn savepoints_are_the_standbys() {
     database("savepoint_snapshot");
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "savepoint_snapshot");
-    begin_away(&open, &mut raw, &[BEGIN], NAME);
-    assert_eq!(status_after(&mut raw, "SAVEPOINT a"), 'T');
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    assert_eq!(raw.status_after("SAVEPOINT a"), 'T');
     for error in ["SELECT now()", "SELECT 1 / (id - 7) FROM items", "SELECT nothing FROM items"] {
-        assert_eq!(status_after(&mut raw, error), 'E');
-        assert_eq!(status_after(&mut raw, "ROLLBACK TO SAVEPOINT a"), 'T', "{error}");
+        assert_eq!(raw.status_after(error), 'E');
+        assert_eq!(raw.status_after("ROLLBACK TO SAVEPOINT a"), 'T', "{error}");
         assert_eq!(query(&mut raw, NAME), ["item 7"]);
     }
-    assert_eq!(status_after(&mut raw, "RELEASE a"), 'T');
+    assert_eq!(raw.status_after("RELEASE a"), 'T');
     let before = open.reads_at_standbys();
     assert_eq!(query(&mut raw, NAME), ["item 7"]);
     assert!(open.reads_at_standbys() > before);
-    assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+    assert_eq!(raw.status_after("COMMIT"), 'I');
 }
 
 #[test]
@@ -210,8 +181,8 @@ fn the_end_may_begin_another_one() {
         ("ROLLBACK; SELECT now() IS NULL", 'I'),
         ("END; UPDATE items SET name = 'item 7' WHERE id = 7", 'I'),
     ] {
-        begin_away(&open, &mut raw, &[BEGIN], NAME);
-        assert_eq!(status_after(&mut raw, end), status, "{end}");
+        until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+        assert_eq!(raw.status_after(end), status, "{end}");
         if end.ends_with("CHAIN") {
             assert_eq!(query(&mut raw, "SHOW transaction_read_only"), ["on"]);
             assert_eq!(query(&mut raw, "SELECT now() IS NULL"), ["f"], "it is at the primary");
@@ -238,15 +209,15 @@ fn the_end_of_a_failed_one_may_begin_another_one() {
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "failed_chain_snapshot");
     let fail = |raw: &mut Raw| {
-        begin_away(&open, raw, &[BEGIN], NAME);
+        until_it_leaves_behind(&open, raw, &[BEGIN], NAME);
         assert_eq!(query(raw, "SELECT now()"), ["0A000"]);
     };
     for end in ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN"] {
         fail(&mut raw);
         assert_eq!(tag_of(&mut raw, end), "ROLLBACK", "{end}");
-        assert_eq!(status_after(&mut raw, "SELECT now()"), 'T', "{end}");
+        assert_eq!(raw.status_after("SELECT now()"), 'T', "{end}");
         let isolation = query(&mut raw, "SHOW transaction_isolation");
-        assert_eq!(status_after(&mut raw, "COMMIT"), 'I');
+        assert_eq!(raw.status_after("COMMIT"), 'I');
         query(&mut raw, BEGIN);
         query(&mut raw, "SELECT 1 / 0 FROM pg_class");
         assert_eq!(tag_of(&mut raw, end), "ROLLBACK", "at the primary");
@@ -263,7 +234,7 @@ fn the_end_of_a_failed_one_may_begin_another_one() {
             out.sync();
         });
         assert_eq!(answer(&mut raw), (vec!["f".to_owned()], "12C12DCZ".to_owned()), "{end}");
-        assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+        assert_eq!(raw.status_after("ROLLBACK"), 'I');
     }
     for (end, values) in [("COMMIT; SELECT 7", "7"), ("ROLLBACK; BEGIN; SELECT 8", "8")] {
         fail(&mut raw);
@@ -288,7 +259,7 @@ fn prepared_statements_in_a_failed_one() {
             query(&mut raw, "BEGIN");
             assert_eq!(query(&mut raw, "SELECT 1 / 0"), ["22012"]);
         } else {
-            begin_away(&open, &mut raw, &[BEGIN], NAME);
+            until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
             assert_eq!(query(&mut raw, "SELECT now()"), ["0A000"]);
         }
         let refused = |sqlstate: &str, tags: &str| (vec![sqlstate.to_owned()], tags.to_owned());
@@ -306,7 +277,7 @@ fn prepared_statements_in_a_failed_one() {
             out.sync();
         });
         assert_eq!(answer(&mut raw), refused("26000", "EZ"), "{reference}");
-        assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+        assert_eq!(raw.status_after("ROLLBACK"), 'I');
         raw.ask(|out| {
             out.parse(b"n", b"SELECT 12", &[]);
             out.bind_plain(b"n");
@@ -334,7 +305,7 @@ fn prepared_statements_are_there_and_batches_fall_apart() {
         out.sync();
     });
     assert_eq!(answer(&mut raw).1, "1Z");
-    begin_away(&open, &mut raw, &[BEGIN], "SELECT name FROM items WHERE id = 7");
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], "SELECT name FROM items WHERE id = 7");
     let before = open.reads_at_standbys();
     for _ in 0..3 {
         raw.ask(|out| {
@@ -376,7 +347,7 @@ fn a_driver_that_sends_begin_with_its_first_statement() {
     database("driver_snapshot");
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "driver_snapshot");
-    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     query(&mut raw, "COMMIT");
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
@@ -421,7 +392,7 @@ fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
     database("pipeline_snapshot");
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "pipeline_snapshot");
-    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     raw.ask(|out| {
         out.parse(b"", b"SELECT 1", &[]);
         out.flush();
@@ -430,11 +401,11 @@ fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
         out.sync();
     });
     assert_eq!(answer(&mut raw), (vec!["0A000".to_owned()], "EZ".to_owned()));
-    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
-    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     let long = format!("SELECT name FROM items WHERE name = '{}'", "x".repeat(400_000));
     assert_eq!(query(&mut raw, &long), ["0A000"]);
-    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
     assert_eq!(query(&mut raw, NAME), ["item 7"]);
 }
 
@@ -444,14 +415,14 @@ fn a_standby_that_fails_fails_the_block() {
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "failing_snapshot");
     for end in ["ROLLBACK", "COMMIT"] {
-        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
         let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                     WHERE datname = 'failing_snapshot' AND state LIKE 'idle in transaction%'";
         assert!(!SERVERS.standby(0).query("postgres", kill).unwrap().is_empty());
         assert_eq!(query(&mut raw, NAME), ["08006"]);
         assert_eq!(query(&mut raw, NAME), ["25P02"]);
-        assert_eq!(status_after(&mut raw, "ROLLBACK TO a"), 'E');
-        assert_eq!(status_after(&mut raw, end), 'I');
+        assert_eq!(raw.status_after("ROLLBACK TO a"), 'E');
+        assert_eq!(raw.status_after(end), 'I');
         assert_eq!(query(&mut raw, NAME), ["item 7"]);
     }
 }
@@ -466,7 +437,7 @@ fn a_revoke_is_heeded_at_once() {
         let mut owner = Raw::ready(&open, "revoked_snapshot");
         let mut raw = Raw::ready_as(&open, "snapshot_reader", "revoked_snapshot");
         query(&mut raw, "SET consort.read_only_snapshots = on");
-        begin_away(&open, &mut raw, &[BEGIN], NAME);
+        until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
         query(&mut owner, "REVOKE SELECT ON items FROM snapshot_reader");
         assert_eq!(query(&mut raw, NAME), ["42501"]);
         query(&mut raw, "ROLLBACK");
@@ -480,7 +451,7 @@ fn a_cancel_request_finds_the_standby() {
     let open = Open::serving(Writers::Anywhere);
     let (mut raw, key) = Raw::ready_with_key(&open, "cancelled_snapshot");
     query(&mut raw, "SET consort.read_only_snapshots = on");
-    begin_away(&open, &mut raw, &[BEGIN], NAME);
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     let long = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 7";
     raw.ask(|out| out.query(long.as_bytes()));
     let busy = "SELECT 1 FROM pg_stat_activity WHERE datname = 'cancelled_snapshot' AND state = 'active' AND query LIKE '%items e%'";
@@ -490,6 +461,6 @@ fn a_cancel_request_finds_the_standby() {
     assert_eq!(canceller.message(), None);
     assert_eq!(answer(&mut raw).0, ["57014"]);
     assert_eq!(query(&mut raw, NAME), ["25P02"]);
-    assert_eq!(status_after(&mut raw, "ROLLBACK"), 'I');
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
     assert_eq!(query(&mut raw, NAME), ["item 7"]);
 }

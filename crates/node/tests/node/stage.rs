@@ -289,6 +289,17 @@ impl Raw {
         }
     }
 
+    /// How the session stands behind this query, as ReadyForQuery says.
+    pub(crate) fn status_after(&mut self, text: &str) -> char {
+        self.ask(|out| out.query(text.as_bytes()));
+        loop {
+            let message = self.message().expect("the session goes on");
+            if message[0] == b'Z' {
+                return message[5].into();
+            }
+        }
+    }
+
     /// The SQLSTATE of the error that comes next, and what stands behind it: nothing.
     pub(crate) fn last_word(&mut self) -> String {
         loop {
