@@ -1,6 +1,8 @@
 //! What the flows promise when they are dropped half-way; the rest of their behaviour is tested by the simulator.
 
-use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, Timeline};
+use history::{
+    Access, ColumnSet, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows, Timeline,
+};
 use order::{DoubtId, DoubtState};
 use scheduler::{
     Consistency, Options, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId, Ticket,
@@ -240,4 +242,16 @@ fn a_block_leaves_only_while_it_stands_and_has_not_written() {
     assert_eq!(reads(&mut block, Standing::Open).0, Ended::Primary(transaction::OWN_WRITES));
     drop(block);
     assert_eq!(scene.doubts(), [DoubtState::Lost]);
+}
+
+#[test]
+fn behind_a_write_a_read_that_nothing_proves_stays_with_its_block() {
+    let (scene, mut client) = (Scene::new(), client(WELL));
+    let mut block = Block::new(&scene, DATABASE);
+    block.stands(Standing::Open);
+    let table = Footprint::of(RelationId::new(1), Access::read(ColumnSet::All, Rows::All));
+    assert!(!table.overlaps(&question().footprint));
+    poll(block.write(&mut client, &table, false, Reason::Stay("write")));
+    let ended = poll(block.read(&mut client, &question()));
+    assert_eq!(ended, Some(Ended::Primary(transaction::OWN_WRITES)), "a trigger may have written more");
 }
