@@ -203,23 +203,37 @@ fn an_error_at_bind_leaves_nothing_behind_at_the_primary() {
 fn a_result_that_breaks_off_in_a_block_ends_the_session() {
     database("broken_block");
     let open = Open::serving(Writers::Anywhere);
-    let mut raw = Raw::ready(&open, "broken_block");
-    let read = |n: u32| format!("SELECT repeat('x', 1000) FROM items a, items b, items c LIMIT {n}");
-    until_it_leaves(&open, &mut raw, &[], &read(3000));
-    raw.ask(|out| out.query(read(1_000_000).as_bytes()));
-    let sends =
-        "SELECT pid FROM pg_stat_activity WHERE datname = 'broken_block' AND wait_event = 'ClientWrite'";
-    until(|| {
-        !SERVERS.standby(0).query("postgres", sends).unwrap().is_empty() || !SERVERS.query(sends).is_empty()
-    });
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'broken_block'";
-    SERVERS.standby(0).query("postgres", kill).unwrap();
-    if SERVERS.query(sends).is_empty() {
-        while raw.message().is_some_and(|message| message[0] != b'Z') {}
-        assert_eq!(raw.message(), None, "the session has ended");
+    // Behind this row each next one takes long.
+    let read = |n: u32| {
+        format!(
+            "SELECT repeat('x', 1000), CASE WHEN g > {n} THEN (SELECT count(*) FROM items c, items d, items e, items f \
+             WHERE c.id + d.id + e.id + f.id + g < 0) END FROM generate_series(1, 3000) g, items a WHERE a.id = 1"
+        )
+    };
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        assert!(Instant::now() < limit, "the long read never left");
+        let mut raw = Raw::ready(&open, "broken_block");
+        until_it_leaves(&open, &mut raw, &[], &read(1_000_000));
+        raw.ask(|out| out.query(read(2000).as_bytes()));
+        // The client has all rows but those that wait for the next one: nobody waits until they can be sent.
+        let mut rows = 0;
+        while rows < 1990 {
+            rows += usize::from(raw.message().expect("the session goes on")[0] == b'D');
+        }
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                    WHERE datname = 'broken_block' AND state = 'active' AND query LIKE '%items f%' \
+                    AND pid <> pg_backend_pid()";
+        if SERVERS.standby(0).query("postgres", kill).unwrap().is_empty() {
+            // It was not proven in time.
+            SERVERS.query(kill);
+            continue;
+        }
+        assert_eq!(raw.last_word(), "08006");
         let open_block =
             "SELECT 1 FROM pg_stat_activity WHERE datname = 'broken_block' AND state LIKE 'idle in%'";
         until(|| SERVERS.query(open_block).is_empty());
+        return;
     }
 }
 
