@@ -16,7 +16,8 @@ use crate::failure::Failure;
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// At this node instead: primary, standby1, .. (`consort status` lists them)
+    /// At this node instead: primary, standby1, .. (`consort status` lists them). At the primary that is a log-in past
+    /// Consort: with writers through Consort, proofs reckon with writers anywhere from then on; RELOAD switches back
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// What psql gets

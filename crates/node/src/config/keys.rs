@@ -206,8 +206,8 @@ pub static KEYS: &[Key] = &[
         "writers",
         "\"anywhere\"",
         "`anywhere`: others may write at the primary past Consort, and each read's proof reckons with it. \
-         `through-consort`: nobody else can log in at the nodes; cheaper proofs. Watched: a foreign log-in switches to \
-         `anywhere` at once, and RELOAD switches back.",
+         `through-consort`: nobody else can log in at the nodes; cheaper proofs. Watched: a foreign commit switches to \
+         `anywhere` as soon as it is decoded, a foreign log-in at the primary within half a second; RELOAD switches back.",
         |config, value| put(&mut config.writers, one_of(value, WRITERS).map(Some)),
     )),
     reloaded(global(
