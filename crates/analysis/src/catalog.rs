@@ -254,6 +254,16 @@ impl Catalog {
         }
     }
 
+    /// Declares harmless what these names mean: `schema.function`, or the name of an extension.
+    pub fn declare_named_harmless(&mut self, names: &[String]) {
+        for name in names {
+            match name.split_once('.') {
+                Some((schema, function)) => self.declare_harmless(schema, function),
+                None => self.declare_extension_harmless(name),
+            };
+        }
+    }
+
     /// Declares every function of this schema and name harmless. Returns how many there are.
     pub fn declare_harmless(&mut self, schema: &str, name: &str) -> usize {
         self.declare(|function| function.schema == schema && function.name == name)

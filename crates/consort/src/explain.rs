@@ -47,12 +47,13 @@ Examples:
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     let address = found.address(&found.config.primary, &options.database)?;
-    runtime()?.block_on(explain(options, &address))
+    runtime()?.block_on(explain(options, &address, &found.config.harmless_functions))
 }
 
-async fn explain(options: &Options, address: &Address) -> Result<(), Failure> {
+async fn explain(options: &Options, address: &Address, harmless: &[String]) -> Result<(), Failure> {
     let control = Control::connect(address).await?;
-    let catalog = postgres::load(&control).await?.catalog;
+    let mut catalog = postgres::load(&control).await?.catalog;
+    catalog.declare_named_harmless(harmless);
     let settings = settings(options, &control, address).await?;
     let missing = attach::missing(&control).await?;
     let mut analyst = Analyst::connect(address).await?;

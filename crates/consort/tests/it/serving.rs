@@ -195,8 +195,13 @@ fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
 
 #[test]
 fn explain_says_what_a_statement_touches_and_what_keeps_it() {
-    let serving = Serving::start(0, "databases = [\"postgres\"]");
+    let lines = "databases = [\"postgres\"]\nharmless_functions = [\"public.tame\"]";
+    let serving = Serving::start(0, lines);
     serving.servers.query("CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE SEQUENCE s");
+    for name in ["tame", "wild"] {
+        let body = "LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT max(n) FROM orders); END'";
+        serving.servers.query(&format!("CREATE FUNCTION {name}() RETURNS int {body}"));
+    }
     let explain = |sql: &str| serving.run("explain", &[sql]);
     assert!(explain("SELECT 1").worked().contains("the database postgres is not attached"));
     serving.run("attach", &[]).worked();
@@ -211,5 +216,7 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     {
         assert!(several.contains(sentence), "{sentence} is missing in {several}");
     }
+    assert!(explain("SELECT tame()").worked().contains("may run at a standby"), "the configuration counts");
+    assert!(explain("SELECT wild()").worked().contains("not known to be harmless"));
     assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));
 }

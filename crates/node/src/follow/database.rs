@@ -4,7 +4,6 @@ use super::{FIRST_EPOCH, RECONNECT_AFTER};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database};
 use crate::understanding;
-use analysis::Catalog;
 use postgres::Error;
 use postgres::address::Control;
 use postgres::attach::{self, Attached, State};
@@ -157,7 +156,7 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
         let version = database.version();
         match catalogs::load(&control).await {
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
-                declare_harmless(&mut loaded.catalog, &cluster.setup().harmless);
+                loaded.catalog.declare_named_harmless(&cluster.setup().harmless);
                 if database.set_catalog(version, loaded) {
                     cluster.understanding().catalog_loaded();
                     cluster.moved();
@@ -174,16 +173,6 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
                 }
             }
         }
-    }
-}
-
-/// `schema.function`, or the name of an extension.
-fn declare_harmless(catalog: &mut Catalog, names: &[String]) {
-    for name in names {
-        match name.split_once('.') {
-            Some((schema, function)) => catalog.declare_harmless(schema, function),
-            None => catalog.declare_extension_harmless(name),
-        };
     }
 }
 
