@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use postgres::local::{LogIns, Scratch};
 
-use crate::fixture::{Done, LIMIT, Serving, configuration, consort, eventually, free_port, run, temporary};
-use crate::load::{Client, Console, READ, TABLES, THROUGH, served as served_by};
+use crate::fixture::{
+    Done, LIMIT, Serving, configuration, consort, eventually, free_port, psql, run, temporary,
+};
+use crate::load::{Client, Console, READ, READ_QUIET, TABLES, THROUGH, served as served_by, serving};
+use crate::serving::figure;
 
 /// Secrets as somebody types them.
 const OWN: &str = "boss";
@@ -363,4 +366,43 @@ fn who_is_logged_in_past_consort_at_its_start_is_reckoned_with() {
         stranger.rows(&format!("UPDATE counter SET n = {n}")).unwrap();
         assert_eq!(client.number(READ).unwrap(), n);
     }
+}
+
+#[test]
+fn a_log_in_and_a_commit_past_consort_are_noticed_and_reload_switches_back() {
+    let (serving, _, url) = serving(1, THROUGH);
+    let node = serving.servers.primary();
+    let direct =
+        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let mut client = Client::connect(&url).unwrap();
+    // Proofs by the standby's position and a look at the primary are those for writers anywhere.
+    let mut proofs = || {
+        client.number(READ_QUIET).unwrap();
+        ["plain", "positioned"]
+            .map(|proof| figure(&serving, &format!("consort_reads_at_standbys_total{{proof=\"{proof}\"}}")))
+    };
+    let mut reads_are_proven = |how: usize| {
+        eventually("reads with the other kind of proof", || {
+            let before = proofs();
+            for _ in 0..20 {
+                proofs();
+            }
+            let after = proofs();
+            after[how] > before[how] + 15 && after[1 - how] == before[1 - how]
+        });
+    };
+    reads_are_proven(0);
+    let mut stranger = Client::connect(&direct).unwrap();
+    reads_are_proven(1);
+    // As long as he is there, what he does is reckoned with.
+    stranger.rows("UPDATE counter SET n = n + 1").unwrap();
+    drop(stranger);
+    let console = serving.url("postgres", "consort");
+    psql(&console, "RELOAD").worked();
+    reads_are_proven(0);
+    // He comes and goes before the log-ins are looked at twice, but his commit stays.
+    Client::connect(&direct).unwrap().rows("UPDATE counter SET n = n + 1").unwrap();
+    reads_are_proven(1);
+    psql(&console, "RELOAD").worked();
+    reads_are_proven(0);
 }
