@@ -75,6 +75,19 @@ fn sigterm_lets_an_open_transaction_end_and_nobody_in() {
 }
 
 #[test]
+fn after_the_drain_time_open_transactions_are_cut_off() {
+    let mut serving = Serving::start(0, "drain_time = \"100ms\"");
+    let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    client.rows("BEGIN; CREATE TABLE undone ()").unwrap();
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    let trouble = client.rows("COMMIT").expect_err("it was cut off");
+    assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
+    let made = "SELECT count(*) FROM pg_class WHERE relname = 'undone'";
+    assert_eq!(serving.servers.query(made)[0][0].as_deref(), Some("0"));
+}
+
+#[test]
 fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     let serving = Serving::start(0, "stats_users = []");
     let console = serving.url("eye", "consort");
