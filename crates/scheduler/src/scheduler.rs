@@ -3,7 +3,7 @@
 use crate::Bugs;
 use crate::ages::Ages;
 use crate::freshness::Freshness;
-use crate::question::{End, Ticket};
+use crate::question::{End, Proof, Ticket};
 use crate::recent::{Limits, Recent};
 use crate::rows::Rows;
 use crate::standby::{Serving, Standby, StandbyId, StandbyView, Standbys};
@@ -326,6 +326,14 @@ impl Scheduler {
     pub fn mark_wanted(&self, id: StandbyId) -> bool {
         let standby = self.standbys.all.get(&id);
         standby.is_some_and(|standby| standby.mark().is_none_or(|mark| mark < self.newest_commit))
+    }
+
+    /// The ticket's read has not been sent yet, and its answer is to be proven for an instant behind this call. What is
+    /// proven plainly holds at every instant; else a new gauge is wanted.
+    pub fn prove_anew(&mut self, ticket: &mut Ticket) {
+        if let Proof::Positioned(wanted) = &mut ticket.proof {
+            *wanted = self.order.want_gauge();
+        }
     }
 
     /// The ticket has come to its end. Exactly once for each.

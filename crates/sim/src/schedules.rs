@@ -90,10 +90,10 @@ pub const ALL: &[Schedule] = &[
         play: asynchronous,
     },
     Schedule {
-        name: "seed_733",
+        name: "seed_1588",
         bugs: &["keep_proofs_over_restart"],
         story: "a random run in which the primary crashes while a doubt waits for a gauge that was answered before",
-        play: |planted| run(733, planted),
+        play: |planted| run(1588, planted),
     },
     Schedule {
         name: "old_primary_answers",

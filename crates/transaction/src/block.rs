@@ -61,29 +61,28 @@ impl<C: Cluster> Block<C> {
     }
 
     /// A read inside the block. It may leave if the block stands and has not written what it reads; locks taken at the
-    /// primary see to it that nobody can do to its tables what they could not do while one server reads them.
+    /// primary see to it that nobody can do to its tables what they could not do while one server reads them. As a server
+    /// locks before it looks, the answer is proven for an instant behind the locks: what another has emptied by then is
+    /// seen emptied.
     pub async fn read<S: Session>(&mut self, session: &mut S, question: &Question) -> Ended {
-        let route = self.route(question);
-        let mut pinned = match route {
+        let mut pinned = match self.route(question) {
             Route::Standby(ticket) => Pinned::new(&self.cluster, ticket),
             Route::Primary(reason) => return at_primary(session, reason).await,
         };
-        self.cluster.gauge_wanted();
-        let bugs = self.cluster.bugs();
-        if !bugs.no_access_share && session.ask_locks().await == AtPrimary::ConnectionLost {
-            return Ended::PrimaryLost;
+        if !self.cluster.bugs().no_access_share
+            && let Err(ended) = self.lock(session).await
+        {
+            return ended;
         }
-        let ran = session.at_standby(pinned.ticket()).await;
-        let locks = if bugs.no_access_share { Locks::Granted } else { session.locks_granted().await };
-        let (answer, ran) = match (locks, ran) {
-            (Locks::Granted, Ok(held)) => held,
-            (Locks::Granted, Err(StandbyFailed(reason))) => {
+        pinned.prove_anew();
+        // The gauge travels while the standby works.
+        self.cluster.gauge_wanted();
+        let (answer, ran) = match session.at_standby(pinned.ticket()).await {
+            Ok(held) => held,
+            Err(StandbyFailed(reason)) => {
                 pinned.failed(reason);
                 drop(pinned);
                 return at_primary(session, reason).await;
-            }
-            (refused, ran) => {
-                return self.refused(session, refused, ran.ok().map(|(answer, _)| answer)).await;
             }
         };
         match proven(&self.cluster, &mut pinned, &ran).await {
@@ -92,6 +91,22 @@ impl<C: Cluster> Block<C> {
                 session.discard(answer).await;
                 drop(pinned);
                 at_primary(session, reason).await
+            }
+        }
+    }
+
+    /// Takes the locks that the current statement would take. Not granted: the client already has the primary's error, or
+    /// nothing more to expect.
+    async fn lock<S: Session>(&mut self, session: &mut S) -> Result<(), Ended> {
+        if session.ask_locks().await == AtPrimary::ConnectionLost {
+            return Err(Ended::PrimaryLost);
+        }
+        match session.locks_granted().await {
+            Locks::Granted => Ok(()),
+            Locks::ConnectionLost => Err(Ended::PrimaryLost),
+            Locks::Refused => {
+                self.standing = Standing::Failed;
+                Err(Ended::Primary(LOCK_REFUSED))
             }
         }
     }
@@ -154,18 +169,6 @@ impl<C: Cluster> Block<C> {
             return Route::Primary(OWN_WRITES);
         }
         self.cluster.scheduler().route(question)
-    }
-
-    /// The locks were not granted: the client already has the primary's error, or nothing more to expect.
-    async fn refused<S: Session>(&mut self, session: &mut S, locks: Locks, held: Option<S::Answer>) -> Ended {
-        if let Some(answer) = held {
-            session.discard(answer).await;
-        }
-        if locks == Locks::ConnectionLost {
-            return Ended::PrimaryLost;
-        }
-        self.standing = Standing::Failed;
-        Ended::Primary(LOCK_REFUSED)
     }
 }
 

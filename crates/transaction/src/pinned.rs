@@ -33,6 +33,12 @@ impl<C: Cluster> Pinned<C> {
         verdict
     }
 
+    /// Its answer is to be proven for an instant that lies behind this one.
+    pub(crate) fn prove_anew(&mut self) {
+        let ticket = self.ticket.as_mut().expect("a ticket is taken out by drop alone");
+        self.cluster.scheduler().prove_anew(ticket);
+    }
+
     /// The standby did not answer.
     pub(crate) fn failed(&mut self, reason: Reason) {
         self.end = End::Refused(reason);

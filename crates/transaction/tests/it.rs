@@ -1,11 +1,12 @@
 //! What the flows promise when they are dropped half-way; the rest of their behaviour is tested by the simulator.
 
 use history::{
-    Access, ColumnSet, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows, Timeline,
+    Access, ColumnSet, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows, Snapshot, Timeline,
+    Xid,
 };
-use order::{DoubtId, DoubtState};
+use order::{DoubtId, DoubtState, Gauge};
 use scheduler::{
-    Consistency, Options, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId, Ticket,
+    Consistency, Options, Proof, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId, Ticket,
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
@@ -86,10 +87,13 @@ const WELL: Nodes =
 struct Client {
     nodes: Nodes,
     log: Vec<&'static str>,
+    /// Where its locks are granted, and what a read is proven by when it leaves.
+    scene: Option<Scene>,
+    proof: Option<Proof>,
 }
 
 fn client(nodes: Nodes) -> Client {
-    Client { nodes, log: Vec::new() }
+    Client { nodes, log: Vec::new(), scene: None, proof: None }
 }
 
 impl Session for Client {
@@ -104,6 +108,7 @@ impl Session for Client {
             std::future::pending::<()>().await;
         }
         self.log.push("standby");
+        self.proof = Some(ticket.proof());
         let ran = Ran { incarnation: ticket.incarnation(), replayed: None };
         self.nodes.standby.map(|()| ((), ran)).map_err(StandbyFailed)
     }
@@ -137,6 +142,9 @@ impl Session for Client {
 
     async fn locks_granted(&mut self) -> Locks {
         self.log.push("locks");
+        if let Some(scene) = &self.scene {
+            assert!(scene.scheduler().gauge_to_send(Duration::ZERO).is_some(), "the read has wanted it");
+        }
         Locks::Granted
     }
 
@@ -233,7 +241,7 @@ fn a_block_leaves_only_while_it_stands_and_has_not_written() {
     let (ended, log) = reads(&mut block, Standing::Open);
     assert_eq!(
         (ended, log),
-        (Ended::Standby { seen: None }, vec!["ask locks", "standby", "locks", "deliver"])
+        (Ended::Standby { seen: None }, vec!["ask locks", "locks", "standby", "deliver"])
     );
     assert_eq!(reads(&mut block, Standing::Failed).1, ["primary"]);
     assert_eq!(reads(&mut block, Standing::Unknown).1, ["primary"]);
@@ -242,6 +250,28 @@ fn a_block_leaves_only_while_it_stands_and_has_not_written() {
     assert_eq!(reads(&mut block, Standing::Open).0, Ended::Primary(transaction::OWN_WRITES));
     drop(block);
     assert_eq!(scene.doubts(), [DoubtState::Lost]);
+}
+
+/// A gauge that left before the locks were granted does not tell what was emptied while they were waited for.
+#[test]
+fn a_read_in_a_block_is_proven_behind_its_locks() {
+    let scene = Scene::new();
+    scene.scheduler().order_mut().incarnate(life());
+    scene.scheduler().slot_opened(DATABASE, Lsn::new(100));
+    scene.scheduler().order_mut().orphans_gone();
+    let first = scene.scheduler().gauge_to_send(Duration::ZERO).unwrap();
+    let snapshot = Snapshot::new(Xid::new(10), Vec::new());
+    let gauge = Gauge { incarnation: life(), snapshot, insert_lsn: Lsn::new(100) };
+    scene.scheduler().gauge_answered(first, gauge).unwrap();
+    let mut block = Block::new(&scene, DATABASE);
+    block.stands(Standing::Open);
+    let mut client = Client { scene: Some(scene.clone()), ..client(WELL) };
+    let strong = Question { consistency: Consistency::Strong, ..question() };
+    let before = scene.scheduler().order_mut().want_gauge();
+    assert_eq!(poll(block.read(&mut client, &strong)), Some(Ended::Primary(Reason::NoPosition)));
+    assert_eq!(client.log, ["ask locks", "locks", "standby", "discard", "primary"]);
+    let Some(Proof::Positioned(proof)) = client.proof else { panic!("{:?}", client.proof) };
+    assert!(proof > before, "{proof} leaves behind the locks, {before} did before");
 }
 
 #[test]

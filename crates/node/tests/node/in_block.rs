@@ -1,7 +1,8 @@
 //! Reads that leave a read-write block: the client, and everybody else, sees one server.
 
 use crate::session::{answer, query, until_it_leaves_behind};
-use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
+use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
 use wire::Asks;
@@ -80,6 +81,36 @@ fn a_read_waits_for_a_lock_as_at_one_server() {
     query(&mut other, "COMMIT");
     assert_eq!(answer(&mut raw).0, ["0"]);
     assert_eq!(raw.status_after("COMMIT"), 'I');
+}
+
+/// One server locks before it looks: what was emptied while the lock was waited for is seen emptied, also where the standby
+/// has not heard of it.
+#[test]
+fn a_read_sees_what_was_emptied_while_it_waited() {
+    let servers = Scratch::start(1);
+    database_at(&servers, "emptied_block");
+    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.proof_limit = Duration::from_secs(5));
+    let (mut raw, mut other) = (Raw::ready(&open, "emptied_block"), Raw::ready(&open, "emptied_block"));
+    let read = "SELECT count(*) FROM items, LATERAL (SELECT count(*) FROM items a, items b, items c \
+                WHERE c.id < 30 AND a.id + b.id + c.id < 0) nothing";
+    assert_eq!(until_it_leaves(&open, &mut raw, &[], read), ["100"]);
+    query(&mut raw, "COMMIT");
+    let standby = servers.standby(0);
+    standby.query("postgres", "SELECT pg_wal_replay_pause()").unwrap();
+    until(|| {
+        standby.query("postgres", "SELECT pg_get_wal_replay_pause_state()").unwrap()[0][0].as_deref()
+            == Some("paused")
+    });
+    query(&mut raw, "BEGIN");
+    query(&mut other, "BEGIN");
+    query(&mut other, "TRUNCATE items");
+    raw.ask(|out| out.query(read.as_bytes()));
+    let waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'items'::regclass";
+    until(|| !servers.query_in("emptied_block", waits).is_empty());
+    query(&mut other, "COMMIT");
+    assert_eq!(answer(&mut raw).0, ["0"]);
+    query(&mut raw, "COMMIT");
+    standby.query("postgres", "SELECT pg_wal_replay_resume()").unwrap();
 }
 
 #[test]

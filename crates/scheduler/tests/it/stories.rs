@@ -32,6 +32,15 @@ struct Story {
     now: Duration,
 }
 
+fn proof(ticket: &Ticket) -> String {
+    match ticket.proof() {
+        Proof::Plain => "plain".into(),
+        Proof::Positioned(gauge) => format!("by its position and {gauge}"),
+        Proof::Session => "its position is remembered".into(),
+        Proof::Unproven => "unproven".to_string(),
+    }
+}
+
 #[test]
 fn stories() -> std::io::Result<()> {
     let paths = std::fs::read_dir("tests/scripts")?.map(|entry| Ok(entry?.path()));
@@ -57,7 +66,7 @@ impl goldenscript::Runner for Story {
             "standby" | "mark" | "serve" | "unserve" | "mark_lost" | "standbys" | "mark_wanted" => {
                 self.standbys(name, &mut args)?
             }
-            "read" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
+            "read" | "locked" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
             _ => self.doubts(name, &mut args)?,
         };
         args.reject_next()?;
@@ -232,6 +241,11 @@ impl Story {
             let seen = seen.filter(|_| name == "deliver");
             return Ok(seen.map_or_else(String::new, |seen| format!("{read} has seen {}\n", seen.get())));
         }
+        if name == "locked" {
+            let (ticket, _) = self.reads.get_mut(&read).ok_or("no such read")?;
+            self.scheduler.prove_anew(ticket);
+            return Ok(format!("{read}: {}\n", proof(ticket)));
+        }
         let (mut ticket, ran) = self.reads.remove(&read).ok_or("no such read")?;
         let ran = if name == "ran" {
             let replayed = args.next_pos().map(|at| at.parse()).transpose()?.map(Lsn::new);
@@ -273,12 +287,7 @@ impl Story {
         Ok(match self.scheduler.route(&question) {
             Route::Primary(reason) => format!("{read}: primary, {}\n", reason.name()),
             Route::Standby(ticket) => {
-                let proof = match ticket.proof() {
-                    Proof::Plain => "plain".into(),
-                    Proof::Positioned(gauge) => format!("by its position and {gauge}"),
-                    Proof::Session => "its position is remembered".into(),
-                    Proof::Unproven => "unproven".to_string(),
-                };
+                let proof = proof(&ticket);
                 let said = format!("{read}: {}, low {}, {proof}\n", ticket.standby(), ticket.low().get());
                 self.reads.insert(read, (ticket, None));
                 said
