@@ -29,5 +29,5 @@ run() {
     "$consort" bench "$@" --csv "bench-results/$name.csv" --json "bench-results/$name.json"
 }
 run stale stale --url "$url" --rounds "${BENCH_ROUNDS:-1000}" "${servers[@]}"
-run histories histories --url "$url" --seconds "${BENCH_SECONDS:-30}" "${servers[@]}"
+run histories histories --url "$url" --time "${BENCH_SECONDS:-30}s" "${servers[@]}"
 run overhead overhead --direct "$direct" --url "$url" --proxy-pid "$(cat "$home/consort.pid")" --initialize 10 "${servers[@]:2}"

@@ -7,7 +7,7 @@ use crate::session::Protocol;
 use crate::share::{Asked, Before, Server, Share, Source};
 use crate::stop::Stop;
 use crate::table::{Table, percent, write_json};
-use crate::{Error, Verdict};
+use crate::{Error, Verdict, pause};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ pub struct Options {
     #[arg(long, default_value_t = 8)]
     pub clients: usize,
     /// How long each isolation level runs
-    #[arg(long, default_value_t = 30)]
-    pub seconds: u64,
+    #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "30s")]
+    pub time: Duration,
     /// .. or until so many transactions have ended
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub transactions: u64,
@@ -187,7 +187,7 @@ async fn run_registers(options: &Options, stop: &Stop) -> Result<Verdict, Error>
         url: options.url.clone().expect("clap demands an address"),
         clients: options.clients,
         keys: u32::try_from(options.keys).unwrap_or(u32::MAX),
-        time: Duration::from_secs(options.seconds),
+        time: options.time,
         reads: 0.5,
         protocol: options.protocol,
         seed: options.seed,
@@ -244,7 +244,7 @@ fn workload(options: &Options, isolation: Isolation) -> Workload {
         read_only_snapshots: options.read_only_snapshots,
         old_snapshots: options.old_snapshots,
         seed: options.seed,
-        ..Workload::new(url, isolation, Duration::from_secs(options.seconds))
+        ..Workload::new(url, isolation, options.time)
     }
 }
 

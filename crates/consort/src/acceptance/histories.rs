@@ -67,7 +67,7 @@ pub(super) fn run(
     stop: &Stop,
     lines: &mut Lines,
 ) -> Result<(), Failure> {
-    let time = Duration::from_secs(options.seconds) / (options.writers.len() * RUNS.len()) as u32;
+    let time = Duration::from_secs(options.histories_time) / (options.writers.len() * RUNS.len()) as u32;
     let mut sum = Sum::default();
     for &writers in &options.writers {
         let name = format!("histories-{}", writers.name());

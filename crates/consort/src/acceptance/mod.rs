@@ -38,11 +38,11 @@ pub(crate) struct Options {
     /// Delays of the two standbys in the part stale, in milliseconds; a pair is FIRST/SECOND
     #[arg(long, value_delimiter = ',', default_value = "0/0,20/100,300/300,0/300")]
     delays: Vec<stale::Delays>,
-    /// Seconds of the part histories, all its runs together
-    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: u64,
-    /// Seconds of each run of the parts demo and offload
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    /// How long the part histories takes, all its runs together, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    histories_time: u64,
+    /// How long each run of the parts demo and offload takes, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     time: u64,
     /// What chance starts from
     #[arg(long, default_value_t = 1)]

@@ -8,7 +8,16 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     let folder = std::env::temp_dir().join(format!("consort-acceptance-{}", std::process::id()));
     let results = folder.to_str().expect("the folder's name is text");
     let mut line = vec!["bench", "acceptance", "--part", "stale,histories", "--results", results];
-    line.extend(["--writers", "through-consort", "--rounds", "60", "--delays", "20/100", "--seconds", "5"]);
+    line.extend([
+        "--writers",
+        "through-consort",
+        "--rounds",
+        "60",
+        "--delays",
+        "20/100",
+        "--histories-time",
+        "5",
+    ]);
     let done = consort(&line);
     let out = &done.out;
     assert_eq!(

@@ -107,7 +107,7 @@ fn bench_says_by_its_exit_code_what_it_saw() {
     assert!(consort(&stale).worked().contains("0 stale"), "a clean run");
     let mix = ["bench", "mix", "--url", &url, "--time", "1s"];
     assert!(consort(&mix).worked().contains("stale reads"));
-    let histories = ["bench", "histories", "--url", &url, "--seconds", "2", "--transactions", "100"];
+    let histories = ["bench", "histories", "--url", &url, "--time", "2s", "--transactions", "100"];
     assert!(consort(&histories).worked().contains("strong snapshot isolation  valid"));
     let pid = fs::read_to_string(home.path().join("consort.pid")).unwrap();
     let host = home.path().join("sockets").display().to_string();
