@@ -267,7 +267,16 @@ impl Config {
         changed.map(|((key, _), _)| key.name).chain(servers).collect()
     }
 
-    /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`.
+    /// Takes over from the running configuration what this one, read anew, cannot change before the next start: it is
+    /// shown as it counts.
+    pub fn until_start(&mut self, running: &Config) {
+        for key in keys::KEYS.iter().filter(|key| key.place == Place::Global && !key.reloads) {
+            self.written.insert(key.name, running.written[key.name].clone());
+        }
+    }
+
+    /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that counts from
+    /// the next start is not shown before ([`Config::until_start`]).
     pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
         let global = keys::KEYS.iter().filter(|key| key.place == Place::Global);
         global.map(|key| (key, self.written[key.name].as_str()))

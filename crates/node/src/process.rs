@@ -163,7 +163,7 @@ impl Process {
     /// changed and need one.
     pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
         let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
-        let config = Config::read(file).map_err(|mistakes| {
+        let mut config = Config::read(file).map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
             lines.join("; ")
         })?;
@@ -173,6 +173,7 @@ impl Process {
         self.door.log_in_limit.set(config.login_time);
         (self.log_level)(&config.log_level);
         let need_a_start = self.config().changed_until_start(&config);
+        config.until_start(&self.config());
         *self.config.borrow_mut() = Rc::new(config);
         tracing::info!(file = %file.display(), "the configuration was read again");
         if !need_a_start.is_empty() {

@@ -109,6 +109,12 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     fs::write(serving.config_file(), format!("log_level = \"debug\"\n{key}{text}")).unwrap();
     let told = psql(&admin, "RELOAD");
     assert!(told.err.contains("these keys count from the next start: held_answer"), "{told:?}");
+    // Until then the console shows what counts, and says each time what waits.
+    let shown = psql(&admin, "SHOW CONFIG").out;
+    assert!(shown.contains("held_answer|64kB|"), "{shown}");
+    assert!(shown.contains("max_clients|2|"), "{shown}");
+    let told = psql(&admin, "RELOAD");
+    assert!(told.err.contains("these keys count from the next start: held_answer"), "{told:?}");
     let url = serving.url("postgres", "postgres");
     let held: Vec<_> = (0..2).map(|_| Client::connect(&url).unwrap()).collect();
     let refused = Client::connect(&url).err().expect("two are in");

@@ -5,7 +5,7 @@ use super::{Column, Show, Table, text, value};
 use crate::config::keys::shown_default;
 
 pub(super) const SHOW: Show =
-    Show { name: "CONFIG", meaning: "every setting with its value and default", rows };
+    Show { name: "CONFIG", meaning: "every setting with the value that counts now, and its default", rows };
 
 /// PgBouncer's columns.
 const COLUMNS: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
