@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use postgres::local::Scratch;
 
 use crate::fixture::{CONSORT, LIMIT, Serving, eventually, psql};
-use crate::load::{Client, THROUGH};
+use crate::load::{ANYWHERE, Client, Console, THROUGH};
 
 /// One page of the HTTP listener: status line and body.
 fn page(serving: &Serving, path: &str) -> (String, String) {
@@ -120,6 +120,31 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     let refused = Client::connect(&url).err().expect("two are in");
     assert_eq!(refused.sqlstate.as_deref(), Some("53300"), "{refused:?}");
     drop(held);
+}
+
+#[test]
+fn a_table_that_is_locked_at_first_gets_its_identity_later() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE held (a int)");
+    servers.query("INSERT INTO held VALUES (1)");
+    let primary = servers.primary();
+    let direct = format!(
+        "host={} port={} user=postgres dbname=postgres",
+        primary.socket_folder().display(),
+        primary.port()
+    );
+    let mut holder = Client::connect(&direct).unwrap();
+    holder.rows("BEGIN; LOCK TABLE held IN ACCESS SHARE MODE").unwrap();
+    let serving = Serving::over(servers, ANYWHERE);
+    let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    eventually("reads that may leave", || console.stays("postgres").is_empty());
+    let update = "UPDATE held SET a = a + 1";
+    assert_eq!(client.rows(update).err().and_then(|trouble| trouble.sqlstate).as_deref(), Some("55000"));
+    holder.rows("COMMIT").unwrap();
+    eventually("an identity", || client.rows(update).is_ok());
+    let identity = "SELECT relreplident FROM pg_class WHERE relname = 'held'";
+    assert_eq!(serving.servers.query(identity)[0][0].as_deref(), Some("f"));
 }
 
 #[test]

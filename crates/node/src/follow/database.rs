@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How long a catalog that does not yet show a decoded DDL command is let rest before it is read again.
 const CATALOG_ROUND: Duration = Duration::from_millis(2);
 
+/// How often a table is tried again that was locked when it was to get its identity.
+const LOCKED_ROUND: Duration = Duration::from_secs(1);
+
 /// Follows the database until it is dropped.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
     while !cluster.stopping() {
@@ -79,6 +82,15 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     database.catalog_changed(None);
     database.set_trouble(None);
     cluster.moved();
+    let _locked = (!attached.locked.is_empty()).then(|| {
+        let tables = attached.locked.join(", ");
+        tracing::warn!(
+            database = database.name(),
+            tables,
+            "locked by somebody: their UPDATE and DELETE fail until REPLICA IDENTITY FULL can be set"
+        );
+        Task(tokio::task::spawn_local(attach_locked(cluster.clone(), database.clone())))
+    });
     let _analysts = understanding::serve(cluster, database, &address);
     let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);
     let _catalogs = Task(tokio::task::spawn_local(catalogs));
@@ -142,6 +154,31 @@ async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error>
         State::Attached(attached) => Ok(attached),
         State::Missing(what) => {
             Err(Error::Setup(format!("the database is not attached (missing: {what}): run `consort attach`")))
+        }
+    }
+}
+
+/// Gives their identity to the tables that were locked, as soon as it can.
+async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
+    let address = cluster.setup().primary.with_database(database.name());
+    while !cluster.stopping() {
+        tokio::time::sleep(LOCKED_ROUND).await;
+        let tried = async {
+            let control = Control::connect(&address).await?;
+            let _upkeep = Upkeep::begin(&cluster, &database);
+            attach::attach_locked(&control).await
+        };
+        match tried.await {
+            Ok((given, locked)) => {
+                if !given.is_empty() {
+                    let tables = given.join(", ");
+                    tracing::info!(database = database.name(), tables, "they have REPLICA IDENTITY FULL now");
+                }
+                if locked.is_empty() {
+                    return;
+                }
+            }
+            Err(error) => tracing::debug!(database = database.name(), %error, "locked tables were not tried"),
         }
     }
 }

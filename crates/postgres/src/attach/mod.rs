@@ -23,6 +23,8 @@ pub const PUBLICATION: &str = "consort";
 const NAME_PART: usize = 40;
 /// Attaching waits no longer for a lock: it would hold up who comes after.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '2s'";
+/// Who tries again and again must not make others queue behind it for long.
+const LOCK_LIMIT_AGAIN: &str = "SET LOCAL lock_timeout = '50ms'";
 /// Making a slot waits no longer than this for the transactions that run; so do we before the publication is made.
 pub const SLOT_LIMIT: Duration = Duration::from_secs(5);
 /// How often we look whether those have ended.
@@ -41,7 +43,8 @@ pub struct Attached {
     pub created: bool,
     /// Tables without a key that have REPLICA IDENTITY FULL now.
     pub given_identity: Vec<String>,
-    /// Tables without a key that somebody held locked: their UPDATE and DELETE fail until attaching is repeated.
+    /// Tables without a key that somebody held locked: their UPDATE and DELETE fail until they
+    /// have one ([`attach_locked`]).
     pub locked: Vec<String>,
 }
 
@@ -100,7 +103,7 @@ pub fn slot_name(database: &str, id: DatabaseId) -> String {
 /// [`Error::NotReady`] if a transaction that writes has been open for [`SLOT_LIMIT`] while its end was waited for.
 pub async fn attach(control: &Control) -> Result<Attached, Error> {
     // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
-    let before = give_identities(control).await?;
+    let before = give_identities(control, LOCK_LIMIT).await?;
     let lacking = !missing(control).await?.is_empty();
     in_short(control, include_str!("attach.sql")).await?;
     if lacking {
@@ -109,10 +112,20 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
     }
     // Once more for those made since, before the event triggers were there. The publication comes last, so that no table is
     // published without an identity for a moment even.
-    let after = give_identities(control).await?;
+    let after = give_identities(control, LOCK_LIMIT).await?;
     make_publication(control).await?;
     let given_identity = before.given.into_iter().chain(after.given).collect();
     Ok(Attached { given_identity, locked: after.locked, ..make_slot(control).await? })
+}
+
+/// Tries once more to give an identity to the tables that were locked when the database was attached: those that have one
+/// now, and those that are locked still.
+///
+/// # Errors
+/// The connection's.
+pub async fn attach_locked(control: &Control) -> Result<(Vec<String>, Vec<String>), Error> {
+    let Identities { given, locked } = give_identities(control, LOCK_LIMIT_AGAIN).await?;
+    Ok((given, locked))
 }
 
 async fn make_publication(control: &Control) -> Result<(), Error> {
@@ -229,11 +242,11 @@ struct Identities {
 }
 
 /// Gives REPLICA IDENTITY FULL to the tables that need it, each in its own transaction.
-async fn give_identities(control: &Control) -> Result<Identities, Error> {
+async fn give_identities(control: &Control, limit: &str) -> Result<Identities, Error> {
     let mut result = Identities::default();
     for row in control.query(TABLES_WITHOUT_IDENTITY, &[]).await? {
         let table: String = row.get(0);
-        let alter = format!("BEGIN; {LOCK_LIMIT}; ALTER TABLE {table} REPLICA IDENTITY FULL; COMMIT");
+        let alter = format!("BEGIN; {limit}; ALTER TABLE {table} REPLICA IDENTITY FULL; COMMIT");
         match control.batch_execute(&alter).await.map_err(Error::from) {
             Ok(()) => result.given.push(table),
             // Locked by somebody, or dropped in the meantime.
