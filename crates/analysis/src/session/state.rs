@@ -45,6 +45,8 @@ struct Block {
     /// BEGIN was seen, so its isolation is known.
     known: bool,
     set_local: bool,
+    /// One of them says what names stand for, or who reads.
+    names_set_local: bool,
     ddl: bool,
     snapshot: bool,
     savepoints: Vec<(String, Layer)>,
@@ -145,6 +147,12 @@ impl SessionState {
     /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
     pub fn knows_names(&self) -> bool {
         self.knows_settings() && self.dirt & bit(Dirt::Temporary) == 0 && !self.block.set_local
+    }
+
+    /// Whether a name may stand for something that hides what the analysis took it for: a temporary view, or one that a
+    /// search_path of this block alone finds first. Reading it may call what writes.
+    pub fn may_hide(&self) -> bool {
+        self.dirt & bit(Dirt::Temporary) != 0 || self.block.names_set_local
     }
 
     /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole.
@@ -406,7 +414,11 @@ impl SessionState {
         match kind(name) {
             Kind::PrimarysOwn => {}
             Kind::Seed => self.seeded = true,
-            Kind::Mirrored if assignment.local => self.block.set_local = true,
+            Kind::Mirrored if assignment.local => {
+                self.block.set_local = true;
+                self.block.names_set_local |=
+                    matches!(name, "search_path" | "role" | "session_authorization" | "row_security");
+            }
             Kind::Mirrored => {
                 self.any_set = true;
                 match &assignment.value {

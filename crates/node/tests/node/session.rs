@@ -127,6 +127,46 @@ fn tables_that_explain_makes_are_like_others() {
     assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), Writers::ThroughConsort);
 }
 
+/// The names of a read may stand for something else in this session or block, which writes: that must be in doubt too.
+#[test]
+fn a_read_of_a_name_that_hides_a_table_may_write() {
+    let servers = Scratch::start(1);
+    database_at(&servers, "hidden_names");
+    for statement in [
+        "CREATE TABLE log (id int)",
+        "CREATE FUNCTION logs() RETURNS int LANGUAGE sql AS $$ INSERT INTO log VALUES (1) RETURNING id $$",
+        "CREATE SCHEMA other",
+        "CREATE VIEW other.items AS SELECT logs() AS id",
+    ] {
+        servers.query_in("hidden_names", statement);
+    }
+    let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
+    let mut watcher = Raw::ready(&open, "hidden_names");
+    let (read, count) = ("SELECT id FROM items WHERE id = 1", "SELECT count(*) FROM log");
+    let mut written = 0;
+    for before in [
+        &["CREATE TEMP VIEW items AS SELECT logs() AS id"][..],
+        &["CREATE TEMP VIEW items AS SELECT logs() AS id", "BEGIN"],
+        &["BEGIN", "SET LOCAL search_path = other, public"],
+    ] {
+        let mut raw = Raw::ready(&open, "hidden_names");
+        assert_eq!(until_it_leaves(&open, &mut raw, read), ["1"]);
+        for round in 0..5 {
+            assert_eq!(until_it_leaves(&open, &mut watcher, count), [written.to_string()]);
+            for statement in before.iter().filter(|statement| round == 0 || !statement.starts_with("CREATE"))
+            {
+                assert_eq!(query(&mut raw, statement), [""; 0], "{statement}");
+            }
+            assert_eq!(query(&mut raw, read), ["1"]);
+            query(&mut raw, if before.contains(&"BEGIN") { "COMMIT" } else { "" });
+            written += 1;
+            assert_eq!(query(&mut watcher, count), [written.to_string()], "{before:?} {round}");
+        }
+        let writers = open.cluster(|cluster| cluster.scheduler().writers());
+        assert_eq!(writers, Writers::ThroughConsort, "{before:?}");
+    }
+}
+
 /// With writers through Consort a doubt about the wrong table is a commit that comes past Consort: it switches the mode.
 #[test]
 fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
