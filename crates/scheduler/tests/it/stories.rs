@@ -29,6 +29,8 @@ type Args<'a, 'b> = &'a mut ArgumentConsumer<'b>;
 struct Story {
     scheduler: Scheduler,
     reads: BTreeMap<String, (Ticket, Option<Ran>)>,
+    /// Statements in transactions at s1, each with the gauge that it waits for.
+    statements: BTreeMap<String, Option<GaugeNumber>>,
     now: Duration,
 }
 
@@ -67,6 +69,7 @@ impl goldenscript::Runner for Story {
                 self.standbys(name, &mut args)?
             }
             "read" | "locked" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
+            "catalog" => self.catalog(&mut args)?,
             _ => self.doubts(name, &mut args)?,
         };
         args.reject_next()?;
@@ -77,7 +80,12 @@ impl goldenscript::Runner for Story {
 
 impl Story {
     fn new(options: Options) -> Story {
-        Story { scheduler: Scheduler::new(options), reads: BTreeMap::new(), now: Duration::ZERO }
+        Story {
+            scheduler: Scheduler::new(options),
+            reads: BTreeMap::new(),
+            statements: BTreeMap::new(),
+            now: Duration::ZERO,
+        }
     }
 
     fn options(&mut self, args: Args) -> Answer {
@@ -254,11 +262,7 @@ impl Story {
             ran.ok_or("it has not run")?
         };
         let verdict = self.scheduler.judge(&mut ticket, &ran);
-        let said = match verdict {
-            Verdict::Proven => format!("{read}: proven\n"),
-            Verdict::Wait(reason) => format!("{read}: wait ({})\n", reason.name()),
-            Verdict::Refused(reason) => format!("{read}: refused, {}\n", reason.name()),
-        };
+        let said = said(&read, verdict);
         match verdict {
             Verdict::Refused(reason) => self.scheduler.finish(ticket, End::Refused(reason)),
             _ => drop(self.reads.insert(read, (ticket, Some(ran)))),
@@ -295,6 +299,14 @@ impl Story {
         })
     }
 
+    /// A statement arrives in a transaction that runs at s1, or asks again.
+    fn catalog(&mut self, args: Args) -> Answer {
+        let statement = args.next_pos().ok_or("statement")?.to_owned();
+        let wanted = self.statements.entry(statement.clone()).or_default();
+        let place = (StandbyId::new(1), incarnation(args)?);
+        Ok(said(&statement, self.scheduler.catalog_shown(DatabaseId::new(5), place, wanted)))
+    }
+
     fn doubts(&mut self, name: &str, args: Args) -> Answer {
         match name {
             "doubt" => {
@@ -317,6 +329,14 @@ impl Story {
             _ => return Err(format!("no command {name}").into()),
         }
         Ok(String::new())
+    }
+}
+
+fn said(read: &str, verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Proven => format!("{read}: proven\n"),
+        Verdict::Wait(reason) => format!("{read}: wait ({})\n", reason.name()),
+        Verdict::Refused(reason) => format!("{read}: refused, {}\n", reason.name()),
     }
 }
 
