@@ -1,8 +1,8 @@
 //! What the flows promise when they are dropped half-way; the rest of their behaviour is tested by the simulator.
 
 use history::{
-    Access, ColumnSet, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows, Snapshot, Timeline,
-    Xid,
+    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows, Snapshot,
+    Timeline, Xid,
 };
 use order::{DoubtId, DoubtState, Gauge};
 use scheduler::{
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use transaction::{
-    AtPrimary, Backend, Block, Cluster, Delivered, Ended, Locks, Session, StandbyFailed, Standing, read,
-    write,
+    AtPrimary, Backend, Block, Cluster, Delivered, Ended, Locks, Session, StandbyFailed, Standing, quiet,
+    read, write,
 };
 
 const DATABASE: DatabaseId = DatabaseId::new(5);
@@ -284,4 +284,23 @@ fn behind_a_write_a_read_that_nothing_proves_stays_with_its_block() {
     poll(block.write(&mut client, &table, false, Reason::Stay("write")));
     let ended = poll(block.read(&mut client, &question()));
     assert_eq!(ended, Some(Ended::Primary(transaction::OWN_WRITES)), "a trigger may have written more");
+}
+
+/// What a statement writes that was understood before a change of the catalog came out.
+#[test]
+fn a_read_that_a_change_of_the_catalog_has_overtaken_is_in_doubt_about_everything() {
+    for overtaken in [false, true] {
+        let (scene, mut client) = (Scene::new(), client(WELL));
+        scene.scheduler().order_mut().incarnate(life());
+        scene.scheduler().slot_opened(DATABASE, Lsn::new(100));
+        let understood = scene.scheduler().catalog(DATABASE);
+        if overtaken {
+            let (start, end) = (Lsn::new(110), Lsn::new(150));
+            let wrote = Footprint::Everything;
+            scene.scheduler().ddl(Commit { database: DATABASE, xid: Xid::new(10), start, end, wrote });
+        }
+        poll(quiet(&scene, &mut client, DATABASE, understood, Reason::Stay("isolation")));
+        assert_eq!(client.log, ["primary"]);
+        assert_eq!(scene.doubts().len(), usize::from(overtaken), "answered, and no gauge has settled");
+    }
 }
