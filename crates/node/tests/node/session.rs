@@ -191,6 +191,7 @@ fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
         ("postgres", &["SELECT public.turn()"], "b.t"),
         ("turned", &[], "b.t"),
         ("turned", &["BEGIN"], "b.t"),
+        ("postgres", &["BEGIN", "SELECT public.turn()"], "b.t"),
     ] {
         let mut raw = Raw::connect(&open);
         raw.ask(|out| out.startup(&[("user", user), ("database", "postgres")]));
@@ -201,7 +202,7 @@ fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
         for round in 0..3 {
             for write in ["DELETE FROM t", "INSERT INTO t VALUES (1), (2)"] {
                 assert_eq!(query(&mut raw, write), [""; 0], "{write}");
-                query(&mut raw, if before == ["BEGIN"] { "COMMIT AND CHAIN" } else { "" });
+                query(&mut raw, if before.first() == Some(&"BEGIN") { "COMMIT AND CHAIN" } else { "" });
             }
             let count = format!("SELECT count(*) FROM {after}");
             assert_eq!(query(&mut watcher, &count), ["2"], "{user} {before:?} {round}");
