@@ -2,13 +2,28 @@
 
 use std::time::Duration;
 
-use crate::fixture::{LIMIT, eventually};
+use crate::fixture::{LIMIT, Serving, eventually};
 use crate::load::{ANYWHERE, Client, THROUGH, serving};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const COUNT: &str = "SELECT count(*) FROM big";
-const OPEN_AWAY: &str = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
-                         AND state LIKE 'idle in transaction%'";
+
+/// A transaction is open at the standby.
+fn is_away(serving: &Serving) -> bool {
+    let open = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' \
+                AND state LIKE 'idle in transaction%'";
+    !serving.servers.standby(0).query("postgres", open).expect("an answer").is_empty()
+}
+
+/// Begins transactions until one runs at the standby.
+fn begin_away(serving: &Serving, client: &mut Client) {
+    eventually("a transaction at the standby", || {
+        client.rows("ROLLBACK").expect("an answer");
+        client.rows(BEGIN).expect("an answer");
+        client.number(COUNT).expect("a number");
+        is_away(serving)
+    });
+}
 
 fn wanting(url: &str) -> Client {
     let mut client = Client::connect(url).expect("a log-in");
@@ -27,12 +42,11 @@ fn a_standby_that_cannot_keep_the_snapshot_says_so_as_postgresql_does() {
     for (name, value) in [("hot_standby_feedback", "off"), ("max_standby_streaming_delay", "0")] {
         standby.set(name, value).unwrap();
     }
-    let away = || standby.query("postgres", OPEN_AWAY).unwrap()[0][0].as_deref() == Some("1");
     let mut client = wanting(&url);
     eventually("a conflict", || {
         client.rows(BEGIN).unwrap();
         assert_eq!(client.number(COUNT).unwrap(), 5000);
-        if !away() {
+        if !is_away(&serving) {
             client.rows("ROLLBACK").unwrap();
             return false;
         }
@@ -63,18 +77,8 @@ fn a_standby_that_lags_takes_no_transaction_that_would_be_old() {
         let (serving, _console, url) = serving(1, lines);
         let mut writer = Client::connect(&url).unwrap();
         writer.rows("CREATE TABLE big AS SELECT generate_series(1, 100) AS v").unwrap();
-        let standby = serving.servers.standby(0);
-        let away = || standby.query("postgres", OPEN_AWAY).unwrap()[0][0].as_deref() == Some("1");
         let mut client = wanting(&url);
-        eventually("a transaction at the standby", || {
-            client.rows(BEGIN).unwrap();
-            client.number(COUNT).unwrap();
-            let is_away = away();
-            if !is_away {
-                client.rows("COMMIT").unwrap();
-            }
-            is_away
-        });
+        begin_away(&serving, &mut client);
         serving.servers.set_apply_delay(0, Duration::from_secs(3600));
         let mut rows = 100;
         let mut round = || {
@@ -84,7 +88,7 @@ fn a_standby_that_lags_takes_no_transaction_that_would_be_old() {
             client.rows(BEGIN).unwrap();
             rows += 1;
             assert_eq!(client.number(COUNT).unwrap(), rows);
-            away()
+            is_away(&serving)
         };
         eventually("a standby that lags", || !round());
         for _ in 0..20 {
@@ -100,20 +104,13 @@ fn a_membership_taken_away_counts_inside_a_transaction_at_a_standby() {
     let (serving, _console, url) = serving(1, ANYWHERE);
     let mut admin = Client::connect(&url).unwrap();
     admin.rows("CREATE TABLE big AS SELECT generate_series(1, 100) AS v; CREATE ROLE reader LOGIN").unwrap();
-    let standby = serving.servers.standby(0);
-    let away = || standby.query("postgres", OPEN_AWAY).unwrap()[0][0].as_deref() == Some("1");
     for revoke in
         ["REVOKE pg_read_all_data FROM reader", "DO 'BEGIN REVOKE pg_read_all_data FROM reader; END'"]
     {
         serving.servers.set_apply_delay(0, Duration::ZERO);
         admin.rows("GRANT pg_read_all_data TO reader").unwrap();
         let mut client = wanting(&serving.url("reader", "postgres"));
-        eventually("a transaction at the standby", || {
-            client.rows("ROLLBACK").unwrap();
-            client.rows(BEGIN).unwrap();
-            client.number(COUNT).unwrap();
-            away()
-        });
+        begin_away(&serving, &mut client);
         serving.servers.set_apply_delay(0, Duration::from_secs(3600));
         admin.rows(revoke).unwrap();
         let told = client.number(COUNT).err().and_then(|trouble| trouble.sqlstate);
@@ -127,15 +124,8 @@ fn a_statement_waits_until_its_standby_shows_the_catalog() {
     let (serving, _console, url) = serving(1, ANYWHERE);
     let mut writer = Client::connect(&url).unwrap();
     writer.rows("CREATE TABLE big AS SELECT generate_series(1, 100) AS v").unwrap();
-    let standby = serving.servers.standby(0);
-    let away = || standby.query("postgres", OPEN_AWAY).unwrap()[0][0].as_deref() == Some("1");
     let mut client = wanting(&url);
-    eventually("a transaction at the standby", || {
-        client.rows("ROLLBACK").unwrap();
-        client.rows(BEGIN).unwrap();
-        client.number(COUNT).unwrap();
-        away()
-    });
+    begin_away(&serving, &mut client);
     writer.rows("CREATE TABLE replayed ()").unwrap();
     assert_eq!(client.number(COUNT).unwrap(), 100);
     serving.servers.set_apply_delay(0, Duration::from_secs(3600));
