@@ -70,7 +70,10 @@ fn the_identity_of_what_explain_makes_is_no_foreign_commit() {
 struct Still(String);
 
 impl Still {
-    fn new(pid: String) -> Still {
+    /// Nothing comes out of the decoder.
+    fn decoding(serving: &Serving) -> Still {
+        let decoding = "SELECT active_pid FROM pg_replication_slots WHERE database = 'postgres'";
+        let pid = serving.servers.query(decoding)[0][0].clone().expect("it decodes");
         run(Command::new("kill").args(["-STOP", &pid])).worked();
         Still(pid)
     }
@@ -80,6 +83,14 @@ impl Drop for Still {
     fn drop(&mut self) {
         run(Command::new("kill").args(["-CONT", &self.0]));
     }
+}
+
+/// Asynchronous commits come out of the decoder late. The clients: who changes the catalog, who writes, who reads.
+fn decoding_late() -> (Serving, [Client; 3]) {
+    let (serving, _, url) = serving(1, THROUGH);
+    serving.servers.primary().set("wal_writer_delay", "10s").expect("a setting");
+    let clients = [(); 3].map(|()| Client::connect(&url).expect("a log-in"));
+    (serving, clients)
 }
 
 const AUDIT: &str = "SELECT n FROM audit WHERE id = 1";
@@ -98,11 +109,7 @@ fn doubts_prove(serving: &Serving, reader: &mut Client) {
 /// smaller than what it writes all the same: the next read sees what a trigger wrote, and nobody is taken for a stranger.
 #[test]
 fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
-    let (serving, _, url) = serving(1, THROUGH);
-    let primary = serving.servers.primary();
-    // An asynchronous commit comes out of the decoder late.
-    primary.set("wal_writer_delay", "10s").unwrap();
-    let [mut admin, mut writer, mut reader] = [(); 3].map(|()| Client::connect(&url).unwrap());
+    let (serving, [mut admin, mut writer, mut reader]) = decoding_late();
     admin
         .rows(
             "CREATE TABLE audited (id int PRIMARY KEY, n int); CREATE TABLE audit (id int PRIMARY KEY, n int); \
@@ -124,8 +131,7 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
         }
         doubts_prove(&serving, &mut reader);
         writer.rows("SET synchronous_commit = off").unwrap();
-        let decoding = "SELECT active_pid FROM pg_replication_slots WHERE database = 'postgres'";
-        let still = Still::new(primary.query("postgres", decoding).unwrap()[0][0].clone().unwrap());
+        let still = Still::decoding(&serving);
         admin.rows("ALTER TABLE audited ENABLE TRIGGER noted").unwrap();
         // Stays at the primary; meanwhile a gauge shows the trigger, and not yet what it will write.
         reader.number(AUDIT).unwrap();
@@ -151,11 +157,7 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
 /// A read whose view was redefined a moment ago may write, although its tree is known and says that it does not.
 #[test]
 fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {
-    let (serving, _, url) = serving(1, THROUGH);
-    let primary = serving.servers.primary();
-    // An asynchronous commit comes out of the decoder late.
-    primary.set("wal_writer_delay", "10s").unwrap();
-    let [mut admin, mut writer, mut reader] = [(); 3].map(|()| Client::connect(&url).unwrap());
+    let (serving, [mut admin, mut writer, mut reader]) = decoding_late();
     admin
         .rows(
             "CREATE TABLE audit (id int PRIMARY KEY, n int); INSERT INTO audit VALUES (1, 0); \
@@ -163,22 +165,25 @@ fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {
              'UPDATE audit SET n = n + 1 WHERE id = 1 RETURNING n'",
         )
         .unwrap();
-    for n in 1..=4 {
+    for n in 1..=6 {
+        // By itself, in a block, by itself where no read leaves.
+        let in_block = n % 3 == 2;
+        let isolation = if n % 3 == 0 { "repeatable read" } else { "read committed" };
+        writer.rows(&format!("SET default_transaction_isolation = '{isolation}'")).unwrap();
         admin.rows("CREATE OR REPLACE VIEW seen AS SELECT 0 AS n").unwrap();
         for _ in 0..3 {
             doubts_prove(&serving, &mut reader);
             writer.rows("SELECT n FROM seen").unwrap();
         }
         writer.rows("SET synchronous_commit = off").unwrap();
-        let decoding = "SELECT active_pid FROM pg_replication_slots WHERE database = 'postgres'";
-        let still = Still::new(primary.query("postgres", decoding).unwrap()[0][0].clone().unwrap());
+        let still = Still::decoding(&serving);
         admin.rows("CREATE OR REPLACE VIEW seen AS SELECT bump() AS n").unwrap();
         reader.number(AUDIT).unwrap();
-        if n % 2 == 0 {
+        if in_block {
             writer.rows("BEGIN").unwrap();
         }
         assert_eq!(writer.number("SELECT n FROM seen").unwrap(), n);
-        if n % 2 == 0 {
+        if in_block {
             writer.rows("COMMIT").unwrap();
         }
         drop(still);
@@ -270,6 +275,9 @@ const WAYS: [(&str, Way); 10] = [
     }),
 ];
 
+/// Those of them in which nobody sees the command.
+const HIDDEN: [&str; 3] = ["DO", "a function", "a trigger"];
+
 fn quoted(sql: &str) -> String {
     format!("'{}'", sql.replace('\'', "''"))
 }
@@ -311,6 +319,61 @@ fn a_membership_taken_in_any_way_counts_at_once_though_the_standby_lags() {
     }
 }
 
+/// Owners decide whom row-level policies spare. No digest shows a change of them, and no event trigger fires for this one.
+#[test]
+fn reassigned_tables_have_their_new_owner_at_once_though_the_standby_lags() {
+    let (serving, _, url) = serving(1, THROUGH);
+    let mut admin = Client::connect(&url).unwrap();
+    admin
+        .rows(
+            "CREATE ROLE anna; CREATE ROLE reader LOGIN; CREATE TABLE guarded (a int); \
+             INSERT INTO guarded VALUES (1); ALTER TABLE guarded ENABLE ROW LEVEL SECURITY",
+        )
+        .unwrap();
+    let mut reader = Client::connect(&serving.url("reader", "postgres")).unwrap();
+    let mut raw = Raw::connect(serving.port);
+    let at_standby = || figure(&serving, "consort_reads_at_standbys_total{proof=\"plain\"}");
+    serving.servers.set_apply_delay(0, Duration::from_millis(150));
+    let reassign = "REASSIGN OWNED BY anna TO reader";
+    let mut round = |way: &str, admin: &mut Client, run: &mut dyn FnMut(&mut Client)| {
+        admin.rows("ALTER TABLE guarded OWNER TO anna").unwrap();
+        admin.rows("GRANT SELECT ON guarded TO reader").unwrap();
+        let before = at_standby();
+        eventually("a read at the standby", || {
+            assert!(reader.rows("SELECT a FROM guarded").unwrap().is_empty(), "{way}");
+            at_standby() > before
+        });
+        run(admin);
+        for at in 0..30 {
+            let rows = reader.rows("SELECT a FROM guarded").unwrap();
+            assert_eq!(rows.len(), 1, "{way}: read {at} behind the answer");
+        }
+    };
+    for (way, run) in WAYS.into_iter().filter(|(way, _)| !HIDDEN.contains(way)) {
+        round(way, &mut admin, &mut |_| run(&mut raw, reassign));
+    }
+    round("a session that is lost while it waits", &mut admin, &mut |admin| {
+        for sql in ["BEGIN", "LOCK TABLE guarded IN SHARE MODE"] {
+            admin.rows(sql).unwrap();
+        }
+        lose_while_it_waits(&serving, reassign);
+        admin.rows("COMMIT").unwrap();
+        let owner = "SELECT relowner::regrole::text FROM pg_class WHERE relname = 'guarded'";
+        eventually("the new owner", || serving.servers.query(owner)[0][0].as_deref() == Some("reader"));
+    });
+}
+
+/// Sends a command, and leaves as soon as it waits for a lock.
+fn lose_while_it_waits(serving: &Serving, command: &str) {
+    let mut lost = Raw::connect(serving.port);
+    lost.0.write_all(&frame(b'Q', format!("{command}\0").as_bytes())).expect("a socket");
+    let waits = format!(
+        "SELECT 1 FROM pg_stat_activity WHERE query = {} AND wait_event_type = 'Lock'",
+        quoted(command)
+    );
+    eventually("a backend that waits", || !serving.servers.query(&waits).is_empty());
+}
+
 /// A session that is gone while its command waits for a lock: its backend goes on, and revokes later.
 #[test]
 fn a_membership_that_a_lost_session_takes_away_counts_as_soon_as_it_is_taken() {
@@ -326,12 +389,7 @@ fn a_membership_that_a_lost_session_takes_away_counts_as_soon_as_it_is_taken() {
     for sql in ["BEGIN", "LOCK TABLE pg_auth_members IN EXCLUSIVE MODE"] {
         admin.rows(sql).unwrap();
     }
-    let mut lost = Raw::connect(serving.port);
-    lost.0.write_all(&frame(b'Q', b"REVOKE pg_read_all_data FROM reader\0")).unwrap();
-    let waits =
-        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'REVOKE%' AND wait_event_type = 'Lock'";
-    eventually("a backend that waits", || one(waits) == "1");
-    drop(lost);
+    lose_while_it_waits(&serving, "REVOKE pg_read_all_data FROM reader");
     for _ in 0..50 {
         reader.rows("SELECT a FROM guarded").unwrap();
     }
