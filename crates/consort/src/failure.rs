@@ -47,6 +47,24 @@ impl From<postgres::Error> for Failure {
     }
 }
 
+impl From<bench::Error> for Failure {
+    fn from(error: bench::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<bench::session::Trouble> for Failure {
+    fn from(trouble: bench::session::Trouble) -> Self {
+        Self::new(trouble.to_string())
+    }
+}
+
+impl From<bench::table::WriteError> for Failure {
+    fn from(error: bench::table::WriteError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl From<Vec<Mistake>> for Failure {
     fn from(mistakes: Vec<Mistake>) -> Self {
         let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();

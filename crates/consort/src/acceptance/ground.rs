@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bench::session::{Protocol, Session, Trouble};
 use postgres::local::{Cluster, Node, Programs};
 
+use super::lines::Lines;
 use crate::demo::free_port;
 use crate::down;
 use crate::failure::Failure;
@@ -25,6 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) struct Ground {
     pub(super) home: Home,
     pub(super) cluster: Cluster,
+    writers: Writers,
     folder: PathBuf,
     port: u16,
     keeps: AtomicBool,
@@ -47,7 +49,7 @@ impl Ground {
         up.envs(environment.iter().map(|(name, value)| (name, value)));
         let made = run(&mut up).and_then(|()| Ok(Cluster::open(&Programs::find()?, home.folder())?));
         match made {
-            Ok(cluster) => Ok(Self { home, cluster, folder, port, keeps: AtomicBool::new(false) }),
+            Ok(cluster) => Ok(Self { home, cluster, writers, folder, port, keeps: AtomicBool::new(false) }),
             Err(failure) => {
                 // What there is of it cannot be of use to anybody; the failure says what was wrong.
                 let _ = down::stop_everything(&home);
@@ -135,9 +137,15 @@ impl Ground {
         why.map_or(Ok(()), |why| Err(why.clone()))
     }
 
-    /// Whether Consort has noticed a writer that bypasses it although there was to be none.
-    pub(super) fn has_switched(&self) -> bool {
-        std::fs::read_to_string(self.home.log_file()).is_ok_and(|log| log.contains("past Consort"))
+    /// If all writers are to go through Consort: it must not have taken one of its own for somebody who bypasses it.
+    pub(super) fn judge_bypass(&self, part: &str, lines: &mut Lines) {
+        if self.writers != Writers::ThroughConsort {
+            return;
+        }
+        let log = std::fs::read_to_string(self.home.log_file());
+        let noticed = log.is_ok_and(|log| log.contains("past Consort"));
+        let answer = if noticed { "yes" } else { "no" };
+        lines.judge(&format!("{part}: somebody was taken for a bypass"), "no", answer, !noticed);
     }
 
     /// Something was wrong: the logs go to the results, and the servers' folders are left as they are.

@@ -19,7 +19,6 @@ use super::faults::{self, Done};
 use super::ground::Ground;
 use super::lines::Lines;
 use crate::failure::Failure;
-use crate::up::Writers;
 
 /// At least this part of the reads that may leave does.
 const SHARE_WISH: f64 = 0.30;
@@ -94,11 +93,7 @@ pub(super) fn run(
                 ground.keep(&options.results);
             }
         }
-        if writers == Writers::ThroughConsort {
-            let switched = ground.has_switched();
-            let answer = if switched { "yes" } else { "no" };
-            lines.judge("histories: somebody was taken for a bypass", "no", answer, !switched);
-        }
+        ground.judge_bypass("histories", lines);
     }
     sum.judge(options, lines)
 }
@@ -110,18 +105,17 @@ async fn one(
     first: usize,
     stop: &Stop,
 ) -> Result<Judged, Failure> {
-    let failed = |error: bench::session::Trouble| Failure::new(error.to_string());
     ground.wait_healthy().await?;
-    set_up(&workload.url, &[]).await.map_err(failed)?;
-    let before = Before::read(&Source::Console(ground.console())).await.map_err(failed)?;
+    set_up(&workload.url, &[]).await?;
+    let before = Before::read(&Source::Console(ground.console())).await?;
     let faults_stop = stop.after(workload.time);
     let mut progress = Progress::new();
     let recording = record(workload, stop, &mut progress);
     let (recorded, faults) =
         tokio::join!(recording, faults::strike(ground, first, workload.time, &faults_stop));
-    let (recorded, faults) = (recorded.map_err(failed)?, faults?);
+    let (recorded, faults) = (recorded?, faults?);
     let asked = Asked { reads: recorded.reads, writes: recorded.appends };
-    let share = before.shares(&BTreeMap::from([(TABLE.to_owned(), asked)])).await.map_err(failed)?;
+    let share = before.shares(&BTreeMap::from([(TABLE.to_owned(), asked)])).await?;
     let findings = check(&recorded.history);
     Ok(Judged { recorded, findings, share: share.get(TABLE).cloned(), faults })
 }
@@ -205,9 +199,8 @@ impl Sum {
         self.unhealed.iter().for_each(|fault| println!("  {fault}"));
         let table = table(&self.summaries);
         print!("{table}");
-        let failed = |error: bench::table::WriteError| Failure::new(error.to_string());
-        table.write_csv(&options.results.join("histories-faults.csv")).map_err(failed)?;
-        write_json(&options.results.join("histories-faults.json"), &self.summaries).map_err(failed)
+        table.write_csv(&options.results.join("histories-faults.csv"))?;
+        Ok(write_json(&options.results.join("histories-faults.json"), &self.summaries)?)
     }
 }
 

@@ -57,8 +57,7 @@ impl Lines {
     /// Writes them as CSV and JSON.
     pub(super) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let table = self.table();
-        let failed = |error: bench::table::WriteError| Failure::new(error.to_string());
-        table.write_csv(&folder.join("acceptance.csv")).map_err(failed)?;
-        write_json(&folder.join("acceptance.json"), &table).map_err(failed)
+        table.write_csv(&folder.join("acceptance.csv"))?;
+        Ok(write_json(&folder.join("acceptance.json"), &table)?)
     }
 }

@@ -56,19 +56,15 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     for &writers in &options.writers {
         let folder = Folder::make(writers)?;
-        let failed = |error: bench::Error| Failure::new(error.to_string());
-        let disk = SlowDisk::build(&folder.0, None).map_err(failed)?;
+        let disk = SlowDisk::build(&folder.0, None)?;
         let name = format!("offload-{}", writers.name());
         let ground = Ground::make(&name, writers, &disk.environment())?;
         let run = Run { ground, disk, writers, options, stop };
-        let done = runtime.block_on(async {
+        runtime.block_on(async {
             run.cold(lines).await?;
             run.hot(lines).await
-        });
-        done.map_err(failed)?;
-        if writers == Writers::ThroughConsort && run.ground.has_switched() {
-            lines.judge("offload: somebody was taken for a bypass", "no", "yes", false);
-        }
+        })?;
+        run.ground.judge_bypass("offload", lines);
     }
     Ok(())
 }

@@ -187,15 +187,7 @@ pub(super) fn run(
                 sum.add(form, &report, rounds);
             }
         }
-        if writers == Writers::ThroughConsort {
-            let switched = ground.has_switched();
-            lines.judge(
-                "stale: somebody was taken for a bypass",
-                "no",
-                if switched { "yes" } else { "no" },
-                !switched,
-            );
-        }
+        ground.judge_bypass("stale", lines);
     }
     for (delays, sum) in options.delays.iter().zip(&sums) {
         judge(*delays, sum, sum.forms == forms.len(), lines);
@@ -233,14 +225,12 @@ async fn run_form(
         seed: options.seed + u64::from(form.number),
         ..Rounds::new(&ground.url(), rounds)
     };
-    let failed = |error: bench::Error| Failure::new(error.to_string());
-    let report = measure(&wanted, stop, &mut Progress::new()).await.map_err(failed)?;
+    let report = measure(&wanted, stop, &mut Progress::new()).await?;
     let name = format!("stale-{}-{}-form{}", delays.0[0].as_millis(), delays.0[1].as_millis(), form.number);
     println!("{delays}, form {}, {rounds} rounds\n{}", form.number, report.summary());
     let file = options.results.join(&name);
-    let failed = |error: bench::table::WriteError| Failure::new(error.to_string());
-    report.table().write_csv(&file.with_extension("csv")).map_err(failed)?;
-    write_json(&file.with_extension("json"), &report).map_err(failed)?;
+    report.table().write_csv(&file.with_extension("csv"))?;
+    write_json(&file.with_extension("json"), &report)?;
     if !report.is_clean() {
         ground.keep(&options.results);
     }
