@@ -382,6 +382,48 @@ fn extended(raw: &mut Raw, text: &str) -> Vec<String> {
     answer(raw).0
 }
 
+/// The client reads the rows by the columns that it was told of when it had the statement parsed.
+#[test]
+fn a_named_statement_never_gives_rows_of_another_type() {
+    database("typed_session");
+    SERVERS.query_in("typed_session", "CREATE SCHEMA other");
+    SERVERS.query_in("typed_session", "CREATE TABLE other.items AS SELECT id, name, id AS more FROM items");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "typed_session");
+    let text = "SELECT * FROM items WHERE id = 7";
+    let named = |raw: &mut Raw| {
+        raw.ask(|out| {
+            out.bind_plain(b"kept");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        answer(raw).0
+    };
+    // It is known under both.
+    query(&mut raw, "SET search_path = other");
+    assert_eq!(until_it_leaves(&open, &mut raw, text), ["7", "item 7", "7"]);
+    query(&mut raw, "SET search_path = public");
+    assert_eq!(until_it_leaves(&open, &mut raw, text), ["7", "item 7"]);
+    raw.ask(|out| {
+        out.parse(b"kept", text.as_bytes(), &[]);
+        out.describe(Target::Statement, b"kept");
+        out.sync();
+    });
+    answer(&mut raw);
+    for _ in 0..3 {
+        let before = open.reads_at_standbys();
+        until(|| {
+            assert_eq!(named(&mut raw), ["7", "item 7"]);
+            open.reads_at_standbys() > before
+        });
+        query(&mut raw, "SET search_path = other");
+        for _ in 0..10 {
+            assert_eq!(named(&mut raw), ["0A000"], "cached plan must not change result type");
+        }
+        query(&mut raw, "SET search_path = public");
+    }
+}
+
 #[test]
 fn statements_mean_what_they_meant_when_they_were_parsed() {
     database("parsed_session");
