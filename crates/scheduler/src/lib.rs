@@ -14,6 +14,7 @@ mod bugs;
 mod catalog;
 mod freshness;
 mod judge;
+mod patience;
 mod question;
 mod reason;
 mod recent;

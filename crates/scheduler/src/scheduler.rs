@@ -3,6 +3,7 @@
 use crate::Bugs;
 use crate::ages::Ages;
 use crate::freshness::Freshness;
+use crate::patience::Patience;
 use crate::question::{End, Proof, Ticket};
 use crate::recent::{Limits, Recent};
 use crate::rows::Rows;
@@ -89,6 +90,7 @@ pub struct Scheduler {
     pub(crate) rows: Rows,
     pub(crate) standbys: Standbys,
     pub(crate) ages: Ages,
+    patience: Patience,
     /// The life of the primary that `databases`, `rows` and `ages` are about.
     life: u64,
     /// So many changes are under way for whose sake no read may leave, and how many began so far.
@@ -128,6 +130,7 @@ impl Scheduler {
             rows: Rows::new(options.max_rows, !options.bugs.index_evicts_without_floor),
             standbys: Standbys::default(),
             ages: Ages::default(),
+            patience: Patience::default(),
             life: 0,
             closed: 0,
             closings: 0,
@@ -334,6 +337,17 @@ impl Scheduler {
         if let Proof::Positioned(wanted) = &mut ticket.proof {
             *wanted = self.order.want_gauge();
         }
+    }
+
+    /// All standbys are behind what a read must see: whether one is likely to come so far soon that the read should wait.
+    /// If so, say how the wait [ended](Scheduler::waited).
+    pub fn worth_waiting(&mut self) -> bool {
+        self.patience.try_now()
+    }
+
+    /// How the wait of a read for a standby ended.
+    pub fn waited(&mut self, in_vain: bool) {
+        self.patience.waited(in_vain);
     }
 
     /// The ticket has come to its end. Exactly once for each.

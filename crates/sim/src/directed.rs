@@ -331,6 +331,32 @@ pub(crate) fn view_redefined_unheard(planted: Planted) -> Outcome {
     })
 }
 
+/// A read with the old tree waits for a standby. Then the redefinition is decoded and replayed; what the new view shows was
+/// written before the read began, and is not replayed.
+pub(crate) fn view_redefined_while_waiting(planted: Planted) -> Outcome {
+    let slow_replay = |delays: &mut Delays, _: &mut Options| delays.replay = (3_000, 3_000);
+    stage(planted, Anywhere, slow_replay, |stage| async move {
+        stage.world.proof_limit.set(20_000);
+        let mut client = stage.client();
+        client.read(&Select::View).await;
+        stage.replay_stops();
+        stage.bypass(0).write(&[Change::row(Full, 0)], How::default()).await;
+        stage.pause(10_000).await;
+        stage.decoding_stops();
+        stage.bypass(0).write(&[Change::Redefine], How::default()).await;
+        stage.bypass(0).write(&[Change::row(Plain, 0)], How::default()).await;
+        let world = stage.world.clone();
+        stage.beside(async move {
+            world.env.executor.sleep(100).await;
+            world.pause_decoders(false);
+            world.standbys.iter().for_each(|standby| standby.pause(false));
+            world.env.executor.sleep(14_000).await;
+            world.standbys.iter().for_each(|standby| standby.pause(true));
+        });
+        client.read(&Select::View).await;
+    })
+}
+
 /// The redefinition is decoded before the primary shows it; a statement is analysed in between.
 pub(crate) fn view_analysed_between(planted: Planted) -> Outcome {
     stage(planted, Anywhere, as_is, |stage| async move {

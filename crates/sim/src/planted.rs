@@ -55,6 +55,7 @@ bugs! {
     stale_analysis_judged "F6" "what was analysed before the catalog changed is judged all the same" => scheduler.stale_analysis;
     ddl_leaves_doubts_narrow "F6" "what was in doubt before the catalog changed stays as narrow as it was" => scheduler.ddl_leaves_doubts_narrow;
     block_outlives_ddl "F6" "what a block wrote stays as it was understood before the catalog changed" => flows.block_outlives_ddl;
+    wait_outlives_ddl "F6" "a read that waited for a standby is what it was before the catalog changed" => flows.wait_outlives_ddl;
     search_path_by_function "F7" "an unknown function leaves the session clean" => model.search_path_by_function;
     tenant_guc "F7" "a custom setting is not mirrored" => model.tenant_guc;
     revoke_late "F8" "GRANT and REVOKE are neither in the stream nor in doubt" => model.revoke_late;

@@ -9,7 +9,7 @@ use crate::directed::{
     position_after_snapshot, restarted_after_commit, restarted_in_commit, row, second_statement,
     sent_not_answered, sent_while_reading, set, shown_before_position, standby_returns_older, tenant,
     tree_late, trigger_fires_unseen, truncated_under_a_block, view_analysed_between, view_redefined,
-    view_redefined_unheard, visible_late, written_by_another, written_past,
+    view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
 };
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
@@ -184,6 +184,12 @@ pub const ALL: &[Schedule] = &[
         bugs: &["block_outlives_ddl"],
         story: "the same in a block, which commits after the trigger's making has come out; a read of what it wrote",
         play: |planted| trigger_fires_unseen(planted, true),
+    },
+    Schedule {
+        name: "view_redefined_while_waiting",
+        bugs: &["wait_outlives_ddl"],
+        story: "a read of a view waits for a standby, which comes past the view's redefinition and not past a write that the new view shows",
+        play: view_redefined_while_waiting,
     },
     Schedule {
         name: "policy",

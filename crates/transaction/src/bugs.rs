@@ -15,6 +15,8 @@ pub struct Bugs {
     pub no_access_share: bool,
     /// A statement in a failed block may leave the primary.
     pub offload_in_failed_block: bool,
+    /// What a read touches stays as it was understood, though the catalog has changed while it waited for a standby.
+    pub wait_outlives_ddl: bool,
     /// A block's own writes do not keep its reads at the primary.
     pub own_writes_ignored: bool,
     /// What a block wrote stays as it was understood, though the catalog has changed since.

@@ -27,8 +27,7 @@ pub enum Ended {
 /// sake, runs at the primary, and the client does not notice.
 pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question: &Question) -> Ended {
     let understood = cluster.scheduler().catalog(question.database);
-    let route = cluster.scheduler().route(question);
-    let mut pinned = match route {
+    let mut pinned = match route(cluster, question, understood).await {
         Route::Standby(ticket) => Pinned::new(cluster, ticket),
         Route::Primary(reason) => return quietly(cluster, session, question, understood, reason).await,
     };
@@ -50,6 +49,28 @@ pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question
             quietly(cluster, session, question, understood, reason).await
         }
     }
+}
+
+/// Where the read goes. If no standby has replayed yet what it must see, and one is likely to do so soon, it waits, no
+/// longer than for a proof.
+async fn route<C: Cluster>(cluster: &C, question: &Question, understood: CatalogMark) -> Route {
+    let behind = |route: &Route| matches!(route, Route::Primary(Reason::StandbysBehind));
+    let mut route = cluster.scheduler().route(question);
+    if !behind(&route) || !cluster.scheduler().worth_waiting() {
+        return route;
+    }
+    let mut left = Some(cluster.proof_limit());
+    while let Some(within) = left.filter(|_| behind(&route)) {
+        left = cluster.changed(within).await;
+        // What the read touches was understood before it waited.
+        let changed = cluster.scheduler().catalog(question.database) != understood;
+        if changed && !cluster.bugs().wait_outlives_ddl {
+            return Route::Primary(Reason::CatalogChanged);
+        }
+        route = cluster.scheduler().route(question);
+    }
+    cluster.scheduler().waited(behind(&route));
+    route
 }
 
 /// Waits for the verdict on what ran under this ticket, no longer than the proof limit. The error is the reason why the

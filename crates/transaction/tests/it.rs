@@ -26,6 +26,8 @@ struct Inner {
     scheduler: RefCell<Scheduler>,
     orphans: RefCell<Vec<(DoubtId, Backend)>>,
     waits: Cell<u32>,
+    /// So far the standby comes while somebody waits.
+    comes: Cell<Option<Lsn>>,
 }
 
 #[derive(Clone)]
@@ -39,7 +41,12 @@ impl Scene {
         scheduler.standby_marked(STANDBY, life(), Lsn::new(100));
         scheduler.standby_serving(STANDBY, Serving::Yes);
         let scheduler = RefCell::new(scheduler);
-        Scene(Rc::new(Inner { scheduler, orphans: RefCell::default(), waits: Cell::new(0) }))
+        Scene(Rc::new(Inner {
+            scheduler,
+            orphans: RefCell::default(),
+            waits: Cell::new(0),
+            comes: Cell::new(None),
+        }))
     }
 
     fn pending(&self) -> u32 {
@@ -56,9 +63,10 @@ impl Cluster for Scene {
         self.0.scheduler.borrow_mut()
     }
 
-    async fn changed(&self, _within: Duration) -> Option<Duration> {
+    async fn changed(&self, within: Duration) -> Option<Duration> {
         self.0.waits.set(self.0.waits.get() + 1);
-        None
+        self.scheduler().standby_marked(STANDBY, life(), self.0.comes.take()?);
+        Some(within)
     }
 
     fn gauge_wanted(&self) {}
@@ -185,6 +193,43 @@ fn a_proven_answer_is_delivered_and_the_ticket_given_back() {
     assert_eq!(poll(read(&scene, &mut client, &question())), Some(Ended::Standby { seen: None }));
     assert_eq!(client.log, ["standby", "deliver"]);
     assert_eq!(scene.pending(), 0);
+}
+
+#[test]
+fn a_read_waits_for_a_standby_that_is_a_moment_behind_and_rarely_for_one_that_is_far() {
+    let scene = Scene::new();
+    {
+        let mut scheduler = scene.scheduler();
+        scheduler.order_mut().incarnate(life());
+        scheduler.slot_created(DATABASE, Lsn::new(50));
+        let (xid, start, end) = (Xid::new(9), Lsn::new(190), Lsn::new(200));
+        scheduler.decoded(Commit { database: DATABASE, xid, start, end, wrote: Footprint::Everything });
+    }
+    let everything = Arc::new(Footprint::Everything);
+    let strong = Question { consistency: Consistency::Strong, footprint: everything, ..question() };
+    let read = || {
+        let mut client = client(WELL);
+        poll(read(&scene, &mut client, &strong)).expect("it ends");
+        client.log
+    };
+    for _ in 0..100 {
+        assert_eq!(read(), ["primary"]);
+    }
+    assert_eq!(scene.0.waits.get(), 6, "1, 3, 7, 15 and 31 reads went between them without a wait");
+
+    // While the next one waits, the standby comes so far. (The answer has no position here, and so no proof.)
+    scene.0.comes.set(Some(Lsn::new(200)));
+    while read() == ["primary"] {}
+    assert_eq!(scene.0.waits.get(), 7);
+    scene.scheduler().decoded(Commit {
+        database: DATABASE,
+        xid: Xid::new(10),
+        start: Lsn::new(290),
+        end: Lsn::new(300),
+        wrote: Footprint::Everything,
+    });
+    scene.0.comes.set(Some(Lsn::new(300)));
+    assert_eq!(read(), ["standby", "discard", "primary"], "the next wait is tried at once");
 }
 
 #[test]
