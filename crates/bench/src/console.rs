@@ -183,7 +183,7 @@ mod tests {
             database: String::new(),
             node: "s1".to_owned(),
             statement: "SELECT a FROM consort_bench_hot".to_owned(),
-            reason: "proven".to_owned(),
+            reason: "plain".to_owned(),
         };
         Told {
             standbys: BTreeSet::from(["s1".to_owned()]),

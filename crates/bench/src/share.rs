@@ -304,8 +304,8 @@ mod tests {
     #[test]
     fn a_console_that_tells_statements_tells_tables_and_reasons() {
         let routes = vec![
-            ("s1", "SELECT 1 FROM t", "proven", 6),
-            ("s2", "SELECT 1 FROM t", "proven", 2),
+            ("s1", "SELECT 1 FROM t", "positioned", 6),
+            ("s2", "SELECT 1 FROM t", "positioned", 2),
             ("p", "SELECT 1 FROM t", "in_doubt", 1),
             ("p", "UPDATE t SET a = 1", "writes", 50),
             ("p", "SELECT 1 FROM u", "standbys_behind", 4),

@@ -57,7 +57,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let count = |column| value(gauges.first(), column).unwrap_or("0");
     let (sent, quick, by_lsn) = (count("sent"), count("settled_quick"), count("settled_by_lsn"));
-    println!("gauges: {sent} sent, {quick} settled at once, {by_lsn} by position; doubts: {}", doubts.len());
+    println!(
+        "gauges: {sent} sent, {quick} settled at once, {by_lsn} by position; doubts: {}; writers: {}",
+        doubts.len(),
+        value(gauges.first(), "writers").unwrap_or("unknown")
+    );
     Ok(())
 }
 

@@ -255,6 +255,8 @@ fn progress(page: &mut Page, view: &dyn View) {
     let mut family = page.counter("consort_gauges_settled_total", "Looks that settled, by rule.");
     family.sample(&[("rule", "quick")], gauges.settled_quick);
     family.sample(&[("rule", "lsn")], gauges.settled_by_lsn);
+    page.gauge("consort_writers_anywhere", "1 if reads are proven against writers past Consort too.")
+        .sample(&[], u64::from(gauges.writers_anywhere));
     page.gauge("consort_doubts", "Commits that may or may not be visible yet.")
         .sample(&[], view.doubts().len() as u64);
     slots(page, &view.slots());

@@ -15,15 +15,15 @@ const MAX_SHOWN_BYTES: usize = 1024;
 /// Where a statement ran, and why there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Went {
-    /// To a standby, whose answer was proven.
-    Standby(StandbyId),
+    /// To a standby, and what its answer was proven by.
+    Standby(StandbyId, &'static str),
     /// To the primary.
     Primary(Reason),
 }
 
 impl Went {
     /// Before all others in order.
-    const FIRST: Went = Went::Standby(StandbyId::new(0));
+    const FIRST: Went = Went::Standby(StandbyId::new(0), "");
 }
 
 /// One row.

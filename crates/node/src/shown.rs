@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use history::Footprint;
 use order::{DoubtState, DoubtView};
 use postgres::attach::SlotState;
-use scheduler::{Serving, StandbyId};
+use scheduler::{Serving, StandbyId, Writers};
 
 use crate::cluster;
 use crate::config::{Config, Server as ServerSetup};
@@ -109,7 +109,7 @@ impl View for Shown<'_> {
     fn routes(&self) -> Vec<Route> {
         let shown = |row: routes::Row| {
             let (node, reason) = match row.went {
-                Went::Standby(id) => (self.process.cluster.standby(id).name.clone(), "proven"),
+                Went::Standby(id, proof) => (self.process.cluster.standby(id).name.clone(), proof),
                 Went::Primary(reason) => (self.config.primary.name.clone(), reason.name()),
             };
             let mean = row.time / u32::try_from(row.count.max(1)).unwrap_or(u32::MAX);
@@ -168,6 +168,7 @@ impl View for Shown<'_> {
             void: counts.gauges_void,
             settled_quick: counts.settled_quick,
             settled_by_lsn: counts.settled_by_lsn,
+            writers_anywhere: scheduler.writers() == Writers::Anywhere,
             databases: databases.iter().map(gauged).collect(),
         }
     }

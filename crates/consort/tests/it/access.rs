@@ -390,6 +390,7 @@ fn a_log_in_and_a_commit_past_consort_are_noticed_and_reload_switches_back() {
             let after = proofs();
             after[how] > before[how] + 15 && after[1 - how] == before[1 - how]
         });
+        assert_eq!(figure(&serving, "consort_writers_anywhere"), how as u64);
     };
     reads_are_proven(0);
     let mut stranger = Client::connect(&direct).unwrap();

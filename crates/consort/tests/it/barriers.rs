@@ -15,7 +15,7 @@ fn reads_leave(serving: &Serving, database: &str) {
     eventually("a read at a standby", || {
         psql(&url, "SELECT * FROM offloaded").worked();
         let routes = psql(&serving.url("postgres", "consort"), "SHOW ROUTES").worked();
-        routes.lines().any(|row| row.starts_with(database) && row.contains("|proven|"))
+        routes.lines().any(|row| row.starts_with(database) && row.contains("|standby1|"))
     });
 }
 

@@ -96,7 +96,7 @@ impl View for Fixture {
             database: "shop".into(),
             statement: "SELECT * FROM t WHERE id = ?".into(),
             node: "standby1".into(),
-            reason: "proven",
+            reason: "plain",
             count: 5,
             mean: Duration::from_micros(120),
         }]

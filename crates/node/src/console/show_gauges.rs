@@ -20,11 +20,13 @@ const COLUMNS: &[Column] = &[
     number("void"),
     number("settled_quick"),
     number("settled_by_lsn"),
+    text("writers"),
 ];
 
 fn rows(view: &dyn View) -> Table {
     let gauges = view.gauges();
     let counts = [gauges.sent, gauges.lost, gauges.void, gauges.settled_quick, gauges.settled_by_lsn];
+    let writers = if gauges.writers_anywhere { "anywhere" } else { "through-consort" };
     let slots = view.slots();
     let row = |database: GaugedDatabase| {
         let slot = slots.iter().find(|slot| slot.database.as_ref() == Some(&database.database));
@@ -38,7 +40,7 @@ fn rows(view: &dyn View) -> Table {
             kept.map(|bytes| bytes.to_string()),
             left.map(|bytes| bytes.to_string()),
         ];
-        own.into_iter().chain(counts.map(value)).collect()
+        own.into_iter().chain(counts.map(value)).chain([Some(writers.to_owned())]).collect()
     };
     Table { columns: COLUMNS, rows: gauges.databases.into_iter().map(row).collect() }
 }

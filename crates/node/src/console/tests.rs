@@ -107,7 +107,7 @@ fn show_routes() {
     assert_eq!(
         shown("SHOW ROUTES"),
         [
-            "database=shop statement=SELECT * FROM t WHERE id = ? node=standby1 reason=proven count=5 mean_us=120"
+            "database=shop statement=SELECT * FROM t WHERE id = ? node=standby1 reason=plain count=5 mean_us=120"
         ]
     );
 }
@@ -129,7 +129,7 @@ fn show_gauges() {
         shown("SHOW GAUGES"),
         ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot slot_retained_bytes=4096 \
           slot_remaining_bytes=1024 sent=12 lost=0 void=0 \
-          settled_quick=10 settled_by_lsn=0"]
+          settled_quick=10 settled_by_lsn=0 writers=through-consort"]
     );
 }
 

@@ -185,7 +185,7 @@ pub struct Route {
     pub statement: String,
     /// The node's name.
     pub node: String,
-    /// Why there: `proven`, or what kept it at the primary.
+    /// Why there: what proved it, or what kept it at the primary.
     pub reason: &'static str,
     /// How often.
     pub count: u64,
@@ -220,6 +220,8 @@ pub struct Gauges {
     pub settled_quick: u64,
     /// Settled because the decoder has passed the gauge's position.
     pub settled_by_lsn: u64,
+    /// Proofs hold against writers past Consort too.
+    pub writers_anywhere: bool,
     /// By database.
     pub databases: Vec<GaugedDatabase>,
 }

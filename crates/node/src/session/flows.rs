@@ -352,11 +352,7 @@ impl Session {
                 cluster.metrics().statements_at_primary.one(reason.name());
                 cluster.metrics().reads_at_primary.add(u64::from(self.current.is_read));
             }
-            Went::Standby(_) => {
-                if let Some((_, _, proof)) = self.current.ran_at {
-                    cluster.metrics().reads_at_standbys.one(proof_name(proof));
-                }
-            }
+            Went::Standby(_, proof) => cluster.metrics().reads_at_standbys.one(proof),
         }
         if !self.words.text.is_empty() {
             cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
@@ -384,7 +380,7 @@ impl Session {
     pub(super) fn read_ended(&mut self, ended: transaction::Ended, leaving: &Leaving) {
         match ended {
             transaction::Ended::Standby { seen } => {
-                let Some((standby, life, _)) = self.current.ran_at else { return };
+                let Some((standby, life, proof)) = self.current.ran_at else { return };
                 let marks = &mut self.marks.marks;
                 if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
                     marks.last_seen = seen;
@@ -393,7 +389,7 @@ impl Session {
                 if leaving.template.chance.is_some() {
                     self.home = Some(standby);
                 }
-                self.went(Went::Standby(standby));
+                self.went(Went::Standby(standby, proof_name(proof)));
             }
             transaction::Ended::CutOff => self.service.cluster.metrics().results_cut_off.one(),
             transaction::Ended::Primary(_)

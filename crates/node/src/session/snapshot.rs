@@ -4,6 +4,7 @@
 //! standby is the client's server: it answers statements and savepoints in its own words, and the session stands as it
 //! says. What the standby may not answer gets an error that says so, and fails the block as any error does.
 
+use super::flows::proof_name;
 use super::primary::Ended;
 use super::request::{Kind, Request};
 use super::statements::Statement as Prepared;
@@ -501,9 +502,9 @@ impl Session {
                 let status = standby.status();
                 snapshot.failed = status == Status::Failed;
                 snapshot.standby = Some(standby);
-                let at = snapshot.at.0;
+                let (at, _, proof) = snapshot.at;
                 self.line.elsewhere = Some(status);
-                self.went(Went::Standby(at));
+                self.went(Went::Standby(at, proof_name(proof)));
                 Ok(if status == Status::Failed { Outcome::Error } else { Outcome::Done })
             }
             Err(CutOff::ClientGone) => Err(Ended::ClientGone),
@@ -518,7 +519,7 @@ impl Session {
 
     /// The end of the transaction.
     async fn end_snapshot(&mut self, part: Request, end: &Utility) -> Result<Outcome, Ended> {
-        let at = self.snapshot.as_ref().map(|snapshot| snapshot.at.0);
+        let at = self.snapshot.as_ref().map(|snapshot| snapshot.at);
         self.end_at_standby().await;
         self.line.settled().await?;
         let tag = if matches!(end, Utility::Commit { .. }) { "COMMIT" } else { "ROLLBACK" };
@@ -527,7 +528,7 @@ impl Session {
         self.state.completed(end, &mut self.service.interner.borrow_mut());
         self.state.ready(Status::Idle.byte(), &mut self.service.interner.borrow_mut());
         self.current.ran_at = None;
-        at.into_iter().for_each(|at| self.went(Went::Standby(at)));
+        at.into_iter().for_each(|(at, _, proof)| self.went(Went::Standby(at, proof_name(proof))));
         Ok(Outcome::Done)
     }
 
