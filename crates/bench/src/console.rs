@@ -16,6 +16,12 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How long it may be away at the end of a run; then what it told before is all.
 const LAST_LOOK_LIMIT: Duration = Duration::from_secs(13);
 
+/// How long decoders and standbys may take until they have come so far.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often is looked whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// A row of `SHOW ROUTES`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
@@ -118,6 +124,48 @@ impl Watch {
     }
 }
 
+/// Waits until all that is written by now is decoded, and replayed by every standby, as far as the console at `url` tells
+/// that (`replayed_lsn` in `SHOW REPLICAS`, `decoded_lsn` in `SHOW GAUGES`): what was loaded before the run, and the run's
+/// own tables, would be measured too.
+///
+/// # Errors
+/// Nobody answers, or it takes longer than a minute.
+pub(crate) async fn wait_caught_up(url: &str, writer: &str) -> Result<(), Trouble> {
+    let session = Session::open(writer, Protocol::Simple).await?;
+    let end = session.texts("SELECT pg_current_wal_insert_lsn() AS end").await?;
+    let end = end.first().and_then(|row| position(row.get("end")?));
+    session.close().await;
+    let reached = |row: &HashMap<String, String>, column: &str| {
+        row.get(column).is_none_or(|reached| position(reached) >= end)
+    };
+    let console = Session::open(url, Protocol::Simple).await?;
+    let since = Instant::now();
+    while since.elapsed() < CATCH_UP_LIMIT {
+        let nodes = console.texts("SHOW REPLICAS").await?;
+        let databases = match console.texts("SHOW GAUGES").await {
+            Err(Trouble::Refused { .. }) => Vec::new(),
+            answer => answer?,
+        };
+        if nodes.iter().filter(|row| is_standby(row)).all(|row| reached(row, "replayed_lsn"))
+            && databases.iter().all(|row| reached(row, "decoded_lsn"))
+        {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Err(Trouble::Silent(CATCH_UP_LIMIT))
+}
+
+/// A position in the log, as PostgreSQL writes it.
+fn position(text: &str) -> Option<(u32, u32)> {
+    let (high, low) = text.split_once('/')?;
+    Some((u32::from_str_radix(high, 16).ok()?, u32::from_str_radix(low, 16).ok()?))
+}
+
+fn is_standby(row: &HashMap<String, String>) -> bool {
+    row.get("role").is_some_and(|role| role == "standby")
+}
+
 async fn ask(url: String, session: Session, state: Arc<Mutex<State>>) {
     let mut session = Some(session);
     loop {
@@ -177,6 +225,12 @@ fn route(row: &HashMap<String, String>) -> Option<(Route, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn positions_are_compared_as_numbers() {
+        assert!(position("0/9") < position("0/10") && position("F/FFFFFFFF") < position("10/0"));
+        assert_eq!(position("joining"), None);
+    }
 
     fn told(served: u64, routed: u64) -> Told {
         let route = Route {

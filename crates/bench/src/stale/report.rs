@@ -7,7 +7,7 @@ use crate::share::{Asked, Before, Server, Share, Source};
 use crate::stop::Stop;
 use crate::table::{Table, milliseconds, percent, write_json};
 use crate::tally::{Tally, Total};
-use crate::{Error, Verdict, ground, pause};
+use crate::{Error, Verdict, console, ground, pause};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -239,6 +239,9 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
 pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Report, Error> {
     let setting = setting(options);
     prepare(&setting, &options.servers).await?;
+    if let Some(console) = &options.console {
+        console::wait_caught_up(console, setting.writer()).await?;
+    }
     warm_up(&setting).await?;
     let source = Source::of(&options.servers, options.console.as_deref());
     let before = Before::read(&source).await?;
