@@ -126,9 +126,10 @@ pub fn tree(
             catalog: asker.database.version(),
         });
     }
-    if asker.session.may_hide() && !template.relations.is_empty() {
-        // A temporary view, or one of another search_path, may stand where a table was meant, and call what writes. What
-        // it does to the session is told by the probe that comes before the session counts as known again.
+    if asker.session.may_hide() {
+        // A temporary view, or one of another search_path, may stand where a table was meant, and call what writes; so may
+        // a function, an operator, a domain. What it does to the session is told by the probe that comes before the session
+        // counts as known again.
         let reason = asker.may_leave().err().map_or("write", SessionStay::name);
         return Plan::Writes(Writing {
             locks_out_readers: false,

@@ -340,12 +340,12 @@ impl Scheduler {
     }
 
     /// All standbys are behind what a read must see: whether one is likely to come so far soon that the read should wait.
-    /// If so, say how the wait [ended](Scheduler::waited).
+    /// If so, say whether it [was in vain](Scheduler::waited).
     pub fn worth_waiting(&mut self) -> bool {
         self.patience.try_now()
     }
 
-    /// How the wait of a read for a standby ended.
+    /// The wait of a read for a standby ended, for no other reason than that one came so far, or in vain.
     pub fn waited(&mut self, in_vain: bool) {
         self.patience.waited(in_vain);
     }

@@ -69,7 +69,11 @@ async fn route<C: Cluster>(cluster: &C, question: &Question, understood: Catalog
         }
         route = cluster.scheduler().route(question);
     }
-    cluster.scheduler().waited(behind(&route));
+    match &route {
+        Route::Standby(_) => cluster.scheduler().waited(false),
+        route if behind(route) => cluster.scheduler().waited(true),
+        Route::Primary(_) => {}
+    }
     route
 }
 

@@ -79,9 +79,7 @@ impl Own {
 pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) -> bool {
     let called = |literal: &Literal| {
         let range = literal.range();
-        let opening = ['e', 'E', '\'', '$'];
-        is_own(text[range.clone()].trim_start_matches(opening).as_bytes())
-            && is_first_argument(&text[..range.start])
+        is_own(content(&text[range.clone()]).as_bytes()) && is_first_argument(&text[..range.start])
     };
     shape.literals().iter().any(called)
         || (1..).zip(parameters).any(|(number, parameter)| match parameter {
@@ -97,6 +95,14 @@ pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) 
         })
 }
 
+/// What stands behind the opening of a literal: a quote, E and a quote, or a dollar quote.
+fn content(literal: &str) -> &str {
+    match literal.strip_prefix('$').and_then(|tagged| tagged.split_once('$')) {
+        Some((_, content)) => content,
+        None => literal.trim_start_matches(['e', 'E']).strip_prefix('\'').unwrap_or(literal),
+    }
+}
+
 fn is_own(name: &[u8]) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
@@ -107,7 +113,12 @@ fn is_first_argument(before: &str) -> bool {
     let called = called.trim_end().trim_end_matches('"').as_bytes();
     let Some((rest, name)) = called.split_last_chunk::<{ SET_CONFIG.len() }>() else { return false };
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
-    name.eq_ignore_ascii_case(SET_CONFIG.as_bytes()) && !rest.last().is_some_and(word)
+    let server_s = match rest.strip_suffix(b".") {
+        // One of a user's own in another schema is nobody's business.
+        Some(schema) => schema.to_ascii_lowercase().trim_ascii_end().ends_with(b"pg_catalog"),
+        None => !rest.last().is_some_and(word),
+    };
+    server_s && name.eq_ignore_ascii_case(SET_CONFIG.as_bytes())
 }
 
 fn unknown(name: &str) -> SettingError {

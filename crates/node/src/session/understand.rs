@@ -537,6 +537,10 @@ impl Session {
             Todo::Several(Several::anything(Reason::Stay("encoding")))
         };
         self.words = words;
+        if several.dirt.is_some() {
+            // It was understood by the names and settings from before the batch, which changes them.
+            several.footprint = Footprint::Everything;
+        }
         match todo {
             Todo::One(Plan::Writes(writing)) => {
                 several.footprint.union(&writing.footprint);

@@ -137,17 +137,20 @@ fn a_read_of_a_name_that_hides_a_table_may_write() {
         "CREATE FUNCTION logs() RETURNS int LANGUAGE sql AS $$ INSERT INTO log VALUES (1) RETURNING id $$",
         "CREATE SCHEMA other",
         "CREATE VIEW other.items AS SELECT logs() AS id",
+        "CREATE FUNCTION other.abs(int) RETURNS int LANGUAGE sql AS $$ SELECT public.logs() $$",
     ] {
         servers.query_in("hidden_names", statement);
     }
     let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
     let mut watcher = Raw::ready(&open, "hidden_names");
-    let (read, count) = ("SELECT id FROM items WHERE id = 1", "SELECT count(*) FROM log");
+    let (table, function) = ("SELECT id FROM items WHERE id = 1", "SELECT abs(1)");
+    let count = "SELECT count(*) FROM log";
     let mut written = 0;
-    for before in [
-        &["CREATE TEMP VIEW items AS SELECT logs() AS id"][..],
-        &["CREATE TEMP VIEW items AS SELECT logs() AS id", "BEGIN"],
-        &["BEGIN", "SET LOCAL search_path = other, public"],
+    for (read, before) in [
+        (table, &["CREATE TEMP VIEW items AS SELECT logs() AS id"][..]),
+        (table, &["CREATE TEMP VIEW items AS SELECT logs() AS id", "BEGIN"]),
+        (table, &["BEGIN", "SET LOCAL search_path = other, public"]),
+        (function, &["BEGIN", "SET LOCAL search_path = other, pg_catalog, public"]),
     ] {
         let mut raw = Raw::ready(&open, "hidden_names");
         assert_eq!(until_it_leaves(&open, &mut raw, read), ["1"]);
@@ -211,6 +214,50 @@ fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
         query(&mut raw, "ROLLBACK");
         let writers = open.cluster(|cluster| cluster.scheduler().writers());
         assert_eq!(writers, Writers::ThroughConsort, "{user} {before:?}");
+    }
+}
+
+/// What a batch understood before it changes what names mean may write something else.
+#[test]
+fn a_batch_that_changes_names_is_in_doubt_as_everything_behind_that() {
+    let servers = Scratch::start(1);
+    for schema in ["a", "b"] {
+        servers.query(&format!("CREATE SCHEMA {schema}"));
+        servers.query(&format!("CREATE TABLE {schema}.t (id int)"));
+    }
+    let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
+    let mut watcher = Raw::ready(&open, "postgres");
+    let mut raw = Raw::ready(&open, "postgres");
+    let (to_a, to_b) =
+        ("SELECT set_config('search_path', 'a', false)", "SELECT set_config('search_path', 'b', false)");
+    let write = "INSERT INTO t VALUES (1)";
+    let batch = |raw: &mut Raw, texts: &[&str]| {
+        raw.ask(|out| {
+            for text in texts {
+                out.parse(b"", text.as_bytes(), &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert!(answer(raw).1.ends_with("CZ"), "{texts:?}");
+    };
+    // Each is known under both paths.
+    for _ in 0..5 {
+        for path in [to_a, to_b] {
+            batch(&mut raw, &[path]);
+            until_it_leaves(&open, &mut raw, "SELECT 1 FROM t WHERE id = 0");
+            batch(&mut raw, &[write]);
+        }
+    }
+    for round in 6..20 {
+        batch(&mut raw, &[to_a]);
+        until_it_leaves(&open, &mut raw, "SELECT 1 FROM t WHERE id = 0");
+        until_it_leaves(&open, &mut watcher, "SELECT count(*) FROM b.t");
+        batch(&mut raw, &[to_b, write]);
+        assert_eq!(query(&mut watcher, "SELECT count(*) FROM b.t"), [round.to_string()]);
+        until_it_leaves(&open, &mut watcher, "SELECT count(*) FROM b.t");
+        assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), Writers::ThroughConsort, "{round}");
     }
 }
 
@@ -527,6 +574,14 @@ fn settings_of_our_own_are_not_left_at_a_server() {
         assert_eq!(query(&mut raw, text), ["0A000"], "{text}");
         assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"], "{text}");
         query(&mut raw, "ROLLBACK");
+    }
+    query(&mut raw, "CREATE SCHEMA mine");
+    query(&mut raw, "CREATE FUNCTION mine.set_config(text) RETURNS text LANGUAGE sql AS 'SELECT $1'");
+    for (text, answer) in [
+        ("SELECT set_config('econsort.kind', 'y', false)", "y"),
+        ("SELECT mine.set_config('consort.kind')", "consort.kind"),
+    ] {
+        assert_eq!(query(&mut raw, text), [answer], "another's name");
     }
     for text in ["SELECT set_config($1, 'weak', false)", "SELECT set_config( $1,$2,false)"] {
         for batches in [1, 2] {
