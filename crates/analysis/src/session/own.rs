@@ -1,6 +1,7 @@
 //! Consort's own settings, `consort.*`: set and shown like any other, answered by Consort, sent to no server.
 
 use super::Consistency;
+use crate::key::unquote;
 use crate::shape::{Literal, Shape};
 use crate::template::Parameter;
 
@@ -79,7 +80,8 @@ impl Own {
 pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) -> bool {
     let called = |literal: &Literal| {
         let range = literal.range();
-        is_own(content(&text[range.clone()]).as_bytes()) && is_first_argument(&text[..range.start])
+        let name = unquote(&text[range.clone()]);
+        name.is_some_and(|name| is_own(name.as_bytes())) && is_first_argument(&text[..range.start])
     };
     shape.literals().iter().any(called)
         || (1..).zip(parameters).any(|(number, parameter)| match parameter {
@@ -93,14 +95,6 @@ pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) 
             }
             _ => false,
         })
-}
-
-/// What stands behind the opening of a literal: a quote, E and a quote, or a dollar quote.
-fn content(literal: &str) -> &str {
-    match literal.strip_prefix('$').and_then(|tagged| tagged.split_once('$')) {
-        Some((_, content)) => content,
-        None => literal.trim_start_matches(['e', 'E']).strip_prefix('\'').unwrap_or(literal),
-    }
 }
 
 fn is_own(name: &[u8]) -> bool {

@@ -217,6 +217,16 @@ fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
     }
 }
 
+/// Runs the statement that was prepared under the name `kept`; its rows.
+fn run_kept(raw: &mut Raw) -> Vec<String> {
+    raw.ask(|out| {
+        out.bind_plain(b"kept");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    answer(raw).0
+}
+
 /// What a batch understood before it changes what names mean may write something else.
 #[test]
 fn a_batch_that_changes_names_is_in_doubt_as_everything_behind_that() {
@@ -438,14 +448,6 @@ fn a_named_statement_never_gives_rows_of_another_type() {
     let open = Open::serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "typed_session");
     let text = "SELECT * FROM items WHERE id = 7";
-    let named = |raw: &mut Raw| {
-        raw.ask(|out| {
-            out.bind_plain(b"kept");
-            out.execute(b"", 0);
-            out.sync();
-        });
-        answer(raw).0
-    };
     // It is known under both.
     query(&mut raw, "SET search_path = other");
     assert_eq!(until_it_leaves(&open, &mut raw, text), ["7", "item 7", "7"]);
@@ -460,12 +462,12 @@ fn a_named_statement_never_gives_rows_of_another_type() {
     for _ in 0..3 {
         let before = open.reads_at_standbys();
         until(|| {
-            assert_eq!(named(&mut raw), ["7", "item 7"]);
+            assert_eq!(run_kept(&mut raw), ["7", "item 7"]);
             open.reads_at_standbys() > before
         });
         query(&mut raw, "SET search_path = other");
         for _ in 0..10 {
-            assert_eq!(named(&mut raw), ["0A000"], "cached plan must not change result type");
+            assert_eq!(run_kept(&mut raw), ["0A000"], "cached plan must not change result type");
         }
         query(&mut raw, "SET search_path = public");
     }
@@ -478,14 +480,6 @@ fn statements_mean_what_they_meant_when_they_were_parsed() {
     let mut sessions = [(); 2].map(|()| Raw::ready(&open, "parsed_session"));
     let zones = [("Asia/Tokyo", "2024-03-02 18:00:00"), ("America/New_York", "2024-03-03 08:00:00")];
     let text = "SELECT '2024-03-03 03:00'::timestamptz AT TIME ZONE 'utc' FROM items WHERE id = 1";
-    let named = |raw: &mut Raw| {
-        raw.ask(|out| {
-            out.bind_plain(b"kept");
-            out.execute(b"", 0);
-            out.sync();
-        });
-        answer(raw).0
-    };
     for (raw, (zone, utc)) in sessions.iter_mut().zip(zones) {
         query(raw, &format!("SET timezone = '{zone}'"));
         until_it_leaves(&open, raw, "SELECT id FROM items WHERE id = 1");
@@ -496,14 +490,14 @@ fn statements_mean_what_they_meant_when_they_were_parsed() {
         answer(raw);
         let before = open.reads_at_standbys();
         until(|| {
-            assert_eq!((extended(raw, text), named(raw)), (vec![utc.to_owned()], vec![utc.to_owned()]));
+            assert_eq!((extended(raw, text), run_kept(raw)), (vec![utc.to_owned()], vec![utc.to_owned()]));
             open.reads_at_standbys() > before + 4
         });
     }
     for _ in 0..10 {
         for (raw, (_, utc)) in sessions.iter_mut().zip(zones) {
             assert_eq!(extended(raw, text), [utc]);
-            assert_eq!(named(raw), [utc]);
+            assert_eq!(run_kept(raw), [utc]);
         }
     }
     // What was made a constant stays one, whatever is set afterwards; and what is parsed then has another.
@@ -511,7 +505,7 @@ fn statements_mean_what_they_meant_when_they_were_parsed() {
     query(tokyo, "SET timezone = 'America/New_York'");
     for _ in 0..10 {
         assert_eq!(
-            (named(tokyo), extended(tokyo, text)),
+            (run_kept(tokyo), extended(tokyo, text)),
             (vec![zones[0].1.to_owned()], vec![zones[1].1.to_owned()])
         );
     }
