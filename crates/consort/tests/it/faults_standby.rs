@@ -177,8 +177,8 @@ fn servers_that_are_no_standbys_of_this_primary_serve_nothing() {
     for (name, why) in
         [("stranger", "of another primary"), ("rival", "is no standby"), ("twice", "is no standby")]
     {
-        let said = is_left(&mut console, name);
-        assert!(said.contains(why), "{name}: {said}");
+        eventually("the reason", || console.node(name).why.contains(why));
+        assert!(!console.node(name).serving);
         assert_eq!(console.node(name).served, 0);
     }
     load.end();

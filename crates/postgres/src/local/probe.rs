@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -71,9 +71,12 @@ impl Probe {
                 return Ok(message);
             }
             let mut chunk = [0; 8192];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(Error::Unreachable("the server closed the connection".to_owned())),
-                count => self.unread.extend_from_slice(&chunk[..count]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(Error::Unreachable("the server closed the connection".to_owned())),
+                Ok(count) => self.unread.extend_from_slice(&chunk[..count]),
+                // Who is stopped and goes on waits anew.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
