@@ -1,5 +1,5 @@
-//! What happened, in which order. Positions in the log, transaction identities, snapshots, watermarks, footprints and
-//! decoded commits: the nouns that every other crate speaks in.
+//! What happened, in which order. Positions in the log, transaction identities, snapshots, versions, watermarks, footprints,
+//! decoded commits and what a fed replica shows: the nouns that every other crate speaks in.
 //!
 //! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a server, a session or a
 //! proof is.
@@ -11,7 +11,9 @@ mod incarnation;
 mod key;
 mod lsn;
 mod relation;
+mod shown;
 mod snapshot;
+mod version;
 mod watermark;
 mod xid;
 
@@ -22,6 +24,8 @@ pub use incarnation::{Epoch, Incarnation, Timeline};
 pub use key::{Key, KeyBuilder};
 pub use lsn::{Lsn, ParseLsnError};
 pub use relation::{DatabaseId, RelationId};
+pub use shown::{ParseShownError, Shown};
 pub use snapshot::{ParseSnapshotError, Snapshot};
+pub use version::Version;
 pub use watermark::Watermark;
 pub use xid::Xid;

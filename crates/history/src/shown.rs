@@ -1,0 +1,138 @@
+//! What a replica shows that Consort feeds.
+
+use crate::{Lsn, Snapshot, Xid};
+use std::fmt;
+use std::str::FromStr;
+
+/// The position of a fed replica: a state that the primary has shown, said so that it still means the same after a
+/// restart of whatever server. It is kept at the replica, in the transaction that made the state.
+///
+/// A commit is shown if the snapshot sees its identity *and* its record ends at or below `decoded`. The snapshot alone
+/// would not do: a primary that crashes gives the identities of transactions that it never flushed a second time. What
+/// has come out of a slot was flushed, so the second owner's record lies above `decoded`.
+///
+/// ```text
+///            resume                          decoded
+///   ---------|-------------------------------|----------->  log
+///    all shown    those that the snapshot sees    none shown
+/// ```
+///
+/// Its text form reads back exactly: `16/B374D848 16/B374D800 10:20:10,14` is decoded, resume, snapshot.
+///
+/// Invariant: `resume <= decoded`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    snapshot: Snapshot,
+    decoded: Lsn,
+    resume: Lsn,
+}
+
+impl Shown {
+    /// The state that `snapshot` saw, when everything up to `decoded` had come out of the slot. Every commit whose
+    /// record starts below `resume` must be in it.
+    ///
+    /// A copy made under an exported snapshot of the primary has as `decoded` the insert position read after the
+    /// snapshot was taken, and as `resume` what the order said before it was taken. It is one only when the primary has
+    /// flushed its log to `decoded` in the same life: a crash before takes back what the snapshot saw.
+    ///
+    /// # Panics
+    /// If `resume` lies above `decoded`.
+    pub fn new(snapshot: Snapshot, decoded: Lsn, resume: Lsn) -> Shown {
+        assert!(resume <= decoded, "what is not decoded is not shown");
+        Shown { snapshot, decoded, resume }
+    }
+
+    /// Whether a commit with this identity, whose record ends at `end`, is in it.
+    pub fn shows(&self, xid: Xid, end: Lsn) -> bool {
+        end <= self.decoded && self.snapshot.sees(xid)
+    }
+
+    /// What it sees of that which lies below [`decoded`](Shown::decoded).
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// No commit is shown that ends above.
+    pub fn decoded(&self) -> Lsn {
+        self.decoded
+    }
+
+    /// Every commit whose record starts below is shown: a slot that gives all that starts here or above gives
+    /// everything that this replica lacks.
+    pub fn resume(&self) -> Lsn {
+        self.resume
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.decoded, self.resume, self.snapshot)
+    }
+}
+
+/// The text was not of the form `16/B374D848 16/B374D800 10:20:10,14`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseShownError;
+
+impl fmt::Display for ParseShownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a position of a fed replica of the form 16/B374D848 16/B374D800 10:20:10,14")
+    }
+}
+
+impl std::error::Error for ParseShownError {}
+
+impl FromStr for Shown {
+    type Err = ParseShownError;
+
+    fn from_str(text: &str) -> Result<Shown, ParseShownError> {
+        let mut parts = text.splitn(3, ' ');
+        let mut next = || parts.next().ok_or(ParseShownError);
+        let (decoded, resume, snapshot) = (next()?, next()?, next()?);
+        let decoded: Lsn = decoded.parse().map_err(|_| ParseShownError)?;
+        let resume: Lsn = resume.parse().map_err(|_| ParseShownError)?;
+        let snapshot: Snapshot = snapshot.parse().map_err(|_| ParseShownError)?;
+        if resume > decoded {
+            return Err(ParseShownError);
+        }
+        Ok(Shown { snapshot, decoded, resume })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Shown {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_identity_that_was_given_twice_is_shown_once() {
+        let shown = shown("0/100 0/80 10:20:10,14");
+        for (xid, end, shows) in
+            [(9, 0x90, true), (11, 0x100, true), (10, 0x90, false), (20, 0x90, false), (11, 0x101, false)]
+        {
+            assert_eq!(shown.shows(Xid::new(xid), Lsn::new(end)), shows, "{xid} at {end:x}");
+        }
+    }
+
+    #[test]
+    fn the_text_form_reads_back_exactly() {
+        let texts = ["16/B374D848 16/B374D800 10:20:10,14", "0/0 0/0 20:20:", "FFFFFFFF/FFFFFFFF 0/1 3:9:3"];
+        for text in texts {
+            assert_eq!(shown(text).to_string(), text);
+            assert_eq!(shown(&shown(text).to_string()), shown(text));
+        }
+        // A server may say a lower xmin than the first that it lists; what is read back shows the same.
+        let held_back = shown("0/9 0/9 10:20:14");
+        assert_eq!(shown(&held_back.to_string()), held_back);
+    }
+
+    #[test]
+    fn bad_texts_are_refused() {
+        for wrong in ["", "0/1", "0/1 0/1", "0/1 0/2 3:3:", "0/1 0/1 3", "x 0/1 3:3:", "0/1 0/1 3:3: "] {
+            assert_eq!(wrong.parse::<Shown>(), Err(ParseShownError), "{wrong}");
+        }
+    }
+}
