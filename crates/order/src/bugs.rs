@@ -22,4 +22,22 @@ pub struct Bugs {
     pub restart_without_floor: bool,
     /// A gauge answered by a server of another incarnation counts.
     pub zombie_primary_gauge: bool,
+    /// A commit is placed as soon as it has come out, in the order of the log.
+    pub publish_any_prefix: bool,
+    /// A boundary is the longest stretch of the log that the gauge sees, though it sees more.
+    pub publish_when_all_visible: bool,
+    /// A boundary may lack what its gauge sees: each commit is one of its own.
+    pub proof_superset: bool,
+    /// A gauge ends in a boundary only if it sees all that lies before: one commit that hangs stops all others.
+    pub hang_one_committer: bool,
+}
+
+impl Bugs {
+    /// Whether one is planted that makes boundaries of what the primary need not have shown, or none.
+    pub(crate) fn any_of_placing(&self) -> bool {
+        self.publish_any_prefix
+            || self.publish_when_all_visible
+            || self.proof_superset
+            || self.hang_one_committer
+    }
 }

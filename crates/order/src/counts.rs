@@ -27,4 +27,8 @@ pub struct Counts {
     pub doubts_ended: u64,
     /// Doubts folded into "everything of the database", because too many waited for their gauge.
     pub doubts_folded: u64,
+    /// Commits that got a version.
+    pub placed: u64,
+    /// Runs of the order that ended because too many commits waited for a gauge, or for somebody to take them.
+    pub runs_lost: u64,
 }

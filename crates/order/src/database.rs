@@ -1,6 +1,7 @@
 //! What is known of one database: how far its slot is decoded, which gauge is settled for it, what is in doubt.
 
 use crate::doubt::ByTable;
+use crate::placing::Placing;
 use crate::{DoubtId, Gauge, GaugeNumber};
 use history::{Lsn, Watermark, Xid};
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ pub(crate) struct Database {
     pub(crate) in_doubt_until: GaugeNumber,
     pub(crate) doubts: ByTable,
     pub(crate) ending: VecDeque<(GaugeNumber, DoubtId)>,
+    pub(crate) placing: Placing,
 }
 
 /// Whether commits that are not visible may lie before the slot's beginning. A slot is made while transactions run: one
@@ -73,13 +75,16 @@ impl Database {
         grown_up
     }
 
-    /// A new life of the primary: only doubts are left, and what is in doubt until a gauge of this life says otherwise.
+    /// A new life of the primary, or a new start: only doubts and versions are left, and what is in doubt until a gauge of this life says otherwise.
     pub(crate) fn void(&mut self, next: GaugeNumber) {
         self.decoded = None;
         self.commits = 0;
         self.open = false;
         self.settled = None;
         self.newborn = Newborn::No;
+        self.placing.run = None;
+        self.placing.untaken = 0;
+        self.placing.newest_xid = None;
         self.in_doubt_until = self.in_doubt_until.max(next);
     }
 }

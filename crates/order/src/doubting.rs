@@ -212,7 +212,7 @@ impl Order {
         self.check();
     }
 
-    fn fold(&mut self, id: DoubtId) {
+    pub(crate) fn fold(&mut self, id: DoubtId) {
         self.take(id);
         self.counts.doubts_folded += 1;
     }

@@ -1,4 +1,4 @@
-//! What the primary has shown: gauges and decoded commits in; settled gauges and doubts out.
+//! What the primary has shown: gauges and decoded commits in; settled gauges, doubts, versions and boundaries out.
 //!
 //! The primary of a PostgreSQL cluster does not say in which order its commits become visible, and a client's
 //! connection may die while its commit is on the way. Two things are known all the same, and this crate keeps them:
@@ -8,6 +8,9 @@
 //!   prove anything, and only for those who wanted it before it was sent.
 //! - A **doubt** is the time in which a commit may or may not be visible at the primary: from the first byte sent that
 //!   may commit until a settled gauge that was sent after the answer. An error or a lost connection ends nothing.
+//! - A **boundary** is what a settled gauge ends in, for a database whose commits are [placed](Order::place_commits): a
+//!   state that the primary has shown, and the commits that it has more than the boundary before, each with its
+//!   **version**. It is for replicas that are fed with commits: they show boundaries and nothing between.
 //!
 //! ```text
 //!    client's commit   |--- sent ---- visible? ---- answer |
@@ -18,6 +21,7 @@
 //! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a standby, a session or
 //! a statement is. See [`Order`].
 
+mod boundary;
 mod bugs;
 mod counts;
 mod database;
@@ -26,7 +30,10 @@ mod doubting;
 mod gauge;
 mod order;
 mod owed;
+mod placing;
+mod versions;
 
+pub use boundary::{Boundary, Placed, RunNumber};
 pub use bugs::Bugs;
 pub use counts::Counts;
 pub use doubt::{DoubtId, DoubtState, DoubtView};

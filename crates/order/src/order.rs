@@ -4,7 +4,8 @@ use crate::database::{Database, Newborn};
 use crate::doubting::Doubt;
 use crate::gauge::Gauging;
 use crate::owed::{Limits, Owed};
-use crate::{Bugs, Counts, DoubtId, Gauge, GaugeNumber, Void};
+use crate::versions::keep;
+use crate::{Boundary, Bugs, Counts, DoubtId, Gauge, GaugeNumber, RunNumber, Void};
 use history::{Commit, DatabaseId, Incarnation, Lsn, Watermark};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ pub struct Options {
     /// Doubts of one database that only wait for their gauge. When there are more, they fold into one: everything of
     /// that database is in doubt until the last one's gauge has settled.
     pub max_ending_doubts: usize,
+    /// Commits of one database that wait for their version, or whose boundary nobody has taken. When there are more, the
+    /// run of the order ends: see [`Order::run`].
+    pub max_waiting_commits: usize,
     /// For the simulator's tests of its checkers.
     pub bugs: Bugs,
 }
@@ -33,6 +37,7 @@ impl Default for Options {
             max_owed_xids: 65_536,
             max_out_xids: 65_536,
             max_ending_doubts: 4_096,
+            max_waiting_commits: 1 << 20,
             bugs: Bugs::default(),
         }
     }
@@ -49,7 +54,9 @@ impl Default for Options {
 ///   was gone); until then [`in_doubt`](Order::in_doubt) finds it.
 /// - Until [`orphans_gone`](Order::orphans_gone) was said in this life, and a gauge wanted after it has settled, all of
 ///   a database is in doubt: backends of an earlier Consort may still be committing.
-/// - A new incarnation voids gauges, positions and what had settled.
+/// - Where commits are placed, each gauge that settles ends in a boundary: what it sees and no earlier one saw gets its
+///   versions, in the order of the log.
+/// - A new incarnation voids gauges, positions, what had settled, and what had not been placed.
 ///
 /// Bounds: those of [`Options`]; open doubts are as many as sessions that write, lost ones as many as backends that
 /// live; databases are as many as the primary has.
@@ -68,6 +75,9 @@ pub struct Order {
     pub(crate) last_doubt: u64,
     /// Wanted when the orphans were said to be gone.
     pub(crate) without_orphans: Option<GaugeNumber>,
+    /// What nobody has taken.
+    pub(crate) boundaries: Vec<Boundary>,
+    pub(crate) last_run: RunNumber,
     pub(crate) counts: Counts,
 }
 
@@ -86,6 +96,8 @@ impl Order {
             doubts: BTreeMap::new(),
             last_doubt: 0,
             without_orphans: None,
+            boundaries: Vec::new(),
+            last_run: RunNumber::default(),
             counts: Counts::default(),
         }
     }
@@ -114,6 +126,7 @@ impl Order {
         for database in self.databases.values_mut() {
             database.void(next);
         }
+        self.boundaries.clear();
         self.drop_all_ending();
         self.check();
     }
@@ -218,6 +231,7 @@ impl Order {
     /// Decoding starts at `from`, above what had been decoded.
     fn begin(&mut self, database: DatabaseId, from: Lsn, newborn: bool) {
         let next = self.gauging.want();
+        self.begin_run(database, from);
         let database = self.databases.entry(database).or_default();
         database.open = true;
         database.decoded = Some(Watermark::new(from));
@@ -247,6 +261,7 @@ impl Order {
     /// The database is gone, with its slot and its doubts.
     pub fn database_dropped(&mut self, database: DatabaseId) {
         self.databases.remove(&database);
+        self.boundaries.retain(|boundary| boundary.database != database);
         self.doubts.retain(|_, doubt| doubt.database != database);
         self.settle();
     }
@@ -262,11 +277,13 @@ impl Order {
         }
         decoded.advance(commit.end);
         database.commits += 1;
+        database.placing.came_out(commit);
         self.owed.came_out(commit.xid, limits);
         if self.options.bugs.settled_by_finished_without_fallback {
             self.owed.guess_below(commit.xid);
         }
         self.settle();
+        self.bound_waiting(commit);
         true
     }
 
@@ -324,6 +341,7 @@ impl Order {
             assert!(database.ending.iter().zip(database.ending.iter().skip(1)).all(|(a, b)| a.0 <= b.0));
             assert!(database.ending.iter().all(|(_, doubt)| self.doubts.contains_key(doubt)));
         }
+        self.audit_versions();
     }
 
     fn limits(&self) -> Limits {
@@ -360,7 +378,7 @@ impl Order {
             self.databases.values().filter_map(|database| database.decoded).map(Watermark::get).max();
         let past = bugs.other_database_counts_as_out.then_some(furthest).flatten();
         let mut ended = Vec::new();
-        for database in self.databases.values_mut() {
+        for (id, database) in &mut self.databases {
             // Once more after each step: what settled by position may let the quick rule go on from there.
             while let Some((place, quick)) = candidate(&self.answered, &self.owed, database, &bugs, past) {
                 let (number, gauge) = &self.answered[place];
@@ -376,6 +394,11 @@ impl Order {
                 }
                 assert!(database.settled_number() < Some(*number), "what has settled moves forward");
                 database.settled = Some((*number, gauge.clone()));
+                let decoded = database.decoded.map_or(Lsn::ZERO, Watermark::get);
+                for boundary in database.placing.settled(*id, (*number, gauge), decoded, &bugs) {
+                    self.counts.placed += boundary.commits.len() as u64;
+                    keep(&mut self.boundaries, boundary);
+                }
                 while database.ending.front().is_some_and(|(ticket, _)| ticket <= number) {
                     ended.extend(database.ending.pop_front().map(|(_, doubt)| doubt));
                 }

@@ -49,6 +49,8 @@ struct Transaction {
     lost: bool,
     done: bool,
     decoded: bool,
+    /// In which step it became visible.
+    visible: Option<u64>,
 }
 
 struct Primary {
@@ -65,6 +67,9 @@ struct Primary {
     /// When each gauge looked, and when each wish was spoken, in steps.
     looked: Vec<u64>,
     step: u64,
+    /// Of each database: what its boundaries show so far, and the newest version.
+    shown: Vec<(Vec<Xid>, u64)>,
+    boundaries: usize,
 }
 
 impl Primary {
@@ -74,12 +79,14 @@ impl Primary {
             max_owed_xids: 8,
             max_out_xids: 8,
             max_ending_doubts: 3,
+            max_waiting_commits: 1_024,
             bugs,
         };
         let roomy = Options { bugs, ..Options::default() };
         let mut order = Order::new(if seed.is_multiple_of(3) { small } else { roomy });
         order.incarnate(INCARNATION);
         order.orphans_gone();
+        (0..DATABASES).for_each(|database| order.place_commits(DatabaseId::new(database)));
         (0..DATABASES).for_each(|database| order.slot_opened(DatabaseId::new(database), Lsn::new(1000)));
         Primary {
             order,
@@ -92,6 +99,8 @@ impl Primary {
             in_flight: None,
             looked: vec![0],
             step: 0,
+            shown: vec![(Vec::new(), 0); DATABASES as usize],
+            boundaries: 0,
         }
     }
 
@@ -107,6 +116,9 @@ impl Primary {
             }
             self.order.audit();
             self.verify()?;
+            if self.chance.one_in(3) {
+                self.take()?;
+            }
         }
         Ok(())
     }
@@ -130,6 +142,7 @@ impl Primary {
             lost: false,
             done: false,
             decoded: false,
+            visible: None,
         });
     }
 
@@ -152,7 +165,7 @@ impl Primary {
                 transaction.stage = Stage::Logged;
                 self.log.push(which);
             }
-            _ => transaction.stage = Stage::Visible,
+            _ => (transaction.stage, transaction.visible) = (Stage::Visible, Some(self.step)),
         }
     }
 
@@ -238,6 +251,31 @@ impl Primary {
         }
     }
 
+    /// Each boundary shows just what its gauge sees, and says so of itself; versions have no gaps.
+    fn take(&mut self) -> Result<(), String> {
+        for boundary in self.order.take_boundaries() {
+            self.boundaries += 1;
+            let (shown, newest) = &mut self.shown[boundary.database.get() as usize];
+            for commit in &boundary.commits {
+                *newest += 1;
+                assert_eq!(commit.version.get(), *newest, "no gaps");
+                shown.push(commit.xid);
+            }
+            assert_eq!(boundary.reached.get(), *newest);
+            let (position, looked) = (boundary.position(), self.looked[boundary.number.get() as usize]);
+            for transaction in self.transactions.iter().filter(|one| one.database == boundary.database) {
+                let (start, end) = transaction.record;
+                let seen = transaction.visible.is_some_and(|visible| visible <= looked);
+                let placed = shown.contains(&transaction.xid);
+                let says = end > Lsn::ZERO && position.shows(transaction.xid, end);
+                if seen != placed || seen != says || (!seen && end > Lsn::ZERO && start < position.resume()) {
+                    return Err(format!("step {}: {boundary:?} and {transaction:?}", self.step));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn verify(&self) -> Result<(), String> {
         for database in (0..DATABASES).map(DatabaseId::new) {
             let Some((number, gauge)) = self.order.settled(database) else { continue };
@@ -265,12 +303,15 @@ impl Primary {
 
 #[test]
 fn the_order_never_claims_what_is_not_so() {
-    let mut ended = 0;
+    let (mut ended, mut boundaries, mut placed) = (0, 0, 0);
     for seed in 1..=400 {
         let mut primary = Primary::new(seed, Bugs::default());
         primary.run(400).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         ended += primary.order.counts().doubts_ended;
+        placed += primary.order.counts().placed;
+        boundaries += primary.boundaries;
     }
+    assert!(boundaries > 2_000 && placed > 2_000, "{placed} commits in {boundaries} boundaries");
     assert!(ended > 2_000, "doubts end: {ended}");
 }
 
@@ -283,6 +324,9 @@ fn the_model_notices_the_planted_bugs() {
         ("other_database_counts_as_out", Bugs { other_database_counts_as_out: true, ..none }),
         ("doubt_until_ack", Bugs { doubt_until_ack: true, ..none }),
         ("forget_dead_commit", Bugs { forget_dead_commit: true, ..none }),
+        ("publish_any_prefix", Bugs { publish_any_prefix: true, ..none }),
+        ("publish_when_all_visible", Bugs { publish_when_all_visible: true, ..none }),
+        ("proof_superset", Bugs { proof_superset: true, ..none }),
     ];
     for (name, bugs) in planted {
         let caught = (1..=400).any(|seed| {

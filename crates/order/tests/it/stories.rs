@@ -8,10 +8,10 @@
 
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::{
-    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows,
+    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows, Shown,
     Snapshot, Timeline, Xid,
 };
-use order::{Bugs, DoubtId, Gauge, GaugeNumber, Options, Order};
+use order::{Bugs, DoubtId, Gauge, GaugeNumber, Options, Order, Placed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt::Write as _;
@@ -53,6 +53,9 @@ impl goldenscript::Runner for Story {
             "slot" | "slot_created" | "slot_closed" | "dropped" | "commit" | "decoded_to" | "settled" => {
                 self.slots(&command.name, &mut args)?
             }
+            "place" | "place_none" | "forget" | "boundaries" | "resume" => {
+                self.versions(&command.name, &mut args)?
+            }
             _ => self.doubts(&command.name, &mut args)?,
         };
         args.reject_next()?;
@@ -84,6 +87,7 @@ impl Story {
                 "owed" => options.max_owed_xids = bound,
                 "out" => options.max_out_xids = bound,
                 "ending" => options.max_ending_doubts = bound,
+                "waiting" => options.max_waiting_commits = bound,
                 _ => return Err(format!("no bound {name}").into()),
             }
         }
@@ -173,6 +177,51 @@ impl Story {
         Ok(String::new())
     }
 
+    fn versions(&mut self, name: &str, args: &mut ArgumentConsumer) -> Answer {
+        if name == "boundaries" {
+            return self.boundaries(args);
+        }
+        let database = database(args)?;
+        self.databases.insert(database);
+        match name {
+            "place" => self.order.place_commits(database),
+            "place_none" => self.order.place_no_commits(database),
+            "forget" => self.order.forget_slot(database),
+            _ => {
+                let resume = self.order.resume(database).map(|at| at.get().to_string());
+                return Ok(format!("{}\n", resume.unwrap_or("not yet".into())));
+            }
+        }
+        let run = self.order.run(database).map_or("no run".into(), |run| run.to_string());
+        Ok(format!("{run}, newest {}\n", self.order.newest_version(database)))
+    }
+
+    /// Takes them; `for=` a position says what a replica there lacks.
+    fn boundaries(&mut self, args: &mut ArgumentConsumer) -> Answer {
+        let at: Option<Shown> = args.take_key("for").map(str::parse).transpose()?;
+        let mut said = String::new();
+        for boundary in self.order.take_boundaries() {
+            let (position, run) = (boundary.position(), boundary.run);
+            let (number, reached) = (boundary.number, boundary.reached);
+            let (decoded, resume) = (position.decoded().get(), position.resume().get());
+            let commits: Vec<String> = match &at {
+                Some(at) if !boundary.feeds(at) => vec!["which cannot be fed from there".into()],
+                Some(at) => boundary.missing(at).map(placed).collect(),
+                None => boundary.commits.iter().map(placed).collect(),
+            };
+            let commits = if commits.is_empty() { "nothing".into() } else { commits.join(" ") };
+            let snapshot = position.snapshot();
+            let of = boundary.database;
+            let of = if of.get() == 5 { String::new() } else { format!(" of database {of}") };
+            let _ = writeln!(
+                said,
+                "{number}{of} at {reached}: {commits} ({run} since {}; decoded {decoded}, resume {resume}, {snapshot})",
+                boundary.since.get()
+            );
+        }
+        Ok(if said.is_empty() { "none\n".into() } else { said })
+    }
+
     fn doubts(&mut self, name: &str, args: &mut ArgumentConsumer) -> Answer {
         match name {
             "doubt" => {
@@ -258,6 +307,10 @@ impl Story {
     }
 }
 
+fn placed(commit: &Placed) -> String {
+    format!("{}={}", commit.xid, commit.version)
+}
+
 fn plant(bugs: &mut Bugs, name: &str) -> Result<(), Box<dyn Error>> {
     *match name {
         "join_gauge_in_flight" => &mut bugs.join_gauge_in_flight,
@@ -268,6 +321,10 @@ fn plant(bugs: &mut Bugs, name: &str) -> Result<(), Box<dyn Error>> {
         "forget_dead_commit" => &mut bugs.forget_dead_commit,
         "keep_proofs_over_restart" => &mut bugs.keep_proofs_over_restart,
         "restart_without_floor" => &mut bugs.restart_without_floor,
+        "publish_any_prefix" => &mut bugs.publish_any_prefix,
+        "publish_when_all_visible" => &mut bugs.publish_when_all_visible,
+        "proof_superset" => &mut bugs.proof_superset,
+        "hang_one_committer" => &mut bugs.hang_one_committer,
         "zombie_primary_gauge" => &mut bugs.zombie_primary_gauge,
         _ => return Err(format!("no bug {name}").into()),
     } = true;

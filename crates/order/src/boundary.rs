@@ -1,0 +1,85 @@
+//! A state that the primary has shown of one database, and the commits that it has more than the one before.
+
+use crate::{Gauge, GaugeNumber};
+use history::{DatabaseId, Lsn, Shown, Version, Xid};
+use std::fmt;
+use std::sync::Arc;
+
+/// A stretch of the order without a hole: it begins with a life of the primary, after a gap in the slot, or when
+/// [`place_commits`](crate::Order::place_commits) is said. A mark that was reached in one run says nothing in another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunNumber(u64);
+
+impl RunNumber {
+    /// The number of the run that begins after this one, in whatever database.
+    #[must_use]
+    pub(crate) const fn next(self) -> RunNumber {
+        RunNumber(self.0 + 1)
+    }
+}
+
+impl fmt::Display for RunNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+/// A commit that has its place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its place.
+    pub version: Version,
+    /// Its identity.
+    pub xid: Xid,
+    /// Where its commit record starts in the log.
+    pub start: Lsn,
+    /// Where its commit record ends.
+    pub end: Lsn,
+}
+
+/// A state that one look at the primary saw whole: a settled gauge, and what had come out by then.
+///
+/// Whoever shows a boundary shows it in one step: what lies between two boundaries, the primary need never have shown.
+///
+/// Invariants: the versions of `commits` follow each other without a gap and end at `reached`; their positions ascend
+/// and lie at or below `decoded`; every commit of the database that the gauge sees is in this boundary or in an earlier
+/// one, if its record starts at or above `since`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// Of which database.
+    pub database: DatabaseId,
+    /// In which run.
+    pub run: RunNumber,
+    /// The number of the gauge.
+    pub number: GaugeNumber,
+    /// The gauge.
+    pub gauge: Arc<Gauge>,
+    /// How far the slot was decoded when the gauge settled.
+    pub decoded: Lsn,
+    /// Every commit whose record starts below is in this boundary, in an earlier one, or older than the run.
+    pub resume: Lsn,
+    /// Where the run begins: no boundary of it has a commit whose record starts below.
+    pub since: Lsn,
+    /// The newest version that it shows; that of the boundary before if it has no commits of its own.
+    pub reached: Version,
+    /// The commits that no earlier boundary shows, in the order of their versions, which here is that of the log.
+    pub commits: Vec<Placed>,
+}
+
+impl Boundary {
+    /// What a replica shows that shows this boundary.
+    pub fn position(&self) -> Shown {
+        Shown::new(self.gauge.snapshot.clone(), self.decoded, self.resume)
+    }
+
+    /// Whether a replica at this position lacks nothing that lies before the run. If it does, it must be made anew.
+    pub fn feeds(&self, at: &Shown) -> bool {
+        at.resume() >= self.since
+    }
+
+    /// The commits that a replica at this position lacks. In a run that [feeds](Boundary::feeds) it, boundary after
+    /// boundary, nothing is given twice and nothing is left out.
+    pub fn missing<'a>(&'a self, at: &'a Shown) -> impl Iterator<Item = &'a Placed> {
+        self.commits.iter().filter(|commit| !at.shows(commit.xid, commit.end))
+    }
+}

@@ -1,0 +1,173 @@
+//! Which place a commit has in the order: that of the first settled gauge which sees it, and inside one gauge that of
+//! the log.
+//!
+//! ```text
+//!   decoded --> waiting (by the log) --a settled gauge sees it--> its version, in that gauge's boundary
+//! ```
+//!
+//! Not the log alone: the primary shows commits in another order than it logs them. Not the longest prefix of the log
+//! that is visible: one commit that hangs (it waits for a synchronous standby) would stop all that follow. A commit that
+//! overtook another does not depend on it, for locks are released only after a commit is visible; so it can be applied
+//! without it.
+
+use crate::{Boundary, Bugs, Gauge, GaugeNumber, Placed, RunNumber};
+use history::{Commit, DatabaseId, Lsn, Snapshot, Version, Xid};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The versions of one database.
+///
+/// Invariants: versions are given without a gap, and never twice in one life of Consort; what waits came out in this
+/// run, and no boundary of it has it.
+#[derive(Debug, Default)]
+pub(crate) struct Placing {
+    /// Whether commits get versions.
+    pub(crate) on: bool,
+    /// The newest that was given.
+    pub(crate) newest: Version,
+    pub(crate) run: Option<Run>,
+    /// Commits in boundaries that nobody has taken.
+    pub(crate) untaken: usize,
+    /// The newest identity that came out of the slot in this life.
+    pub(crate) newest_xid: Option<Xid>,
+}
+
+/// A run of the order.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) number: RunNumber,
+    pub(crate) since: Lsn,
+    /// What came out before the run began is not known one by one: its first boundary is a gauge that sees all up to
+    /// this identity.
+    behind: Option<Xid>,
+    /// The `resume` of the newest boundary.
+    pub(crate) resume: Option<Lsn>,
+    /// What no boundary shows, by the ends of the records.
+    pub(crate) waiting: BTreeMap<Lsn, (Xid, Lsn)>,
+}
+
+impl Placing {
+    /// A run begins: what starts at or above `since` comes out, or has come out and is seen by the first boundary.
+    pub(crate) fn begin(&mut self, number: RunNumber, since: Lsn) {
+        let behind = self.newest_xid;
+        self.run = Some(Run { number, since, behind, resume: None, waiting: BTreeMap::new() });
+    }
+
+    /// A commit came out for the first time.
+    pub(crate) fn came_out(&mut self, commit: &Commit) {
+        self.newest_xid = self.newest_xid.max(Some(commit.xid));
+        if let Some(run) = &mut self.run {
+            run.waiting.insert(commit.end, (commit.xid, commit.start));
+        }
+    }
+
+    /// How many commits wait for a gauge or for somebody to take their boundary.
+    pub(crate) fn kept(&self) -> usize {
+        self.untaken + self.run.as_ref().map_or(0, |run| run.waiting.len())
+    }
+
+    /// A gauge has settled: the boundary that it ends in.
+    pub(crate) fn settled(
+        &mut self,
+        database: DatabaseId,
+        settled: (GaugeNumber, &Arc<Gauge>),
+        decoded: Lsn,
+        bugs: &Bugs,
+    ) -> Vec<Boundary> {
+        let (number, gauge) = settled;
+        let Some(run) = &mut self.run else { return Vec::new() };
+        if run.behind.is_some_and(|xid| gauge.snapshot.xmin() <= xid) {
+            return Vec::new();
+        }
+        run.behind = None;
+        let seen = |xid: Xid| gauge.snapshot.sees(xid);
+        let parts = cut(&run.waiting, seen, bugs);
+        parts.into_iter().map(|ends| self.boundary(database, (number, gauge), decoded, &ends)).collect()
+    }
+
+    /// The planted bug `publish_any_prefix`: what came out is shown at once.
+    pub(crate) fn at_once(
+        &mut self,
+        commit: &Commit,
+        (number, gauge): (GaugeNumber, &Gauge),
+    ) -> Option<Boundary> {
+        self.run.as_ref().filter(|run| run.waiting.contains_key(&commit.end))?;
+        let xmax = self.newest_xid?.next();
+        let gauge = Arc::new(Gauge { snapshot: Snapshot::new(xmax, Vec::new()), ..gauge.clone() });
+        Some(self.boundary(commit.database, (number, &gauge), commit.end, &[commit.end]))
+    }
+
+    fn boundary(
+        &mut self,
+        database: DatabaseId,
+        (number, gauge): (GaugeNumber, &Arc<Gauge>),
+        decoded: Lsn,
+        ends: &[Lsn],
+    ) -> Boundary {
+        let run = self.run.as_mut().expect("a boundary lies in a run");
+        let mut commits = Vec::with_capacity(ends.len());
+        for end in ends {
+            let (xid, start) = run.waiting.remove(end).expect("what is placed has waited");
+            assert!(*end <= decoded, "what is placed has come out");
+            self.newest = self.newest.next();
+            commits.push(Placed { version: self.newest, xid, start, end: *end });
+        }
+        let resume = run.waiting.values().next().map_or(decoded, |(_, start)| (*start).min(decoded));
+        assert!(run.resume <= Some(resume), "what was shown stays shown");
+        run.resume = Some(resume);
+        self.untaken += commits.len();
+        Boundary {
+            database,
+            run: run.number,
+            number,
+            gauge: without(gauge, run.waiting.values().map(|(xid, _)| *xid)),
+            decoded,
+            resume,
+            since: run.since,
+            reached: self.newest,
+            commits,
+        }
+    }
+
+    pub(crate) fn audit(&self, settled: Option<&Gauge>, decoded: Option<Lsn>, bugs: &Bugs) {
+        let Some(run) = &self.run else { return };
+        assert!(self.on, "only what is asked for is placed");
+        assert!(run.waiting.iter().all(|(end, (_, start))| start < end && Some(*end) <= decoded));
+        let starts = || run.waiting.values().map(|(_, start)| *start);
+        assert!(starts().zip(starts().skip(1)).all(|(one, next)| one < next), "the log's order");
+        assert!(run.waiting.values().all(|(_, start)| *start >= run.since || run.behind.is_some()));
+        if run.behind.is_none() && !bugs.any_of_placing() && !bugs.proof_before_settled {
+            let unseen = |xid: Xid| settled.is_none_or(|gauge| !gauge.snapshot.sees(xid));
+            assert!(
+                run.waiting.values().all(|(xid, _)| unseen(*xid)),
+                "what a settled gauge sees has a version"
+            );
+        }
+    }
+}
+
+/// Which of those that wait the gauge's boundary has: all that it sees. Planted bugs make other boundaries of it.
+fn cut(waiting: &BTreeMap<Lsn, (Xid, Lsn)>, seen: impl Fn(Xid) -> bool, bugs: &Bugs) -> Vec<Vec<Lsn>> {
+    let all: Vec<Lsn> = waiting.iter().filter(|(_, (xid, _))| seen(*xid)).map(|(end, _)| *end).collect();
+    let prefix = waiting.values().take_while(|(xid, _)| seen(*xid)).count();
+    if bugs.hang_one_committer && prefix < all.len() {
+        return Vec::new();
+    }
+    if bugs.publish_when_all_visible {
+        return vec![all[..prefix].to_vec()];
+    }
+    if bugs.proof_superset && !all.is_empty() {
+        return all.into_iter().map(|end| vec![end]).collect();
+    }
+    vec![all]
+}
+
+/// The gauge, as if it did not see what waits. It does not, but for planted bugs.
+fn without(gauge: &Arc<Gauge>, waiting: impl Iterator<Item = Xid>) -> Arc<Gauge> {
+    let hidden: Vec<Xid> = waiting.filter(|xid| gauge.snapshot.sees(*xid)).collect();
+    if hidden.is_empty() {
+        return gauge.clone();
+    }
+    let running = gauge.snapshot.running().iter().copied().chain(hidden).collect();
+    Arc::new(Gauge { snapshot: Snapshot::new(gauge.snapshot.xmax(), running), ..(**gauge).clone() })
+}

@@ -1,0 +1,135 @@
+//! Versions and boundaries: asked for database by database, because only replicas that are fed with commits need them.
+
+use crate::{Boundary, Order, RunNumber};
+use history::{Commit, DatabaseId, Lsn, Version, Watermark};
+use std::mem;
+
+impl Order {
+    /// The database's commits get versions from here on, and each gauge that settles for it ends in a boundary.
+    ///
+    /// Said before the slot is opened, the [run](Order::run) has all that the slot gives. Said later it begins where the
+    /// slot has come to: its first boundary waits for a gauge that sees all that came out before. Does nothing if it was
+    /// said before.
+    pub fn place_commits(&mut self, database: DatabaseId) {
+        let of = self.databases.entry(database).or_default();
+        if mem::replace(&mut of.placing.on, true) {
+            return;
+        }
+        let position = of.decoded.map(Watermark::get);
+        if let Some(decoded) = position {
+            self.begin_run(database, decoded);
+            self.gauging.want();
+        }
+    }
+
+    /// Nobody needs versions of the database any more: what waited for one is forgotten, and so is what nobody has taken.
+    pub fn place_no_commits(&mut self, database: DatabaseId) {
+        let Some(of) = self.databases.get_mut(&database) else { return };
+        of.placing.on = false;
+        of.placing.run = None;
+        of.placing.untaken = 0;
+        self.boundaries.retain(|boundary| boundary.database != database);
+    }
+
+    /// The stretch of the order that the database's boundaries are in. `None`: none is given, because nobody asked, or
+    /// there is no slot in this life, or too many commits waited ([`max_waiting_commits`](crate::Options)). In the last
+    /// case nothing is lost, for the slot keeps what no replica shows: [`forget_slot`](Order::forget_slot), and open it
+    /// again.
+    pub fn run(&self, database: DatabaseId) -> Option<RunNumber> {
+        Some(self.databases.get(&database)?.placing.run.as_ref()?.number)
+    }
+
+    /// The newest version that was given in the database.
+    pub fn newest_version(&self, database: DatabaseId) -> Version {
+        self.databases.get(&database).map_or(Version::ZERO, |database| database.placing.newest)
+    }
+
+    /// Whoever copies the primary under a snapshot taken after this call may be fed from here: every commit whose record
+    /// starts below had been shown. `None` before the first boundary of the run: no copy can be fed yet.
+    pub fn resume(&self, database: DatabaseId) -> Option<Lsn> {
+        self.databases.get(&database)?.placing.run.as_ref()?.resume
+    }
+
+    /// The boundaries that nobody has taken, of all databases, the oldest first.
+    pub fn boundaries(&self) -> &[Boundary] {
+        &self.boundaries
+    }
+
+    /// Takes them. Of several that have no commits and follow each other in one database, the newest is given.
+    pub fn take_boundaries(&mut self) -> Vec<Boundary> {
+        self.databases.values_mut().for_each(|database| database.placing.untaken = 0);
+        mem::take(&mut self.boundaries)
+    }
+
+    /// What came out of the database's slot is forgotten, as if it had none in this life: when it is opened again, where
+    /// it was confirmed, all comes out anew and gets new versions. For replicas that need commits which nobody keeps any
+    /// more.
+    pub fn forget_slot(&mut self, database: DatabaseId) {
+        let next = self.gauging.want();
+        let Some(of) = self.databases.get_mut(&database) else { return };
+        of.void(next);
+        let ending: Vec<_> = of.ending.drain(..).collect();
+        self.boundaries.retain(|boundary| boundary.database != database);
+        ending.into_iter().for_each(|(_, doubt)| self.fold(doubt));
+        self.check();
+    }
+
+    /// A run begins at `since`, if commits are placed.
+    pub(crate) fn begin_run(&mut self, database: DatabaseId, since: Lsn) {
+        let number = self.last_run.next();
+        let Some(of) = self.databases.get_mut(&database).filter(|database| database.placing.on) else {
+            return;
+        };
+        of.placing.begin(number, since);
+        self.last_run = number;
+    }
+
+    /// After a commit came out: the run ends if too many wait.
+    pub(crate) fn bound_waiting(&mut self, commit: &Commit) {
+        let Some(of) = self.databases.get_mut(&commit.database) else { return };
+        if self.options.bugs.publish_any_prefix
+            && let Some((number, gauge)) = of.settled.clone()
+            && let Some(boundary) = of.placing.at_once(commit, (number, &gauge))
+        {
+            self.boundaries.push(boundary);
+        }
+        if of.placing.kept() > self.options.max_waiting_commits && of.placing.run.take().is_some() {
+            self.counts.runs_lost += 1;
+            of.placing.untaken = 0;
+            self.boundaries.retain(|boundary| boundary.database != commit.database);
+        }
+    }
+
+    pub(crate) fn audit_versions(&self) {
+        for (id, database) in &self.databases {
+            let settled = database.settled.as_ref().map(|(_, gauge)| &**gauge);
+            let decoded = database.decoded.map(Watermark::get);
+            database.placing.audit(settled, decoded, &self.options.bugs);
+            let mine = || self.boundaries.iter().filter(|boundary| boundary.database == *id);
+            assert_eq!(
+                database.placing.untaken,
+                mine().map(|boundary| boundary.commits.len()).sum::<usize>()
+            );
+            assert!(database.placing.untaken <= self.options.max_waiting_commits, "bound of boundaries");
+            let versions = || mine().flat_map(|boundary| &boundary.commits).map(|commit| commit.version);
+            assert!(versions().zip(versions().skip(1)).all(|(one, next)| one.next() == next), "no gaps");
+            assert!(mine().all(|boundary| boundary.reached <= database.placing.newest));
+            for (one, next) in mine().zip(mine().skip(1)) {
+                assert!(one.number <= next.number && one.decoded <= next.decoded && one.run <= next.run);
+                assert!(one.resume <= next.resume || one.run < next.run);
+                assert!(!one.commits.is_empty() || !next.commits.is_empty() || one.run < next.run, "folded");
+            }
+        }
+    }
+}
+
+/// Keeps a boundary until it is taken. One without commits takes the place of another without.
+pub(crate) fn keep(boundaries: &mut Vec<Boundary>, boundary: Boundary) {
+    let last = boundaries.iter_mut().rev().find(|last| last.database == boundary.database);
+    match last {
+        Some(last) if last.commits.is_empty() && boundary.commits.is_empty() && last.run == boundary.run => {
+            *last = boundary;
+        }
+        _ => boundaries.push(boundary),
+    }
+}
