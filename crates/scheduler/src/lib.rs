@@ -6,6 +6,8 @@
 //! knows: the [order](order::Order) of one primary, for each item when it was last written (the freshness index), and
 //! how far each standby has replayed.
 //!
+//! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same time.
+//!
 //! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a socket, a session or a
 //! text of a statement is.
 
@@ -14,6 +16,7 @@ mod bugs;
 mod catalog;
 mod freshness;
 mod judge;
+pub mod parallel;
 mod patience;
 mod question;
 mod reason;

@@ -1,8 +1,10 @@
 //! Tests of the scheduler through its public functions: stories with reviewed answers, a random cluster, the freshness
-//! index against a naive one, and bounds.
+//! index against a naive one, bounds, and parallel execution by stories and against a serial model.
 
 mod bounds;
 mod chance;
 mod cluster;
 mod index;
+mod parallel;
+mod replay;
 mod stories;

@@ -4,7 +4,7 @@
 //! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
 //!
 //! A footprint is written `t1/t2.c3.k7`: tables joined by `/`, a column by `.c3`, a row by `.k7`, rows that came or went
-//! by `.new`; `all` is everything. Positions are bytes. `begin` makes the usual start: a primary of life 1, database 5
+//! by `.new`, no column by `.none`; `all` is everything. Positions are bytes. `begin` makes the usual start: a primary of life 1, database 5
 //! with a slot at 100, no orphans, a settled gauge with xmax 10, and standby s1, life 1, at 100.
 
 use goldenscript::{ArgumentConsumer, Command, Context};
@@ -410,17 +410,19 @@ fn footprint(text: &str, writes: bool) -> Result<Footprint, Box<dyn Error>> {
     for table in text.split('/').filter(|table| *table != "none") {
         let mut parts = table.split('.');
         let table = RelationId::new(parts.next().unwrap_or("").trim_start_matches('t').parse()?);
-        let (mut columns, mut keys, mut existence, mut plain) = (Vec::new(), BTreeSet::new(), false, true);
+        let (mut columns, mut keys) = (Vec::new(), BTreeSet::new());
+        let (mut existence, mut none, mut plain) = (false, false, true);
         for part in parts {
             plain = false;
             match part.split_at(1) {
                 ("c", column) => columns.push(column.parse()?),
                 ("k", key) => drop(keys.insert(Key::new(key.parse()?))),
                 _ if part == "new" => existence = true,
+                _ if part == "none" => none = true,
                 _ => return Err(format!("what is {part}?").into()),
             }
         }
-        let columns = if columns.is_empty() { ColumnSet::All } else { ColumnSet::of(columns) };
+        let columns = if columns.is_empty() && !none { ColumnSet::All } else { ColumnSet::of(columns) };
         let rows = if keys.is_empty() { Rows::All } else { Rows::Keys(keys) };
         footprint.add(table, Access { columns, rows, existence: existence || (writes && plain) });
     }
