@@ -30,7 +30,7 @@ pub(crate) fn any_of(nodes: &[&Node]) -> String {
 
 /// Waits until a query gives rows.
 pub(crate) async fn wait_for_rows(url: &str, query: &str) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let mut every = tokio::time::interval(Duration::from_millis(20));
     while Instant::now() < deadline {
         every.tick().await;

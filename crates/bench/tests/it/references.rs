@@ -77,7 +77,7 @@ fn stored_old_snapshots_are_snapshot_isolation_but_not_strong() {
 async fn live_histories_are_judged_like_the_stored_ones() {
     let servers = fixture::servers(0).await;
     let url = fixture::url(servers.primary());
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_secs(120);
     let run = async |workload: Workload| {
         let workload = Workload { transactions: 1500, ..workload };
         set_up(&workload.url, &[]).await.unwrap();

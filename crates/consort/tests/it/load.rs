@@ -181,12 +181,17 @@ pub(crate) fn served(console: &mut Console, name: &str) -> u64 {
 /// Kills one of the server's backends: all its clients are cut off, and it recovers under the same postmaster.
 pub(crate) fn kill_a_backend(node: &Node) {
     let NodeState::Running { pid } = node.state() else { panic!("{} does not run", node.name()) };
-    let answers = || node.query("postgres", "SELECT 1").is_ok();
+    let checkpointer = "SELECT pid, backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+    let life = || node.query("postgres", checkpointer).ok();
+    let before = life();
     let ours =
         "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let victim = node.query("postgres", ours).expect("it answers")[0][0].clone().expect("a backend");
     run(std::process::Command::new("kill").args(["-KILL", &victim])).worked();
-    eventually("a server that has recovered", answers);
+    // It answers for a moment before it has noticed.
+    eventually("a server that has recovered", || {
+        life().is_some_and(|now| !now.is_empty() && Some(now) != before)
+    });
     assert_eq!(node.state(), NodeState::Running { pid }, "the same postmaster");
 }
 

@@ -1,7 +1,7 @@
 //! Reads that leave a read-write block: the client, and everybody else, sees one server.
 
 use crate::session::{answer, query, until_it_leaves_behind};
-use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
@@ -170,7 +170,7 @@ fn an_error_elsewhere_fails_the_block() {
     };
     until_it_leaves(&open, &mut raw, &[], &rows(1_000_000));
     query(&mut raw, "COMMIT");
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + LIMIT;
     loop {
         query(&mut raw, "BEGIN");
         let before = open.reads_at_standbys();
@@ -241,7 +241,7 @@ fn a_result_that_breaks_off_in_a_block_ends_the_session() {
              WHERE c.id + d.id + e.id + f.id + g < 0) END FROM generate_series(1, 3000) g, items a WHERE a.id = 1"
         )
     };
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + LIMIT;
     loop {
         assert!(Instant::now() < limit, "the long read never left");
         let mut raw = Raw::ready(&open, "broken_block");

@@ -1,9 +1,9 @@
 //! Sessions whose reads may leave: the client sees one server, wherever a statement runs.
 
-use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use postgres::local::Scratch;
 use scheduler::Writers;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// The text values of all rows up to ReadyForQuery, the SQLSTATE of an error, and the tags of all messages.
@@ -37,7 +37,7 @@ pub(crate) fn until_it_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<Str
 /// Begins blocks with these statements, which answer nothing, until a standby has answered the query behind them. That
 /// block stays open.
 pub(crate) fn until_it_leaves_behind(open: &Open, raw: &mut Raw, begin: &[&str], text: &str) -> Vec<String> {
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + LIMIT;
     while Instant::now() < limit {
         begin.iter().for_each(|statement| assert_eq!(query(raw, statement), Vec::<String>::new()));
         let before = open.reads_at_standbys();

@@ -1,7 +1,7 @@
 //! Shadow mode: what standbys answer is what the primary says, for every statement of the analysis' corpus that may
 //! leave; and an answer that is not is reported.
 
-use crate::stage::{Open, Raw, until};
+use crate::stage::{LIMIT, Open, Raw, until};
 use node::cluster::Setup;
 use node::shadow::Report;
 use postgres::local::Scratch;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{Asks, Frame, Target};
 
 /// So many answers must have been compared in each mode of writers.
@@ -71,7 +71,7 @@ fn a_stale_answer_is_reported() {
     let servers = Scratch::start(1);
     servers.query("CREATE TABLE items (id int PRIMARY KEY, name text)");
     servers.query("INSERT INTO items VALUES (1, 'old'), (2, 'old')");
-    servers.catch_up(Duration::from_secs(20));
+    servers.catch_up(LIMIT);
     let report = ReportFile::new();
     let open = Open::before(&servers, Writers::Anywhere, report.on());
     let mut raw = Raw::ready(&open, "postgres");
@@ -245,10 +245,12 @@ fn the_corpus_says_the_same(writers: Writers) {
     let (mut reader, mut writer) = (Raw::ready(&open, "postgres"), Raw::ready(&open, "postgres"));
     query(&mut writer, &text("schema.sql"));
     query(&mut writer, &text("data.sql"));
-    until(|| {
+    let why = || open.cluster(|cluster| cluster.metrics().statements_at_primary.get());
+    let limit = Instant::now() + LIMIT;
+    while !verdicts(&open).contains_key("same") {
         query(&mut reader, "SELECT count(*) FROM customers");
-        verdicts(&open).contains_key("same")
-    });
+        assert!(Instant::now() < limit, "{:?}; at the primary: {:?}", verdicts(&open), why());
+    }
     let files = files();
     let mut writes = files.iter().flatten().filter_map(Line::written).cycle();
     for file in &files {
@@ -269,7 +271,7 @@ fn the_corpus_says_the_same(writers: Writers) {
     let unreviewed: Vec<String> =
         report.lines("different").into_iter().filter(|line| !is_reviewed(line)).collect();
     let verdicts = verdicts(&open);
-    let why = open.cluster(|cluster| cluster.metrics().statements_at_primary.get());
+    let why = why();
     println!("{verdicts:?}; at the primary: {why:?}");
     assert!(unreviewed.is_empty(), "{}", unreviewed.join("\n"));
     assert!(verdicts.values().sum::<u64>() >= LEAST, "{verdicts:?}; at the primary: {why:?}");

@@ -2,9 +2,9 @@
 //! told what that one cannot do.
 
 use crate::session::{answer, query, until_it_leaves_behind};
-use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database, until};
 use scheduler::Writers;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::{Asks, Target};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -349,7 +349,7 @@ fn a_driver_that_sends_begin_with_its_first_statement() {
     let mut raw = wanting(&open, "driver_snapshot");
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     query(&mut raw, "COMMIT");
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + LIMIT;
     loop {
         let before = open.reads_at_standbys();
         raw.ask(|out| {

@@ -1,6 +1,6 @@
 //! One statement after the other on a connection at a real standby.
 
-use crate::stage::{SERVERS, database, place, run};
+use crate::stage::{LIMIT, SERVERS, database, place, run};
 use node::log_in::Wish;
 use node::peer::{Peer, Rooms};
 use node::pool::{Owner, Pool};
@@ -17,7 +17,7 @@ use wire::{Asks, Complaint, Side, Splitter, Step, Target};
 const HELD_BYTES: usize = 64 * 1024;
 
 async fn standby(database: &str) -> Standby {
-    SERVERS.catch_up(Duration::from_secs(20));
+    SERVERS.catch_up(LIMIT);
     let place = place(SERVERS.standby(0));
     let pool = Pool::new(9);
     let lease = pool.lease(&place).unwrap();

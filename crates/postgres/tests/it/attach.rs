@@ -178,7 +178,7 @@ async fn a_table_of_a_transaction_that_overlaps_attaching_gets_an_identity_befor
         author.batch_execute("COMMIT").await.unwrap();
         author.batch_execute("UPDATE young SET n = 2").await.expect("at once");
     };
-    let writes = tokio::time::timeout(Duration::from_secs(60), writes);
+    let writes = tokio::time::timeout(Duration::from_secs(120), writes);
     let ((_, attached), written) = tokio::join!(attached(&scratch), writes);
     written.unwrap();
     assert_eq!((attached.given_identity, attached.locked.len()), (vec!["public.young".to_owned()], 0));
