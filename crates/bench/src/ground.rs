@@ -28,6 +28,14 @@ pub(crate) async fn prepare(
     for server in servers {
         wait(&server.url, probe, 1).await?;
     }
+    wait_ready(url, probe).await
+}
+
+/// Waits until `probe` gives rows through `url`, whichever server behind it answers.
+///
+/// # Errors
+/// The rows do not come in time.
+pub(crate) async fn wait_ready(url: &str, probe: &str) -> Result<(), Trouble> {
     wait(url, probe, ANSWERS_IN_A_ROW).await
 }
 

@@ -4,6 +4,8 @@
 //! address: so other products are measured by the same runs. `consort bench` is the command; the demo's workload and the
 //! slow disk are functions for others to call.
 
+pub mod all_updates;
+mod chance;
 pub mod check;
 mod console;
 mod ground;
@@ -21,6 +23,12 @@ pub mod stale;
 pub mod stop;
 pub mod table;
 pub mod tally;
+pub mod tpcb;
+pub mod tpcc;
+pub mod tpcw;
+mod value;
+pub mod workload;
+pub mod ycsb;
 
 use clap::Subcommand;
 
@@ -35,6 +43,16 @@ pub enum Command {
     Mix(mix::Options),
     /// Run list-append transactions and judge what the clients saw under every consistency model
     Histories(histories::Options),
+    /// Run TPC-C: five transactions on nine tables, and the twelve consistency conditions
+    Tpcc(tpcc::Options),
+    /// Run YCSB: single reads, updates, inserts and scans by Zipf's law
+    Ycsb(ycsb::Options),
+    /// Run TPC-B: transfers, and the sums that agree at the end
+    Tpcb(tpcb::Options),
+    /// Run TPC-W: a bookshop's fourteen interactions, by browsers that think
+    Tpcw(tpcw::Options),
+    /// Run AllUpdates: transactions of one update that conflict with nothing
+    Allupdates(all_updates::Options),
 }
 
 /// What a run says about the system.
@@ -87,5 +105,10 @@ pub async fn run(command: &Command) -> Result<Verdict, Error> {
         Command::Overhead(options) => overhead::run(options).await,
         Command::Mix(options) => mix::run(options).await,
         Command::Histories(options) => histories::run(options).await,
+        Command::Tpcc(options) => tpcc::run(options).await,
+        Command::Ycsb(options) => ycsb::run(options).await,
+        Command::Tpcb(options) => tpcb::run(options).await,
+        Command::Tpcw(options) => tpcw::run(options).await,
+        Command::Allupdates(options) => all_updates::run(options).await,
     }
 }

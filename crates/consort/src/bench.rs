@@ -7,10 +7,10 @@ use crate::acceptance;
 use crate::console::runtime;
 use crate::failure::Failure;
 
-/// Measure whatever answers at an address: stale reads, what a proxy costs, histories under a checker
+/// Measure whatever answers at an address: stale reads, what a proxy costs, histories under a checker, workloads
 ///
 /// All but `acceptance` work against any PostgreSQL server or proxy. The exit code is 1 if the run saw what one server would
-/// not show.
+/// not show, or if a workload's tables break their rules.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -30,6 +30,7 @@ Examples:
   consort bench stale --url postgres://postgres@127.0.0.1:6432/postgres
   consort bench acceptance --part stale --rounds 1000
   consort bench mix --url postgres://postgres@127.0.0.1:6432/postgres --time 30s
+  consort bench tpcc --url postgres://postgres@127.0.0.1:6432/postgres --scale 2 --time 60s
   consort bench histories --help";
 
 /// Measures and prints the figures.

@@ -6,3 +6,7 @@ mod histories;
 mod overhead;
 mod references;
 mod stale;
+mod sums;
+mod tpcc;
+mod tpcw;
+mod ycsb;

@@ -119,6 +119,13 @@ fn bench_says_by_its_exit_code_what_it_saw() {
         .chain(overhead.split(' '));
     let figures = consort(&overhead.collect::<Vec<_>>()).worked();
     assert!(figures.contains("select-only") && figures.contains("direct"), "{figures}");
+    for workload in
+        ["tpcc --shrink 100", "ycsb --scale 1 --mix d", "tpcb --shrink 1000", "tpcw --shrink 100 --think 0"]
+    {
+        let line = ["bench"].into_iter().chain(workload.split(' ')).chain(["--url", &url, "--time", "1s"]);
+        let figures = consort(&line.collect::<Vec<_>>()).worked();
+        assert!(figures.contains("holds") && !figures.contains("BROKEN"), "{figures}");
+    }
     let nobody = ["bench", "stale", "--url", "postgres://postgres@127.0.0.1:1/postgres", "--rounds", "1"];
     consort(&nobody).failed(1);
 

@@ -1,6 +1,10 @@
 //! One client session of a workload: statements with bigint parameters in one of three protocols, each with a limit on
 //! how long it may take, and errors sorted by what they say about the transaction.
 
+mod typed;
+
+pub use typed::{Answer, Sent};
+
 use clap::ValueEnum;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -138,6 +142,7 @@ pub struct Session {
     protocol: Protocol,
     prepared: HashMap<String, Statement>,
     limit: Duration,
+    sent: Sent,
 }
 
 impl Drop for Session {
@@ -164,7 +169,14 @@ impl Session {
             // An error of the connection is told to whoever waits for an answer on it.
             let _ = connection.await;
         });
-        Ok(Session { client, connection, protocol, prepared: HashMap::new(), limit: STATEMENT_LIMIT })
+        Ok(Session {
+            client,
+            connection,
+            protocol,
+            prepared: HashMap::new(),
+            limit: STATEMENT_LIMIT,
+            sent: Sent::default(),
+        })
     }
 
     /// The same session with another limit on how long a statement may take.

@@ -1,0 +1,148 @@
+//! What all workloads of the specifications have in common: tables that are made and filled, clients that run named
+//! transactions one after the other, counts of what came of each, and checks of the tables when it is over.
+//!
+//! A workload says what its tables, its inputs and its statements are; it does not know how many clients there are, how
+//! fast they go, or that others measure it. Statements are those that an application would send, one after the other.
+
+mod check;
+mod client;
+mod loader;
+mod options;
+mod report;
+mod run;
+mod tallies;
+
+pub use check::{Check, Checked, judge};
+pub use options::{Isolation, Options};
+pub use report::{Line, Report};
+pub use tallies::Ledger;
+
+pub(crate) use loader::{Loader, TextRow};
+pub(crate) use run::{measure, run};
+
+use crate::session::{Session, Trouble};
+
+/// How a transaction ended that was not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It committed.
+    Committed,
+    /// It rolled back, as its rules say.
+    RolledBack,
+}
+
+/// What is known of a transaction after its last attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It committed.
+    Committed,
+    /// It has left nothing behind.
+    Undone,
+    /// The connection or the answer was lost on the way.
+    Unknown,
+}
+
+/// A workload of a specification.
+pub(crate) trait Workload: Send + Sync + 'static {
+    /// What one client remembers between its transactions.
+    type Client: Send;
+
+    /// The inputs of one transaction; a second attempt has the same.
+    type Work: Send + Sync;
+
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// The names of its transactions, in the order of the report.
+    fn transactions(&self) -> &'static [&'static str];
+
+    /// Statements that drop its tables and make them anew, empty.
+    fn tables(&self) -> String;
+
+    /// Fills the tables.
+    fn fill(&self, loader: &mut Loader<'_>) -> impl Future<Output = Result<(), Trouble>>;
+
+    /// Statements for the full tables: keys, indexes, statistics. Each is one step of the progress.
+    fn finish(&self) -> Vec<String>;
+
+    /// A query with a row if, and only if, the tables are there and have the size that was asked for.
+    fn probe(&self) -> String;
+
+    /// Looks at what is in the tables, before the clients begin.
+    fn look(&mut self, session: &mut Session) -> impl Future<Output = Result<(), Trouble>> {
+        let _ = session;
+        std::future::ready(Ok(()))
+    }
+
+    /// Clients besides those that were asked for.
+    fn more_clients(&self) -> u64 {
+        0
+    }
+
+    /// How long a client waits between two transactions on average, in seconds, if the options do not say it.
+    fn think_seconds(&self) -> f64 {
+        0.0
+    }
+
+    /// A client, with chance of its own.
+    fn client(&self, number: u64, chance: fastrand::Rng) -> Self::Client;
+
+    /// What the client does next.
+    fn plan(&self, client: &mut Self::Client) -> Self::Work;
+
+    /// Which of the transactions that is.
+    fn kind(&self, work: &Self::Work) -> usize;
+
+    /// Runs it once, with its BEGIN and COMMIT if it has them. After an error the caller rolls back.
+    fn run(
+        &self,
+        client: &mut Self::Client,
+        work: &Self::Work,
+        session: &mut Session,
+    ) -> impl Future<Output = Result<Ending, Trouble>> + Send;
+
+    /// It is over, whatever came of it.
+    fn ended(&self, client: &mut Self::Client, work: &Self::Work, outcome: Outcome) {
+        let _ = (client, work, outcome);
+    }
+
+    /// What must be true after a run.
+    fn checks(&self, ledger: &Ledger) -> Vec<Check>;
+}
+
+/// The block that transactions run in, as the options say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Blocks {
+    pub(crate) isolation: Isolation,
+    pub(crate) declare_read_only: bool,
+}
+
+impl Blocks {
+    /// Begins a transaction that writes.
+    pub(crate) async fn begin(self, session: &Session) -> Result<(), Trouble> {
+        session.execute(&format!("BEGIN{}", self.isolation.clause())).await
+    }
+
+    /// Begins a transaction that only reads.
+    pub(crate) async fn begin_reading(self, session: &Session) -> Result<(), Trouble> {
+        let read_only = if self.declare_read_only { " READ ONLY" } else { "" };
+        session.execute(&format!("BEGIN{}{read_only}", self.isolation.clause())).await
+    }
+
+    /// Commits.
+    pub(crate) async fn commit(self, session: &Session) -> Result<Ending, Trouble> {
+        session.execute("COMMIT").await.map(|()| Ending::Committed)
+    }
+}
+
+/// Chooses by weight.
+pub(crate) fn weighted(weights: &[f64], chance: &mut fastrand::Rng) -> usize {
+    let mut point = chance.f64() * weights.iter().sum::<f64>();
+    for (at, weight) in weights.iter().enumerate() {
+        point -= weight;
+        if point < 0.0 {
+            return at;
+        }
+    }
+    weights.iter().rposition(|&weight| weight > 0.0).unwrap_or(0)
+}

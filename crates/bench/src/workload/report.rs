@@ -1,0 +1,225 @@
+//! What a run has to say: a line per transaction, errors by SQLSTATE, checks.
+
+use super::tallies::{Tallies, Tally};
+use super::{Checked, Options, Workload};
+use crate::latency::{Latencies, Percentiles};
+use crate::table::{Table, milliseconds, percent};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What came of one kind of transaction, or of all.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Line {
+    /// Its name.
+    pub transaction: String,
+    /// How many committed.
+    pub committed: u64,
+    /// Committed a second.
+    pub per_second: f64,
+    /// Its part of all that committed or rolled back by rule, 0 to 1.
+    pub share: f64,
+    /// How many rolled back because their rules say so.
+    pub rolled_back: u64,
+    /// How often one was tried again.
+    pub retries: u64,
+    /// How many were given up.
+    pub failed: u64,
+    /// The average time of those that ended well, with all their attempts.
+    pub mean_us: u64,
+    /// Their times.
+    pub latency: Percentiles,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The workload.
+    pub workload: String,
+    /// How many clients ran.
+    pub clients: u64,
+    /// How long loading took, if it was done.
+    pub loaded_seconds: Option<f64>,
+    /// How long was measured.
+    pub seconds: f64,
+    /// Each kind of transaction.
+    pub transactions: Vec<Line>,
+    /// All of them.
+    pub all: Line,
+    /// Statements that read (SELECT, also with FOR UPDATE).
+    pub read_statements: u64,
+    /// Statements that write.
+    pub write_statements: u64,
+    /// Errors by SQLSTATE, also of attempts that were made good.
+    pub errors: BTreeMap<String, u64>,
+    /// The first of each.
+    pub first_errors: BTreeMap<String, String>,
+    /// The checks of the tables.
+    pub checks: Vec<Checked>,
+}
+
+impl Report {
+    pub(crate) fn new<W: Workload>(
+        workload: &W,
+        options: &Options,
+        loaded_seconds: Option<f64>,
+        seconds: f64,
+        tallies: &Tallies,
+        checks: Vec<Checked>,
+    ) -> Report {
+        let ended: u64 = tallies.kinds.iter().map(|tally| tally.committed + tally.rolled_back).sum();
+        let named = workload.transactions().iter().zip(&tallies.kinds);
+        Report {
+            workload: workload.name().to_owned(),
+            clients: options.clients + workload.more_clients(),
+            loaded_seconds,
+            seconds,
+            transactions: named.map(|(name, tally)| line(name, tally, ended, seconds)).collect(),
+            all: line("all", &merged(&tallies.kinds), ended, seconds),
+            read_statements: tallies.sent.reads,
+            write_statements: tallies.sent.writes,
+            errors: tallies.errors.clone(),
+            first_errors: tallies.first_errors.clone(),
+            checks,
+        }
+    }
+
+    /// Every check holds.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.checks.iter().all(|check| check.holds)
+    }
+
+    /// The numbers of the checks that do not hold.
+    #[must_use]
+    pub fn broken(&self) -> Vec<&str> {
+        self.checks.iter().filter(|check| !check.holds).map(|check| check.number.as_str()).collect()
+    }
+
+    /// The line of a transaction.
+    #[must_use]
+    pub fn line(&self, transaction: &str) -> Option<&Line> {
+        self.transactions.iter().find(|line| line.transaction == transaction)
+    }
+
+    /// The part of the statements that read, 0 to 1.
+    #[must_use]
+    pub fn read_share(&self) -> f64 {
+        ratio(self.read_statements, self.read_statements + self.write_statements)
+    }
+
+    /// The lines as a table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            self.workload.as_str(),
+            "committed",
+            "a second",
+            "share",
+            "rolled back",
+            "retries",
+            "failed",
+            "mean",
+            "median",
+            "99 of 100",
+            "longest",
+        ]);
+        for line in self.transactions.iter().filter(|line| line.happened()).chain([&self.all]) {
+            table.push(line.cells());
+        }
+        table
+    }
+}
+
+impl Line {
+    fn happened(&self) -> bool {
+        self.committed + self.rolled_back + self.failed > 0
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.transaction.clone(),
+            self.committed.to_string(),
+            format!("{:.1}", self.per_second),
+            percent(self.share),
+            self.rolled_back.to_string(),
+            self.retries.to_string(),
+            self.failed.to_string(),
+            milliseconds(self.mean_us),
+            milliseconds(self.latency.p50_us),
+            milliseconds(self.latency.p99_us),
+            milliseconds(self.latency.max_us),
+        ]
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(seconds) = self.loaded_seconds {
+            writeln!(f, "loaded in {seconds:.1} s\n")?;
+        }
+        if self.all.happened() {
+            writeln!(f, "{}", self.table())?;
+            let (reads, all) = (self.read_statements, self.read_statements + self.write_statements);
+            writeln!(
+                f,
+                "{:.1} s, {reads} of {all} statements read ({})",
+                self.seconds,
+                percent(self.read_share())
+            )?;
+        }
+        for (code, count) in &self.errors {
+            let first = self.first_errors.get(code).map_or("", String::as_str);
+            writeln!(f, "error {code}: {count} times, first: {first}")?;
+        }
+        if self.all.happened() || !self.errors.is_empty() {
+            writeln!(f)?;
+        }
+        for check in &self.checks {
+            let sign = if check.holds { "holds " } else { "BROKEN" };
+            writeln!(f, "{sign}  {}  {}", check.number, check.what)?;
+            if let Some(broken_by) = &check.broken_by {
+                writeln!(f, "        {broken_by}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line(name: &str, tally: &Tally, ended: u64, seconds: f64) -> Line {
+    let ended_here = tally.committed + tally.rolled_back;
+    let mean_us = tally.spent.as_micros() / u128::from(ended_here.max(1));
+    Line {
+        transaction: name.to_owned(),
+        committed: tally.committed,
+        per_second: float(tally.committed) / seconds.max(0.001),
+        share: ratio(ended_here, ended),
+        rolled_back: tally.rolled_back,
+        retries: tally.retries,
+        failed: tally.failed,
+        mean_us: u64::try_from(mean_us).unwrap_or(u64::MAX),
+        latency: tally.latencies.percentiles(),
+    }
+}
+
+fn merged(tallies: &[Tally]) -> Tally {
+    let mut latencies = Latencies::default();
+    tallies.iter().for_each(|tally| latencies.merge(&tally.latencies));
+    Tally {
+        committed: tallies.iter().map(|tally| tally.committed).sum(),
+        rolled_back: tallies.iter().map(|tally| tally.rolled_back).sum(),
+        failed: tallies.iter().map(|tally| tally.failed).sum(),
+        retries: tallies.iter().map(|tally| tally.retries).sum(),
+        spent: tallies.iter().map(|tally| tally.spent).sum(),
+        latencies,
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run have far fewer than 52 bits")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

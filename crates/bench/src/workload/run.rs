@@ -1,0 +1,131 @@
+//! The journey of a run: make and fill the tables, wait until every server has them, let the clients live, check.
+
+use super::check::judge;
+use super::client::{Client, Shared};
+use super::report::Report;
+use super::tallies::{Ledger, Tallies};
+use super::{Loader, Options, Workload};
+use crate::progress::Progress;
+use crate::session::{Protocol, Session, Trouble};
+use crate::stop::Stop;
+use crate::table::write_json;
+use crate::{Error, Verdict, ground};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// How long a statement of loading and checking may take.
+const LONG: Duration = Duration::from_hours(2);
+
+/// How often the progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs a workload and prints what came of it.
+pub(crate) async fn run<W: Workload>(workload: W, options: &Options) -> Result<Verdict, Error> {
+    let report = measure(workload, options, &Stop::at_ctrl_c(), &mut Progress::new()).await?;
+    print!("{report}");
+    if let Some(path) = &options.csv {
+        report.table().write_csv(path)?;
+    }
+    if let Some(path) = &options.json {
+        write_json(path, &report)?;
+    }
+    Ok(Verdict::clean_if(report.is_clean()))
+}
+
+/// Runs a workload.
+pub(crate) async fn measure<W: Workload>(
+    mut workload: W,
+    options: &Options,
+    stop: &Stop,
+    progress: &mut Progress,
+) -> Result<Report, Trouble> {
+    let loaded_seconds = if options.keep {
+        None
+    } else {
+        let since = Instant::now();
+        load(&workload, options, stop, progress).await?;
+        Some(since.elapsed().as_secs_f64())
+    };
+    if options.keep && !is_there(&workload, options).await? {
+        let problem = "there are no tables of that size; run without --keep to load them";
+        return Err(Trouble::Unexpected(problem.to_owned()));
+    }
+    ground::wait_ready(&options.url, &workload.probe()).await?;
+    let mut session = open(options.check_url(), options).await?;
+    workload.look(&mut session).await?;
+    session.close().await;
+
+    let shared = Arc::new(Shared {
+        stop: stop.after(options.warm_up + options.time),
+        began: Instant::now(),
+        begun: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        tallies: Mutex::new(Tallies::new(workload.transactions().len())),
+        ledger: Mutex::new(Ledger::new(workload.transactions().len())),
+        options: options.clone(),
+        workload,
+    });
+    if !options.time.is_zero() {
+        live(&shared, progress).await;
+    }
+    let seconds = shared.began.elapsed().saturating_sub(options.warm_up).as_secs_f64();
+
+    let ledger = shared.ledger.lock().expect("nobody panics with the ledger").clone();
+    let session = open(options.check_url(), options).await?.with_limit(LONG);
+    let checks = judge(&shared.workload.checks(&ledger), &session).await?;
+    session.close().await;
+    let tallies = shared.tallies.lock().expect("nobody panics with the tallies").clone();
+    Ok(Report::new(&shared.workload, options, loaded_seconds, seconds, &tallies, checks))
+}
+
+async fn open(url: &str, options: &Options) -> Result<Session, Trouble> {
+    Ok(Session::open(url, Protocol::Extended).await?.with_limit(options.statement_limit))
+}
+
+async fn is_there<W: Workload>(workload: &W, options: &Options) -> Result<bool, Trouble> {
+    let session = open(options.check_url(), options).await?.with_limit(LONG);
+    match session.texts(&workload.probe()).await {
+        Ok(rows) => Ok(!rows.is_empty()),
+        Err(Trouble::Refused { .. }) => Ok(false),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+async fn load<W: Workload>(
+    workload: &W,
+    options: &Options,
+    stop: &Stop,
+    progress: &mut Progress,
+) -> Result<(), Trouble> {
+    let session = open(options.load_url(), options).await?.with_limit(LONG);
+    session.execute(&workload.tables()).await?;
+    let mut loader = Loader::new(workload.name(), &session, progress, stop);
+    workload.fill(&mut loader).await?;
+    for statement in workload.finish() {
+        loader.finish(&statement).await?;
+    }
+    session.close().await;
+    Ok(())
+}
+
+async fn live<W: Workload>(shared: &Arc<Shared<W>>, progress: &mut Progress) {
+    let mut tasks = JoinSet::new();
+    let mut seeds = fastrand::Rng::with_seed(shared.options.seed);
+    for number in 0..shared.options.clients + shared.workload.more_clients() {
+        tasks.spawn(Client::new(shared.clone(), number, seeds.fork()).live());
+    }
+    let mut look = tokio::time::interval(TELL_EVERY);
+    while !tasks.is_empty() {
+        tokio::select! {
+            ended = tasks.join_next() => ended.into_iter().for_each(|ended| ended.expect("a client does not panic")),
+            _ = look.tick() => progress.say(|| {
+                let done = shared.done.load(Ordering::Relaxed);
+                let whole = shared.options.time + shared.options.warm_up;
+                let name = shared.workload.name();
+                format!("{name}: {done} transactions, {} of {} s", shared.began.elapsed().as_secs(), whole.as_secs())
+            }),
+        }
+    }
+}
