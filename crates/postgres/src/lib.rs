@@ -3,6 +3,7 @@
 //! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
+//! * [`apply`]: the rows of what committed, written to a replica that Consort feeds.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
 //! * [`address`], [`tls`]: where a server is, who asks, and how that is encrypted.
@@ -13,6 +14,7 @@
 
 pub mod address;
 pub mod analyst;
+pub mod apply;
 pub mod attach;
 pub mod catalogs;
 pub mod decoder;

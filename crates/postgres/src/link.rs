@@ -9,6 +9,7 @@ use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::backend::{ErrorResponseBody, Message};
 use postgres_protocol::message::frontend;
 use std::pin::Pin;
+use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -139,6 +140,68 @@ impl Link {
         self.until_ready(take).await
     }
 
+    /// Ends the connection; what the server was at work on it rolls back.
+    pub(crate) fn close(&mut self) {
+        self.stream = Box::pin(tokio::io::join(tokio::io::empty(), tokio::io::sink()));
+    }
+
+    /// As [`Link::push`], but it is sent with what comes next, or when its answer is asked for.
+    pub(crate) fn hold(&mut self, part: &[u8], syncs: u32) {
+        self.unanswered += syncs;
+        self.unsent.extend_from_slice(part);
+    }
+
+    /// Sends a part of a pipeline that holds so many `Sync`s, without waiting for answers; what arrives meanwhile is kept, so
+    /// that a server that cannot get rid of its answers never stops reading.
+    pub(crate) async fn push(&mut self, part: &[u8], syncs: u32) -> Result<(), Error> {
+        self.hold(part, syncs);
+        while !self.unsent.is_empty() {
+            let Link { stream, unread, unsent, .. } = self;
+            let (sent, read) = std::future::poll_fn(|cx| {
+                if let Poll::Ready(sent) = stream.as_mut().poll_write(cx, unsent) {
+                    return Poll::Ready((Some(sent), None));
+                }
+                unread.reserve(4096);
+                let read = std::pin::pin!(stream.read_buf(unread)).poll(cx);
+                read.map(|read| (None, Some(read)))
+            })
+            .await;
+            if let Some(sent) = sent {
+                unsent.advance(sent?);
+            }
+            if let Some(0) = read.transpose()? {
+                return Err(closed());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the messages of the next answer of a pipeline to `take`, up to and without its `ReadyForQuery`; the error in
+    /// it, if there is one.
+    pub(crate) async fn answer(
+        &mut self,
+        mut take: impl FnMut(Message) -> Result<(), Error>,
+    ) -> Result<Option<Said>, Error> {
+        let mut refused = None;
+        self.push(&[], 0).await?;
+        loop {
+            match self.next().await? {
+                Message::ReadyForQuery(_) => {
+                    self.unanswered -= 1;
+                    return Ok(refused);
+                }
+                Message::ErrorResponse(body) => {
+                    let said = Said::read(&body)?;
+                    if said.fatal || !matches!(said.error, Error::Refused { .. }) {
+                        return Err(said.error);
+                    }
+                    refused.get_or_insert(said);
+                }
+                message => take(message)?,
+            }
+        }
+    }
+
     /// Runs SQL by the simple protocol; the rows of all its statements.
     pub(crate) async fn query(&mut self, sql: &str) -> Result<Rows, Error> {
         let mut request = BytesMut::new();
@@ -166,24 +229,8 @@ impl Link {
     }
 
     /// Reads up to and with the next `ReadyForQuery`.
-    async fn until_ready(&mut self, mut take: impl FnMut(Message) -> Result<(), Error>) -> Result<(), Error> {
-        let mut refused = None;
-        loop {
-            match self.next().await? {
-                Message::ReadyForQuery(_) => {
-                    self.unanswered -= 1;
-                    return refused.map_or(Ok(()), Err);
-                }
-                Message::ErrorResponse(body) => {
-                    let Said { error, fatal } = Said::read(&body)?;
-                    if fatal || !matches!(error, Error::Refused { .. }) {
-                        return Err(error);
-                    }
-                    refused.get_or_insert(error);
-                }
-                message => take(message)?,
-            }
-        }
+    async fn until_ready(&mut self, take: impl FnMut(Message) -> Result<(), Error>) -> Result<(), Error> {
+        self.answer(take).await?.map_or(Ok(()), |said| Err(said.error))
     }
 
     async fn send(&mut self) -> Result<(), Error> {
@@ -201,10 +248,14 @@ impl Link {
             }
             self.unread.reserve(4096);
             if self.stream.read_buf(&mut self.unread).await? == 0 {
-                return Err(Error::Unreachable("the server closed the connection".to_owned()));
+                return Err(closed());
             }
         }
     }
+}
+
+fn closed() -> Error {
+    Error::Unreachable("the server closed the connection".to_owned())
 }
 
 /// A request that binds and runs a prepared statement without parameters, with binary results, in one `Sync`.
@@ -233,21 +284,25 @@ pub(crate) struct Said {
     pub(crate) error: Error,
     /// The session ends with it.
     pub(crate) fatal: bool,
+    /// What the server adds to it: which key it was.
+    pub(crate) detail: String,
 }
 
 impl Said {
     pub(crate) fn read(body: &ErrorResponseBody) -> Result<Said, Error> {
-        let (mut sqlstate, mut message, mut fatal) = (String::new(), String::new(), false);
+        let (mut sqlstate, mut message, mut detail, mut fatal) =
+            (String::new(), String::new(), String::new(), false);
         let mut fields = body.fields();
         while let Some(field) = fields.next()? {
             let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
                 b'C' => sqlstate = text(),
                 b'M' => message = text(),
+                b'D' => detail = text(),
                 b'V' => fatal = matches!(field.value_bytes(), b"FATAL" | b"PANIC"),
                 _ => {}
             }
         }
-        Ok(Said { error: Error::from_sqlstate(&sqlstate, message), fatal })
+        Ok(Said { error: Error::from_sqlstate(&sqlstate, message), fatal, detail })
     }
 }

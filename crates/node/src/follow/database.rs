@@ -118,7 +118,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
 /// Something came out of the slot. DDL is a barrier: what was understood before it is void.
 fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
-        Decoded::Commit { commit, ddl } => {
+        Decoded::Commit { commit, ddl, .. } => {
             let (xid, wrote) = (commit.xid, commit.wrote.to_string());
             let decoded = if ddl {
                 cluster.understanding().forget(commit.database);

@@ -1,6 +1,6 @@
 //! What a changed row means as a footprint: which row it is, which of its columns changed.
 
-use super::message::{Old, Relation, Rows, Value};
+use super::message::{self, Old, Relation, Rows, Value};
 use analysis::catalog::{Catalog, FIRST_USER_OID, PrimaryKey, TypeKind};
 use analysis::key;
 use history::{Access, ColumnSet, Key, RelationId, Rows as Which};
@@ -27,12 +27,12 @@ impl Layout {
     /// Fits what the stream says of a table to what the catalog says. `None` if they do not agree: one of them is older.
     pub(super) fn fit(relation: &Relation, catalog: &Catalog) -> Option<Layout> {
         let known = catalog.relations.get(&RelationId::new(relation.id))?;
-        let column = |(name, type_id): &(String, u32)| {
+        let column = |sent: &message::Column| {
             let (attribute, _) = known
                 .columns
                 .iter()
-                .find(|(_, column)| column.name == *name && column.type_id == *type_id)?;
-            Some(Column { attribute: *attribute, comparable: comparable(*type_id, catalog) })
+                .find(|(_, column)| column.name == sent.name && column.type_id == sent.type_id)?;
+            Some(Column { attribute: *attribute, comparable: comparable(sent.type_id, catalog) })
         };
         let columns = relation.columns.iter().map(column).collect::<Option<_>>()?;
         // With another identity a changed key would come without the old one.

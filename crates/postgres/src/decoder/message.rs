@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// What a message says of rows.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message<'a> {
+pub(crate) enum Message<'a> {
     /// How a table's rows look from here on.
     Relation(Relation),
     /// A row came.
@@ -15,14 +15,14 @@ pub(super) enum Message<'a> {
     /// A row went.
     Delete { relation: u32, old: Old },
     /// All rows of these tables went.
-    Truncate(Tables<'a>),
+    Truncate { tables: Tables<'a>, restart: bool, cascade: bool },
     /// Nothing that matters here: types, origins.
     Other,
 }
 
 /// What the server tells of a row as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Old {
+pub(crate) enum Old {
     /// The columns of its replica identity.
     Key,
     /// All columns.
@@ -31,29 +31,38 @@ pub(super) enum Old {
 
 /// A table as the stream names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Relation {
-    pub(super) id: u32,
-    pub(super) schema: String,
-    pub(super) name: String,
+pub(crate) struct Relation {
+    pub(crate) id: u32,
+    pub(crate) schema: String,
+    pub(crate) name: String,
     /// `d`, `n`, `f` or `i`, as in `pg_class.relreplident`.
-    pub(super) identity: u8,
-    /// Name and type of each column that is sent.
-    pub(super) columns: Vec<(String, u32)>,
+    pub(crate) identity: u8,
+    /// Each column that is sent: neither generated ones nor dropped ones are.
+    pub(crate) columns: Vec<Column>,
+}
+
+/// A column as the stream names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) type_id: u32,
+    /// It is part of the replica identity; with the identity `f` every column is.
+    pub(crate) identity: bool,
 }
 
 /// The numbers of truncated tables.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Tables<'a>(&'a [u8]);
+pub(crate) struct Tables<'a>(&'a [u8]);
 
 impl Tables<'_> {
-    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
     }
 }
 
 /// One value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// NULL.
     Null,
     /// A large value that was not changed: not sent.
@@ -64,13 +73,13 @@ pub(super) enum Value {
 
 /// The rows of one message; kept from message to message so that nothing is allocated per row.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
-    pub(super) old: Vec<Value>,
-    pub(super) new: Vec<Value>,
+pub(crate) struct Rows {
+    pub(crate) old: Vec<Value>,
+    pub(crate) new: Vec<Value>,
 }
 
 /// Reads a message; its rows go to `rows`. `None` if it is malformed.
-pub(super) fn read<'a>(message: &'a [u8], rows: &mut Rows) -> Option<Message<'a>> {
+pub(crate) fn read<'a>(message: &'a [u8], rows: &mut Rows) -> Option<Message<'a>> {
     let mut reader = Reader { bytes: message, at: 0 };
     rows.old.clear();
     rows.new.clear();
@@ -103,8 +112,9 @@ pub(super) fn read<'a>(message: &'a [u8], rows: &mut Rows) -> Option<Message<'a>
         }
         b'T' => {
             let count = usize::try_from(reader.word()?).ok()?;
-            reader.byte()?;
-            Message::Truncate(Tables(reader.bytes(count.checked_mul(4)?)?))
+            let options = reader.byte()?;
+            let tables = Tables(reader.bytes(count.checked_mul(4)?)?);
+            Message::Truncate { tables, cascade: options & 1 != 0, restart: options & 2 != 0 }
         }
         _ => Message::Other,
     })
@@ -158,10 +168,10 @@ impl<'a> Reader<'a> {
         let identity = self.byte()?;
         let count = self.half()?;
         let mut column = || {
-            self.byte()?;
+            let identity = self.byte()? & 1 != 0;
             let (name, type_id) = (self.text()?, self.word()?);
             self.word()?;
-            Some((name, type_id))
+            Some(Column { name, type_id, identity })
         };
         let columns = (0..count).map(|_| column()).collect::<Option<_>>()?;
         Some(Relation { id, schema, name, identity, columns })
@@ -222,17 +232,21 @@ mod tests {
     fn relations_and_truncations() {
         let message =
             b"R\0\0\0\x07public\0t\0f\0\x02\x01id\0\0\0\0\x17\xff\xff\xff\xff\0n\0\0\0\0\x19\xff\xff\xff\xff";
+        let column = |name: &str, type_id, identity| Column { name: name.to_owned(), type_id, identity };
         let expected = Relation {
             id: 7,
             schema: "public".to_owned(),
             name: "t".to_owned(),
             identity: b'f',
-            columns: vec![("id".to_owned(), 23), ("n".to_owned(), 25)],
+            columns: vec![column("id", 23, true), column("n", 25, false)],
         };
         assert_eq!(read(message, &mut Rows::default()), Some(Message::Relation(expected)));
-        let message = b"T\0\0\0\x02\0\0\0\0\x07\0\0\0\x08";
+        let message = b"T\0\0\0\x02\x02\0\0\0\x07\0\0\0\x08";
         let mut rows = Rows::default();
-        let Some(Message::Truncate(tables)) = read(message, &mut rows) else { panic!("a truncation") };
+        let Some(Message::Truncate { tables, restart: true, cascade: false }) = read(message, &mut rows)
+        else {
+            panic!("a truncation")
+        };
         assert_eq!(tables.ids().collect::<Vec<_>>(), [7, 8]);
     }
 

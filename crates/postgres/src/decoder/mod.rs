@@ -19,16 +19,24 @@
 //! attribute numbers. They come from the catalog, which is younger or older than the place in the stream. So a catalog is
 //! believed only for commits that start behind the position at which it was read, and only if its snapshot sees every
 //! DDL that has come out so far; before that a row counts as its whole table.
+//!
+//! **The rows themselves** are kept only if somebody asked for them ([`Decoder::keep_rows`]), as the messages came.
 
+mod changes;
 mod layout;
-mod message;
+pub(crate) mod message;
 mod relay;
+
+pub use changes::Changes;
+pub(crate) use changes::{Change, Reader};
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
 use crate::attach::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::catalogs::Loaded;
 use crate::incarnation::Sighting;
+use bytes::Bytes;
+use changes::Kept;
 use history::{Access, Commit, DatabaseId, Epoch, Footprint, Lsn, RelationId, Snapshot, Xid};
 use layout::Layout;
 use message::{Message, Relation, Rows};
@@ -38,11 +46,13 @@ use relay::Relay;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Values must not depend on anybody's settings: they are compared, and keys are made of them.
-const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c bytea_output=hex \
-                        -c extra_float_digits=1 -c lc_monetary=C";
+/// Values must not depend on anybody's settings: they are compared, keys are made of them, and who applies them elsewhere
+/// reads them under the same settings. With no search path names stand with their schema (`regclass`).
+pub(crate) const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC \
+     -c bytea_output=hex -c extra_float_digits=1 -c lc_monetary=C -c search_path= -c quote_all_identifiers=off";
 /// What was confirmed is told to the server this often.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
 /// The server hears from us at least this often.
@@ -55,7 +65,7 @@ const MAX_WAITING: usize = 4096;
 const MAX_UNSEEN_DDL: usize = 256;
 
 /// Something that came out of the slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Decoded {
     /// A transaction committed.
     Commit {
@@ -63,6 +73,8 @@ pub enum Decoded {
         commit: Commit,
         /// It ran DDL, so it wrote [`Footprint::Everything`].
         ddl: bool,
+        /// Its rows, if [`Decoder::keep_rows`] asked for them before it began to come out.
+        changes: Option<Changes>,
     },
     /// Every commit whose record starts below has been given out.
     Position(Lsn),
@@ -92,13 +104,14 @@ pub struct Decoder {
     unseen_ddl: UnseenDdl,
     open: Option<Transaction>,
     rows: Rows,
+    keeps_rows: bool,
     counts: Counts,
     asked: Asked,
 }
 
 /// A table that the stream has named.
 struct Known {
-    relation: Relation,
+    relation: Arc<Relation>,
     /// Consort's own log table.
     log: bool,
     layout: Option<Layout>,
@@ -114,6 +127,7 @@ struct Transaction {
     ddl: bool,
     /// The catalog speaks of this place in the log.
     precise: bool,
+    kept: Option<Kept>,
 }
 
 /// DDL that has come out and is in no catalog that we were given.
@@ -207,6 +221,7 @@ impl Decoder {
             unseen_ddl: UnseenDdl::default(),
             open: None,
             rows: Rows::default(),
+            keeps_rows: false,
             counts: Counts::default(),
             asked: Asked::default(),
         })
@@ -225,6 +240,12 @@ impl Decoder {
     /// How much has come out.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Whether commits bring their rows, from the next one on that begins to come out. It costs their memory (a bounded
+    /// part of it: [`Changes::MAX_IN_MEMORY_BYTES`]); nothing while it is off, as it is at first.
+    pub fn keep_rows(&mut self, keep: bool) {
+        self.keeps_rows = keep;
     }
 
     /// The next commit or position. May be given up and asked again: nothing is lost.
@@ -268,7 +289,10 @@ impl Decoder {
     fn take(&mut self, event: ReplicationEvent) -> Result<Option<Decoded>, Error> {
         match event {
             ReplicationEvent::Begin { final_lsn, xid, .. } => self.begin(Lsn::new(final_lsn.as_u64()), xid),
-            ReplicationEvent::XLogData { data, .. } => self.change(&data)?,
+            ReplicationEvent::XLogData { data, .. } => {
+                self.change(&data)?;
+                self.keep(data)?;
+            }
             ReplicationEvent::Commit { lsn, end_lsn, .. } => {
                 return self.commit(Lsn::new(lsn.as_u64()), Lsn::new(end_lsn.as_u64())).map(Some);
             }
@@ -297,11 +321,12 @@ impl Decoder {
         self.near = xid;
         let precise = self.catalog.as_ref().is_some_and(|catalog| start >= catalog.insert_lsn);
         let wrote = Footprint::NOTHING;
-        self.open = Some(Transaction { xid, start, wrote, whole: Vec::new(), ddl: false, precise });
+        let kept = self.keeps_rows.then(Kept::default);
+        self.open = Some(Transaction { xid, start, wrote, whole: Vec::new(), ddl: false, precise, kept });
     }
 
     fn commit(&mut self, start: Lsn, end: Lsn) -> Result<Decoded, Error> {
-        let Some(Transaction { xid, wrote, ddl, start: begun, .. }) = self.open.take() else {
+        let Some(Transaction { xid, wrote, ddl, start: begun, kept, .. }) = self.open.take() else {
             return Err(malformed());
         };
         if start != begun || start >= end {
@@ -312,7 +337,12 @@ impl Decoder {
         if ddl {
             self.forget_what_ddl_changed(xid);
         }
-        Ok(Decoded::Commit { commit: Commit { database: self.database, xid, start, end, wrote }, ddl })
+        let changes = kept.map(Kept::finish).transpose().map_err(|error| cannot_keep(&error))?;
+        Ok(Decoded::Commit {
+            commit: Commit { database: self.database, xid, start, end, wrote },
+            ddl,
+            changes,
+        })
     }
 
     fn forget_what_ddl_changed(&mut self, ddl: Xid) {
@@ -334,6 +364,14 @@ impl Decoder {
         let done = self.read_change(data, &mut rows);
         self.rows = rows;
         done.ok_or_else(malformed)
+    }
+
+    /// Keeps a message about rows, if this transaction's are kept.
+    fn keep(&mut self, data: Bytes) -> Result<(), Error> {
+        let Some(kept) = self.open.as_mut().and_then(|open| open.kept.as_mut()) else { return Ok(()) };
+        let relations = &self.relations;
+        let relation = |id: u32| relations.get(&id).map(|known| &known.relation);
+        kept.add(data, relation).map_err(|error| cannot_keep(&error))
     }
 
     /// A row of a table that has been written wholly already needs no reading.
@@ -360,7 +398,7 @@ impl Decoder {
             Message::Delete { relation, .. } => {
                 self.row(relation, |layout| layout.existence(data, &rows.old))?;
             }
-            Message::Truncate(tables) => {
+            Message::Truncate { tables, .. } => {
                 let open = self.open.as_mut()?;
                 for table in tables.ids() {
                     open.wrote.add(RelationId::new(table), Access::WHOLE);
@@ -377,7 +415,7 @@ impl Decoder {
     fn relation(&mut self, relation: Relation) {
         let layout = self.catalog.as_ref().and_then(|catalog| Layout::fit(&relation, &catalog.catalog));
         let log = relation.schema == SCHEMA && relation.name == LOG_TABLE;
-        self.relations.insert(relation.id, Known { relation, log, layout });
+        self.relations.insert(relation.id, Known { relation: Arc::new(relation), log, layout });
     }
 
     /// Adds one changed row. `None` if the server never said what table this is.
@@ -439,8 +477,13 @@ fn look_at(slot: &str) -> String {
 
 /// The first row of an answer as texts; empty if there is none.
 fn texts(rows: &[QueryRow]) -> Vec<Option<String>> {
-    let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     rows.first().map(|row| row.iter().map(|value| value.as_ref().map(text)).collect()).unwrap_or_default()
+}
+
+fn cannot_keep(error: &std::io::Error) -> Error {
+    let folder = std::env::temp_dir();
+    Error::Setup(format!("the rows of a large transaction cannot be kept in {}: {error}", folder.display()))
 }
 
 fn malformed() -> Error {

@@ -57,8 +57,8 @@ impl Probe {
                     rows.push(row.ranges().map(|range| Ok(text(range))).collect()?);
                 }
                 Message::ErrorResponse(body) => match Said::read(&body)? {
-                    Said { error, fatal: true } => return Err(error),
-                    Said { error, fatal: false } => refused = Some(error),
+                    Said { error, fatal: true, .. } => return Err(error),
+                    Said { error, fatal: false, .. } => refused = Some(error),
                 },
                 _ => {}
             }

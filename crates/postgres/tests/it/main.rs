@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod analysis;
+mod apply;
 mod attach;
 mod decoder;
 mod local;

@@ -1,0 +1,379 @@
+//! From the rows of a batch to the script: reads the messages, gathers each table's net effect, writes it out.
+
+use super::net::{Cell, Cells, Counted, Irregular, Keyed, Rekeyed, joined};
+use super::script::{About, Prepared, Script, Writer};
+use super::statement;
+use super::table::Table;
+use super::{Error, Part};
+use crate::attach::{LOG_TABLE, SCHEMA};
+use crate::decoder::message::{self, Message, Old, Relation, Rows, Value};
+use crate::decoder::{Change, Reader};
+use bytes::Bytes;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Rows of about so many bytes are gathered before they are written out, in the middle of a batch if need be.
+const MAX_PENDING_BYTES: usize = 32 * 1024 * 1024;
+
+/// The tables that the stream has named, fitted to the replica's.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// By number; a table that was described anew stands twice.
+    known: HashMap<u32, Vec<Described>>,
+    next: u32,
+}
+
+/// A table as the stream described it, and as it is.
+type Described = (Arc<Relation>, Rc<Table>);
+
+impl Tables {
+    pub(super) fn find(&self, relation: &Arc<Relation>) -> Option<&Rc<Table>> {
+        let all = self.known.get(&relation.id)?;
+        let same = |(known, _): &&Described| Arc::ptr_eq(known, relation) || known == relation;
+        all.iter().rfind(same).map(|(_, table)| table)
+    }
+
+    pub(super) fn next_number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(super) fn add(&mut self, relation: Arc<Relation>, table: Table) {
+        self.known.entry(relation.id).or_default().push((relation, Rc::new(table)));
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+}
+
+/// Consort's own log table: its rows stand for DDL.
+pub(super) fn is_log(relation: &Relation) -> bool {
+    relation.schema == SCHEMA && relation.name == LOG_TABLE
+}
+
+/// Consort's own tables are nobody's data.
+pub(super) fn is_own(relation: &Relation) -> bool {
+    relation.schema == SCHEMA
+}
+
+/// Why a script cannot be built.
+pub(super) enum Stop {
+    /// The changes of this table must be applied one by one.
+    OneByOne(u32),
+    /// It cannot be built at all.
+    Error(Error),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Stop {
+        Stop::Error(error.into())
+    }
+}
+
+/// The net effect of one table so far.
+enum Net {
+    Keyed(Keyed),
+    Counted(Counted),
+}
+
+struct Pending {
+    table: Rc<Table>,
+    net: Net,
+}
+
+impl Pending {
+    fn new(table: &Rc<Table>) -> Pending {
+        let keyed = !table.key.is_empty();
+        let net = if keyed { Net::Keyed(Keyed::default()) } else { Net::Counted(Counted::default()) };
+        Pending { table: table.clone(), net }
+    }
+}
+
+/// A script that is being made of a batch.
+pub(super) struct Build<'a> {
+    parts: &'a [Part],
+    reader: Option<Reader<'a>>,
+    tables: &'a Tables,
+    /// Tables whose changes are applied one by one, as they came.
+    one_by_one: &'a BTreeSet<u32>,
+    pending: Vec<Pending>,
+    places: HashMap<u32, usize>,
+    pending_bytes: usize,
+    rows: Rows,
+}
+
+impl<'a> Build<'a> {
+    pub(super) fn new(parts: &'a [Part], tables: &'a Tables, one_by_one: &'a BTreeSet<u32>) -> Build<'a> {
+        Build {
+            parts,
+            reader: None,
+            tables,
+            one_by_one,
+            pending: Vec::new(),
+            places: HashMap::new(),
+            pending_bytes: 0,
+            rows: Rows::default(),
+        }
+    }
+
+    /// Writes the next part of the script; whether there is more.
+    pub(super) fn next(&mut self, script: &mut Script, prepared: &mut Prepared) -> Result<bool, Stop> {
+        while self.pending_bytes < MAX_PENDING_BYTES && script.bytes.len() < MAX_PENDING_BYTES {
+            let Some(reader) = &mut self.reader else {
+                let Some((first, rest)) = self.parts.split_first() else {
+                    self.flush(script, prepared)?;
+                    return Ok(false);
+                };
+                self.parts = rest;
+                self.reader = Some(first.changes.read());
+                continue;
+            };
+            match reader.next().map_err(Error::Kept)? {
+                Some(change) => self.take(&change, script, prepared)?,
+                None => self.reader = None,
+            }
+        }
+        self.flush(script, prepared)?;
+        Ok(true)
+    }
+
+    fn take(
+        &mut self,
+        change: &Change<'a>,
+        script: &mut Script,
+        prepared: &mut Prepared,
+    ) -> Result<(), Stop> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let taken = self.read(change, &mut rows, script, prepared);
+        self.rows = rows;
+        taken
+    }
+
+    fn read(
+        &mut self,
+        change: &Change<'a>,
+        rows: &mut Rows,
+        script: &mut Script,
+        prepared: &mut Prepared,
+    ) -> Result<(), Stop> {
+        let malformed = || Stop::Error(Error::stream("the replication stream is malformed".to_owned()));
+        let bytes = change.message.clone();
+        let message = message::read(&bytes, rows).ok_or_else(malformed)?;
+        if let Message::Truncate { tables, restart, cascade } = message {
+            let named = tables.ids().map(|id| change.relation_of(id)).collect::<Option<Vec<_>>>();
+            let others = named.ok_or_else(malformed)?.into_iter().filter(|relation| !is_own(relation));
+            let found = others.map(|relation| self.tables.find(relation)).collect::<Option<Vec<_>>>();
+            return self.truncate(&found.ok_or_else(malformed)?, (restart, cascade), script, prepared);
+        }
+        let relation = change.relation().ok_or_else(malformed)?;
+        if is_own(relation) {
+            return Ok(());
+        }
+        let table = self.tables.find(relation).ok_or_else(malformed)?.clone();
+        let width = table.columns.len();
+        let fits = |row: &[Value]| row.is_empty() || row.len() == width;
+        if !fits(&rows.old) || !fits(&rows.new) {
+            return Err(malformed());
+        }
+        let place = self.place(&table);
+        let row = Sent { bytes: &bytes, rows, table: &table };
+        self.pending_bytes += bytes.len() + width * size_of::<Cell>();
+        let alone = match &mut self.pending[place].net {
+            Net::Keyed(net) => {
+                keyed(net, &message, &row).map_err(|Irregular| Stop::OneByOne(table.number))?
+            }
+            Net::Counted(net) => {
+                counted(net, &message, &row).ok_or_else(malformed)?;
+                None
+            }
+        };
+        if let Some((old, new)) = alone {
+            self.flush_table(place, script, prepared)?;
+            self.writer(script, prepared, &table).alone(&old, &new)?;
+        } else if self.one_by_one.contains(&table.number) {
+            self.flush_table(place, script, prepared)?;
+        }
+        Ok(())
+    }
+
+    /// A barrier: what came before comes before.
+    fn truncate(
+        &mut self,
+        tables: &[&Rc<Table>],
+        (restart, cascade): (bool, bool),
+        script: &mut Script,
+        prepared: &mut Prepared,
+    ) -> Result<(), Stop> {
+        self.flush(script, prepared)?;
+        let Some(first) = tables.first() else { return Ok(()) };
+        let sql = statement::truncate(tables.iter().map(|table| &***table), restart, cascade);
+        script.run(&sql, About::Rows((*first).clone(), None))?;
+        Ok(())
+    }
+
+    fn place(&mut self, table: &Rc<Table>) -> usize {
+        *self.places.entry(table.number).or_insert_with(|| {
+            self.pending.push(Pending::new(table));
+            self.pending.len() - 1
+        })
+    }
+
+    fn flush(&mut self, script: &mut Script, prepared: &mut Prepared) -> Result<(), Stop> {
+        for place in 0..self.pending.len() {
+            self.flush_table(place, script, prepared)?;
+        }
+        self.pending.clear();
+        self.places.clear();
+        self.pending_bytes = 0;
+        Ok(())
+    }
+
+    fn flush_table(
+        &mut self,
+        place: usize,
+        script: &mut Script,
+        prepared: &mut Prepared,
+    ) -> Result<(), Stop> {
+        let table = self.pending[place].table.clone();
+        let fresh = Pending::new(&table);
+        let Pending { net, .. } = std::mem::replace(&mut self.pending[place], fresh);
+        let mut writer = self.writer(script, prepared, &table);
+        match net {
+            Net::Keyed(net) => writer.keyed(&net)?,
+            Net::Counted(net) => writer.counted(&net)?,
+        }
+        Ok(())
+    }
+
+    fn writer<'w>(
+        &self,
+        script: &'w mut Script,
+        prepared: &'w mut Prepared,
+        table: &'w Rc<Table>,
+    ) -> Writer<'w> {
+        Writer { script, prepared, table, one_by_one: self.one_by_one.contains(&table.number) }
+    }
+}
+
+/// The rows of one message.
+struct Sent<'a> {
+    bytes: &'a Bytes,
+    rows: &'a Rows,
+    table: &'a Table,
+}
+
+impl Sent<'_> {
+    /// A value; `None` if it was not sent.
+    fn value(&self, value: &Value) -> Option<Option<Bytes>> {
+        match value {
+            Value::Null => Some(None),
+            Value::Unchanged => None,
+            Value::Text(range) => Some(Some(self.bytes.slice(range.clone()))),
+        }
+    }
+
+    /// The old row, as far as it is known: where only the key was sent, all else stands there as NULL.
+    fn old(&self, kind: Old) -> Cells {
+        let known = |place: &usize| kind == Old::Row || self.table.key.contains(place);
+        let value = |(place, value)| Some(place).filter(known).and_then(|_| self.value(value));
+        self.rows.old.iter().enumerate().map(|sent| value(sent).map_or(Cell::Unchanged, Cell::Same)).collect()
+    }
+
+    /// The new row. What was not sent, or is the same, is taken from the old one if that is known.
+    fn new_row(&self, old: Option<Old>) -> Cells {
+        let mut cells: Cells = self
+            .rows
+            .new
+            .iter()
+            .enumerate()
+            .map(|(place, value)| {
+                let before = match old {
+                    Some(Old::Row) => self.rows.old.get(place),
+                    Some(Old::Key) if self.table.key.contains(&place) => self.rows.old.get(place),
+                    _ => None,
+                };
+                let before = before.and_then(|before| self.value(before));
+                match (self.value(value), before) {
+                    (None, None) => Cell::Unchanged,
+                    (None, Some(before)) => Cell::Same(before),
+                    (Some(new), Some(before)) if new == before => Cell::Same(new),
+                    (Some(new), _) => Cell::New(new),
+                }
+            })
+            .collect();
+        if old.is_none() {
+            // Without an old key it did not change.
+            for place in &self.table.key {
+                let cell = &mut cells[*place];
+                if let Cell::New(value) = std::mem::replace(cell, Cell::Unchanged) {
+                    *cell = Cell::Same(value);
+                }
+            }
+        }
+        cells
+    }
+
+    fn key(&self, cells: &Cells) -> Result<Bytes, Irregular> {
+        let value = |place: usize| cells[place].value().ok_or(Irregular);
+        match self.table.key.as_slice() {
+            [only] => value(*only)?.cloned().ok_or(Irregular),
+            many => {
+                let values: Vec<_> = many.iter().map(|place| value(*place)).collect::<Result<_, _>>()?;
+                Ok(joined(values.into_iter()))
+            }
+        }
+    }
+}
+
+/// A change of a row with a key. Gives back the old and the new row if it must be applied alone.
+fn keyed(
+    net: &mut Keyed,
+    message: &Message<'_>,
+    sent: &Sent<'_>,
+) -> Result<Option<(Cells, Cells)>, Irregular> {
+    match message {
+        Message::Insert { .. } => {
+            let cells: Cells = sent
+                .rows
+                .new
+                .iter()
+                .map(|value| sent.value(value).map_or(Cell::Unchanged, Cell::New))
+                .collect();
+            net.insert(sent.key(&cells)?, cells)?;
+        }
+        Message::Delete { old, .. } => {
+            let old = sent.old(*old);
+            net.delete(sent.key(&old)?, old)?;
+        }
+        Message::Update { old, .. } => {
+            let new = sent.new_row(*old);
+            let new_key = sent.key(&new)?;
+            let before = old.map(|old| sent.old(old)).unwrap_or_default();
+            let old_key = if old.is_some() { sent.key(&before)? } else { new_key.clone() };
+            if old_key == new_key {
+                net.update(new_key, new)?;
+            } else if let Rekeyed::Alone(new) = net.rekey((old_key, before.clone()), (new_key, new))? {
+                return Ok(Some((before, new)));
+            }
+        }
+        Message::Relation(_) | Message::Truncate { .. } | Message::Other => {}
+    }
+    Ok(None)
+}
+
+/// A change of a row without a key: the old row was sent whole.
+fn counted(net: &mut Counted, message: &Message<'_>, sent: &Sent<'_>) -> Option<()> {
+    let all_known = |cells: Cells| (!cells.contains(&Cell::Unchanged)).then_some(cells);
+    match message {
+        Message::Insert { .. } => net.count(all_known(sent.new_row(None))?, 1),
+        Message::Delete { old: Old::Row, .. } => net.count(all_known(sent.old(Old::Row))?, -1),
+        Message::Update { old: Some(old @ Old::Row), .. } => {
+            net.count(all_known(sent.old(Old::Row))?, -1);
+            net.count(all_known(sent.new_row(Some(*old)))?, 1);
+        }
+        _ => return None,
+    }
+    Some(())
+}

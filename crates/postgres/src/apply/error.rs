@@ -1,0 +1,50 @@
+//! Why a batch was not applied, by what the caller does about it.
+
+use history::Xid;
+
+/// Why a batch was not applied. Nothing of it is visible then, and the feeder must be opened anew.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The replica went away, is not ready, or refused: open the feeder again, later if it was said already.
+    #[error(transparent)]
+    Server(#[from] crate::Error),
+    /// The replica is not what the stream says that it is: it must serve nobody until it was repaired.
+    #[error("{table} differs at the replica: {what}")]
+    Diverged {
+        /// The table.
+        table: String,
+        /// What is wrong, with the row's key.
+        what: String,
+    },
+    /// A table of the replica is not as it is at the primary; DDL has not come that far.
+    #[error("{table} {why}")]
+    Unfit {
+        /// The table.
+        table: String,
+        /// A sentence without its subject.
+        why: String,
+    },
+    /// The transaction ran DDL, which is not applied yet.
+    #[error("transaction {0} ran DDL, which is not applied to replicas yet")]
+    Ddl(Xid),
+    /// The position at the replica is not where this feeder left it: somebody else feeds it, or an earlier connection of
+    /// ours has only now come through. Open it again.
+    #[error("the position at the replica was moved by somebody else")]
+    Moved,
+    /// Rows that were kept in a file cannot be read.
+    #[error("the rows of a large transaction cannot be read back: {0}")]
+    Kept(std::io::Error),
+}
+
+impl Error {
+    pub(super) fn stream(what: String) -> Error {
+        Error::Server(crate::Error::Protocol(what))
+    }
+}
+
+/// A message that cannot be built, as postgres-protocol says it.
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        Error::stream(error.to_string())
+    }
+}

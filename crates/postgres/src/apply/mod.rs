@@ -1,0 +1,499 @@
+//! Writes the rows of what committed at the primary to a replica that Consort feeds. (The node has no fed replicas yet:
+//! nothing in it uses this so far.)
+//!
+//! ```text
+//! commits of some boundaries --net effect per row--> deletes, updates, inserts of each table --one transaction--> replica
+//!                             net.rs, build.rs        statement.rs, encode.rs, script.rs      (with its new position)
+//! ```
+//!
+//! **One transaction** carries everything between two positions and the new position itself, so what a replica shows is
+//! always what its position says, also after it was killed. The first statement moves the position from where this feeder
+//! left it; if it is not there, somebody else feeds the replica, or a transaction of an earlier connection of ours has come
+//! through after all: nothing is applied then.
+//!
+//! **One pipeline.** All statements go out without a wait; the COMMIT goes out when their answers have been checked, with
+//! the next batch right behind it. While the server works on one batch the next one is prepared here.
+//!
+//! **Checked.** Each statement must touch as many rows as the stream says. If one does not, or a unique value is there
+//! twice, the transaction is rolled back and made again with that table's changes one by one, in the order in which they
+//! were made: two rows that swapped a unique value pass so; what fails even so is a difference between replica and
+//! primary, with a name and a key.
+//!
+//! **Values** travel as the texts that the primary gives under [`SETTINGS`], and are read under the same.
+//! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. Only
+//! what is declared ENABLE ALWAYS or ENABLE REPLICA does.
+
+mod build;
+mod encode;
+mod error;
+mod learn;
+mod net;
+mod position;
+mod script;
+mod statement;
+mod table;
+
+pub use error::Error;
+pub use position::{Position, settle};
+
+use crate::address::Address;
+use crate::decoder::{Changes, SETTINGS};
+use crate::incarnation::Sighting;
+use crate::link::{Link, Said};
+use build::{Build, Stop, Tables, is_log, is_own};
+use history::{Commit, Epoch, Lsn, Xid};
+use postgres_protocol::message::backend::Message;
+use script::{About, Check, Prepared, Script};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// A statement of the feeder waits no longer for a lock that a reader of the replica holds.
+pub const LOCK_LIMIT_MS: u32 = 10_000;
+
+/// The session of the feeder. Rows are always looked for by an index, if there is one: the planner does not know how many
+/// rows an array has.
+const SESSION: &str = "-c session_replication_role=replica -c synchronous_commit=off -c client_min_messages=error \
+     -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 -c array_nulls=on \
+     -c xmloption=content -c jit=off -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
+     -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c max_parallel_workers_per_gather=0";
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+const POSITION: &str =
+    "UPDATE consort.position SET snapshot = $1, decoded = $2 WHERE snapshot = $3 AND decoded = $4";
+
+/// One commit with its rows.
+#[derive(Clone, Debug)]
+pub struct Part {
+    xid: Xid,
+    end: Lsn,
+    changes: Changes,
+}
+
+impl Part {
+    /// The rows of this commit.
+    pub fn new(commit: &Commit, changes: Changes) -> Part {
+        Part { xid: commit.xid, end: commit.end, changes }
+    }
+
+    /// Its rows.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+}
+
+/// What becomes visible at the replica in one step.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The commits, in the order in which they are to be applied. What the replica shows already is skipped.
+    pub parts: Vec<Part>,
+    /// What the replica shows afterwards.
+    pub to: Position,
+}
+
+/// A connection that feeds one database of one replica.
+///
+/// Its methods must not be given up half-way, and after an error it is of no use: open another one. What was in flight has
+/// then been applied or not; the position that is read on opening tells.
+///
+/// Invariants: at most one batch is `in_flight`, at most one is `committing`; the transaction of the former is open.
+pub struct Feeder {
+    link: Link,
+    sighting: Sighting,
+    /// What the replica is known to show.
+    shown: Position,
+    /// Its COMMIT was sent and not answered.
+    committing: Option<Position>,
+    /// Its statements were sent, and their answers were not looked at.
+    in_flight: Option<InFlight>,
+    tables: Tables,
+    prepared: Prepared,
+    /// A call began and has not ended well.
+    unusable: bool,
+    counts: Counts,
+}
+
+struct InFlight {
+    batch: Batch,
+    checks: VecDeque<Check>,
+    one_by_one: BTreeSet<u32>,
+}
+
+/// What a feeder has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Batches that are visible.
+    pub batches: u64,
+    /// Batches that were rolled back and applied again, with the changes of a table one by one.
+    pub again: u64,
+}
+
+impl Feeder {
+    /// Connects to a replica and reads its position.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setup`] if it has none: it was not made to be fed ([`settle`]). [`crate::Error::Protocol`] if the
+    /// server is a standby. Otherwise as every connection.
+    pub async fn open(address: &Address, epoch: Epoch) -> Result<Feeder, Error> {
+        let options = format!("{SETTINGS} {SESSION} -c lock_timeout={LOCK_LIMIT_MS}");
+        let mut link = Link::connect(address, &[("options", &options)]).await?;
+        let sighting = Sighting::read(&mut link, epoch).await?;
+        if sighting.in_recovery {
+            return Err(Error::stream(format!("{address} is a standby: it feeds itself")));
+        }
+        let shown = read_position(&mut link, address).await?;
+        for (name, sql) in [("begin", BEGIN), ("commit", "COMMIT"), ("position", POSITION)] {
+            link.prepare(name, sql).await?;
+        }
+        Ok(Feeder {
+            link,
+            sighting,
+            shown,
+            committing: None,
+            in_flight: None,
+            tables: Tables::default(),
+            prepared: Prepared::default(),
+            unusable: false,
+            counts: Counts::default(),
+        })
+    }
+
+    /// The life of the replica that this connection belongs to.
+    pub fn sighting(&self) -> &Sighting {
+        &self.sighting
+    }
+
+    /// What the replica shows, as far as it has answered.
+    pub fn shown(&self) -> &Position {
+        &self.shown
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Applies a batch and waits until it is visible.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn apply(&mut self, batch: Batch) -> Result<(), Error> {
+        self.send(batch).await?;
+        self.finish().await
+    }
+
+    /// Sends a batch to the replica, and the COMMIT of the one before. Returns when it is on its way: [`Feeder::shown`]
+    /// says what is visible.
+    ///
+    /// # Errors
+    /// See [`Error`]; of this batch or of one before.
+    pub async fn send(&mut self, batch: Batch) -> Result<(), Error> {
+        self.begin_call()?;
+        let done = self.send_batch(batch).await;
+        self.end_call(done)
+    }
+
+    /// Waits until everything that was sent is visible.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        self.begin_call()?;
+        let done = self.finish_all().await;
+        self.end_call(done)
+    }
+
+    /// Forgets what it knows of the replica's tables: they were changed.
+    ///
+    /// # Errors
+    /// See [`Error`]; of a batch that was under way.
+    pub async fn forget(&mut self) -> Result<(), Error> {
+        self.begin_call()?;
+        let done = self.forget_all().await;
+        self.end_call(done)
+    }
+
+    async fn forget_all(&mut self) -> Result<(), Error> {
+        self.finish_all().await?;
+        self.tables.forget();
+        self.forget_statements().await
+    }
+
+    fn begin_call(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.unusable, true) {
+            return Err(crate::Error::Unreachable(
+                "an earlier batch failed: open the feeder again".to_owned(),
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    fn end_call(&mut self, done: Result<(), Error>) -> Result<(), Error> {
+        self.unusable = done.is_err();
+        if done.is_err() {
+            // The transaction that is open there holds locks.
+            self.link.close();
+        }
+        done
+    }
+
+    async fn send_batch(&mut self, mut batch: Batch) -> Result<(), Error> {
+        let last = self.in_flight.as_ref().map(|sent| &sent.batch.to).or(self.committing.as_ref());
+        let last = last.unwrap_or(&self.shown).clone();
+        batch.parts.retain(|part| !last.shows_at(part.xid, part.end));
+        if batch.parts.is_empty() && last.covers(&batch.to) {
+            return Ok(());
+        }
+        if !batch.to.covers(&last) {
+            return Err(Error::stream("a batch goes back behind what the replica shows".to_owned()));
+        }
+        self.learn(&batch.parts).await?;
+        if self.prepared.too_many() {
+            self.finish_all().await?;
+            self.forget_statements().await?;
+        }
+        self.start(batch, &last, BTreeSet::new()).await
+    }
+
+    /// Prepares a batch, completes the one before and sends this one.
+    async fn start(
+        &mut self,
+        batch: Batch,
+        from: &Position,
+        mut one_by_one: BTreeSet<u32>,
+    ) -> Result<(), Error> {
+        loop {
+            let (again, mark) = (self.counts.again, self.prepared.mark());
+            let mut build = Build::new(&batch.parts, &self.tables, &one_by_one);
+            let mut script = opening(from, &batch.to)?;
+            let mut next = build.next(&mut script, &mut self.prepared);
+            // The batch before is looked at only now: the server was at work on it.
+            if self.in_flight.is_some() {
+                drop(build);
+                let made = matches!(next, Ok(false));
+                Box::pin(self.commit_previous()).await?;
+                if !made || self.counts.again != again {
+                    // The statements that it names are forgotten, or it is too large to lie here whole.
+                    self.prepared.unsend(mark);
+                    continue;
+                }
+                self.link.push(&synced(&mut script), 1).await?;
+                self.in_flight = Some(InFlight { batch, checks: script.checks, one_by_one });
+                return Ok(());
+            }
+            let mut checks = VecDeque::new();
+            loop {
+                match next {
+                    Err(Stop::Error(error)) => return Err(error),
+                    Err(Stop::OneByOne(table)) => {
+                        drop(build);
+                        // Nothing of this batch may stay: what was sent of it is rolled back.
+                        self.link.push(&synced(&mut script), 1).await?;
+                        self.link.answer(|_| Ok(())).await?;
+                        self.roll_back().await?;
+                        one_by_one.insert(table);
+                        break;
+                    }
+                    Ok(false) => {
+                        self.link.push(&synced(&mut script), 1).await?;
+                        checks.append(&mut script.checks);
+                        self.in_flight = Some(InFlight { batch, checks, one_by_one });
+                        return Ok(());
+                    }
+                    Ok(true) => {
+                        self.link.push(&script.bytes, 0).await?;
+                        script.bytes.clear();
+                        checks.append(&mut script.checks);
+                        next = build.next(&mut script, &mut self.prepared);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at the answers of the batch in flight and sends its COMMIT.
+    async fn commit_previous(&mut self) -> Result<(), Error> {
+        self.committed().await?;
+        while let Some(InFlight { batch, mut checks, mut one_by_one }) = self.in_flight.take() {
+            match answers(&mut self.link, &mut checks).await? {
+                None => {
+                    let mut script = Script::default();
+                    script.run_texts("commit", &[], transaction())?;
+                    self.link.hold(&synced(&mut script), 1);
+                    self.committing = Some(batch.to);
+                }
+                Some(Wrong { about, said }) => {
+                    let table = may_be_tried_again(about, said.as_ref(), &one_by_one)?;
+                    one_by_one.insert(table);
+                    self.roll_back().await?;
+                    let from = self.shown.clone();
+                    self.start(batch, &from, one_by_one).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the answer to a COMMIT that was sent.
+    async fn committed(&mut self) -> Result<(), Error> {
+        let Some(to) = self.committing.take() else { return Ok(()) };
+        let mut committed = false;
+        let take = |message| {
+            if let Message::CommandComplete(body) = message {
+                committed = body.tag()? == "COMMIT";
+            }
+            Ok(())
+        };
+        match self.link.answer(take).await? {
+            Some(said) => Err(said.error.into()),
+            None if !committed => Err(Error::stream("the replica did not commit".to_owned())),
+            None => {
+                self.counts.batches += 1;
+                self.shown = to;
+                Ok(())
+            }
+        }
+    }
+
+    async fn finish_all(&mut self) -> Result<(), Error> {
+        self.commit_previous().await?;
+        self.committed().await
+    }
+
+    /// Ends a transaction that failed. Which of its statements were prepared nobody knows.
+    async fn roll_back(&mut self) -> Result<(), Error> {
+        self.counts.again += 1;
+        let mut script = Script::default();
+        script.run("ROLLBACK", About::Transaction)?;
+        self.prepared.forget(&mut script)?;
+        self.link.push(&synced(&mut script), 1).await?;
+        self.link.answer(|_| Ok(())).await?.map_or(Ok(()), |said| Err(said.error.into()))
+    }
+
+    async fn forget_statements(&mut self) -> Result<(), Error> {
+        let mut script = Script::default();
+        self.prepared.forget(&mut script)?;
+        self.link.push(&synced(&mut script), 1).await?;
+        self.link.answer(|_| Ok(())).await?.map_or(Ok(()), |said| Err(said.error.into()))
+    }
+
+    /// Gets to know the tables that are new.
+    async fn learn(&mut self, parts: &[Part]) -> Result<(), Error> {
+        for part in parts {
+            for relation in part.changes.relations() {
+                if is_log(relation) {
+                    return Err(Error::Ddl(part.xid));
+                }
+                if is_own(relation) || self.tables.find(relation).is_some() {
+                    continue;
+                }
+                // Questions have their answers only when nothing else is under way.
+                self.finish_all().await?;
+                let number = self.tables.next_number();
+                let table = learn::learn(&mut self.link, relation, number).await?;
+                self.tables.add(Arc::clone(relation), table);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The beginning of every batch.
+fn opening(from: &Position, to: &Position) -> Result<Script, Error> {
+    let mut script = Script::default();
+    script.run_texts("begin", &[], transaction())?;
+    let texts = [to, from].map(|position| (position.snapshot.to_string(), position.decoded.to_string()));
+    let texts = texts.each_ref().map(|(snapshot, decoded)| [snapshot.as_str(), decoded.as_str()]);
+    script.run_texts("position", &texts.concat(), Check { rows: Some(1), about: About::Position })?;
+    Ok(script)
+}
+
+fn transaction() -> Check {
+    Check { rows: None, about: About::Transaction }
+}
+
+/// What the script holds, with a `Sync` behind it.
+fn synced(script: &mut Script) -> bytes::BytesMut {
+    script.sync();
+    script.bytes.split()
+}
+
+async fn read_position(link: &mut Link, address: &Address) -> Result<Position, Error> {
+    let none = || {
+        let why = format!("{address} has no position: it was not made as a replica that Consort feeds");
+        Error::Server(crate::Error::Setup(why))
+    };
+    let rows = match link.query(&format!("SELECT snapshot, decoded FROM {}", position::TABLE)).await {
+        Err(error) if error.is("42P01") || error.is("3F000") => return Err(none()),
+        rows => rows?,
+    };
+    let [row] = rows.as_slice() else { return Err(none()) };
+    let [Some(snapshot), Some(decoded)] = row.as_slice() else { return Err(none()) };
+    match (snapshot.parse(), decoded.parse()) {
+        (Ok(snapshot), Ok(decoded)) => Ok(Position { snapshot, decoded }),
+        _ => Err(Error::stream(format!("the position at {address} is not understood"))),
+    }
+}
+
+/// A statement that did not do what it should.
+struct Wrong {
+    about: About,
+    /// What the server says; nothing if it was the number of rows.
+    said: Option<Said>,
+}
+
+/// Reads the answers of a batch; what is wrong first, if anything is.
+async fn answers(link: &mut Link, checks: &mut VecDeque<Check>) -> Result<Option<Wrong>, Error> {
+    let mut wrong = None;
+    let take = |message| {
+        if let Message::CommandComplete(body) = message {
+            let Some(Check { rows, about }) = checks.pop_front() else {
+                return Err(crate::Error::Protocol("an answer too many".to_owned()));
+            };
+            let touched = body.tag()?.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
+            if rows.is_some() && touched != rows && wrong.is_none() {
+                wrong = Some(Wrong { about, said: None });
+            }
+        }
+        Ok(())
+    };
+    if let Some(said) = link.answer(take).await? {
+        let about = checks.pop_front().map_or(About::Transaction, |check| check.about);
+        return Ok(Some(wrong.unwrap_or(Wrong { about, said: Some(said) })));
+    }
+    if !checks.is_empty() {
+        return Err(Error::stream("the replica gave fewer answers than statements".to_owned()));
+    }
+    Ok(wrong)
+}
+
+/// What went wrong may pass if the changes of this table are applied one by one; else it is an error.
+fn may_be_tried_again(about: About, said: Option<&Said>, one_by_one: &BTreeSet<u32>) -> Result<u32, Error> {
+    let (table, key) = match (about, said) {
+        (About::Rows(table, key), _) => (table, key),
+        (About::Position, None) => return Err(Error::Moved),
+        (_, Some(said)) => return Err(said.error.clone().into()),
+        (About::Transaction, None) => {
+            return Err(Error::stream("the replica's answers do not fit".to_owned()));
+        }
+    };
+    let sqlstate = said.and_then(|said| match &said.error {
+        crate::Error::Refused { sqlstate, .. } => Some(sqlstate.as_str()),
+        _ => None,
+    });
+    // Data that do not fit, constraints; everything else is not the row's fault.
+    if let (Some(said), Some(sqlstate)) = (said, sqlstate)
+        && !(sqlstate.starts_with("22") || sqlstate.starts_with("23"))
+    {
+        return Err(said.error.clone().into());
+    }
+    if !one_by_one.contains(&table.number) {
+        return Ok(table.number);
+    }
+    let key = key.map(|key| format!(" {key}")).unwrap_or_default();
+    let what = match said {
+        None => format!("the row{key} is not there, or there more than once"),
+        Some(said) => format!("the row{key} is refused: {} {}", said.error, said.detail),
+    };
+    Err(Error::Diverged { table: table.shown.clone(), what: what.trim_end().to_owned() })
+}

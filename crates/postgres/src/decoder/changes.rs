@@ -1,0 +1,329 @@
+//! The rows of one commit as the stream gave them, for whoever applies them elsewhere.
+//!
+//! ```text
+//! relations   [accounts, history]            as they were described when the rows came
+//! in memory   (0, U..)(1, I..)(2, T..)       which of them, and the message: a part of what was received, not copied
+//! spilled     the same, length by length, in a file that has no name any more
+//! ```
+//!
+//! A table may be described anew in mid-transaction (DDL between two rows); then it stands twice among the relations, and
+//! each row points at the one that it came under. A truncation speaks of several: it carries how many were known by
+//! then, and its numbers mean the last one of each.
+
+use super::message::Relation;
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, remove_file};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What one kept message costs beside its bytes.
+const EACH_BYTES: usize = size_of::<(u32, Bytes)>();
+/// A spilled message begins with its place and its length.
+const HEAD_BYTES: usize = 8;
+/// The file is written and read in pieces of this size, or of a message if that is larger.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The bit of a place that tells: not a table, but how many tables were known.
+const SEVERAL: u32 = 1 << 31;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The rows of one commit, in the order in which they were written. Cheap to clone.
+///
+/// Up to [`Changes::MAX_IN_MEMORY_BYTES`] of them lie in memory. More than that goes to a file in the system's folder for
+/// temporary files, which has no name any more: it ends with the last clone, however the process ends.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    relations: Arc<[Arc<Relation>]>,
+    messages: Messages,
+    count: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Messages {
+    Here(Arc<[(u32, Bytes)]>),
+    Spilled(Arc<File>),
+}
+
+impl Changes {
+    /// So much of one transaction's rows is kept in memory.
+    pub const MAX_IN_MEMORY_BYTES: usize = 16 * 1024 * 1024;
+
+    /// How many messages there are: one per row, one per TRUNCATE.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many bytes they are, with what keeping them costs.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether they lie in a file.
+    pub fn spilled(&self) -> bool {
+        matches!(self.messages, Messages::Spilled(_))
+    }
+
+    /// The tables that they speak of.
+    pub(crate) fn relations(&self) -> &[Arc<Relation>] {
+        &self.relations
+    }
+
+    /// Reads them from the beginning.
+    pub(crate) fn read(&self) -> Reader<'_> {
+        Reader { changes: self, next: 0, piece: BytesMut::new(), at: 0 }
+    }
+}
+
+/// One message of a commit.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    relations: &'a [Arc<Relation>],
+    place: u32,
+    pub(crate) message: Bytes,
+}
+
+impl<'a> Change<'a> {
+    /// The table of a row. `None` if the message speaks of several.
+    pub(crate) fn relation(&self) -> Option<&'a Arc<Relation>> {
+        self.relations.get(self.place as usize)
+    }
+
+    /// The table with this number, of a message that speaks of several.
+    pub(crate) fn relation_of(&self, id: u32) -> Option<&'a Arc<Relation>> {
+        let known = (self.place & !SEVERAL) as usize;
+        self.relations.get(..known)?.iter().rfind(|relation| relation.id == id)
+    }
+}
+
+/// Gives out the messages of one commit.
+pub(crate) struct Reader<'a> {
+    changes: &'a Changes,
+    /// How many were given out.
+    next: u64,
+    /// What was read of the file and not given out, and where the file goes on.
+    piece: BytesMut,
+    at: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// The next one; `None` behind the last.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Change<'a>>> {
+        if self.next == self.changes.count {
+            return Ok(None);
+        }
+        let (place, message) = match &self.changes.messages {
+            Messages::Here(all) => {
+                let (place, message) = &all[usize::try_from(self.next).expect("it was counted in memory")];
+                (*place, message.clone())
+            }
+            Messages::Spilled(file) => self.spilled(file)?,
+        };
+        self.next += 1;
+        Ok(Some(Change { relations: &self.changes.relations, place, message }))
+    }
+
+    fn spilled(&mut self, file: &File) -> io::Result<(u32, Bytes)> {
+        self.fill(file, HEAD_BYTES)?;
+        let head = self.piece.split_to(HEAD_BYTES);
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (place, length) = (word(0), word(4) as usize);
+        self.fill(file, length)?;
+        Ok((place, self.piece.split_to(length).freeze()))
+    }
+
+    /// Reads on until so much of the file is here.
+    fn fill(&mut self, file: &File, wanted: usize) -> io::Result<()> {
+        while self.piece.len() < wanted {
+            let had = self.piece.len();
+            self.piece.resize(had + PIECE_BYTES.max(wanted - had), 0);
+            let read = file.read_at(&mut self.piece[had..], self.at)?;
+            self.piece.truncate(had + read);
+            self.at += read as u64;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows of the transaction that is coming out.
+///
+/// Invariant: `here_bytes <= Changes::MAX_IN_MEMORY_BYTES` between two messages.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    relations: Vec<Arc<Relation>>,
+    /// Where each table stands among them, by its number.
+    places: BTreeMap<u32, u32>,
+    here: Vec<(u32, Bytes)>,
+    here_bytes: usize,
+    spilled: Option<File>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Kept {
+    /// Keeps a message if it is about rows. `known` finds the table with a number.
+    pub(super) fn add<'r>(
+        &mut self,
+        message: Bytes,
+        known: impl Fn(u32) -> Option<&'r Arc<Relation>>,
+    ) -> io::Result<()> {
+        let word = |at: usize| {
+            message.get(at..at + 4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
+        };
+        // What is malformed was refused before it came here.
+        let missing = || io::Error::from(io::ErrorKind::InvalidData);
+        let place = match message.first() {
+            Some(b'I' | b'U' | b'D') => self.place(word(1).and_then(&known).ok_or_else(missing)?),
+            Some(b'T') => {
+                for table in 0..word(1).ok_or_else(missing)? as usize {
+                    self.place(word(6 + 4 * table).and_then(&known).ok_or_else(missing)?);
+                }
+                several(self.relations.len())
+            }
+            _ => return Ok(()),
+        };
+        let bytes = message.len() + EACH_BYTES;
+        self.count += 1;
+        self.bytes += bytes as u64;
+        self.here_bytes += bytes;
+        self.here.push((place, message));
+        if self.here_bytes > Changes::MAX_IN_MEMORY_BYTES {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, relation: &Arc<Relation>) -> u32 {
+        if let Some(place) = self.places.get(&relation.id)
+            && Arc::ptr_eq(&self.relations[*place as usize], relation)
+        {
+            return *place;
+        }
+        let place = u32::try_from(self.relations.len()).expect("a transaction meets fewer tables");
+        self.relations.push(relation.clone());
+        self.places.insert(relation.id, place);
+        place
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let file = match &mut self.spilled {
+            Some(file) => file,
+            none => none.insert(nameless_file()?),
+        };
+        let mut piece = Vec::with_capacity(PIECE_BYTES * 2);
+        for (place, message) in self.here.drain(..) {
+            let length =
+                u32::try_from(message.len()).expect("a message is shorter than its length field allows");
+            piece.extend_from_slice(&place.to_be_bytes());
+            piece.extend_from_slice(&length.to_be_bytes());
+            piece.extend_from_slice(&message);
+            if piece.len() > PIECE_BYTES {
+                file.write_all(&piece)?;
+                piece.clear();
+            }
+        }
+        self.here_bytes = 0;
+        file.write_all(&piece)
+    }
+
+    /// The transaction has committed.
+    pub(super) fn finish(mut self) -> io::Result<Changes> {
+        if self.spilled.is_some() {
+            self.spill()?;
+        }
+        let relations: Arc<[_]> = self.relations.into();
+        let messages = match self.spilled {
+            Some(file) => Messages::Spilled(Arc::new(file)),
+            None => Messages::Here(self.here.into()),
+        };
+        Ok(Changes { relations, messages, count: self.count, bytes: self.bytes })
+    }
+}
+
+/// The place of a message that speaks of several tables, when so many were known.
+fn several(known: usize) -> u32 {
+    SEVERAL | u32::try_from(known).expect("a transaction meets fewer tables")
+}
+
+fn nameless_file() -> io::Result<File> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("consort-rows-{}-{number}", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relation(id: u32, name: &str) -> Arc<Relation> {
+        let (schema, columns) = ("public".to_owned(), Vec::new());
+        Arc::new(Relation { id, schema, name: name.to_owned(), identity: b'd', columns })
+    }
+
+    fn row(relation: u32, filling: &[u8]) -> Bytes {
+        let mut message = b"I".to_vec();
+        message.extend(relation.to_be_bytes());
+        message.extend(filling);
+        message.into()
+    }
+
+    fn all(changes: &Changes) -> Vec<(String, Bytes)> {
+        let mut reader = changes.read();
+        let mut all = Vec::new();
+        while let Some(change) = reader.next().unwrap() {
+            let name = |id| change.relation_of(id).map(|relation| relation.name.clone());
+            let name = change.relation().map(|relation| relation.name.clone()).or_else(|| name(1));
+            all.push((name.unwrap(), change.message));
+        }
+        all
+    }
+
+    #[test]
+    fn each_row_knows_its_table_as_it_was_then() {
+        let (before, after) = (relation(1, "before"), relation(1, "after"));
+        let mut kept = Kept::default();
+        let truncation = Bytes::from_static(b"T\0\0\0\x01\0\0\0\0\x01");
+        for known in [&before, &after] {
+            kept.add(row(1, b"x"), |_| Some(known)).unwrap();
+            kept.add(truncation.clone(), |_| Some(known)).unwrap();
+        }
+        kept.add(Bytes::from_static(b"Y"), |_| None).unwrap();
+        let changes = kept.finish().unwrap();
+        let names: Vec<String> = all(&changes).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["before", "before", "after", "after"]);
+        assert_eq!(changes.count(), 4);
+    }
+
+    #[test]
+    fn what_is_too_much_for_memory_comes_back_from_a_file() {
+        let table = relation(1, "t");
+        let mut kept = Kept::default();
+        let mut rows = Vec::new();
+        for number in 0..60_u32 {
+            // Some larger than a piece of the file, some tiny.
+            let length = if number % 7 == 0 { 3 * PIECE_BYTES } else { 5 };
+            rows.push(row(1, &vec![u8::try_from(number).unwrap(); length]));
+        }
+        rows.push(row(1, &vec![9; Changes::MAX_IN_MEMORY_BYTES]));
+        rows.push(row(1, b"last"));
+        for row in &rows {
+            kept.add(row.clone(), |_| Some(&table)).unwrap();
+            assert!(kept.here_bytes <= Changes::MAX_IN_MEMORY_BYTES);
+        }
+        let changes = kept.finish().unwrap();
+        assert!(changes.spilled());
+        for _ in 0..2 {
+            let read: Vec<Bytes> = all(&changes).into_iter().map(|(_, message)| message).collect();
+            assert!(read == rows, "{} rows", read.len());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What is wrong is said, and nothing of it shows; who dies goes on where he was.
+
+use super::{EPOCH, Fed};
+use crate::{one, soon};
+use postgres::apply::{Batch, Error, Feeder};
+use postgres::local::{NodeState, Scratch};
+use std::process::{Child, Command};
+
+/// What is wrong, as the feeder says it.
+struct Wrong {
+    /// At the replica alone.
+    spoil: &'static str,
+    /// At the primary, beside something in another table.
+    change: &'static str,
+    table: &'static str,
+    says: &'static str,
+}
+
+const WRONGS: &[Wrong] = &[
+    Wrong {
+        spoil: "DELETE FROM keyed WHERE id = 7",
+        change: "UPDATE keyed SET v = 'new' WHERE id BETWEEN 5 AND 9",
+        table: "public.keyed",
+        says: "the row (id) = (7) is not there",
+    },
+    Wrong {
+        spoil: "DELETE FROM keyed WHERE id = 8",
+        change: "DELETE FROM keyed WHERE id > 6",
+        table: "public.keyed",
+        says: "the row (id) = (8) is not there",
+    },
+    Wrong {
+        spoil: "INSERT INTO keyed VALUES (100, 'stranger')",
+        change: "INSERT INTO keyed SELECT n, 'n' FROM generate_series(90, 140) n",
+        table: "public.keyed",
+        says: "the row (id) = (100) is refused: duplicate key value",
+    },
+    Wrong {
+        spoil: "UPDATE bare SET b = 'other' WHERE a = 2",
+        change: "DELETE FROM bare",
+        table: "public.bare",
+        says: "the row (a, b) = (2, b) is not there",
+    },
+    Wrong {
+        spoil: "DROP INDEX by_hand; INSERT INTO unindexed VALUES (3, 'twice')",
+        change: "UPDATE unindexed SET v = 'new'",
+        table: "public.unindexed",
+        says: "the row (id) = (3) is not there, or there more than once",
+    },
+];
+
+const TABLES: &str = "\
+    CREATE TABLE other (id int PRIMARY KEY); CREATE TABLE keyed (id int PRIMARY KEY, v text); \
+    CREATE TABLE bare (a int, b text); CREATE TABLE unindexed (id int NOT NULL, v text); \
+    CREATE UNIQUE INDEX by_hand ON unindexed (id); ALTER TABLE unindexed REPLICA IDENTITY USING INDEX by_hand";
+
+#[tokio::test]
+async fn a_row_that_is_missing_or_too_many_is_named_and_nothing_shows() {
+    for wrong in WRONGS {
+        let mut fed = Fed::with(TABLES, "").await;
+        fed.primary.query(
+            "INSERT INTO keyed SELECT n, 'v' FROM generate_series(1, 20) n; \
+             INSERT INTO bare VALUES (1, 'b'), (2, 'b'), (2, 'b'), (3, NULL); \
+             INSERT INTO unindexed SELECT n, 'v' FROM generate_series(1, 5) n",
+        );
+        fed.feed().await.unwrap();
+        fed.compare();
+        fed.replica.query(wrong.spoil);
+        fed.reopen().await;
+        let before = super::contents(&fed.replica);
+        fed.primary.query("INSERT INTO other VALUES (1)");
+        fed.primary.query(wrong.change);
+        fed.primary.query("INSERT INTO other VALUES (2)");
+        let batch = fed.batch().await;
+        let shown = fed.feeder.shown().clone();
+        match fed.feeder.apply(batch.clone()).await {
+            Err(Error::Diverged { table, what }) => {
+                assert!(table == wrong.table && what.contains(wrong.says), "{table}: {what}");
+            }
+            other => panic!("{}: {other:?}", wrong.change),
+        }
+        // It is of no use any more; nothing of it is there.
+        assert!(fed.feeder.apply(batch).await.is_err());
+        fed.reopen().await;
+        assert_eq!(*fed.feeder.shown(), shown);
+        assert_eq!(super::contents(&fed.replica), before, "{}", wrong.change);
+    }
+}
+
+#[tokio::test]
+async fn tables_that_do_not_fit_are_named() {
+    let tables = "CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY); \
+                  CREATE TABLE c (id int PRIMARY KEY)";
+    let spoil = "ALTER TABLE a RENAME v TO w; DROP TABLE b; DROP TABLE c; CREATE VIEW c AS SELECT 1 AS id";
+    let mut fed = Fed::with(tables, spoil).await;
+    for (change, says) in [
+        ("INSERT INTO a VALUES (1, 1)", "public.a has no column v at the replica"),
+        ("INSERT INTO b VALUES (1)", "public.b is not there at the replica"),
+        ("INSERT INTO c VALUES (1)", "public.c is no ordinary table at the replica"),
+        ("CREATE TABLE d (id int)", "DDL"),
+    ] {
+        fed.primary.query(change);
+        let mut batch = fed.batch().await;
+        // Those before stand in the way for ever; some commits write nothing.
+        batch.parts.retain(|part| part.changes().count() > 0);
+        batch.parts.drain(..batch.parts.len() - 1);
+        let Err(error) = fed.feeder.apply(batch).await else { panic!("{change} passed") };
+        assert!(error.to_string().contains(says), "{change}: {error}");
+        fed.reopen().await;
+    }
+    let nobody = fed.primary.address("template1");
+    let Err(error) = Feeder::open(&nobody, EPOCH).await else { panic!("it has no position") };
+    assert!(error.to_string().contains("not made as a replica"), "{error}");
+}
+
+#[tokio::test]
+async fn two_who_feed_one_replica_do_not_apply_twice() {
+    let mut fed = Fed::with("CREATE TABLE bare (n int)", "").await;
+    let mut second = Feeder::open(&fed.replica.address("postgres"), EPOCH).await.unwrap();
+    fed.primary.query("INSERT INTO bare VALUES (1)");
+    let batch = fed.batch().await;
+    // Of two at once one waits for the other.
+    fed.feeder.send(batch.clone()).await.unwrap();
+    match tokio::join!(fed.feeder.finish(), second.apply(batch.clone())) {
+        (Ok(()), Err(Error::Moved)) | (Err(Error::Moved), Ok(())) => {}
+        other => panic!("{other:?}"),
+    }
+    fed.compare();
+    // Who knows that it is there skips it.
+    fed.reopen().await;
+    fed.feeder.apply(batch).await.unwrap();
+    fed.compare();
+    fed.primary.query("INSERT INTO bare VALUES (2)");
+    let older = Batch { to: fed.feeder.shown().clone(), ..fed.batch().await };
+    fed.primary.query("INSERT INTO bare VALUES (3)");
+    let newer = fed.batch().await;
+    let newer = Batch { parts: older.parts.iter().chain(&newer.parts).cloned().collect(), ..newer };
+    fed.feeder.apply(newer).await.unwrap();
+    fed.compare();
+}
+
+#[tokio::test]
+async fn large_transactions_go_in_pieces_and_show_at_once() {
+    let mut fed =
+        Fed::with("CREATE TABLE t (id int PRIMARY KEY, v text, u int UNIQUE); CREATE TABLE bare (n int)", "")
+            .await;
+    // Spilled, and more than what is gathered at once; with a swap in it that makes it go one by one.
+    fed.primary.query(
+        "BEGIN; INSERT INTO t SELECT n, repeat('x', 2000), n FROM generate_series(1, 20000) n; \
+         UPDATE t SET v = 'short' WHERE id <= 10000; DELETE FROM t WHERE id > 15000; TRUNCATE bare; \
+         INSERT INTO bare VALUES (1); COMMIT",
+    );
+    let first = fed.batch().await;
+    fed.primary.query(
+        "BEGIN; UPDATE t SET u = -1 WHERE id = 1; UPDATE t SET u = 1 WHERE id = 2; \
+         UPDATE t SET u = 2 WHERE id = 1; UPDATE t SET v = 'longer' WHERE id < 3000; COMMIT",
+    );
+    let second = fed.batch().await;
+    fed.primary.query("UPDATE t SET v = 'last' WHERE id % 2 = 0");
+    let third = fed.batch().await;
+    for batch in [first, second, third] {
+        soon("a batch", fed.feeder.send(batch)).await.unwrap();
+    }
+    assert_eq!(one(&fed.replica.query("SELECT count(*) FROM t WHERE v = 'last'")), "0");
+    soon("the end", fed.feeder.finish()).await.unwrap();
+    fed.compare();
+    assert_eq!((fed.feeder.counts().batches, fed.feeder.counts().again), (3, 1));
+}
+
+/// A server whose processes are being killed.
+struct Dying(Vec<String>, Child);
+
+impl Dying {
+    /// Kills all processes of a server, from now on, without waiting.
+    fn now(server: &Scratch) -> Dying {
+        let NodeState::Running { pid } = server.primary().state() else { panic!("it runs") };
+        let all = std::iter::once(pid).chain(server.primary().processes()).map(|pid| pid.to_string());
+        let all: Vec<String> = all.collect();
+        let kill = Command::new("kill").arg("-KILL").args(&all).spawn().unwrap();
+        Dying(all, kill)
+    }
+
+    /// Waits until they are gone; a dead child of ours may stay in the table of processes.
+    async fn gone(mut self) {
+        self.1.wait().unwrap();
+        let alive = |pid: &String| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        soon("the end of the server", async {
+            while self.0.iter().any(alive) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_is_killed_goes_on_where_it_was() {
+    const ROWS: u32 = 2000;
+    let tables = format!(
+        "CREATE TABLE t (id int PRIMARY KEY, n int, filler text); CREATE TABLE bare (round int, n int); \
+         CREATE TABLE few (id int PRIMARY KEY, n int); INSERT INTO few VALUES (1, 0); \
+         INSERT INTO t SELECT n, 0, repeat('x', 100) FROM generate_series(1, {ROWS}) n"
+    );
+    let mut fed = Fed::with(&tables, "").await;
+    let mut batches = Vec::new();
+    for round in 0..6 {
+        // A row that is applied twice, or not at all, is one too many or missing among those without a key.
+        for step in 0..8 {
+            fed.primary.query(&format!(
+                "UPDATE t SET n = n + 1; INSERT INTO bare SELECT {round}, n FROM generate_series(1, 20) n; \
+                 UPDATE few SET n = n + 1"
+            ));
+            fed.primary.query(&format!("DELETE FROM bare WHERE round = {round} AND n = {step}"));
+            batches.push(fed.batch().await);
+        }
+        let (mut sent, mut dying) = (0, None);
+        let died = loop {
+            // Everything there ever was; what the replica shows is skipped.
+            let Some(batch) = batches.get(sent) else { break fed.feeder.finish().await };
+            if let Err(error) = soon("a batch", fed.feeder.send(batch.clone())).await {
+                break Err(error);
+            }
+            sent += 1;
+            if sent == batches.len() - 7 + round % 7 {
+                if round % 2 == 0 {
+                    fed.feeder.finish().await.unwrap();
+                }
+                dying = Some(Dying::now(&fed.replica));
+            }
+        };
+        dying.expect("it was killed").gone().await;
+        fed.replica.primary().start().unwrap();
+        fed.reopen().await;
+        let at = batches.iter().filter(|batch| batch.to.decoded <= fed.feeder.shown().decoded).count();
+        println!("round {round}: {died:?}, at {at} of {}", batches.len());
+        for batch in &batches {
+            fed.feeder.send(batch.clone()).await.unwrap();
+        }
+        fed.feeder.finish().await.unwrap();
+        fed.compare();
+    }
+}

@@ -1,0 +1,128 @@
+//! What was written at the primary arrives at a replica that is fed, whatever it is, and once.
+
+mod cases;
+mod faults;
+
+use crate::soon;
+use history::{Commit, Epoch};
+use postgres::address::Control;
+use postgres::apply::{Batch, Error, Feeder, Part, Position, settle};
+use postgres::attach;
+use postgres::decoder::{Changes, Decoded, Decoder};
+use postgres::gauge::Gauger;
+use postgres::local::Scratch;
+use std::collections::BTreeMap;
+
+const EPOCH: Epoch = Epoch::new(1);
+
+/// A primary, a replica, and what lies between them.
+struct Fed {
+    primary: Scratch,
+    replica: Scratch,
+    decoder: Decoder,
+    gauger: Gauger,
+    feeder: Feeder,
+    /// What has come out and no batch held.
+    unplaced: Vec<(Commit, Changes)>,
+}
+
+fn server() -> Scratch {
+    let mut options = Scratch::options();
+    options.standbys = 0;
+    Scratch::with(options)
+}
+
+impl Fed {
+    /// Both with these tables, `other` at the replica alone.
+    async fn with(sql: &str, other: &str) -> Fed {
+        let (primary, replica) = (server(), server());
+        primary.query(sql);
+        replica.query(sql);
+        replica.query(other);
+        let address = primary.address("postgres");
+        let control = Control::connect(&address).await.unwrap();
+        let attached = attach::attach(&control).await.unwrap();
+        let mut decoder = Decoder::open(&address, &attached.slot, attached.database, EPOCH).await.unwrap();
+        decoder.keep_rows(true);
+        let mut gauger = Gauger::connect(&address, EPOCH).await.unwrap();
+        let gauge = gauger.gauge().await.unwrap();
+        let start = Position { snapshot: gauge.snapshot, decoded: gauge.insert_lsn };
+        let there = Control::connect(&replica.address("postgres")).await.unwrap();
+        settle(&there, &start).await.unwrap();
+        let feeder = Feeder::open(&replica.address("postgres"), EPOCH).await.unwrap();
+        assert_eq!(*feeder.shown(), start);
+        Fed { primary, replica, decoder, gauger, feeder, unplaced: Vec::new() }
+    }
+
+    /// What the primary shows by now and did not before.
+    async fn batch(&mut self) -> Batch {
+        self.gauger.flush().await.unwrap();
+        let gauge = self.gauger.gauge().await.unwrap();
+        let decoded = loop {
+            match soon("the next from the slot", self.decoder.next()).await.unwrap() {
+                Decoded::Commit { commit, changes, .. } => self.unplaced.push((commit, changes.unwrap())),
+                Decoded::Position(position) if position >= gauge.insert_lsn => break position,
+                Decoded::Position(_) => {}
+            }
+        };
+        let to = Position { snapshot: gauge.snapshot, decoded };
+        let mut parts = Vec::new();
+        self.unplaced.retain(|(commit, changes)| {
+            let shown = to.shows(commit);
+            if shown {
+                parts.push(Part::new(commit, changes.clone()));
+            }
+            !shown
+        });
+        Batch { parts, to }
+    }
+
+    async fn feed(&mut self) -> Result<(), Error> {
+        let batch = self.batch().await;
+        soon("the batch", self.feeder.apply(batch)).await
+    }
+
+    async fn reopen(&mut self) {
+        self.feeder = Feeder::open(&self.replica.address("postgres"), EPOCH).await.unwrap();
+    }
+
+    /// Every row of every table is the same.
+    fn compare(&self) {
+        let (there, here) = (contents(&self.primary), contents(&self.replica));
+        assert_eq!(there.keys().collect::<Vec<_>>(), here.keys().collect::<Vec<_>>());
+        for (table, rows) in there {
+            let missing: Vec<_> =
+                rows.iter().filter(|row| !here[&table].contains(row)).map(|row| short(row)).collect();
+            let more: Vec<_> =
+                here[&table].iter().filter(|row| !rows.contains(row)).map(|row| short(row)).collect();
+            assert_eq!((missing, more), (vec![], vec![]), "{table}");
+            assert_eq!(rows.len(), here[&table].len(), "{table}");
+        }
+    }
+}
+
+/// The ends of a row.
+fn short(row: &str) -> String {
+    match row.char_indices().nth(600) {
+        None => row.to_owned(),
+        Some(_) => format!("{}..{}..{}", &row[..30], row.len(), &row[row.len() - 30..]),
+    }
+}
+
+/// The rows of every table, as sorted texts.
+fn contents(server: &Scratch) -> BTreeMap<String, Vec<String>> {
+    let tables = server.query(
+        "SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND n.nspname <> 'consort'",
+    );
+    let mut contents = BTreeMap::new();
+    for table in tables {
+        let table = table[0].clone().unwrap();
+        let sql = format!("SELECT format('%s', t) FROM ONLY {table} AS t");
+        let mut rows: Vec<String> =
+            server.query(&sql).into_iter().map(|row| row[0].clone().unwrap_or_default()).collect();
+        rows.sort();
+        contents.insert(table, rows);
+    }
+    contents
+}
