@@ -34,14 +34,15 @@ mod statement;
 mod table;
 
 pub use error::Error;
-pub use position::{Position, settle};
+pub use position::settle;
 
 use crate::address::Address;
 use crate::decoder::{Changes, SETTINGS};
 use crate::incarnation::Sighting;
 use crate::link::{Link, Said};
 use build::{Build, Stop, Tables, is_log, is_own};
-use history::{Commit, Epoch, Lsn, Xid};
+use history::{Commit, Epoch, Lsn, Shown, Xid};
+use position::covers;
 use postgres_protocol::message::backend::Message;
 use script::{About, Check, Prepared, Script};
 use std::collections::{BTreeSet, VecDeque};
@@ -58,9 +59,6 @@ const SESSION: &str = "-c session_replication_role=replica -c synchronous_commit
      -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c max_parallel_workers_per_gather=0";
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
-const POSITION: &str =
-    "UPDATE consort.position SET snapshot = $1, decoded = $2 WHERE snapshot = $3 AND decoded = $4";
-
 /// One commit with its rows.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -87,7 +85,7 @@ pub struct Batch {
     /// The commits, in the order in which they are to be applied. What the replica shows already is skipped.
     pub parts: Vec<Part>,
     /// What the replica shows afterwards.
-    pub to: Position,
+    pub to: Shown,
 }
 
 /// A connection that feeds one database of one replica.
@@ -100,9 +98,9 @@ pub struct Feeder {
     link: Link,
     sighting: Sighting,
     /// What the replica is known to show.
-    shown: Position,
+    shown: Shown,
     /// Its COMMIT was sent and not answered.
-    committing: Option<Position>,
+    committing: Option<Shown>,
     /// Its statements were sent, and their answers were not looked at.
     in_flight: Option<InFlight>,
     tables: Tables,
@@ -140,8 +138,8 @@ impl Feeder {
         if sighting.in_recovery {
             return Err(Error::stream(format!("{address} is a standby: it feeds itself")));
         }
-        let shown = read_position(&mut link, address).await?;
-        for (name, sql) in [("begin", BEGIN), ("commit", "COMMIT"), ("position", POSITION)] {
+        let shown = position::read(&mut link, address).await?;
+        for (name, sql) in [("begin", BEGIN), ("commit", "COMMIT"), ("position", position::MOVE)] {
             link.prepare(name, sql).await?;
         }
         Ok(Feeder {
@@ -163,7 +161,7 @@ impl Feeder {
     }
 
     /// What the replica shows, as far as it has answered.
-    pub fn shown(&self) -> &Position {
+    pub fn shown(&self) -> &Shown {
         &self.shown
     }
 
@@ -240,11 +238,11 @@ impl Feeder {
     async fn send_batch(&mut self, mut batch: Batch) -> Result<(), Error> {
         let last = self.in_flight.as_ref().map(|sent| &sent.batch.to).or(self.committing.as_ref());
         let last = last.unwrap_or(&self.shown).clone();
-        batch.parts.retain(|part| !last.shows_at(part.xid, part.end));
-        if batch.parts.is_empty() && last.covers(&batch.to) {
+        batch.parts.retain(|part| !last.shows(part.xid, part.end));
+        if batch.parts.is_empty() && covers(&last, &batch.to) {
             return Ok(());
         }
-        if !batch.to.covers(&last) {
+        if !covers(&batch.to, &last) {
             return Err(Error::stream("a batch goes back behind what the replica shows".to_owned()));
         }
         self.learn(&batch.parts).await?;
@@ -259,7 +257,7 @@ impl Feeder {
     async fn start(
         &mut self,
         batch: Batch,
-        from: &Position,
+        from: &Shown,
         mut one_by_one: BTreeSet<u32>,
     ) -> Result<(), Error> {
         loop {
@@ -399,12 +397,12 @@ impl Feeder {
 }
 
 /// The beginning of every batch.
-fn opening(from: &Position, to: &Position) -> Result<Script, Error> {
+fn opening(from: &Shown, to: &Shown) -> Result<Script, Error> {
     let mut script = Script::default();
     script.run_texts("begin", &[], transaction())?;
-    let texts = [to, from].map(|position| (position.snapshot.to_string(), position.decoded.to_string()));
-    let texts = texts.each_ref().map(|(snapshot, decoded)| [snapshot.as_str(), decoded.as_str()]);
-    script.run_texts("position", &texts.concat(), Check { rows: Some(1), about: About::Position })?;
+    let texts = [to.to_string(), from.to_string()];
+    let check = Check { rows: Some(1), about: About::Position };
+    script.run_texts("position", &texts.each_ref().map(String::as_str), check)?;
     Ok(script)
 }
 
@@ -416,23 +414,6 @@ fn transaction() -> Check {
 fn synced(script: &mut Script) -> bytes::BytesMut {
     script.sync();
     script.bytes.split()
-}
-
-async fn read_position(link: &mut Link, address: &Address) -> Result<Position, Error> {
-    let none = || {
-        let why = format!("{address} has no position: it was not made as a replica that Consort feeds");
-        Error::Server(crate::Error::Setup(why))
-    };
-    let rows = match link.query(&format!("SELECT snapshot, decoded FROM {}", position::TABLE)).await {
-        Err(error) if error.is("42P01") || error.is("3F000") => return Err(none()),
-        rows => rows?,
-    };
-    let [row] = rows.as_slice() else { return Err(none()) };
-    let [Some(snapshot), Some(decoded)] = row.as_slice() else { return Err(none()) };
-    match (snapshot.parse(), decoded.parse()) {
-        (Ok(snapshot), Ok(decoded)) => Ok(Position { snapshot, decoded }),
-        _ => Err(Error::stream(format!("the position at {address} is not understood"))),
-    }
 }
 
 /// A statement that did not do what it should.

@@ -1,90 +1,68 @@
-//! What a fed replica shows, and where that is written down: one row beside the data, changed in the transaction that
-//! changes the data.
+//! Where it is written down what a fed replica shows: one row beside the data, changed in the transaction that changes
+//! the data.
 
-use crate::Error;
-use crate::address::Control;
-use history::{Commit, Lsn, Snapshot, Xid};
+use super::Error;
+use crate::address::{Address, Control};
+use crate::link::Link;
+use history::Shown;
 
-/// What a replica shows of the primary's commits: those whose end had been decoded and that the snapshot sees. (The log
-/// position guards against identities that a crashed primary gives a second time.)
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// A snapshot of the primary.
-    pub snapshot: Snapshot,
-    /// How far the primary's log had been decoded.
-    pub decoded: Lsn,
-}
-
-impl Position {
-    /// Whether the replica shows this commit.
-    pub fn shows(&self, commit: &Commit) -> bool {
-        self.shows_at(commit.xid, commit.end)
-    }
-
-    /// Whether it shows everything that `other` shows.
-    pub(super) fn covers(&self, other: &Position) -> bool {
-        let unseen = other.snapshot.xmax() > self.snapshot.xmax()
-            || self.snapshot.running().iter().any(|xid| other.snapshot.sees(*xid));
-        !unseen && other.decoded <= self.decoded
-    }
-
-    pub(super) fn shows_at(&self, xid: Xid, end: Lsn) -> bool {
-        end <= self.decoded && self.snapshot.sees(xid)
-    }
-}
-
-/// The table of the position at a replica.
-pub(super) const TABLE: &str = "consort.position";
+/// Moves the position from where it is expected to be.
+pub(super) const MOVE: &str = "UPDATE consort.position SET shown = $1 WHERE shown = $2";
 
 /// Writes down where a replica that was just made stands: the feeder goes on from there. Whatever was written before goes.
 ///
 /// # Errors
 /// As every query.
-pub async fn settle(replica: &Control, position: &Position) -> Result<(), Error> {
+pub async fn settle(replica: &Control, shown: &Shown) -> Result<(), crate::Error> {
     let sql = format!(
         "BEGIN; CREATE SCHEMA IF NOT EXISTS consort; \
-         CREATE TABLE IF NOT EXISTS {TABLE} (snapshot text NOT NULL, decoded pg_lsn NOT NULL); \
-         TRUNCATE {TABLE}; INSERT INTO {TABLE} VALUES ('{}', '{}'); COMMIT",
-        position.snapshot, position.decoded
+         CREATE TABLE IF NOT EXISTS consort.position (shown text NOT NULL); \
+         TRUNCATE consort.position; INSERT INTO consort.position VALUES ('{shown}'); COMMIT"
     );
     Ok(replica.batch_execute(&sql).await?)
+}
+
+/// Reads the position of a replica.
+pub(super) async fn read(link: &mut Link, address: &Address) -> Result<Shown, Error> {
+    let none = || {
+        let why = format!("{address} has no position: it was not made as a replica that Consort feeds");
+        Error::Server(crate::Error::Setup(why))
+    };
+    let rows = match link.query("SELECT shown FROM consort.position").await {
+        Err(error) if error.is("42P01") || error.is("3F000") => return Err(none()),
+        rows => rows?,
+    };
+    let [row] = rows.as_slice() else { return Err(none()) };
+    let text = row.first().and_then(|text| text.as_deref()).ok_or_else(none)?;
+    text.parse().map_err(|_| Error::stream(format!("the position at {address} is not understood: {text}")))
+}
+
+/// Whether `later` shows everything that `earlier` does.
+pub(super) fn covers(later: &Shown, earlier: &Shown) -> bool {
+    let (now, then) = (later.snapshot(), earlier.snapshot());
+    let unseen = then.xmax() > now.xmax() || now.running().iter().any(|xid| then.sees(*xid));
+    !unseen && earlier.decoded() <= later.decoded()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use history::Lsn;
 
     #[test]
     fn what_covers_what() {
-        let position = |snapshot: &str, decoded| Position {
-            snapshot: snapshot.parse().unwrap(),
-            decoded: Lsn::new(decoded),
-        };
-        let middle = position("10:20:10,14", 100);
+        let shown =
+            |snapshot: &str, decoded| Shown::new(snapshot.parse().unwrap(), Lsn::new(decoded), Lsn::ZERO);
+        let middle = shown("10:20:10,14", 100);
         for (other, below, above) in [
-            (position("10:20:10,14", 100), true, true),
-            (position("10:20:10,14,15", 99), true, false),
-            (position("10:18:10,14", 100), true, false),
-            (position("14:20:14", 100), false, true),
-            (position("14:20:14", 99), false, false),
-            (position("10:21:10", 101), false, true),
+            (shown("10:20:10,14", 100), true, true),
+            (shown("10:20:10,14,15", 99), true, false),
+            (shown("10:18:10,14", 100), true, false),
+            (shown("14:20:14", 100), false, true),
+            (shown("14:20:14", 99), false, false),
+            (shown("10:21:10", 101), false, true),
         ] {
-            assert_eq!((middle.covers(&other), other.covers(&middle)), (below, above), "{other:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_shown() {
-        let position = Position { snapshot: "10:20:10,14".parse().unwrap(), decoded: Lsn::new(100) };
-        for (xid, end, shown) in [
-            (9, 50, true),
-            (9, 100, true),
-            (9, 101, false),
-            (10, 50, false),
-            (14, 50, false),
-            (20, 50, false),
-        ] {
-            assert_eq!(position.shows_at(Xid::new(xid), Lsn::new(end)), shown, "{xid} {end}");
+            assert_eq!((covers(&middle, &other), covers(&other, &middle)), (below, above), "{other:?}");
         }
     }
 }

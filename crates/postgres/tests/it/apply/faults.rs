@@ -234,7 +234,7 @@ async fn a_replica_that_is_killed_goes_on_where_it_was() {
         dying.expect("it was killed").gone().await;
         fed.replica.primary().start().unwrap();
         fed.reopen().await;
-        let at = batches.iter().filter(|batch| batch.to.decoded <= fed.feeder.shown().decoded).count();
+        let at = batches.iter().filter(|batch| batch.to.decoded() <= fed.feeder.shown().decoded()).count();
         println!("round {round}: {died:?}, at {at} of {}", batches.len());
         for batch in &batches {
             fed.feeder.send(batch.clone()).await.unwrap();

@@ -4,9 +4,9 @@ mod cases;
 mod faults;
 
 use crate::soon;
-use history::{Commit, Epoch};
+use history::{Commit, Epoch, Lsn, Shown};
 use postgres::address::Control;
-use postgres::apply::{Batch, Error, Feeder, Part, Position, settle};
+use postgres::apply::{Batch, Error, Feeder, Part, settle};
 use postgres::attach;
 use postgres::decoder::{Changes, Decoded, Decoder};
 use postgres::gauge::Gauger;
@@ -46,7 +46,7 @@ impl Fed {
         decoder.keep_rows(true);
         let mut gauger = Gauger::connect(&address, EPOCH).await.unwrap();
         let gauge = gauger.gauge().await.unwrap();
-        let start = Position { snapshot: gauge.snapshot, decoded: gauge.insert_lsn };
+        let start = Shown::new(gauge.snapshot, gauge.insert_lsn, Lsn::ZERO);
         let there = Control::connect(&replica.address("postgres")).await.unwrap();
         settle(&there, &start).await.unwrap();
         let feeder = Feeder::open(&replica.address("postgres"), EPOCH).await.unwrap();
@@ -65,10 +65,10 @@ impl Fed {
                 Decoded::Position(_) => {}
             }
         };
-        let to = Position { snapshot: gauge.snapshot, decoded };
+        let to = Shown::new(gauge.snapshot, decoded, Lsn::ZERO);
         let mut parts = Vec::new();
         self.unplaced.retain(|(commit, changes)| {
-            let shown = to.shows(commit);
+            let shown = to.shows(commit.xid, commit.end);
             if shown {
                 parts.push(Part::new(commit, changes.clone()));
             }
