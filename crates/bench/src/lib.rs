@@ -6,6 +6,7 @@
 
 pub mod all_updates;
 mod chance;
+pub mod chbench;
 pub mod check;
 mod console;
 mod ground;
@@ -45,6 +46,8 @@ pub enum Command {
     Histories(histories::Options),
     /// Run TPC-C: five transactions on nine tables, and the twelve consistency conditions
     Tpcc(tpcc::Options),
+    /// Run the CH-benCHmark: TPC-C, and beside it TPC-H's 22 queries of the same tables
+    Chbench(chbench::Options),
     /// Run YCSB: single reads, updates, inserts and scans by Zipf's law
     Ycsb(ycsb::Options),
     /// Run TPC-B: transfers, and the sums that agree at the end
@@ -106,6 +109,7 @@ pub async fn run(command: &Command) -> Result<Verdict, Error> {
         Command::Mix(options) => mix::run(options).await,
         Command::Histories(options) => histories::run(options).await,
         Command::Tpcc(options) => tpcc::run(options).await,
+        Command::Chbench(options) => chbench::run(options).await,
         Command::Ycsb(options) => ycsb::run(options).await,
         Command::Tpcb(options) => tpcb::run(options).await,
         Command::Tpcw(options) => tpcw::run(options).await,

@@ -71,13 +71,21 @@ impl Mix {
     }
 }
 
-fn workload(options: &Options) -> Tpcc {
-    Tpcc {
-        size: Size::new(options.scale, options.shrink, options.run.clients),
-        weights: options.mix.weights(),
-        blocks: options.run.blocks(),
-        foreign_keys: options.foreign_keys,
+impl Tpcc {
+    /// TPC-C of so many warehouses, in a mix.
+    pub(crate) fn new(scale: i32, shrink: i32, mix: Mix, run: &workload::Options) -> Tpcc {
+        Tpcc {
+            size: Size::new(scale, shrink, run.clients),
+            weights: mix.weights(),
+            blocks: run.blocks(),
+            foreign_keys: false,
+        }
     }
+}
+
+fn workload(options: &Options) -> Tpcc {
+    let foreign_keys = options.foreign_keys;
+    Tpcc { foreign_keys, ..Tpcc::new(options.scale, options.shrink, options.mix, &options.run) }
 }
 
 /// Runs the subcommand and prints its results.

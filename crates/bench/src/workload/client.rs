@@ -75,8 +75,10 @@ impl<W: Workload> Client<W> {
     pub(crate) async fn live(mut self) {
         let shared = self.shared.clone();
         while !shared.stop.is_due() {
-            self.think().await;
-            shared.keep_rate().await;
+            if shared.workload.is_paced(&self.memory) {
+                self.think().await;
+                shared.keep_rate().await;
+            }
             if shared.stop.is_due() {
                 break;
             }
@@ -143,9 +145,10 @@ impl<W: Workload> Client<W> {
 
     async fn attempt(&mut self, work: &W::Work, counted: bool) -> Result<Ending, Trouble> {
         let shared = self.shared.clone();
+        let url = shared.workload.url(&self.memory).unwrap_or(&shared.options.url);
         let session = match &mut self.session {
             Some(session) => session,
-            none => match Session::open(&shared.options.url, shared.options.protocol).await {
+            none => match Session::open(url, shared.options.protocol).await {
                 Ok(session) => none.insert(session.with_limit(shared.options.statement_limit)),
                 Err(trouble) => {
                     tokio::time::sleep(LOGIN_PAUSE).await;

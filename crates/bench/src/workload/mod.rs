@@ -79,6 +79,18 @@ pub(crate) trait Workload: Send + Sync + 'static {
         0
     }
 
+    /// Whether the client thinks and keeps the rate.
+    fn is_paced(&self, client: &Self::Client) -> bool {
+        let _ = client;
+        true
+    }
+
+    /// Where the client logs in, if not where all do.
+    fn url(&self, client: &Self::Client) -> Option<&str> {
+        let _ = client;
+        None
+    }
+
     /// How long a client waits between two transactions on average, in seconds, if the options do not say it.
     fn think_seconds(&self) -> f64 {
         0.0

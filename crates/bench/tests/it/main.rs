@@ -1,5 +1,6 @@
 //! The workloads against real servers, and the checker against histories that real servers made.
 
+mod chbench;
 mod checker;
 mod fixture;
 mod histories;

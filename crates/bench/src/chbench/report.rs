@@ -1,0 +1,67 @@
+//! The subcommand: its arguments.
+
+use super::Chbench;
+use crate::progress::Progress;
+use crate::session::Trouble;
+use crate::stop::Stop;
+use crate::tpcc::{Mix, Tpcc};
+use crate::workload::{self, Report};
+use crate::{Error, Verdict};
+use clap::Args;
+
+/// Arguments of `chbench`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// How many warehouses (about 100 MB each)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=20_000))]
+    pub scale: i32,
+    /// Divide items, customers and orders of a warehouse by this: for trials, not for figures
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=1000))]
+    pub shrink: i32,
+    /// Which of TPC-C's transactions run how often
+    #[arg(long, value_enum, default_value = "standard")]
+    pub mix: Mix,
+    /// How many clients ask queries, besides those (--clients) that run transactions; they neither think nor keep a rate
+    #[arg(long, default_value_t = 1)]
+    pub analytical: u64,
+    /// Another address for these, with other settings perhaps
+    #[arg(long, value_name = "URL")]
+    pub analytical_url: Option<String>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub run: workload::Options,
+}
+
+const EXAMPLES: &str = "\
+It drops and makes the tables tpcc_* and chbench_* at the address, loads them, runs, and looks whether TPC-C's consistency
+conditions hold; if not, the exit code is 1.
+
+Examples:
+  consort bench chbench --url postgres://postgres@127.0.0.1:6432/postgres --scale 2 --clients 8 --analytical 2 --time 60s";
+
+fn workload(options: &Options) -> Chbench {
+    let tpcc = Tpcc::new(options.scale, options.shrink, options.mix, &options.run);
+    Chbench {
+        tpcc,
+        transactional: options.run.clients,
+        analytical: options.analytical,
+        analytical_url: options.analytical_url.clone(),
+    }
+}
+
+/// Runs the subcommand and prints its results.
+///
+/// # Errors
+/// The address cannot be used or a file cannot be written.
+pub async fn run(options: &Options) -> Result<Verdict, Error> {
+    workload::run(workload(options), &options.run).await
+}
+
+/// Runs it and gives the result.
+///
+/// # Errors
+/// The address cannot be used.
+pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Report, Trouble> {
+    workload::measure(workload(options), &options.run, stop, progress).await
+}
