@@ -52,6 +52,10 @@ impl Workload for AllUpdates {
         "allupdates"
     }
 
+    fn describe(&self) -> String {
+        format!("AllUpdates, {} rows for each client", self.rows)
+    }
+
     fn transactions(&self) -> &'static [&'static str] {
         &["update"]
     }

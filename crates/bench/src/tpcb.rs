@@ -80,6 +80,10 @@ impl Workload for Tpcb {
         "tpcb"
     }
 
+    fn describe(&self) -> String {
+        format!("TPC-B, {} branches of {} accounts", self.branches, self.accounts)
+    }
+
     fn transactions(&self) -> &'static [&'static str] {
         &["transfer"]
     }

@@ -74,6 +74,10 @@ impl Workload for Chbench {
         "chbench"
     }
 
+    fn describe(&self) -> String {
+        format!("CH-benCHmark, {}, {} of the clients analytical", self.tpcc.describe(), self.analytical)
+    }
+
     fn transactions(&self) -> &'static [&'static str] {
         &NAMES
     }
@@ -95,6 +99,10 @@ impl Workload for Chbench {
 
     fn probe(&self) -> String {
         format!("{} AND (SELECT count(*) FROM chbench_supplier) = {}", self.tpcc.probe(), load::SUPPLIERS)
+    }
+
+    async fn look(&mut self, session: &mut Session) -> Result<(), Trouble> {
+        self.tpcc.look(session).await
     }
 
     fn more_clients(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! TPC-C's consistency conditions (clause 3.3.2), each as a query that gives what breaks it.
 
+use crate::session::{Session, Trouble};
 use crate::workload::Check;
 
 /// All twelve, for tables that were loaded with orders of which the first without a carrier has this number (2,101).
@@ -123,6 +124,47 @@ fn of_money() -> Vec<Check> {
             ),
         ),
     ]
+}
+
+/// How many orders and payments there were before a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    orders: u64,
+    payments: u64,
+}
+
+const ORDERS: &str = "SELECT count(*) FROM tpcc_orders";
+const PAYMENTS: &str = "SELECT count(*) FROM tpcc_history";
+
+impl Before {
+    pub(crate) async fn read(session: &mut Session) -> Result<Before, Trouble> {
+        let orders = session.ask(ORDERS, &[]).await?.first()?.number(0).unwrap_or(0).unsigned_abs();
+        let payments = session.ask(PAYMENTS, &[]).await?.first()?.number(0).unwrap_or(0).unsigned_abs();
+        Ok(Before { orders, payments })
+    }
+
+    /// Two rules that the specification does not number: nothing that was acknowledged is lost, nothing is there twice.
+    pub(crate) fn checks(self, new_orders: (u64, u64), payments: (u64, u64)) -> [Check; 2] {
+        let within = |number: &str, what: &str, query: &str, before: u64, bounds: (u64, u64)| {
+            Check::within(number, what, query, (before + bounds.0, before + bounds.1))
+        };
+        [
+            within(
+                "orders",
+                "there is an order for each acknowledged new-order",
+                ORDERS,
+                self.orders,
+                new_orders,
+            ),
+            within(
+                "payments",
+                "the history has each acknowledged payment",
+                PAYMENTS,
+                self.payments,
+                payments,
+            ),
+        ]
+    }
 }
 
 /// What was delivered to each customer, joined to him.

@@ -17,6 +17,7 @@ pub use report::{Mix, Options, measure, run};
 
 use crate::session::{Session, Trouble};
 use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Workload, weighted};
+use conditions::Before;
 use rules::{Rules, Size};
 
 /// The names of the transactions, in the order of the specification.
@@ -25,7 +26,8 @@ pub(crate) const TRANSACTIONS: &[&str] = &["new-order", "payment", "order-status
 /// TPC-C of a size, in a mix.
 pub(crate) struct Tpcc {
     pub(crate) size: Size,
-    pub(crate) weights: [f64; 5],
+    pub(crate) mix: Mix,
+    pub(crate) before: Before,
     pub(crate) blocks: Blocks,
     pub(crate) foreign_keys: bool,
 }
@@ -53,6 +55,12 @@ impl Workload for Tpcc {
         "tpcc"
     }
 
+    fn describe(&self) -> String {
+        let Size { warehouses, items, customers, .. } = self.size;
+        let mix = self.mix.name();
+        format!("TPC-C {mix}, {warehouses} warehouses, {items} items, {customers} customers in a district")
+    }
+
     fn transactions(&self) -> &'static [&'static str] {
         TRANSACTIONS
     }
@@ -73,12 +81,17 @@ impl Workload for Tpcc {
         load::probe(self.size)
     }
 
+    async fn look(&mut self, session: &mut Session) -> Result<(), Trouble> {
+        self.before = Before::read(session).await?;
+        Ok(())
+    }
+
     fn client(&self, number: u64, chance: fastrand::Rng) -> Client {
         Client { home: self.size.home(number), rules: Rules::new(self.size, chance) }
     }
 
     fn plan(&self, client: &mut Client) -> Work {
-        let which = weighted(&self.weights, &mut client.rules.chance);
+        let which = weighted(&self.mix.weights(), &mut client.rules.chance);
         client.plan(which)
     }
 
@@ -90,8 +103,10 @@ impl Workload for Tpcc {
         work.run(self.blocks, session).await
     }
 
-    fn checks(&self, _: &Ledger) -> Vec<Check> {
-        conditions::all(self.size.undelivered_from())
+    fn checks(&self, ledger: &Ledger) -> Vec<Check> {
+        let mut checks = conditions::all(self.size.undelivered_from());
+        checks.extend(self.before.checks(ledger.bounds(0), ledger.bounds(1)));
+        checks
     }
 }
 

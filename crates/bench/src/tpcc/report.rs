@@ -1,6 +1,7 @@
 //! The subcommand: its arguments and its mixes.
 
 use super::Tpcc;
+use super::conditions::Before;
 use super::rules::Size;
 use crate::progress::Progress;
 use crate::session::Trouble;
@@ -59,6 +60,11 @@ pub enum Mix {
 }
 
 impl Mix {
+    /// Its name, as it is given.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     /// How often new-order, payment, order-status, delivery and stock-level run, of 100.
     pub(crate) fn weights(self) -> [f64; 5] {
         match self {
@@ -76,7 +82,8 @@ impl Tpcc {
     pub(crate) fn new(scale: i32, shrink: i32, mix: Mix, run: &workload::Options) -> Tpcc {
         Tpcc {
             size: Size::new(scale, shrink, run.clients),
-            weights: mix.weights(),
+            mix,
+            before: Before::default(),
             blocks: run.blocks(),
             foreign_keys: false,
         }

@@ -33,7 +33,7 @@ const BUY_CONFIRM: usize = 9;
 /// TPC-W of a size, in a mix.
 struct Tpcw {
     size: Size,
-    weights: [f64; 14],
+    mix: Mix,
     blocks: Blocks,
     orders_before: u64,
 }
@@ -69,6 +69,10 @@ impl Workload for Tpcw {
 
     fn name(&self) -> &'static str {
         "tpcw"
+    }
+
+    fn describe(&self) -> String {
+        format!("TPC-W {}, {} books, {} customers", self.mix.name(), self.size.items, self.size.customers)
     }
 
     fn transactions(&self) -> &'static [&'static str] {
@@ -123,7 +127,7 @@ impl Workload for Tpcw {
     }
 
     fn plan(&self, client: &mut Client) -> Work {
-        let kind = weighted(&self.weights, &mut client.chance);
+        let kind = weighted(&self.mix.weights(), &mut client.chance);
         if kind == 0 && client.chance.u8(0..VISIT) == 0 {
             client.begin_visit(self.size);
         }

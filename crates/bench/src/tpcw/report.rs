@@ -53,6 +53,11 @@ pub enum Mix {
 }
 
 impl Mix {
+    /// Its name, as it is given.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     /// How often each interaction runs, of 100, in the order of their names.
     pub(super) fn weights(self) -> [f64; 14] {
         match self {
@@ -70,7 +75,7 @@ impl Mix {
 fn workload(options: &Options) -> Tpcw {
     Tpcw {
         size: Size::new(options.items, options.scale, options.shrink),
-        weights: options.mix.weights(),
+        mix: options.mix,
         blocks: options.run.blocks(),
         orders_before: 0,
     }

@@ -14,7 +14,7 @@ mod tallies;
 
 pub use check::{Check, Checked, judge};
 pub use options::{Isolation, Options};
-pub use report::{Line, Report};
+pub use report::{Line, Report, Served};
 pub use tallies::Ledger;
 
 pub(crate) use loader::{Loader, TextRow};
@@ -52,6 +52,9 @@ pub(crate) trait Workload: Send + Sync + 'static {
 
     /// Its name.
     fn name(&self) -> &'static str;
+
+    /// Its size and its mix, in a few words.
+    fn describe(&self) -> String;
 
     /// The names of its transactions, in the order of the report.
     fn transactions(&self) -> &'static [&'static str];

@@ -80,6 +80,9 @@ pub struct Options {
     /// How statements travel
     #[arg(long, value_enum, default_value = "extended")]
     pub protocol: Protocol,
+    /// An admin console with SHOW REPLICAS, to learn which nodes served the reads
+    #[arg(long, value_name = "URL")]
+    pub console: Option<String>,
     /// What chance starts from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

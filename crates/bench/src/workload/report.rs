@@ -1,8 +1,10 @@
 //! What a run has to say: a line per transaction, errors by SQLSTATE, checks.
 
 use super::tallies::{Tallies, Tally};
-use super::{Checked, Options, Workload};
+use super::{Checked, Isolation, Options, Workload};
+use crate::console::Told;
 use crate::latency::{Latencies, Percentiles};
+use crate::session::Protocol;
 use crate::table::{Table, milliseconds, percent};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,8 +38,14 @@ pub struct Line {
 pub struct Report {
     /// The workload.
     pub workload: String,
+    /// Its size and its mix.
+    pub setting: String,
     /// How many clients ran.
     pub clients: u64,
+    /// How statements travelled.
+    pub protocol: Protocol,
+    /// How transactions in blocks ran.
+    pub isolation: Isolation,
     /// How long loading took, if it was done.
     pub loaded_seconds: Option<f64>,
     /// How long was measured.
@@ -50,6 +58,8 @@ pub struct Report {
     pub read_statements: u64,
     /// Statements that write.
     pub write_statements: u64,
+    /// Which nodes served the reads, if a console told it.
+    pub served: Option<Served>,
     /// Errors by SQLSTATE, also of attempts that were made good.
     pub errors: BTreeMap<String, u64>,
     /// The first of each.
@@ -58,26 +68,58 @@ pub struct Report {
     pub checks: Vec<Checked>,
 }
 
+/// Which nodes served the reads of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Served {
+    /// Reads by node.
+    pub nodes: BTreeMap<String, u64>,
+    /// The part that standbys served, 0 to 1.
+    pub at_standbys: f64,
+}
+
+impl Served {
+    pub(crate) fn of(told: Told) -> Served {
+        let at_standbys: u64 = told
+            .served
+            .iter()
+            .filter(|(node, _)| told.standbys.contains(*node))
+            .map(|(_, count)| count)
+            .sum();
+        Served { at_standbys: ratio(at_standbys, told.served.values().sum()), nodes: told.served }
+    }
+}
+
+/// How long loading took, if it was done, and how long was measured.
+pub(crate) struct Times {
+    pub(crate) loaded_seconds: Option<f64>,
+    pub(crate) seconds: f64,
+}
+
 impl Report {
     pub(crate) fn new<W: Workload>(
         workload: &W,
         options: &Options,
-        loaded_seconds: Option<f64>,
-        seconds: f64,
+        times: Times,
         tallies: &Tallies,
+        served: Option<Served>,
         checks: Vec<Checked>,
     ) -> Report {
+        let Times { loaded_seconds, seconds } = times;
         let ended: u64 = tallies.kinds.iter().map(|tally| tally.committed + tally.rolled_back).sum();
         let named = workload.transactions().iter().zip(&tallies.kinds);
         Report {
             workload: workload.name().to_owned(),
+            setting: workload.describe(),
             clients: options.clients + workload.more_clients(),
+            protocol: options.protocol,
+            isolation: options.isolation,
             loaded_seconds,
             seconds,
             transactions: named.map(|(name, tally)| line(name, tally, ended, seconds)).collect(),
             all: line("all", &merged(&tallies.kinds), ended, seconds),
             read_statements: tallies.sent.reads,
             write_statements: tallies.sent.writes,
+            served,
             errors: tallies.errors.clone(),
             first_errors: tallies.first_errors.clone(),
             checks,
@@ -155,8 +197,10 @@ impl Line {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(seconds) = self.loaded_seconds {
-            writeln!(f, "loaded in {seconds:.1} s\n")?;
+        write!(f, "{}; {} clients, {} protocol", self.setting, self.clients, self.protocol)?;
+        match self.loaded_seconds {
+            Some(seconds) => writeln!(f, "; loaded in {seconds:.1} s\n")?,
+            None => writeln!(f, "\n")?,
         }
         if self.all.happened() {
             writeln!(f, "{}", self.table())?;
@@ -167,6 +211,11 @@ impl fmt::Display for Report {
                 self.seconds,
                 percent(self.read_share())
             )?;
+        }
+        if let Some(served) = &self.served {
+            let nodes: Vec<String> =
+                served.nodes.iter().map(|(node, count)| format!("{node} {count}")).collect();
+            writeln!(f, "reads at standbys: {} ({})", percent(served.at_standbys), nodes.join(", "))?;
         }
         for (code, count) in &self.errors {
             let first = self.first_errors.get(code).map_or("", String::as_str);

@@ -2,9 +2,10 @@
 
 use super::check::judge;
 use super::client::{Client, Shared};
-use super::report::Report;
+use super::report::{Report, Served, Times};
 use super::tallies::{Ledger, Tallies};
 use super::{Loader, Options, Workload};
+use crate::console::{self, Watch};
 use crate::progress::Progress;
 use crate::session::{Protocol, Session, Trouble};
 use crate::stop::Stop;
@@ -53,6 +54,9 @@ pub(crate) async fn measure<W: Workload>(
         return Err(Trouble::Unexpected(problem.to_owned()));
     }
     ground::wait_ready(&options.url, &workload.probe()).await?;
+    if let Some(console) = &options.console {
+        console::wait_caught_up(console, options.load_url()).await?;
+    }
     let mut session = open(options.check_url(), options).await?;
     workload.look(&mut session).await?;
     session.close().await;
@@ -67,17 +71,26 @@ pub(crate) async fn measure<W: Workload>(
         options: options.clone(),
         workload,
     });
+    let (mut served, mut seconds) = (None, 0.0);
     if !options.time.is_zero() {
+        let watch = match &options.console {
+            Some(console) => Some(Watch::begin(console).await?),
+            None => None,
+        };
         live(&shared, progress).await;
+        seconds = shared.began.elapsed().saturating_sub(options.warm_up).as_secs_f64();
+        if let Some(watch) = watch {
+            served = Some(Served::of(watch.finish().await?));
+        }
     }
-    let seconds = shared.began.elapsed().saturating_sub(options.warm_up).as_secs_f64();
 
     let ledger = shared.ledger.lock().expect("nobody panics with the ledger").clone();
     let session = open(options.check_url(), options).await?.with_limit(LONG);
     let checks = judge(&shared.workload.checks(&ledger), &session).await?;
     session.close().await;
     let tallies = shared.tallies.lock().expect("nobody panics with the tallies").clone();
-    Ok(Report::new(&shared.workload, options, loaded_seconds, seconds, &tallies, checks))
+    let times = Times { loaded_seconds, seconds };
+    Ok(Report::new(&shared.workload, options, times, &tallies, served, checks))
 }
 
 async fn open(url: &str, options: &Options) -> Result<Session, Trouble> {

@@ -53,6 +53,7 @@ const UPDATES: [&str; FIELDS] = [
 /// YCSB of a size, in a mix.
 struct Ycsb {
     rows: i64,
+    mix: Mix,
     weights: Weights,
     theta: f64,
     blocks: Blocks,
@@ -89,6 +90,10 @@ impl Workload for Ycsb {
 
     fn name(&self) -> &'static str {
         "ycsb"
+    }
+
+    fn describe(&self) -> String {
+        format!("YCSB {}, {} rows, theta {}", self.mix.name(), self.rows, self.theta)
     }
 
     fn transactions(&self) -> &'static [&'static str] {
@@ -260,6 +265,7 @@ mod tests {
     fn shares(theta: f64, newest: bool) -> Vec<usize> {
         let workload = Ycsb {
             rows: 1000,
+            mix: Mix::C,
             weights: Weights { kinds: [1.0, 0.0, 0.0, 0.0, 0.0], newest },
             theta,
             blocks: Blocks::default(),

@@ -80,6 +80,11 @@ pub(super) struct Weights {
 }
 
 impl Mix {
+    /// Its name, as it is given.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     pub(super) fn weights(self) -> Weights {
         let kinds = match self {
             Mix::A | Mix::WriteHeavy => [50.0, 50.0, 0.0, 0.0, 0.0],
@@ -103,6 +108,7 @@ fn workload(options: &Options) -> Ycsb {
     let rows = options.scale * ROWS_OF_SCALE;
     Ycsb {
         rows,
+        mix: options.mix,
         weights: options.mix.weights(),
         theta: options.theta.unwrap_or_else(|| options.mix.theta()),
         blocks: options.run.blocks(),

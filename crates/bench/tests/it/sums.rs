@@ -6,7 +6,9 @@ use bench::session::{Protocol, Session};
 use bench::stop::Stop;
 use bench::workload::Report;
 use bench::{Command, all_updates, tpcb};
+use postgres::local::Stop as How;
 use std::fs;
+use std::sync::Arc;
 
 async fn run(url: &str, arguments: &[&str]) -> Report {
     let line = [&arguments[..1], &["--url", url, "--clients", "4"], &arguments[1..]].concat();
@@ -87,4 +89,24 @@ async fn updates_that_are_acknowledged_are_there() {
     fs::remove_dir_all(&folder).unwrap();
     assert!(csv.starts_with("allupdates,committed,") && csv.contains("\nupdate,"), "{csv}");
     assert!(json.contains("\"broken_by\": \"expected ") && json.contains("\"per_second\""), "{json}");
+}
+
+#[tokio::test]
+async fn a_crash_of_the_server_loses_nothing_that_was_acknowledged() {
+    let servers = Arc::new(fixture::servers(0).await);
+    let url = fixture::url(servers.primary());
+    let line = ["allupdates", "--url", &url, "--clients", "4", "--rows", "50", "--time", "60s"];
+    let Command::Allupdates(options) = fixture::command(&line) else { panic!("allupdates was asked") };
+    let (stop, mut progress) = (Stop::new(), Progress::silent());
+    let (report, ()) = tokio::join!(all_updates::measure(&options, &stop, &mut progress), async {
+        fixture::wait_for_rows(&url, "SELECT FROM allupdates WHERE n > 3 LIMIT 1").await;
+        let crashing = servers.clone();
+        let restart = move || crashing.primary().restart(How::Immediate).unwrap();
+        tokio::task::spawn_blocking(restart).await.unwrap();
+        fixture::wait_for_rows(&url, "SELECT FROM allupdates HAVING max(n) > 20").await;
+        stop.now();
+    });
+    let report = report.expect("a run");
+    assert!(report.is_clean() && report.all.failed > 0, "{report}");
+    assert!(report.all.committed > 50 && !report.errors.is_empty(), "{report}");
 }

@@ -27,7 +27,7 @@ async fn every_mix_in_every_protocol_keeps_the_conditions() {
     let size = ["--scale", "2", "--foreign-keys", "--time", "3s", "--isolation", "repeatable-read"];
     let first = run(&url, &size).await;
     assert!(first.is_clean(), "{first}");
-    assert!(first.loaded_seconds.is_some() && first.checks.len() == 12, "{first}");
+    assert!(first.loaded_seconds.is_some() && first.checks.len() == 14, "{first}");
     for line in &first.transactions {
         assert!(line.committed > 0 && line.failed == 0, "{}\n{first}", line.transaction);
     }

@@ -109,6 +109,7 @@ fn bench_says_by_its_exit_code_what_it_saw() {
     assert!(consort(&mix).worked().contains("stale reads"));
     let histories = ["bench", "histories", "--url", &url, "--time", "2s", "--transactions", "100"];
     assert!(consort(&histories).worked().contains("strong snapshot isolation  valid"));
+    let console = format!("postgres://postgres@127.0.0.1:{}/consort", home.port);
     let pid = fs::read_to_string(home.path().join("consort.pid")).unwrap();
     let host = home.path().join("sockets").display().to_string();
     let port = nodes(&home)[0].1;
@@ -123,8 +124,10 @@ fn bench_says_by_its_exit_code_what_it_saw() {
         ["tpcc --shrink 100", "ycsb --scale 1 --mix d", "tpcb --shrink 1000", "tpcw --shrink 100 --think 0"]
     {
         let line = ["bench"].into_iter().chain(workload.split(' ')).chain(["--url", &url, "--time", "1s"]);
-        let figures = consort(&line.collect::<Vec<_>>()).worked();
+        let line: Vec<&str> = line.chain(["--console", &console]).collect();
+        let figures = consort(&line).worked();
         assert!(figures.contains("holds") && !figures.contains("BROKEN"), "{figures}");
+        assert!(figures.contains("standby1 "), "{figures}");
     }
     let nobody = ["bench", "stale", "--url", "postgres://postgres@127.0.0.1:1/postgres", "--rounds", "1"];
     consort(&nobody).failed(1);
