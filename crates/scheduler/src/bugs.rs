@@ -36,4 +36,6 @@ pub struct Bugs {
     pub ddl_leaves_doubts_narrow: bool,
     /// A commit that no doubt explains does not switch the mode of writers.
     pub bypass_unnoticed: bool,
+    /// What a fed replica has once shown it shows for ever, whatever life of it answers.
+    pub replica_forgets_commits: bool,
 }

@@ -3,7 +3,8 @@
 
 use crate::question::Verdict;
 use crate::scheduler::{Scheduler, Writers};
-use crate::{Reason, StandbyId};
+use crate::standby::Standby;
+use crate::{Kind, Reason, StandbyId};
 use history::{Access, ColumnSet, DatabaseId, Footprint, Incarnation, RelationId, Rows};
 use order::GaugeNumber;
 
@@ -25,7 +26,7 @@ impl Scheduler {
             *wanted = None;
             return Verdict::Wait(Reason::RolesChanged);
         }
-        let Some((life, mark)) = self.standbys.all.get(&standby).and_then(|standby| standby.heard()) else {
+        let Some(life) = self.standbys.all.get(&standby).and_then(Standby::life) else {
             return Verdict::Refused(Reason::StandbyFailed);
         };
         if life != incarnation {
@@ -44,6 +45,11 @@ impl Scheduler {
                 return Verdict::Wait(Reason::GaugeNotSettled);
             }
         }
-        if mark < newest { Verdict::Wait(Reason::StandbyBehind) } else { Verdict::Proven }
+        // What has settled has been placed, so a fed replica's mark may be asked now.
+        let shown = self.standbys.all.get(&standby).is_some_and(|replica| match replica.kind {
+            Kind::Standby => replica.mark() >= Some(newest),
+            Kind::Fed => self.shows(replica, database, &catalog),
+        });
+        if shown { Verdict::Proven } else { Verdict::Wait(Reason::StandbyBehind) }
     }
 }

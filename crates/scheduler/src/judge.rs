@@ -39,9 +39,9 @@
 //! then is proven by a gauge that sees the mark, or after the mark's doubt has ended: either way the mark is decoded, it
 //! wrote everything, and only a standby that has replayed it, and so the change, can serve.
 
-use crate::Reason;
 use crate::question::{Proof, Ran, Ticket, Verdict};
 use crate::scheduler::{Followed, Scheduler, Writers};
+use crate::{Kind, Reason};
 use history::{Commit, Lsn};
 use order::{Gauge, GaugeNumber};
 
@@ -54,28 +54,51 @@ impl Scheduler {
         if self.options.bugs.standby_live {
             return Verdict::Proven;
         }
-        if ran.incarnation != ticket.incarnation && !self.options.bugs.backend_crash_keeps_low {
+        let any_life = match ticket.kind {
+            Kind::Standby => self.options.bugs.backend_crash_keeps_low,
+            Kind::Fed => self.options.bugs.replica_forgets_commits,
+        };
+        if ran.incarnation != ticket.incarnation && !any_life {
             return Verdict::Refused(Reason::StandbyRestarted);
         }
-        if ticket.closings.is_some_and(|closings| closings != self.closings)
-            && !self.options.bugs.closed_door_ajar
-        {
+        if self.kept_in_since(ticket) {
             return Verdict::Refused(Reason::RolesChanged);
         }
+        let settled = self.order.settled(ticket.database).map(|(_, gauge)| gauge.insert_lsn);
+        ticket.seen = settled.unwrap_or(Lsn::MAX);
         match ticket.proof {
             Proof::Unproven => Verdict::Proven,
+            Proof::Session if ticket.kind == Kind::Fed && settled.is_some() => Verdict::Proven,
             Proof::Session if ran.replayed.is_none() => Verdict::Refused(Reason::NoPosition),
             Proof::Session => Verdict::Proven,
-            _ if ticket.barriers != self.barriers(ticket.database) && !self.options.bugs.stale_analysis => {
-                Verdict::Refused(Reason::CatalogChanged)
+            _ if let Some(reason) = self.outdated(ticket) => Verdict::Refused(reason),
+            Proof::Before(None) if self.writers != Writers::ThroughConsort => {
+                Verdict::Refused(Reason::WritersSwitched)
             }
-            _ if ticket.life != self.order.life() => Verdict::Refused(Reason::PrimaryRestarted),
+            Proof::Before(_) => Verdict::Proven,
             Proof::Plain => self.plain(ticket),
             Proof::Positioned(wanted) => match ran.replayed {
                 None => Verdict::Refused(Reason::NoPosition),
                 Some(replayed) => self.positioned(ticket, wanted, replayed),
             },
         }
+    }
+
+    /// Whether reads were kept in after the ticket was made.
+    fn kept_in_since(&self, ticket: &Ticket) -> bool {
+        ticket.closings.is_some_and(|closings| closings != self.closings)
+            && !self.options.bugs.closed_door_ajar
+    }
+
+    /// Why a proof that began with the ticket would be void.
+    pub(crate) fn outdated(&self, ticket: &Ticket) -> Option<Reason> {
+        if self.kept_in_since(ticket) {
+            return Some(Reason::RolesChanged);
+        }
+        if ticket.barriers != self.barriers(ticket.database) && !self.options.bugs.stale_analysis {
+            return Some(Reason::CatalogChanged);
+        }
+        (ticket.life != self.order.life()).then_some(Reason::PrimaryRestarted)
     }
 
     fn plain(&self, ticket: &Ticket) -> Verdict {

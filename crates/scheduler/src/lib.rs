@@ -4,7 +4,8 @@
 //! an instant between the statement's arrival and its end. The [`Scheduler`] decides before the statement runs whether
 //! that is likely ([`route`](Scheduler::route)), and afterwards whether it is so ([`judge`](Scheduler::judge)). What it
 //! knows: the [order](order::Order) of one primary, for each item when it was last written (the freshness index), and
-//! how far each standby has replayed.
+//! how far each standby has replayed. A replica that is fed with commits shows boundaries of the order and nothing
+//! between: what runs there is proven before it runs ([`ready`](Scheduler::ready)).
 //!
 //! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same time.
 //!
@@ -14,6 +15,7 @@
 mod ages;
 mod bugs;
 mod catalog;
+mod fed;
 mod freshness;
 mod judge;
 pub mod parallel;
@@ -30,4 +32,4 @@ pub use bugs::Bugs;
 pub use question::{Consistency, End, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
 pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};
-pub use standby::{Serving, StandbyId, StandbyView};
+pub use standby::{Kind, Mark, Serving, StandbyId, StandbyView};

@@ -1,6 +1,6 @@
 //! What is asked of the scheduler, and what it answers.
 
-use crate::{Reason, StandbyId};
+use crate::{Kind, Reason, StandbyId};
 use history::{DatabaseId, Footprint, Incarnation, Lsn};
 use order::GaugeNumber;
 use std::sync::Arc;
@@ -69,6 +69,9 @@ pub enum Proof {
     Plain,
     /// The position in its snapshot, compared with a settled gauge of this number or a higher one.
     Positioned(GaugeNumber),
+    /// At a fed replica: before the statement ran the replica showed all that it must see, as a settled gauge of this
+    /// number or a higher one says, or nothing in doubt. Nothing is added to the statement.
+    Before(Option<GaugeNumber>),
     /// The position in its snapshot, remembered as seen by the session.
     Session,
     /// None: the mark at its arrival was enough.
@@ -94,6 +97,9 @@ pub struct Ticket {
     pub(crate) closings: Option<u64>,
     /// A gauge sent after the position was read, wanted at the first judging that needs it.
     pub(crate) after: Option<GaugeNumber>,
+    /// Whether it runs at a fed replica; then, once judged, no boundary that it has seen lies above `seen`.
+    pub(crate) kind: Kind,
+    pub(crate) seen: Lsn,
 }
 
 impl Ticket {
@@ -102,12 +108,18 @@ impl Ticket {
         self.standby
     }
 
+    /// What feeds it. If Consort does, nothing is sent before the ticket is [ready](crate::Scheduler::ready), which may
+    /// also choose another such replica.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// In which life of the standby. A connection to another life gets no answer proven.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The replay position last heard from the standby before the read is sent.
+    /// The replay position last heard from the standby before the read is sent. Of no use at a fed replica.
     pub fn low(&self) -> Lsn {
         self.low
     }
@@ -120,18 +132,19 @@ impl Ticket {
     /// Whether the read must run as `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_last_wal_replay_lsn();
     /// <statement>; COMMIT`, so that [`Ran::replayed`] is known.
     pub fn asks_position(&self) -> bool {
-        matches!(self.proof, Proof::Positioned(_) | Proof::Session)
+        self.kind == Kind::Standby && matches!(self.proof, Proof::Positioned(_) | Proof::Session)
     }
 
     /// After the answer was handed on: what [`SessionMarks::last_seen`] must be at least. Any node that has replayed
     /// to here shows at least what this answer showed. `None` where nothing is promised.
     pub fn seen(&self, ran: &Ran) -> Option<Lsn> {
         match self.proof {
+            Proof::Unproven => None,
+            _ if self.kind == Kind::Fed => Some(self.seen),
             // All that the answer shows of its footprint lies at or below what was heard before.
-            Proof::Plain | Proof::Positioned(_) => Some(self.low),
+            Proof::Plain | Proof::Positioned(_) | Proof::Before(_) => Some(self.low),
             // The record that starts at the position may be shown already: one byte more takes it in.
             Proof::Session => ran.replayed.map(|at| Lsn::new(at.next_record_start().get().saturating_add(1))),
-            Proof::Unproven => None,
         }
     }
 }

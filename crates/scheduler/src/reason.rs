@@ -19,6 +19,8 @@ pub enum Reason {
     PrimaryLost,
     /// No standby is known to have replayed the newest commit that the statement must see.
     StandbysBehind,
+    /// No fed replica had come in time to the state that the statement must see.
+    ReplicasBehind,
     /// No standby is known to have replayed what the session has written or seen.
     SessionAhead,
     /// No gauge is young enough to say which standby is within the bound.
@@ -65,13 +67,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason but [`Reason::Stay`].
-    pub const ALL: [Reason; 27] = [
+    pub const ALL: [Reason; 28] = [
         Reason::AskedForPrimary,
         Reason::NoStandby,
         Reason::NoneServing,
         Reason::DatabaseNotFollowed,
         Reason::PrimaryLost,
         Reason::StandbysBehind,
+        Reason::ReplicasBehind,
         Reason::SessionAhead,
         Reason::NoRecentGauge,
         Reason::OlderThanBound,
@@ -115,6 +118,9 @@ impl Reason {
             Reason::PrimaryLost => ("primary_lost", "the primary is away, and without it nothing is proven"),
             Reason::StandbysBehind => {
                 ("standbys_behind", "no standby has replayed the newest commit that the statement must see")
+            }
+            Reason::ReplicasBehind => {
+                ("replicas_behind", "no fed replica showed in time what the statement must see")
             }
             Reason::SessionAhead => {
                 ("session_ahead", "no standby has replayed what the session has written or seen")

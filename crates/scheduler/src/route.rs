@@ -2,12 +2,10 @@
 
 use crate::question::{Consistency, Proof, Question, Route, Ticket};
 use crate::scheduler::{Scheduler, Writers};
-use crate::{Reason, StandbyId};
+use crate::standby::{Place, Standby};
+use crate::{Kind, Reason, StandbyId};
 use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn};
 use std::time::Duration;
-
-/// The standby, its life and its mark.
-type Place = (StandbyId, Incarnation, Lsn);
 
 impl Scheduler {
     /// Where a read goes that has just arrived. A ticket counts as pending until it is
@@ -15,19 +13,21 @@ impl Scheduler {
     pub fn route(&mut self, question: &Question) -> Route {
         match self.place(question) {
             Err(reason) => Route::Primary(reason),
-            Ok(((standby, incarnation, low), proof)) => {
-                self.pin(low);
+            Ok((place, proof)) => {
+                self.pin(place.low);
                 Route::Standby(Ticket {
                     database: question.database,
                     footprint: question.footprint.clone(),
-                    standby,
-                    incarnation,
-                    low,
+                    standby: place.id,
+                    incarnation: place.incarnation,
+                    low: place.low,
                     proof,
                     barriers: self.barriers(question.database),
                     life: self.order.life(),
                     closings: (question.consistency != Consistency::Weak).then_some(self.closings),
                     after: None,
+                    kind: place.kind,
+                    seen: Lsn::MAX,
                 })
             }
         }
@@ -48,7 +48,8 @@ impl Scheduler {
             Consistency::Session => self.session(question, epoch),
             Consistency::Bounded(bound) => self.bounded(question, bound, epoch),
             Consistency::Weak => {
-                let place = self.standbys.choose(epoch, question.prefer, |_, _, _| true);
+                let has = |replica: &Standby| replica.surely(question.database).is_some();
+                let place = self.standbys.choose(epoch, question.prefer, |_, _, replica| has(replica));
                 place.map(|place| (place, Proof::Unproven)).ok_or(Reason::NoneServing)
             }
         }
@@ -68,19 +69,31 @@ impl Scheduler {
             return Err(Reason::PrimaryLost);
         }
         let trusting = plain && self.options.bugs.closed_no_freshness;
-        let place = self
-            .standbys
-            .choose(epoch, question.prefer, |_, _, mark| mark >= newest || trusting)
-            .ok_or(Reason::StandbysBehind)?;
-        let proof = if plain { Proof::Plain } else { Proof::Positioned(self.order.want_gauge()) };
+        let version = self.newest_version(database, &question.footprint);
+        let shows = |replica: &Standby| {
+            version.is_some_and(|(run, newest)| replica.version(database, run) >= Some(newest))
+        };
+        let fits = |_: StandbyId, _: Incarnation, replica: &Standby| match replica.kind {
+            Kind::Standby => replica.mark() >= Some(newest) || trusting,
+            Kind::Fed => shows(replica),
+        };
+        let place = self.standbys.choose(epoch, question.prefer, fits).ok_or(Reason::StandbysBehind)?;
+        let wanted = (!plain).then(|| self.order.want_gauge());
+        let proof = match (place.kind, wanted) {
+            (Kind::Fed, wanted) => Proof::Before(wanted),
+            (Kind::Standby, None) => Proof::Plain,
+            (Kind::Standby, Some(wanted)) => Proof::Positioned(wanted),
+        };
         Ok((place, proof))
     }
 
     /// Where all is replayed that the session wrote and saw; or where it saw it, for a life's snapshots do not go back.
     fn session(&mut self, question: &Question, epoch: Option<Epoch>) -> Result<(Place, Proof), Reason> {
         let marks = question.session;
-        let fits = |id: StandbyId, incarnation: Incarnation, mark: Lsn| {
-            mark >= marks.own_commit && (mark >= marks.last_seen || marks.seen_at == Some((id, incarnation)))
+        let fits = |id: StandbyId, incarnation: Incarnation, replica: &Standby| {
+            let mark = replica.surely(question.database);
+            mark >= Some(marks.own_commit)
+                && (mark >= Some(marks.last_seen) || marks.seen_at == Some((id, incarnation)))
         };
         let place = self.standbys.choose(epoch, question.prefer, fits).ok_or(Reason::SessionAhead)?;
         Ok((place, Proof::Session))
@@ -99,7 +112,7 @@ impl Scheduler {
         let needed = self.ages.within(question.now, bound).ok_or(Reason::NoRecentGauge)?;
         let place = self
             .standbys
-            .choose(epoch, question.prefer, |_, _, mark| mark >= needed)
+            .choose(epoch, question.prefer, |_, _, replica| replica.surely(question.database) >= Some(needed))
             .ok_or(Reason::OlderThanBound)?;
         Ok((place, Proof::Unproven))
     }

@@ -1,10 +1,11 @@
 //! When each row was last written, in bounded memory: two generations and a floor.
 //!
 //! ```text
-//!   written  -->  young  --full-->  old  --young full again-->  floor (only the newest position is left)
+//!   written  -->  young  --full-->  old  --young full again-->  floor (only the newest stamp is left)
 //! ```
 
-use history::{DatabaseId, Key, KeyBuilder, Lsn, RelationId};
+use crate::freshness::Stamp;
+use history::{DatabaseId, Key, KeyBuilder, RelationId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -25,38 +26,44 @@ impl RowId {
 ///
 /// Invariants: each generation has at most `room` rows; a row that is in neither was last written at or below `floor`.
 #[derive(Debug)]
-pub(crate) struct Rows {
-    young: Generation,
-    old: Generation,
-    floor: Lsn,
+pub(crate) struct Rows<S> {
+    young: Generation<S>,
+    old: Generation<S>,
+    floor: S,
     room: usize,
     keep_floor: bool,
 }
 
 #[derive(Debug, Default)]
-struct Generation {
-    rows: HashMap<RowId, Lsn, BuildHasherDefault<AsItIs>>,
-    newest: Lsn,
+struct Generation<S> {
+    rows: HashMap<RowId, S, BuildHasherDefault<AsItIs>>,
+    newest: S,
 }
 
-impl Rows {
+impl<S: Stamp> Rows<S> {
     /// Remembers at most `max_rows` rows in both generations together.
-    pub(crate) fn new(max_rows: usize, keep_floor: bool) -> Rows {
+    pub(crate) fn new(max_rows: usize, keep_floor: bool) -> Rows<S> {
         let room = (max_rows / 2).max(1);
-        Rows { young: Generation::default(), old: Generation::default(), floor: Lsn::ZERO, room, keep_floor }
+        Rows {
+            young: Generation::default(),
+            old: Generation::default(),
+            floor: S::default(),
+            room,
+            keep_floor,
+        }
     }
 
-    pub(crate) fn note(&mut self, row: RowId, end: Lsn) {
+    pub(crate) fn note(&mut self, row: RowId, at: S) {
         if self.young.rows.len() >= self.room && !self.young.rows.contains_key(&row) {
             self.turn();
         }
-        let at = self.young.rows.entry(row).or_default();
-        *at = end.max(*at);
-        self.young.newest = self.young.newest.max(end);
+        let last = self.young.rows.entry(row).or_default();
+        *last = at.max(*last);
+        self.young.newest = self.young.newest.max(at);
         assert!(self.young.rows.len() <= self.room, "bound of rows");
     }
 
-    pub(crate) fn newest(&self, row: RowId) -> Lsn {
+    pub(crate) fn newest(&self, row: RowId) -> S {
         let known = self.young.rows.get(&row).or_else(|| self.old.rows.get(&row));
         known.copied().unwrap_or(self.floor)
     }
@@ -77,7 +84,7 @@ impl Rows {
         }
         std::mem::swap(&mut self.young, &mut self.old);
         self.young.rows.clear();
-        self.young.newest = Lsn::ZERO;
+        self.young.newest = S::default();
     }
 }
 
@@ -102,6 +109,7 @@ impl Hasher for AsItIs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use history::Lsn;
 
     fn row(n: u64) -> RowId {
         RowId::new(DatabaseId::new(5), RelationId::new(16_384), Key::new(n))

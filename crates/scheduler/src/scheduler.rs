@@ -2,13 +2,14 @@
 
 use crate::Bugs;
 use crate::ages::Ages;
+use crate::fed::Fed;
 use crate::freshness::Freshness;
 use crate::patience::Patience;
 use crate::question::{End, Proof, Ticket};
 use crate::recent::{Limits, Recent};
 use crate::rows::Rows;
-use crate::standby::{Serving, Standby, StandbyId, StandbyView, Standbys};
-use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn};
+use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
+use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::{Gauge, GaugeNumber, Order, Void};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub struct Decoded {
 ///   dropped one's commit.
 /// - A standby's mark, and a ticket's `low`, count only in the incarnation in which they were heard; a proof counts only
 ///   in the life of the primary in which it began.
+/// - A fed replica's mark counts only in its incarnation and in the run of the order in which the boundary lies.
 /// - A read is proven only if, for all that it reads, the standby's snapshot equals the primary's at an instant between
 ///   its arrival and its end. The module `judge` has the argument.
 ///
@@ -87,7 +89,9 @@ pub struct Scheduler {
     pub(crate) order: Order,
     pub(crate) writers: Writers,
     pub(crate) databases: BTreeMap<DatabaseId, Followed>,
-    pub(crate) rows: Rows,
+    pub(crate) rows: Rows<Lsn>,
+    /// When each row was last written, by version.
+    pub(crate) versions: Rows<Version>,
     pub(crate) standbys: Standbys,
     pub(crate) ages: Ages,
     patience: Patience,
@@ -112,10 +116,12 @@ pub struct CatalogMark {
 /// What is known of the commits of one database.
 #[derive(Debug)]
 pub(crate) struct Followed {
-    pub(crate) freshness: Freshness,
+    pub(crate) freshness: Freshness<Lsn>,
     pub(crate) recent: Recent,
     /// Commits that wrote everything, and so may have changed the catalog.
     pub(crate) barriers: u64,
+    /// For replicas that are fed, as long as there are versions.
+    pub(crate) fed: Option<Fed>,
 }
 
 impl Scheduler {
@@ -128,6 +134,7 @@ impl Scheduler {
             writers: options.writers,
             databases: BTreeMap::new(),
             rows: Rows::new(options.max_rows, !options.bugs.index_evicts_without_floor),
+            versions: Rows::new(options.max_rows, !options.bugs.index_evicts_without_floor),
             standbys: Standbys::default(),
             ages: Ages::default(),
             patience: Patience::default(),
@@ -146,8 +153,8 @@ impl Scheduler {
     }
 
     /// The order of the primary, for doubts, wishes for gauges, losses and lives. What the scheduler must know too goes
-    /// through its own functions: `decoded`, `ddl`, `slot_opened`, `slot_created`, `database_dropped`, `gauge_to_send`
-    /// and `gauge_answered`.
+    /// through its own functions: `decoded`, `ddl`, `slot_opened`, `slot_created`, `forget_slot`, `database_dropped`,
+    /// `gauge_to_send`, `gauge_answered`, `take_boundaries`, and `fed_takes` and `fed_leaves` for whose commits are placed.
     pub fn order_mut(&mut self) -> &mut Order {
         &mut self.order
     }
@@ -185,9 +192,17 @@ impl Scheduler {
         self.order.slot_created(database, from);
     }
 
+    /// What came out of the database's slot is forgotten; it is opened again where it was confirmed. See
+    /// [`Order::forget_slot`].
+    pub fn forget_slot(&mut self, database: DatabaseId) {
+        self.databases.remove(&database);
+        self.order.forget_slot(database);
+    }
+
     /// The database is gone.
     pub fn database_dropped(&mut self, database: DatabaseId) {
         self.databases.remove(&database);
+        self.standbys.all.values_mut().for_each(|replica| replica.leaves(database));
         self.order.database_dropped(database);
     }
 
@@ -229,6 +244,9 @@ impl Scheduler {
         followed.barriers += u64::from(commit.wrote == Footprint::Everything);
         let limits = Limits { recent: self.options.max_recent, unseen: self.options.max_unseen };
         followed.recent.push(&commit, self.order.settled(database).map(|(_, gauge)| gauge), limits);
+        if let Some(fed) = &mut followed.fed {
+            fed.came_out(&commit);
+        }
         let horizon = self.low.keys().next().copied().unwrap_or(Lsn::MAX).min(self.standbys.horizon());
         followed.recent.prune(horizon);
         let many_unseen = followed.recent.unseen() >= self.options.max_unseen / 2;
@@ -274,19 +292,20 @@ impl Scheduler {
         self.order.decoded_to(database, to);
     }
 
-    /// How far the database's slot may be told that we have come: below every commit that no settled gauge has seen.
-    /// After a restart these come again, so that none is shown that we do not know.
+    /// How far the database's slot may be told that we have come: below every commit that no settled gauge has seen, and
+    /// no further than what every replica keeps that is fed with it. After a restart the rest comes again, so that none is
+    /// shown that we do not know, and none is left out. `None`: nothing may be told yet.
     pub fn confirmable(&mut self, database: DatabaseId) -> Option<Lsn> {
         self.look(database);
         let decoded = self.order.position(database)?;
         let unseen = self.databases.get(&database)?.recent.first_unseen();
-        Some(unseen.unwrap_or(decoded).min(decoded))
+        Some(unseen.unwrap_or(decoded).min(decoded).min(self.kept_by_all(database)?))
     }
 
     /// A standby is in the cluster. It takes no reads before it is [serving](Scheduler::standby_serving) and its mark
     /// is heard.
     pub fn standby_joined(&mut self, id: StandbyId, weight: u32) {
-        self.standbys.all.insert(id, Standby::new(weight));
+        self.standbys.all.insert(id, Standby::new(Kind::Standby, weight));
     }
 
     /// A standby's share of reads, relative to the others.
@@ -303,11 +322,16 @@ impl Scheduler {
         }
     }
 
-    /// The connection over which the standby's position is heard was lost: its mark is unknown.
+    /// The connection was lost over which the standby's position is heard, or over which a replica is fed: its mark is
+    /// unknown.
     pub fn standby_lost(&mut self, id: StandbyId) {
-        if let Some(standby) = self.standbys.all.get_mut(&id)
-            && !self.options.bugs.backend_crash_keeps_low
-        {
+        let bugs = self.options.bugs;
+        let Some(standby) = self.standbys.all.get_mut(&id) else { return };
+        let for_ever = match standby.kind {
+            Kind::Standby => bugs.backend_crash_keeps_low,
+            Kind::Fed => bugs.replica_forgets_commits,
+        };
+        if !for_ever {
             standby.lost();
         }
     }
@@ -327,14 +351,14 @@ impl Scheduler {
     /// Whether a decoded commit lies above the standby's mark, or the mark is unknown: its position should be asked
     /// for again at once, else only now and then.
     pub fn mark_wanted(&self, id: StandbyId) -> bool {
-        let standby = self.standbys.all.get(&id);
+        let standby = self.standbys.all.get(&id).filter(|standby| standby.kind == Kind::Standby);
         standby.is_some_and(|standby| standby.mark().is_none_or(|mark| mark < self.newest_commit))
     }
 
     /// The ticket's read has not been sent yet, and its answer is to be proven for an instant behind this call. What is
     /// proven plainly holds at every instant; else a new gauge is wanted.
     pub fn prove_anew(&mut self, ticket: &mut Ticket) {
-        if let Proof::Positioned(wanted) = &mut ticket.proof {
+        if let Proof::Positioned(wanted) | Proof::Before(Some(wanted)) = &mut ticket.proof {
             *wanted = self.order.want_gauge();
         }
     }
@@ -390,6 +414,7 @@ impl Scheduler {
         if let Some((number, gauge)) = self.order.settled(database) {
             followed.recent.look(number, gauge);
         }
+        self.look_at_versions(database);
     }
 
     /// What was known of an earlier life of the primary is void.
@@ -400,6 +425,7 @@ impl Scheduler {
         self.life = self.order.life();
         self.databases.clear();
         self.rows.clear();
+        self.versions.clear();
         self.ages.clear();
         self.newest_commit = Lsn::ZERO;
     }
@@ -412,6 +438,7 @@ impl Scheduler {
             freshness: Freshness::new(database),
             recent: Recent::default(),
             barriers: 0,
+            fed: None,
         });
         if gap && !self.options.bugs.restart_without_floor {
             followed.freshness.raise_floor(from);

@@ -1,12 +1,14 @@
-//! What is known of each standby, and the choice among them.
+//! What is known of each replica, and the choice among them: standbys, which PostgreSQL feeds with its log, and fed
+//! replicas, which Consort feeds with commits.
 
 use crate::Reason;
-use history::{Epoch, Incarnation, Lsn};
+use history::{DatabaseId, Epoch, Incarnation, Lsn, Version};
+use order::{Boundary, RunNumber};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One standby.
+/// One replica of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StandbyId(u32);
 
@@ -28,6 +30,32 @@ impl fmt::Display for StandbyId {
     }
 }
 
+/// What feeds a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// PostgreSQL's own replay: its snapshot is of a place in the log.
+    Standby,
+    /// Consort: it shows boundaries of the order and nothing between.
+    Fed,
+}
+
+/// How far a fed replica shows one database: a boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The run of the order in which the boundary lies; in another it says nothing.
+    pub run: RunNumber,
+    /// Every commit of the run with this version or a lower one is shown.
+    pub version: Version,
+    /// Every commit whose record starts below is shown.
+    pub resume: Lsn,
+}
+
+impl Mark {
+    fn of(boundary: &Boundary) -> Mark {
+        Mark { run: boundary.run, version: boundary.reached, resume: boundary.resume }
+    }
+}
+
 /// Whether a standby takes reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Serving {
@@ -42,10 +70,14 @@ pub enum Serving {
 pub struct StandbyView<'a> {
     /// Which one.
     pub id: StandbyId,
+    /// What feeds it.
+    pub kind: Kind,
     /// The life that the mark belongs to; `None` while the mark is unknown.
     pub incarnation: Option<Incarnation>,
-    /// The replay position last heard; `None` if it is unknown.
+    /// The replay position last heard; `None` if it is unknown, or the replica is fed.
     pub mark: Option<Lsn>,
+    /// How far a fed replica shows each of its databases, as far as that is known.
+    pub shows: &'a BTreeMap<DatabaseId, Mark>,
     /// Whether it takes reads.
     pub serving: &'a Serving,
     /// Its share of reads, relative to the others; with 0 it gets none.
@@ -58,13 +90,20 @@ pub struct StandbyView<'a> {
     pub refused: &'a BTreeMap<Reason, u64>,
 }
 
-/// One standby.
+/// One replica.
 ///
-/// Invariant: within one incarnation the mark does not go back; with another incarnation, or a lost connection, the
-/// mark before counts no more.
+/// Invariant: within one incarnation a mark does not go back; with another incarnation, or a lost connection, the marks
+/// before count no more. A replica that applies commits without waiting for its disk comes back without the last ones.
 #[derive(Debug)]
 pub(crate) struct Standby {
-    heard: Option<(Incarnation, Lsn)>,
+    pub(crate) kind: Kind,
+    life: Option<Incarnation>,
+    /// Of a standby.
+    replayed: Lsn,
+    /// Of a fed replica.
+    shows: BTreeMap<DatabaseId, Mark>,
+    /// For each database that a fed replica is fed with: where feeding goes on after the worst crash of it, once known.
+    pub(crate) keeps: BTreeMap<DatabaseId, Option<Lsn>>,
     pub(crate) serving: Serving,
     pub(crate) weight: u32,
     pub(crate) pending: u32,
@@ -75,9 +114,13 @@ pub(crate) struct Standby {
 }
 
 impl Standby {
-    pub(crate) fn new(weight: u32) -> Standby {
+    pub(crate) fn new(kind: Kind, weight: u32) -> Standby {
         Standby {
-            heard: None,
+            kind,
+            life: None,
+            replayed: Lsn::ZERO,
+            shows: BTreeMap::new(),
+            keeps: BTreeMap::new(),
             serving: Serving::No("joining".into()),
             weight,
             pending: 0,
@@ -89,34 +132,70 @@ impl Standby {
 
     /// It said that this life of it has replayed to here.
     pub(crate) fn marked(&mut self, incarnation: Incarnation, replayed: Lsn, keep_low: bool) {
-        let before = self.heard.filter(|(before, _)| *before == incarnation || keep_low);
-        self.heard = Some((incarnation, before.map_or(replayed, |(_, mark)| mark.max(replayed))));
+        let goes_on = self.life == Some(incarnation) || (keep_low && self.life.is_some());
+        self.life = Some(incarnation);
+        self.replayed = if goes_on { self.replayed.max(replayed) } else { replayed };
+    }
+
+    /// It said that this life of it shows this boundary.
+    pub(crate) fn shown(&mut self, incarnation: Incarnation, boundary: &Boundary, for_ever: bool) {
+        if self.life.replace(incarnation) != Some(incarnation) && !for_ever {
+            self.shows.clear();
+        }
+        let mark = Mark::of(boundary);
+        let known = self.shows.entry(boundary.database).or_insert(mark);
+        if known.run != mark.run || known.version <= mark.version {
+            *known = Mark { resume: mark.resume.max(known.resume), ..mark };
+        }
     }
 
     pub(crate) fn lost(&mut self) {
-        self.heard = None;
+        self.life = None;
+        self.shows.clear();
     }
 
-    /// Its life and mark, if it may be chosen in this epoch (in any, as long as no primary is known).
-    pub(crate) fn eligible(&self, epoch: Option<Epoch>) -> Option<(Incarnation, Lsn)> {
-        let said = self.heard.filter(|(incarnation, _)| epoch.is_none_or(|epoch| incarnation.epoch == epoch));
+    /// It is not fed with the database any more.
+    pub(crate) fn leaves(&mut self, database: DatabaseId) {
+        self.keeps.remove(&database);
+        self.shows.remove(&database);
+    }
+
+    /// Its life, if it may be chosen in this epoch (in any, as long as no primary is known).
+    pub(crate) fn eligible(&self, epoch: Option<Epoch>) -> Option<Incarnation> {
+        let said = self.life.filter(|incarnation| epoch.is_none_or(|epoch| incarnation.epoch == epoch));
         said.filter(|_| self.serving == Serving::Yes && self.weight > 0)
     }
 
-    /// Its life, and the replay position last heard in it.
-    pub(crate) fn heard(&self) -> Option<(Incarnation, Lsn)> {
-        self.heard
+    /// Its life, as far as its marks are known.
+    pub(crate) fn life(&self) -> Option<Incarnation> {
+        self.life
     }
 
+    /// The replay position last heard in this life; `None` if it is unknown, or the replica is fed.
     pub(crate) fn mark(&self) -> Option<Lsn> {
-        self.heard.map(|(_, mark)| mark)
+        self.life.filter(|_| self.kind == Kind::Standby).map(|_| self.replayed)
+    }
+
+    /// Every commit of the database that ends at or below is shown.
+    pub(crate) fn surely(&self, database: DatabaseId) -> Option<Lsn> {
+        match self.kind {
+            Kind::Standby => self.mark(),
+            Kind::Fed => self.shows.get(&database).map(|mark| mark.resume),
+        }
+    }
+
+    /// How far a fed replica shows the database in this run of the order.
+    pub(crate) fn version(&self, database: DatabaseId, run: RunNumber) -> Option<Version> {
+        self.shows.get(&database).filter(|mark| mark.run == run).map(|mark| mark.version)
     }
 
     pub(crate) fn view(&self, id: StandbyId) -> StandbyView<'_> {
         StandbyView {
             id,
-            incarnation: self.heard.map(|(incarnation, _)| incarnation),
+            kind: self.kind,
+            incarnation: self.life,
             mark: self.mark(),
+            shows: &self.shows,
             serving: &self.serving,
             weight: self.weight,
             pending: self.pending,
@@ -124,6 +203,16 @@ impl Standby {
             refused: &self.refused,
         }
     }
+}
+
+/// Where a read shall run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) id: StandbyId,
+    pub(crate) incarnation: Incarnation,
+    /// The replay position last heard from a standby.
+    pub(crate) low: Lsn,
+    pub(crate) kind: Kind,
 }
 
 /// All standbys, and the turn among equals.
@@ -149,16 +238,16 @@ impl Standbys {
         &mut self,
         epoch: Option<Epoch>,
         prefer: Option<StandbyId>,
-        fits: impl Fn(StandbyId, Incarnation, Lsn) -> bool,
-    ) -> Option<(StandbyId, Incarnation, Lsn)> {
-        let mut best: Option<(u64, u64, u64, StandbyId, Incarnation, Lsn)> = None;
+        fits: impl Fn(StandbyId, Incarnation, &Standby) -> bool,
+    ) -> Option<Place> {
+        let mut best: Option<(u64, u64, u64, StandbyId, Incarnation)> = None;
         for (id, standby) in &self.all {
-            let Some((incarnation, mark)) = standby.eligible(epoch) else { continue };
-            if !fits(*id, incarnation, mark) {
+            let Some(incarnation) = standby.eligible(epoch) else { continue };
+            if !fits(*id, incarnation, standby) {
                 continue;
             }
             let (pending, weight) = (u64::from(standby.pending) + 1, u64::from(standby.weight));
-            let mine = (pending, weight, standby.chosen, *id, incarnation, mark);
+            let mine = (pending, weight, standby.chosen, *id, incarnation);
             if prefer == Some(*id) {
                 best = Some(mine);
                 break;
@@ -171,20 +260,22 @@ impl Standbys {
                 best = Some(mine);
             }
         }
-        let (.., id, incarnation, mark) = best?;
+        let (.., id, incarnation) = best?;
         self.choices += 1;
         let standby = self.all.get_mut(&id)?;
         standby.chosen = self.choices;
         standby.pending += 1;
-        Some((id, incarnation, mark))
+        // A fed replica's reads need no commits to be kept for comparing.
+        let low = standby.mark().unwrap_or(Lsn::MAX);
+        Some(Place { id, incarnation, low, kind: standby.kind })
     }
 
     /// Below this, every standby that takes reads shows every commit.
     pub(crate) fn horizon(&self) -> Lsn {
         self.all
             .values()
-            .filter_map(|standby| standby.eligible(None))
-            .map(|(_, mark)| mark)
+            .filter(|standby| standby.eligible(None).is_some())
+            .filter_map(Standby::mark)
             .min()
             .unwrap_or(Lsn::MAX)
     }

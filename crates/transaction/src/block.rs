@@ -1,7 +1,7 @@
 //! The life of a transaction block at READ COMMITTED: its writes stay at the primary and become doubtful at COMMIT; a
 //! read that they do not touch may leave.
 
-use crate::read::{at_primary, deliver, proven};
+use crate::read::{at_primary, deliver, proven, ready};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
 use history::{DatabaseId, Footprint};
 use scheduler::{CatalogMark, Consistency, Question, Reason, Route};
@@ -77,6 +77,10 @@ impl<C: Cluster> Block<C> {
         pinned.prove_anew();
         // The gauge travels while the standby works.
         self.cluster.gauge_wanted();
+        if let Err(reason) = ready(&self.cluster, &mut pinned).await {
+            drop(pinned);
+            return at_primary(session, reason).await;
+        }
         let (answer, ran) = match session.at_standby(pinned.ticket()).await {
             Ok(held) => held,
             Err(StandbyFailed(reason)) => {

@@ -23,10 +23,21 @@ impl<C: Cluster> Pinned<C> {
         self.ticket.as_ref().expect("a ticket is taken out by drop alone")
     }
 
+    /// Whether its replica shows, as things stand now, what must be shown before anything is sent.
+    pub(crate) fn ready(&mut self) -> Verdict {
+        let ticket = self.ticket.as_mut().expect("a ticket is taken out by drop alone");
+        let verdict = self.cluster.scheduler().ready(ticket);
+        self.remember(verdict)
+    }
+
     /// The verdict, as things stand now, on what ran under the ticket.
     pub(crate) fn judge(&mut self, ran: &Ran) -> Verdict {
         let ticket = self.ticket.as_mut().expect("a ticket is taken out by drop alone");
         let verdict = self.cluster.scheduler().judge(ticket, ran);
+        self.remember(verdict)
+    }
+
+    fn remember(&mut self, verdict: Verdict) -> Verdict {
         if let Verdict::Wait(reason) | Verdict::Refused(reason) = verdict {
             self.end = End::Refused(reason);
         }

@@ -22,9 +22,9 @@ pub enum Ended {
     PrimaryLost,
 }
 
-/// One read outside a block. The standby runs it first; its answer is held until it is proven to be what the primary
-/// would have said at some instant since the statement arrived. What is not proven in time, or failed for the standby's
-/// sake, runs at the primary, and the client does not notice.
+/// One read outside a block. A standby runs it first; its answer is held until it is proven to be what the primary would
+/// have said at some instant since the statement arrived. A fed replica runs it when that is proven. What is not proven in
+/// time, or failed for the standby's sake, runs at the primary, and the client does not notice.
 pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question: &Question) -> Ended {
     let understood = cluster.scheduler().catalog(question.database);
     let mut pinned = match route(cluster, question, understood).await {
@@ -33,6 +33,10 @@ pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question
     };
     // The ticket may have asked for a gauge sent after this statement's arrival; it travels while the standby works.
     cluster.gauge_wanted();
+    if let Err(reason) = ready(cluster, &mut pinned).await {
+        drop(pinned);
+        return quietly(cluster, session, question, understood, reason).await;
+    }
     let (answer, ran) = match session.at_standby(pinned.ticket()).await {
         Ok(held) => held,
         Err(StandbyFailed(reason)) => {
@@ -77,15 +81,25 @@ async fn route<C: Cluster>(cluster: &C, question: &Question, understood: Catalog
     route
 }
 
+/// Waits until the statement may be sent, no longer than the proof limit: at once, if a standby shall run it; when a fed
+/// replica shows what the statement must see, else. The error is the reason why it must run at the primary.
+pub(crate) async fn ready<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>) -> Result<(), Reason> {
+    verdict(cluster, || pinned.ready()).await
+}
+
 /// Waits for the verdict on what ran under this ticket, no longer than the proof limit. The error is the reason why the
 /// statement must run at the primary.
 pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran: &Ran) -> Result<(), Reason> {
     if cluster.bugs().deliver_unproven {
         return Ok(());
     }
+    verdict(cluster, || pinned.judge(ran)).await
+}
+
+async fn verdict<C: Cluster>(cluster: &C, mut ask: impl FnMut() -> Verdict) -> Result<(), Reason> {
     let mut left = cluster.proof_limit();
     loop {
-        let waiting = match pinned.judge(ran) {
+        let waiting = match ask() {
             Verdict::Proven => return Ok(()),
             Verdict::Refused(reason) => return Err(reason),
             Verdict::Wait(reason) => reason,

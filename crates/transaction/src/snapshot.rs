@@ -1,6 +1,6 @@
 //! The life of a snapshot for a whole transaction that is declared REPEATABLE READ READ ONLY.
 
-use crate::read::proven;
+use crate::read::{proven, ready};
 use crate::{Cluster, Pinned, Session, StandbyFailed};
 use history::{DatabaseId, Footprint, Incarnation};
 use scheduler::{Question, Reason, Route, StandbyId, Verdict};
@@ -51,6 +51,7 @@ async fn attempt<C: Cluster, S: Session>(
         Route::Primary(reason) => return Err(reason),
     };
     cluster.gauge_wanted();
+    ready(cluster, &mut pinned).await?;
     let ran = match session.open_snapshot(pinned.ticket()).await {
         Ok(ran) => ran,
         Err(StandbyFailed(reason)) => {

@@ -64,7 +64,7 @@ pub trait Session {
     /// The backend at the primary that this session owns.
     fn backend(&self) -> Backend;
 
-    /// Runs the statement at the ticket's standby, in the form that `ticket.proof` names: plain, or positioned (one
+    /// Runs the statement at the ticket's standby, in the form that `ticket.asks_position` names: plain, or positioned (one
     /// pipeline `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_last_wal_replay_lsn(); <statement>;
     /// COMMIT`). Returns when the answer is whole, or its first 64 kB are here. An error that is the statement's own is
     /// an answer; only what happened for the standby's sake (connection lost, recovery conflict, starting up, an
@@ -96,7 +96,8 @@ pub trait Session {
     async fn locks_granted(&mut self) -> Locks;
 
     /// Begins `REPEATABLE READ READ ONLY` at the ticket's standby and takes its snapshot with `SELECT
-    /// pg_last_wal_replay_lsn()`. The transaction stays open.
+    /// pg_last_wal_replay_lsn()`, if the ticket asks for a position; at a fed replica with any query. The transaction stays
+    /// open.
     async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed>;
 
     /// Rolls back what [`Session::open_snapshot`] opened.

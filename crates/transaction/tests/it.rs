@@ -28,6 +28,8 @@ struct Inner {
     waits: Cell<u32>,
     /// So far the standby comes while somebody waits.
     comes: Cell<Option<Lsn>>,
+    /// What happens while somebody waits, one thing in each wait.
+    happens: RefCell<Vec<fn(&mut Scheduler)>>,
 }
 
 #[derive(Clone)]
@@ -46,6 +48,7 @@ impl Scene {
             orphans: RefCell::default(),
             waits: Cell::new(0),
             comes: Cell::new(None),
+            happens: RefCell::default(),
         }))
     }
 
@@ -65,6 +68,10 @@ impl Cluster for Scene {
 
     async fn changed(&self, within: Duration) -> Option<Duration> {
         self.0.waits.set(self.0.waits.get() + 1);
+        if let Some(happens) = self.0.happens.borrow_mut().pop() {
+            happens(&mut self.scheduler());
+            return Some(within);
+        }
         self.scheduler().standby_marked(STANDBY, life(), self.0.comes.take()?);
         Some(within)
     }
@@ -348,4 +355,62 @@ fn a_read_that_a_change_of_the_catalog_has_overtaken_is_in_doubt_about_everythin
         assert_eq!(client.log, ["primary"]);
         assert_eq!(scene.doubts().len(), usize::from(overtaken), "answered, and no gauge has settled");
     }
+}
+
+/// A gauge is sent and answered: it sees nothing new.
+fn gauge(scheduler: &mut Scheduler) {
+    scheduler.order_mut().want_gauge();
+    let number = scheduler.gauge_to_send(Duration::ZERO).expect("none is in flight");
+    let snapshot = Snapshot::new(Xid::new(9), Vec::new());
+    let gauge = Gauge { incarnation: life(), snapshot, insert_lsn: Lsn::new(50) };
+    scheduler.gauge_answered(number, gauge).expect("it is the one in flight");
+}
+
+/// One fed replica in the place of the standby. It shows the first boundary.
+fn fed_scene() -> Scene {
+    let scene = Scene::new();
+    {
+        let mut scheduler = scene.scheduler();
+        scheduler.replica_left(STANDBY);
+        scheduler.fed_joined(STANDBY, 1);
+        scheduler.standby_serving(STANDBY, Serving::Yes);
+        scheduler.fed_takes(STANDBY, DATABASE);
+        scheduler.order_mut().incarnate(life());
+        scheduler.slot_opened(DATABASE, Lsn::new(50));
+        gauge(&mut scheduler);
+        for boundary in scheduler.take_boundaries() {
+            scheduler.fed_shows(STANDBY, life(), &boundary);
+        }
+    }
+    scene
+}
+
+#[test]
+fn a_read_at_a_fed_replica_is_sent_when_it_is_proven() {
+    let (scene, mut client) = (fed_scene(), client(WELL));
+    let strong = Question { consistency: Consistency::Strong, ..question() };
+    scene.0.happens.borrow_mut().push(gauge);
+    let ended = poll(read(&scene, &mut client, &strong));
+    assert_eq!(ended, Some(Ended::Standby { seen: Some(Lsn::new(50)) }));
+    assert_eq!((client.log, scene.0.waits.get()), (vec!["standby", "deliver"], 1));
+    assert!(matches!(client.proof, Some(Proof::Before(Some(_)))));
+    assert_eq!(scene.pending(), 0);
+}
+
+#[test]
+fn a_read_that_no_fed_replica_can_answer_in_time_is_sent_to_the_primary_alone() {
+    let (scene, mut client) = (fed_scene(), client(WELL));
+    let strong = Question { consistency: Consistency::Strong, ..question() };
+    let ended = poll(read(&scene, &mut client, &strong));
+    assert_eq!(ended, Some(Ended::Primary(Reason::GaugeNotSettled)));
+    assert_eq!(client.log, ["primary"]);
+    assert_eq!(scene.pending(), 0);
+    // Its connection is lost while the read waits.
+    scene.0.happens.borrow_mut().push(|scheduler| {
+        scheduler.standby_lost(STANDBY);
+        gauge(scheduler);
+    });
+    let ended = poll(read(&scene, &mut client, &strong));
+    assert_eq!(ended, Some(Ended::Primary(Reason::ReplicasBehind)));
+    assert_eq!(client.log, ["primary", "primary"]);
 }

@@ -459,6 +459,7 @@ pub(super) fn proof_name(proof: Proof) -> &'static str {
     match proof {
         Proof::Plain => "plain",
         Proof::Positioned(_) => "positioned",
+        Proof::Before(_) => "before",
         Proof::Session => "session",
         Proof::Unproven => "unproven",
     }

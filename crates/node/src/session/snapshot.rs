@@ -433,7 +433,7 @@ impl Session {
     pub(super) async fn catalog_behind(&self) -> Option<Reason> {
         let (id, life, proof) = self.snapshot.as_ref()?.at;
         let database = self.database.id()?;
-        if !matches!(proof, Proof::Plain | Proof::Positioned(_)) {
+        if !matches!(proof, Proof::Plain | Proof::Positioned(_) | Proof::Before(_)) {
             return None;
         }
         let cluster = &self.service.cluster;

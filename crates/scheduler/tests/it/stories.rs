@@ -12,9 +12,9 @@ use history::{
     Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows,
     Snapshot, Timeline, Xid,
 };
-use order::{DoubtId, Gauge, GaugeNumber};
+use order::{Boundary, DoubtId, Gauge, GaugeNumber};
 use scheduler::{
-    Consistency, End, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks,
+    Consistency, End, Kind, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks,
     StandbyId, Ticket, Verdict, Writers,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,8 @@ struct Story {
     reads: BTreeMap<String, (Ticket, Option<Ran>)>,
     /// Statements in transactions at s1, each with the gauge that it waits for.
     statements: BTreeMap<String, Option<GaugeNumber>>,
+    /// By the numbers of their gauges.
+    boundaries: BTreeMap<u64, Boundary>,
     now: Duration,
 }
 
@@ -38,7 +40,10 @@ fn proof(ticket: &Ticket) -> String {
     match ticket.proof() {
         Proof::Plain => "plain".into(),
         Proof::Positioned(gauge) => format!("by its position and {gauge}"),
-        Proof::Session => "its position is remembered".into(),
+        Proof::Before(Some(gauge)) => format!("when it shows what {gauge} sees"),
+        Proof::Before(None) => "when nothing is in doubt".into(),
+        Proof::Session if ticket.asks_position() => "its position is remembered".into(),
+        Proof::Session => "what it can have shown is remembered".into(),
         Proof::Unproven => "unproven".to_string(),
     }
 }
@@ -70,6 +75,13 @@ impl goldenscript::Runner for Story {
             }
             "read" | "locked" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
             "catalog" => self.catalog(&mut args)?,
+            "fed" | "takes" | "leaves" | "shows" | "keeps" | "left" => self.fed(name, &mut args)?,
+            "boundaries" => self.boundaries(),
+            "ready" => self.ready(&mut args)?,
+            "forget" => {
+                self.scheduler.forget_slot(DatabaseId::new(5));
+                String::new()
+            }
             _ => self.doubts(name, &mut args)?,
         };
         args.reject_next()?;
@@ -84,6 +96,7 @@ impl Story {
             scheduler: Scheduler::new(options),
             reads: BTreeMap::new(),
             statements: BTreeMap::new(),
+            boundaries: BTreeMap::new(),
             now: Duration::ZERO,
         }
     }
@@ -161,8 +174,8 @@ impl Story {
             "slot" => self.scheduler.slot_opened(database, position(args, "from")?),
             "decoded_to" => self.scheduler.decoded_to(database, Lsn::new(number(args)?)),
             "confirmable" => {
-                let at = self.scheduler.confirmable(database).ok_or("no slot")?;
-                return Ok(format!("{}\n", at.get()));
+                let at = self.scheduler.confirmable(database);
+                return Ok(at.map_or("nothing yet\n".into(), |at| format!("{}\n", at.get())));
             }
             "kept" => {
                 let (rows, tables, recent, unseen) = self.scheduler.kept();
@@ -220,7 +233,8 @@ impl Story {
     fn show_standbys(&self) -> String {
         let mut said = String::new();
         for standby in self.scheduler.standbys() {
-            let mark = standby.mark.map_or("unknown".into(), |mark| mark.get().to_string());
+            let shows = standby.shows.get(&DatabaseId::new(5)).map(|mark| mark.version.to_string());
+            let mark = standby.mark.map(|mark| mark.get().to_string()).or(shows).unwrap_or("unknown".into());
             let refused: Vec<_> =
                 standby.refused.iter().map(|(reason, count)| format!(" {}={count}", reason.name())).collect();
             let _ = writeln!(
@@ -234,6 +248,60 @@ impl Story {
             );
         }
         said
+    }
+
+    /// What a fed replica is told to be, and what it shows and keeps of database 5.
+    fn fed(&mut self, name: &str, args: Args) -> Answer {
+        let id = StandbyId::new(u32::try_from(number(args)?)?);
+        let database = DatabaseId::new(5);
+        match name {
+            "fed" => {
+                self.scheduler.fed_joined(id, args.take_key("weight").unwrap_or("1").parse()?);
+                self.scheduler.standby_serving(id, Serving::Yes);
+                self.scheduler.fed_takes(id, database);
+            }
+            "takes" => self.scheduler.fed_takes(id, database),
+            "leaves" => self.scheduler.fed_leaves(id, database),
+            "keeps" => self.scheduler.fed_keeps(id, database, Lsn::new(number(args)?)),
+            "left" => self.scheduler.replica_left(id),
+            _ => {
+                let boundary = self.boundaries.get(&number(args)?).ok_or("no such boundary was taken")?;
+                self.scheduler.fed_shows(id, incarnation(args)?, boundary);
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn boundaries(&mut self) -> String {
+        let mut said = String::new();
+        for boundary in self.scheduler.take_boundaries() {
+            let (run, number, reached) = (boundary.run, boundary.number, boundary.reached);
+            let _ = writeln!(said, "{run} {number} at {reached}, {} commits", boundary.commits.len());
+            self.boundaries.insert(number.get(), boundary);
+        }
+        if said.is_empty() { "none\n".into() } else { said }
+    }
+
+    /// Whether a read may be sent.
+    fn ready(&mut self, args: Args) -> Answer {
+        let read = args.next_pos().ok_or("which read?")?.to_string();
+        let (mut ticket, ran) = self.reads.remove(&read).ok_or("no such read")?;
+        let verdict = self.scheduler.ready(&mut ticket);
+        Ok(match verdict {
+            Verdict::Refused(reason) => {
+                self.scheduler.finish(ticket, End::Refused(reason));
+                said(&read, verdict)
+            }
+            Verdict::Wait(_) => {
+                self.reads.insert(read.clone(), (ticket, ran));
+                said(&read, verdict)
+            }
+            Verdict::Proven => {
+                let told = format!("{read}: {} is ready\n", ticket.standby());
+                self.reads.insert(read, (ticket, ran));
+                told
+            }
+        })
     }
 
     fn reads(&mut self, name: &str, args: Args) -> Answer {
@@ -292,7 +360,11 @@ impl Story {
             Route::Primary(reason) => format!("{read}: primary, {}\n", reason.name()),
             Route::Standby(ticket) => {
                 let proof = proof(&ticket);
-                let said = format!("{read}: {}, low {}, {proof}\n", ticket.standby(), ticket.low().get());
+                let low = match ticket.kind() {
+                    Kind::Standby => format!("low {}, ", ticket.low().get()),
+                    Kind::Fed => String::new(),
+                };
+                let said = format!("{read}: {}, {low}{proof}\n", ticket.standby());
                 self.reads.insert(read, (ticket, None));
                 said
             }
@@ -376,6 +448,7 @@ fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
         "bypass_unnoticed" => &mut bugs.bypass_unnoticed,
         "closed_door_ajar" => &mut bugs.closed_door_ajar,
         "ddl_leaves_doubts_narrow" => &mut bugs.ddl_leaves_doubts_narrow,
+        "replica_forgets_commits" => &mut bugs.replica_forgets_commits,
         "stale_analysis" => &mut bugs.stale_analysis,
         "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
         "proof_before_settled" => &mut order.proof_before_settled,
