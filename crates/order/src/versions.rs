@@ -44,6 +44,13 @@ impl Order {
         self.databases.get(&database).map_or(Version::ZERO, |database| database.placing.newest)
     }
 
+    /// Commits of all databases that have come out and have no version. As long as there are any, want a gauge now and
+    /// then: one that hangs, and is shown at last, is seen by nobody else.
+    pub fn waiting(&self) -> usize {
+        let runs = self.databases.values().filter_map(|database| database.placing.run.as_ref());
+        runs.map(|run| run.waiting.len()).sum()
+    }
+
     /// Whoever copies the primary under a snapshot taken after this call may be fed from here: every commit whose record
     /// starts below had been shown. `None` before the first boundary of the run: no copy can be fed yet.
     pub fn resume(&self, database: DatabaseId) -> Option<Lsn> {

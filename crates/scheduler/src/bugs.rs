@@ -36,6 +36,10 @@ pub struct Bugs {
     pub ddl_leaves_doubts_narrow: bool,
     /// A commit that no doubt explains does not switch the mode of writers.
     pub bypass_unnoticed: bool,
+    /// A read at a fed replica does not wait for the gauge that says what it must see.
+    pub fed_no_gauge: bool,
+    /// A read at a fed replica does not ask which versions it must see.
+    pub fed_no_freshness: bool,
     /// What a fed replica has once shown it shows for ever, whatever life of it answers.
     pub replica_forgets_commits: bool,
 }

@@ -226,7 +226,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A commit came out of its database's slot.
+    /// A commit came out of its database's slot. If commits are placed, a gauge is wanted that may see it: see
+    /// [`Order::waiting`] for one that none has seen.
     pub fn decoded(&mut self, commit: Commit) -> Decoded {
         let database = commit.database;
         self.look(database);
@@ -252,7 +253,8 @@ impl Scheduler {
         let many_unseen = followed.recent.unseen() >= self.options.max_unseen / 2;
         self.newest_commit = self.newest_commit.max(commit.end);
         assert!(self.order.decoded(&commit), "what is new to the scheduler is new to the order");
-        if many_unseen {
+        let placed = self.order.run(database).is_some();
+        if many_unseen || placed {
             self.order.want_gauge();
         }
         let switched = !explained && !self.options.bugs.bypass_unnoticed && self.foreign_login();

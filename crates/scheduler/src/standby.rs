@@ -154,10 +154,15 @@ impl Standby {
         self.shows.clear();
     }
 
+    /// How far it shows the database is unknown.
+    pub(crate) fn forget(&mut self, database: DatabaseId) {
+        self.shows.remove(&database);
+    }
+
     /// It is not fed with the database any more.
     pub(crate) fn leaves(&mut self, database: DatabaseId) {
         self.keeps.remove(&database);
-        self.shows.remove(&database);
+        self.forget(database);
     }
 
     /// Its life, if it may be chosen in this epoch (in any, as long as no primary is known).

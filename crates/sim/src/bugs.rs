@@ -45,6 +45,8 @@ pub struct Bugs {
     pub bypass_writer: bool,
     /// A second Consort writes, and both were told that nobody else does.
     pub second_node: bool,
+    /// What a boundary has is applied at a replica commit by commit.
+    pub torn_boundary: bool,
     /// The gauge says the flushed position, not the inserted one.
     pub token_flush_lsn: bool,
     /// `pg_current_snapshot()` of a standby is believed.

@@ -1,7 +1,8 @@
 //! One Consort: the real scheduler and order, fed by gauges, decoders and watchers over the model's network. What the
 //! flows see of it is [`Handle`].
 
-use crate::executor::{Signal, either};
+use crate::executor::{Micros, Signal, either};
+use crate::feeding::Buffer;
 use crate::model::primary::Primary;
 use crate::model::schema::{Cell as Place, SERVED, Table, database};
 use crate::model::standby::Standby;
@@ -16,6 +17,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Backend, Bugs, Cluster};
 
+/// A gauge is wanted as often as long as commits wait that none has seen.
+const WAITING: Micros = 3_000;
+
 /// One life of one Consort.
 pub struct Consort {
     /// The run.
@@ -25,6 +29,9 @@ pub struct Consort {
     scheduler: RefCell<Scheduler>,
     changed: Signal,
     gauges: Signal,
+    /// There are new boundaries.
+    pub(crate) fed_on: Signal,
+    pub(crate) buffer: RefCell<Buffer>,
     gauged: RefCell<Rc<Primary>>,
     generation: Cell<u64>,
     earlier: BTreeSet<i32>,
@@ -94,6 +101,8 @@ impl Consort {
             scheduler: RefCell::new(Scheduler::new(options)),
             changed: executor.signal(),
             gauges: executor.signal(),
+            fed_on: executor.signal(),
+            buffer: RefCell::default(),
             gauged: RefCell::new(world.primary()),
             generation: Cell::new(0),
             earlier: world.opened.borrow().get(&number).cloned().unwrap_or_default(),
@@ -106,11 +115,28 @@ impl Consort {
         let run = consort.clone();
         consort.spawn(async move { run.gauge_loop().await });
         for standby in world.standbys.clone() {
+            if standby.is_fed() {
+                consort.feeds(&standby);
+                continue;
+            }
             consort.scheduler.borrow_mut().standby_joined(standby.id, 1);
             let run = consort.clone();
             consort.spawn(async move { run.watch(&standby).await });
         }
         consort
+    }
+
+    /// Only the first Consort feeds.
+    fn feeds(self: &Rc<Self>, replica: &Rc<Standby>) {
+        if self.number > 0 {
+            return;
+        }
+        self.input(|s| s.fed_joined(replica.id, 1));
+        for of in (0..SERVED).map(database) {
+            self.input(|s| s.fed_takes(replica.id, of));
+            let (run, replica) = (self.clone(), replica.clone());
+            self.spawn(async move { run.feed(replica, of).await });
+        }
     }
 
     /// Starts a task that dies with it.
@@ -167,8 +193,15 @@ impl Consort {
         between
     }
 
-    fn input<T>(&self, act: impl FnOnce(&mut Scheduler) -> T) -> T {
-        let result = act(&mut self.scheduler.borrow_mut());
+    pub(crate) fn input<T>(&self, act: impl FnOnce(&mut Scheduler) -> T) -> T {
+        let mut scheduler = self.scheduler.borrow_mut();
+        let result = act(&mut scheduler);
+        let boundaries = scheduler.take_boundaries();
+        drop(scheduler);
+        if !boundaries.is_empty() {
+            self.buffer.borrow_mut().extend(boundaries);
+            self.fed_on.notify();
+        }
         self.changed.notify();
         self.gauges.notify();
         result
@@ -278,9 +311,19 @@ impl Consort {
             let number = self.scheduler.borrow_mut().gauge_to_send(now);
             match number {
                 Some(number) => self.gauge(number).await,
+                None if self.waiting() => {
+                    // One that hangs is seen by nobody else.
+                    let pause = self.world.env.executor.sleep(WAITING);
+                    either(wanted, pause).await;
+                    self.scheduler.borrow_mut().order_mut().want_gauge();
+                }
                 None => drop(wanted.await),
             }
         }
+    }
+
+    fn waiting(&self) -> bool {
+        self.scheduler.borrow().order().waiting() > 0
     }
 
     async fn gauge(&self, number: GaugeNumber) {
@@ -338,6 +381,7 @@ impl Consort {
                 {
                     let (start, end) = (Lsn::new(record.start), Lsn::new(record.end));
                     let commit_ddl = commit.ddl;
+                    self.buffer.borrow_mut().came_out(end, commit);
                     let commit =
                         Commit { database: of, xid: Xid::new(commit.xid), start, end, wrote: wrote.clone() };
                     self.give(commit, commit_ddl);

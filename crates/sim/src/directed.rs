@@ -28,36 +28,36 @@ const END: Micros = 1_000_000;
 /// What a script acts on.
 #[derive(Clone)]
 pub(crate) struct Stage {
-    world: Rc<World>,
+    pub(crate) world: Rc<World>,
     consort: Rc<Consort>,
     options: Options,
     writers: Writers,
 }
 
 impl Stage {
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(&self.consort, 1, database(0))
     }
 
-    fn bypass(&self, place: usize) -> Bypass {
+    pub(crate) fn bypass(&self, place: usize) -> Bypass {
         Bypass::new(&self.world, database(place))
     }
 
-    async fn pause(&self, micros: Micros) {
+    pub(crate) async fn pause(&self, micros: Micros) {
         self.world.env.executor.sleep(micros).await;
     }
 
     /// No standby replays any more.
-    fn replay_stops(&self) {
+    pub(crate) fn replay_stops(&self) {
         self.world.standbys.iter().for_each(|standby| standby.pause(true));
     }
 
-    fn decoding_stops(&self) {
+    pub(crate) fn decoding_stops(&self) {
         self.world.pause_decoders(true);
     }
 
     /// Starts this beside the script.
-    fn beside(&self, act: impl Future<Output = ()> + 'static) {
+    pub(crate) fn beside(&self, act: impl Future<Output = ()> + 'static) {
         self.world.env.executor.spawn(SCRIPT, act);
     }
 
@@ -69,7 +69,7 @@ impl Stage {
         });
     }
 
-    fn bypasses_beside(&self, change: Change, how: How) {
+    pub(crate) fn bypasses_beside(&self, change: Change, how: How) {
         let bypass = self.bypass(0);
         self.beside(async move {
             let _ = bypass.write(&[change], how).await;
@@ -86,7 +86,17 @@ fn stage<F: Future<Output = ()> + 'static>(
     let (mut delays, mut options) = (Delays::quick(), Options::default());
     set(&mut delays, &mut options);
     let env = Env::new(1, delays, planted.model);
-    let world = World::new(&env, 2, planted);
+    stage_of(World::new(&env, 2, 0, planted), writers, options, script)
+}
+
+/// Plays a script in a world that is warm.
+pub(crate) fn stage_of<F: Future<Output = ()> + 'static>(
+    world: Rc<World>,
+    writers: Writers,
+    options: Options,
+    script: impl FnOnce(Stage) -> F,
+) -> Outcome {
+    let env = world.env.clone();
     let consort = Consort::start(&world, 0, writers, options);
     env.executor.run(WARM);
     let done = Rc::new(Cell::new(false));
@@ -105,7 +115,7 @@ fn stage<F: Future<Output = ()> + 'static>(
     outcome
 }
 
-fn as_is(_: &mut Delays, _: &mut Options) {}
+pub(crate) fn as_is(_: &mut Delays, _: &mut Options) {}
 
 pub(crate) fn row(place: usize) -> Select {
     Select::row(Full, place)
@@ -115,7 +125,7 @@ pub(crate) fn set(place: usize) -> Change {
     Change::row(Full, place)
 }
 
-fn visible_after(micros: Micros) -> How {
+pub(crate) fn visible_after(micros: Micros) -> How {
     How { pace: Pace { visible: Some(micros), ..Pace::default() }, ..How::default() }
 }
 

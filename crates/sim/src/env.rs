@@ -34,6 +34,8 @@ pub struct Delays {
     pub replay: Range,
     /// From the showing of a commit at a standby to the moving of its position.
     pub gap: Range,
+    /// One transaction of a feeder at a replica.
+    pub apply: Range,
     /// Between two looks of a watcher when nothing is wanted.
     pub watch: Range,
     /// From the first part of a delivered result to its end.
@@ -55,6 +57,7 @@ impl Delays {
             decode: (20, 20),
             replay: (10, 10),
             gap: (1, 1),
+            apply: (10, 10),
             watch: (2000, 2000),
             deliver: (10, 10),
         }
@@ -66,7 +69,7 @@ impl Delays {
             let high = random.one(scales);
             (if random.chance(500) { 0 } else { high / 4 }, high)
         };
-        Delays {
+        let mut delays = Delays {
             network: draw(&[20, 60, 200, 800]),
             work: draw(&[10, 50, 400]),
             record: draw(&[5, 50, 400]),
@@ -80,7 +83,10 @@ impl Delays {
             gap: draw(&[1, 20, 300]),
             watch: draw(&[500, 3000, 20_000]),
             deliver: draw(&[10, 200]),
-        }
+            apply: (0, 0),
+        };
+        delays.apply = delays.replay;
+        delays
     }
 }
 

@@ -28,6 +28,14 @@ macro_rules! bugs {
 }
 
 bugs! {
+    publish_any_prefix "X1" "what has come out is shown at once, in the log's order" => order.publish_any_prefix;
+    publish_when_all_visible "X1" "the longest stretch of the log that is visible is shown" => order.publish_when_all_visible;
+    proof_superset "X2" "a gauge that sees more proves a state" => order.proof_superset;
+    hang_one_committer "X4" "one commit that hangs stops all others" => order.hang_one_committer;
+    torn_boundary "X5" "a boundary is applied commit by commit" => model.torn_boundary;
+    replica_forgets_commits "X14" "a fed replica's mark outlives its life" => scheduler.replica_forgets_commits;
+    fed_no_gauge "X9" "a read at a fed replica does not wait for its gauge" => scheduler.fed_no_gauge;
+    fed_no_freshness "L7" "a fed replica's read does not ask which versions it must see" => scheduler.fed_no_freshness;
     proof_before_settled "X3" "a gauge counts as settled when it is answered" => order.proof_before_settled;
     doubt_until_ack "X6" "a doubt ends with the answer" => order.doubt_until_ack;
     doubt_from_commit_word_only "X7" "CALL and autocommit statements begin no doubt" => model.doubt_from_commit_word_only;

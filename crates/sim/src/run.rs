@@ -144,7 +144,10 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     let mut random = Random::new(seed ^ 0x5EED);
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Rc::new(Mix::drawn(&mut random, &planted));
-    let world = World::new(&env, u32::from(random.chance(500)) + 1, planted);
+    let standbys = u32::from(random.chance(500)) + 1;
+    let (standbys, fed, groups) = replicas(seed, standbys);
+    let world = World::new(&env, standbys, fed, planted);
+    world.groups_boundaries.set(groups);
     world.proof_limit.set(random.one(&[500, 2000, 2000, 10_000]));
     let cluster = Rc::new(Cluster::start(&world, &mix, &mut random));
     faults(&world, &cluster, &mix, &mut random);
@@ -153,6 +156,17 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     let outcome = judge(&world, mix.writers == Writers::ThroughConsort);
     env.executor.end();
     outcome
+}
+
+/// How many standbys and how many fed replicas there are, and whether boundaries are applied several at once: of its own
+/// chance, so that a run without fed replicas is what it was before there were any.
+fn replicas(seed: u64, standbys: u32) -> (u32, u32, bool) {
+    let mut random = Random::new(seed ^ 0xFED);
+    match random.below(10) {
+        0..5 => (standbys, 0, false),
+        5..8 => (0, standbys, random.chance(500)),
+        _ => (1, 1, random.chance(500)),
+    }
 }
 
 /// Everything that the checkers say, and the figures.
@@ -398,6 +412,10 @@ fn rest(world: &Rc<World>, cluster: &Cluster) {
         }
         if consort.writers() != cluster.mix.writers {
             breaches.push(Breach::NotLive("the mode of writers switched"));
+        }
+        // Only the first Consort feeds: another one may have no replica at all.
+        if consort.number > 0 && world.standbys.iter().all(|standby| standby.is_fed()) {
+            continue;
         }
         let left = Rc::new(Cell::new(0));
         for place in 0..SERVED {

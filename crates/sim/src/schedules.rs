@@ -11,6 +11,7 @@ use crate::directed::{
     tree_late, trigger_fires_unseen, truncated_under_a_block, view_analysed_between, view_redefined,
     view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
 };
+use crate::directed_fed::{fed_lag, fed_written_past, forked, one_hangs, replicas_return_older};
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
 use crate::run::{Outcome, run};
@@ -118,6 +119,36 @@ pub const ALL: &[Schedule] = &[
         bugs: &["backend_crash_keeps_low", "incarnation_of_postmaster"],
         story: "standbys crash and return at an older position; a read",
         play: standby_returns_older,
+    },
+    Schedule {
+        name: "forked",
+        bugs: &["publish_any_prefix", "publish_when_all_visible", "proof_superset", "torn_boundary"],
+        story: "WAL order a, b, c; c is visible first, then a, b hangs; one gauge sees a and c at once",
+        play: forked,
+    },
+    Schedule {
+        name: "one_hangs",
+        bugs: &["hang_one_committer"],
+        story: "a commit hangs, another one overtakes it and must come to the fed replicas",
+        play: one_hangs,
+    },
+    Schedule {
+        name: "replicas_return_older",
+        bugs: &["replica_forgets_commits"],
+        story: "fed replicas crash before they have flushed what they showed; a read",
+        play: replicas_return_older,
+    },
+    Schedule {
+        name: "fed_written_past",
+        bugs: &["fed_no_gauge"],
+        story: "psql writes, nothing is decoded; a read, which fed replicas might answer",
+        play: fed_written_past,
+    },
+    Schedule {
+        name: "fed_lag",
+        bugs: &["fed_no_freshness"],
+        story: "a write has its version, fed replicas do not show it; a read",
+        play: fed_lag,
     },
     Schedule {
         name: "column_unknown",

@@ -20,7 +20,7 @@ pub struct World {
     pub planted: Planted,
     /// The server that writes go to.
     pub primary: RefCell<Rc<Primary>>,
-    /// The standbys.
+    /// The standbys, and behind them the replicas that the first Consort feeds.
     pub standbys: Vec<Rc<Standby>>,
     /// How far each slot is confirmed, by Consort and database. It outlives the Consort.
     pub slots: RefCell<BTreeMap<(u32, DatabaseId), Lsn>>,
@@ -48,14 +48,19 @@ pub struct World {
     pub watchers_paused: Cell<bool>,
     /// How long an answer that is not proven is held.
     pub proof_limit: Cell<Micros>,
+    /// Feeders apply all boundaries that wait in one transaction.
+    pub groups_boundaries: Cell<bool>,
     next_pid: Cell<i32>,
 }
 
 impl World {
-    /// A primary and its standbys, started.
-    pub fn new(env: &Rc<Env>, standbys: u32, planted: Planted) -> Rc<World> {
+    /// A primary, its standbys, and replicas to be fed, started.
+    pub fn new(env: &Rc<Env>, standbys: u32, fed: u32, planted: Planted) -> Rc<World> {
         let primary = Primary::start(env);
-        let standbys = (1..=standbys).map(|id| Standby::start(env, id, &primary)).collect();
+        let standby = |id| Standby::start(env, id, &primary);
+        let replica = |id| Standby::start_fed(env, id, &primary);
+        let fed = (standbys + 1..=standbys + fed).map(replica);
+        let standbys = (1..=standbys).map(standby).chain(fed).collect();
         Rc::new(World {
             env: env.clone(),
             planted,
@@ -74,6 +79,7 @@ impl World {
             gauge_lingers: Cell::new(false),
             watchers_paused: Cell::new(false),
             proof_limit: Cell::new(2000),
+            groups_boundaries: Cell::new(false),
             next_pid: Cell::new(1000),
         })
     }

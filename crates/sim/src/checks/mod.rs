@@ -1,6 +1,7 @@
 //! The checkers. They know what clients did and got, and the ghost (the states that the primary really showed); nothing
 //! of gauges, doubts, proofs or routes.
 
+pub mod fed;
 pub mod locks;
 pub mod one_server;
 pub mod serial;
@@ -15,8 +16,12 @@ use std::fmt;
 pub enum Checker {
     /// One server: some order of commits and reads, each inside its own interval, explains every result.
     K1,
+    /// Shown states: what a fed replica shows, the primary has shown.
+    K2,
     /// Footprint ghost: the result, recomputed in the states that the primary showed during the statement, is there.
     K3,
+    /// Content: what a fed replica shows is what its position says.
+    K4,
     /// No wait without bound; at rest everything comes to rest.
     K7,
     /// SERIALIZABLE transactions have a serial order.
@@ -32,7 +37,9 @@ impl fmt::Display for Checker {
         f.write_str(match self {
             Checker::Locks => "locks",
             Checker::K1 => "K1",
+            Checker::K2 => "K2",
             Checker::K3 => "K3",
+            Checker::K4 => "K4",
             Checker::K7 => "K7",
             Checker::K8 => "K8",
             Checker::K9 => "K9",
@@ -59,6 +66,7 @@ impl fmt::Display for Violation {
 pub fn all(world: &World, closed: bool) -> Vec<Violation> {
     let record = world.record.borrow();
     let mut found = breaches(&record);
+    found.extend(fed::check(world));
     found.extend(shown::check(world, &record));
     found.extend(locks::check(world, &record, closed));
     found.extend(serial::check(world, &record));

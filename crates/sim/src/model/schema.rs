@@ -76,6 +76,11 @@ impl Cell {
         Cell(u8::try_from(place).expect("54 cells"))
     }
 
+    /// Whether it lies in this table.
+    pub fn is_of(self, table: Table) -> bool {
+        usize::from(self.0) / (ROWS * CELLS) == table.storage() as usize
+    }
+
     /// Whether the row is there: odd values say so.
     pub fn live(table: Table, row: usize) -> Cell {
         Cell::at(table, row, 0)
@@ -110,6 +115,15 @@ impl State {
     /// The value of a cell.
     pub fn get(&self, cell: Cell) -> u32 {
         self.0[cell.0 as usize]
+    }
+
+    /// This state with a table as it was in the beginning.
+    #[must_use]
+    pub fn without(&self, table: Table) -> State {
+        let (mut state, begin) = (self.clone(), State::default());
+        let cells = table.storage() as usize * ROWS * CELLS..(table.storage() as usize + 1) * ROWS * CELLS;
+        state.0[cells.clone()].copy_from_slice(&begin.0[cells]);
+        state
     }
 
     /// Every value.

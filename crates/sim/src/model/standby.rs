@@ -1,11 +1,12 @@
 //! A standby: it replays the primary's flushed log in order, shows a commit before the primary may have, and before its
-//! own position moves past it.
+//! own position moves past it. Or a replica that is fed: it has what it was given, and the same faults.
 
+use super::fed::Store;
 use super::primary::{Primary, Record, SERVERS};
-use super::schema::{DATABASES, State, number};
+use super::schema::{Cell as Value, DATABASES, State, number};
 use crate::env::Env;
 use crate::executor::{Micros, Signal, either};
-use history::{DatabaseId, Epoch, Incarnation, Lsn, Timeline};
+use history::{DatabaseId, Epoch, Incarnation, Lsn, Shown, Timeline};
 use scheduler::StandbyId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,12 +34,29 @@ pub struct Standby {
     /// It answers nothing (SIGSTOP).
     pub hangs: Cell<bool>,
     moved: Signal,
+    store: Option<Store>,
 }
 
 impl Standby {
     /// A standby of this primary, at the log's beginning.
     pub fn start(env: &Rc<Env>, id: u32, primary: &Rc<Primary>) -> Rc<Standby> {
-        let standby = Rc::new(Standby {
+        let standby = Rc::new(Standby::at_the_beginning(env, id, primary, None));
+        env.executor.spawn(SERVERS, standby.clone().replay());
+        standby
+    }
+
+    /// A replica to be fed, at the log's beginning.
+    pub fn start_fed(env: &Rc<Env>, id: u32, primary: &Rc<Primary>) -> Rc<Standby> {
+        let begin = primary.flush_lsn();
+        let snapshot = primary.snapshot().expect("it has just been started");
+        let store = Store::new(Shown::new(snapshot, begin, begin));
+        let replica = Rc::new(Standby::at_the_beginning(env, id, primary, Some(store)));
+        env.executor.spawn(SERVERS, replica.clone().flush_now_and_then());
+        replica
+    }
+
+    fn at_the_beginning(env: &Rc<Env>, id: u32, primary: &Rc<Primary>, store: Option<Store>) -> Standby {
+        Standby {
             env: env.clone(),
             id: StandbyId::new(id),
             primary: RefCell::new(primary.clone()),
@@ -54,9 +72,37 @@ impl Standby {
             paused: Cell::new(false),
             hangs: Cell::new(false),
             moved: env.executor.signal(),
-        });
-        env.executor.spawn(SERVERS, standby.clone().replay());
-        standby
+            store,
+        }
+    }
+
+    /// Whether it is fed.
+    pub fn is_fed(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// What a fed replica keeps.
+    ///
+    /// # Panics
+    /// If it is a standby.
+    pub fn store(&self) -> &Store {
+        self.store.as_ref().expect("only fed replicas have one")
+    }
+
+    /// One transaction of a feeder: see [`Store::apply`]. Whether it has committed.
+    pub fn apply(&self, of: DatabaseId, effects: &[(Value, u32)], from: &Shown, to: Option<Shown>) -> bool {
+        let done = self.store().apply(number(of), effects, from, to, self.env.now());
+        self.states.borrow_mut()[number(of)] = self.store().state(number(of));
+        done
+    }
+
+    async fn flush_now_and_then(self: Rc<Standby>) {
+        loop {
+            self.env.step(|d| (d.wal_writer.0.max(200), d.wal_writer.1.max(200))).await;
+            if self.up.get() {
+                self.store().flush();
+            }
+        }
     }
 
     async fn replay(self: Rc<Standby>) {
@@ -150,6 +196,11 @@ impl Standby {
         self.up.set(false);
         self.life.set(self.life.get() + 1);
         self.env.executor.sleep(down).await;
+        if let Some(store) = &self.store {
+            store.crash(records, self.env.now());
+            *self.states.borrow_mut() = (0..DATABASES).map(|place| store.state(place)).collect();
+            return self.comes_up();
+        }
         let keep = self.log.borrow().len().saturating_sub(records);
         self.log.borrow_mut().truncate(keep);
         let position = self.log.borrow().last().map_or(self.origin, |record| record.end);
@@ -158,6 +209,11 @@ impl Standby {
         *self.states.borrow_mut() =
             (0..DATABASES).map(|place| super::primary::replayed(&log, place)).collect();
         self.newest_shown_xid.set(0);
+        drop(log);
+        self.comes_up();
+    }
+
+    fn comes_up(&self) {
         if !self.env.bugs.incarnation_of_postmaster {
             self.started_us.set(i64::try_from(self.env.now()).expect("a run is short") + 2);
         }

@@ -1,0 +1,157 @@
+//! How a Consort feeds a replica: boundary after boundary, each, or several whole ones, in one transaction with the
+//! position that it leads to.
+
+use crate::consort::Consort;
+use crate::executor::either;
+use crate::model::primary::Committed;
+use crate::model::schema::{Cell, Table, number};
+use crate::model::standby::Standby;
+use crate::record::Breach;
+use history::{DatabaseId, Incarnation, Lsn, Shown};
+use order::{Boundary, RunNumber};
+use scheduler::Serving;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What came out and who needs it.
+#[derive(Default)]
+pub struct Buffer {
+    /// What each commit did, by the end of its record.
+    commits: BTreeMap<(DatabaseId, Lsn), Rc<Committed>>,
+    /// In their order.
+    boundaries: Vec<Rc<Boundary>>,
+}
+
+impl Buffer {
+    /// A commit came out.
+    pub fn came_out(&mut self, end: Lsn, commit: &Rc<Committed>) {
+        self.commits.insert((commit.database, end), commit.clone());
+    }
+
+    /// Boundaries were taken.
+    pub fn extend(&mut self, boundaries: Vec<Boundary>) {
+        self.boundaries.extend(boundaries.into_iter().map(Rc::new));
+    }
+
+    /// The boundaries of a run, from a place on.
+    fn next(&self, of: DatabaseId, run: RunNumber, from: usize) -> Vec<(usize, Rc<Boundary>)> {
+        let all = self.boundaries.iter().enumerate().skip(from);
+        let mine = all.filter(|(_, boundary)| boundary.database == of && boundary.run == run);
+        mine.map(|(place, boundary)| (place, boundary.clone())).collect()
+    }
+
+    /// What a replica at this position lacks of these boundaries, commit by commit, as far as it is in the stream.
+    fn effects(&self, these: &[(usize, Rc<Boundary>)], at: &Shown) -> Vec<Vec<(Cell, u32)>> {
+        let mut effects = Vec::new();
+        for (_, boundary) in these {
+            for commit in boundary.missing(at) {
+                let commit = &self.commits[&(boundary.database, commit.end)];
+                let published = commit.effects.iter().filter(|(cell, _)| !cell.is_of(Table::Outside));
+                effects.push(published.copied().collect());
+            }
+        }
+        effects
+    }
+}
+
+/// A connection to a replica, and how far it has been fed over it.
+struct Link {
+    incarnation: Incarnation,
+    life: u64,
+    at: Shown,
+    /// The place of the next boundary.
+    next: usize,
+}
+
+impl Link {
+    /// Whether it is still there.
+    fn holds(&self, replica: &Standby) -> bool {
+        replica.is_up() && replica.life() == self.life && !replica.hangs.get()
+    }
+}
+
+impl Consort {
+    /// Feeds one replica with one database, for ever.
+    pub async fn feed(self: Rc<Consort>, replica: Rc<Standby>, of: DatabaseId) {
+        let env = self.world.env.clone();
+        let mut link: Option<Link> = None;
+        loop {
+            let (more, kick) = (self.fed_on.wait(), self.world.decoders_on.wait());
+            let Some(open) = link.as_mut().filter(|open| open.holds(&replica)) else {
+                self.input(|s| s.fed_lost(replica.id, of));
+                env.executor.sleep(200).await;
+                link = self.connect(&replica, of).await;
+                continue;
+            };
+            let kept = replica.store().kept(number(of)).resume();
+            self.input(|s| s.fed_keeps(replica.id, of, kept));
+            let run = self.input(|s| s.order().run(of));
+            let next = run.map(|run| self.buffer.borrow().next(of, run, open.next)).unwrap_or_default();
+            if next.is_empty() || replica.paused.get() {
+                let pause = env.executor.sleep(1_000);
+                either(either(more, kick), pause).await;
+            } else {
+                let several = if self.world.groups_boundaries.get() { next.len() } else { 1 };
+                self.give_boundaries(&replica, open, &next[..several]).await;
+            }
+        }
+    }
+
+    async fn connect(&self, replica: &Standby, of: DatabaseId) -> Option<Link> {
+        let env = &self.world.env;
+        env.step(|d| d.network).await;
+        let incarnation = replica.incarnation().filter(|_| !replica.hangs.get())?;
+        let (life, at) = (replica.life(), replica.store().position(number(of)));
+        env.step(|d| d.network).await;
+        self.input(|s| s.standby_serving(replica.id, Serving::Yes));
+        Some(Link { incarnation, life, at, next: 0 })
+    }
+
+    /// Several whole boundaries in one transaction.
+    async fn give_boundaries(&self, replica: &Standby, link: &mut Link, these: &[(usize, Rc<Boundary>)]) {
+        let env = &self.world.env;
+        let (place, last) = these.last().expect("not empty");
+        if !last.feeds(&link.at) {
+            let lacks = Breach::NotLive("a fed replica lacks what its slot does not give any more");
+            self.world.record.borrow_mut().breaches.push(lacks);
+        }
+        let effects = self.buffer.borrow().effects(these, &link.at);
+        let moves = last.resume > link.at.resume();
+        if !effects.is_empty() || moves {
+            env.step(|d| d.network).await;
+            env.step(|d| d.apply).await;
+            if !self.applied(replica, link, last, &effects).await {
+                link.life = u64::MAX;
+                return;
+            }
+        }
+        env.step(|d| d.network).await;
+        if link.holds(replica) {
+            link.next = place + 1;
+            self.input(|s| s.fed_shows(replica.id, link.incarnation, last));
+        }
+    }
+
+    /// Whether the replica has applied it.
+    async fn applied(
+        &self,
+        replica: &Standby,
+        link: &mut Link,
+        boundary: &Boundary,
+        effects: &[Vec<(Cell, u32)>],
+    ) -> bool {
+        if self.world.planted.model.torn_boundary {
+            for part in effects {
+                if !link.holds(replica) || !replica.apply(boundary.database, part, &link.at, None) {
+                    return false;
+                }
+                self.world.env.step(|d| d.network).await;
+            }
+        }
+        let to = boundary.position();
+        let done = link.holds(replica)
+            && replica.apply(boundary.database, &effects.concat(), &link.at, Some(to.clone()));
+        link.at = to;
+        done
+    }
+}

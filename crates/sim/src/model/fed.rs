@@ -1,0 +1,109 @@
+//! What a fed replica keeps: the transactions of whoever feeds it, each with the position that it leads to. They are shown
+//! at once and flushed later: a crash takes the last ones back.
+
+use super::schema::{Cell, DATABASES, State};
+use crate::executor::Micros;
+use history::Shown;
+use std::cell::{Cell as Var, RefCell};
+
+/// One transaction of a feeder.
+struct Applied {
+    place: usize,
+    effects: Vec<(Cell, u32)>,
+    /// What is kept as the position; `None`: the one before stays, for the planted bug that tears a boundary.
+    position: Option<Shown>,
+}
+
+/// A state that a replica showed, of the database with this number, and the position that it kept with it: for the
+/// checkers.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// When it was shown first.
+    pub at: Micros,
+    /// The number of the database.
+    pub place: usize,
+    /// The state.
+    pub state: State,
+    /// The position.
+    pub position: Shown,
+}
+
+/// See the file's first lines.
+pub struct Store {
+    origin: Shown,
+    applied: RefCell<Vec<Applied>>,
+    flushed: Var<usize>,
+    past: RefCell<Vec<Past>>,
+}
+
+impl Store {
+    /// A copy of the primary at this position, where nothing had been written.
+    pub fn new(origin: Shown) -> Store {
+        Store { origin, applied: RefCell::default(), flushed: Var::new(0), past: RefCell::default() }
+    }
+
+    /// Where it stands.
+    pub fn position(&self, place: usize) -> Shown {
+        self.position_of(place, self.applied.borrow().len())
+    }
+
+    /// Where it will stand after a crash, at least.
+    pub fn kept(&self, place: usize) -> Shown {
+        self.position_of(place, self.flushed.get())
+    }
+
+    fn position_of(&self, place: usize, count: usize) -> Shown {
+        let applied = self.applied.borrow();
+        let mine = applied[..count].iter().rev().filter(|applied| applied.place == place);
+        mine.filter_map(|applied| applied.position.clone()).next().unwrap_or_else(|| self.origin.clone())
+    }
+
+    /// One transaction, which leads from one position to another. It fails if the replica is not there: somebody else
+    /// has fed it.
+    pub fn apply(
+        &self,
+        place: usize,
+        effects: &[(Cell, u32)],
+        from: &Shown,
+        to: Option<Shown>,
+        now: Micros,
+    ) -> bool {
+        if self.position(place) != *from {
+            return false;
+        }
+        self.applied.borrow_mut().push(Applied { place, effects: effects.to_vec(), position: to });
+        self.note(place, now);
+        true
+    }
+
+    /// All that was applied is flushed.
+    pub fn flush(&self) {
+        self.flushed.set(self.applied.borrow().len());
+    }
+
+    /// A crash: so many transactions are gone, as far as they were not flushed.
+    pub fn crash(&self, lost: usize, now: Micros) {
+        let left = self.applied.borrow().len().saturating_sub(lost).max(self.flushed.get());
+        self.applied.borrow_mut().truncate(left);
+        (0..DATABASES).for_each(|place| self.note(place, now));
+    }
+
+    /// What it shows of a database.
+    pub fn state(&self, place: usize) -> State {
+        let mut state = State::default();
+        for applied in self.applied.borrow().iter().filter(|applied| applied.place == place) {
+            state.apply(&applied.effects);
+        }
+        state
+    }
+
+    /// Every state that it has shown.
+    pub fn past(&self) -> Vec<Past> {
+        self.past.borrow().clone()
+    }
+
+    fn note(&self, place: usize, at: Micros) {
+        let past = Past { at, place, state: self.state(place), position: self.position(place) };
+        self.past.borrow_mut().push(past);
+    }
+}
