@@ -75,12 +75,9 @@ impl<'k, 't> Keys<'k, 't> {
     ) -> Option<KeyTemplate> {
         let columns = key.columns.iter().map(|column| {
             let value = self.without_relabel(value(column.attribute)?);
-            let cut = self.tree.name(value) == "FUNCEXPR" && self.tree.oid(value, "funcid") == VARCHAR_LENGTH;
-            let value = match self.tree.list(value, "args").first() {
-                Some(Value::Node(inner)) if cut => *inner,
-                _ => value,
-            };
-            Some(vec![Slot { cut, ..self.slot(value, column.form)? }])
+            let assigned = self.assigned(value);
+            let slot = self.slot(assigned.unwrap_or(value), column.form)?;
+            Some(vec![Slot { cut: assigned.is_some(), ..slot }])
         });
         columns.collect::<Option<Vec<_>>>().map(KeyTemplate)
     }
@@ -223,6 +220,23 @@ impl<'k, 't> Keys<'k, 't> {
             [Value::Node(inner)] if cast => *inner,
             _ => node,
         }
+    }
+
+    /// What an assignment to a `varchar(n)` cuts blanks off, or refuses. A cast that its author wrote is another call of
+    /// the same function: it cuts whatever is too long.
+    fn assigned(&self, node: NodeId) -> Option<NodeId> {
+        let cut = self.tree.name(node) == "FUNCEXPR" && self.tree.oid(node, "funcid") == VARCHAR_LENGTH;
+        let [Value::Node(inner), _, Value::Node(explicit)] = self.tree.list(node, "args") else {
+            return None;
+        };
+        (cut && self.is_false(*explicit)).then_some(*inner)
+    }
+
+    fn is_false(&self, node: NodeId) -> bool {
+        let datum = self.tree.items(self.tree.field(node, "constvalue"));
+        self.tree.name(node) == "CONST"
+            && !datum.is_empty()
+            && datum.iter().all(|byte| *byte == Value::Atom("0"))
     }
 
     fn slot(&self, node: NodeId, form: KeyForm) -> Option<Slot> {
