@@ -27,6 +27,8 @@ INSERT INTO by_timestamp VALUES ('2024-01-01 00:00:00+00', 1), ('2024-02-01', 2)
 INSERT INTO by_bool VALUES (true, 1), (false, 2);
 INSERT INTO by_two SELECT n, v, n FROM generate_series(1, 3) n, unnest(ARRAY['x', 'y', 'z']) v;
 INSERT INTO by_loose_text VALUES ('ABC', 1), ('d', 2);
+INSERT INTO by_rival VALUES ('abc', 1), ('d', 2);
+INSERT INTO by_many_indexes VALUES ('x', 1, 1), ('X', 1, 2);
 INSERT INTO by_deferrable SELECT n, n FROM generate_series(1, 6) n;
 INSERT INTO by_unique SELECT n, n FROM generate_series(1, 6) n;
 INSERT INTO by_index SELECT n, n, n FROM generate_series(1, 6) n;

@@ -132,6 +132,8 @@ pub struct Column {
 pub struct PrimaryKey {
     /// Its columns in the order of the index; never empty.
     pub columns: Vec<KeyColumn>,
+    /// Another unique index has one of them under another collation or operator class: to it the key may equal another.
+    pub rivals: bool,
 }
 
 /// One column of a primary key.

@@ -45,7 +45,12 @@ const COLUMNS: &str = "
     WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND a.attnum > 0 AND NOT a.attisdropped";
 
 const KEYS: &str = "
-    SELECT i.indrelid, k.attnum, a.atttypid, o.opcfamily, coalesce(l.collisdeterministic, true) AND o.oid < 16384
+    SELECT i.indrelid, k.attnum, a.atttypid, o.opcfamily, coalesce(l.collisdeterministic, true) AND o.oid < 16384,
+           EXISTS (SELECT FROM pg_index r
+                   CROSS JOIN LATERAL unnest(r.indkey::int2[], r.indclass::oid[], r.indcollation::oid[])
+                        WITH ORDINALITY AS u(attnum, opclass, sorted, place)
+                   WHERE r.indrelid = i.indrelid AND r.indisunique AND u.attnum = k.attnum
+                     AND u.place <= r.indnkeyatts AND (u.opclass <> k.opclass OR u.sorted <> k.sorted))
     FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[])
          WITH ORDINALITY AS k(attnum, opclass, sorted, place)
@@ -260,7 +265,8 @@ fn key_column(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         None => (0, KeyForm::Bytes),
     };
     if let Some(relation) = catalog.relations.get_mut(&row.relation(0)?) {
-        let key = relation.key.get_or_insert(PrimaryKey { columns: Vec::new() });
+        let key = relation.key.get_or_insert(PrimaryKey { columns: Vec::new(), rivals: false });
+        key.rivals |= row.flag(5)?;
         key.columns.push(KeyColumn { attribute, form, family: row.oid(3)? });
     }
     Some(())

@@ -160,7 +160,8 @@ fn arrays_of_one_dimension() {
 #[test]
 fn the_row_and_the_statement_agree() {
     let column = |attribute, form| KeyColumn { attribute, form, family: 0 };
-    let key = PrimaryKey { columns: vec![column(3, KeyForm::Text), column(1, KeyForm::Integer)] };
+    let columns = vec![column(3, KeyForm::Text), column(1, KeyForm::Integer)];
+    let key = PrimaryKey { columns, rivals: false };
     let row = |attribute| Some(if attribute == 3 { "x" } else { "7" });
     let expected = KeyBuilder::default().bytes(b"x").integer(7).finish();
     assert_eq!(of_row(&key, row), Some(expected));

@@ -96,8 +96,9 @@ fn insert(tree: &Tree<'_>, query: &Query, keys: &Keys<'_, '_>) -> Change {
     let set = targets(tree, upsert, "onConflictSet")
         .fold(ColumnSet::NONE, |all, (attribute, _)| all.with(attribute));
     let key = query.target().and_then(|target| keys.key_of(target.id));
+    // Another unique index may find a row with another key; if it has the same columns, PostgreSQL takes both.
+    let key = key.filter(|key| !key.rivals);
     let key = key.map(|key| ColumnSet::of(key.columns.iter().map(|column| column.attribute)));
-    // Another unique index may find a row with another key.
     let by_key = key.is_some_and(|key| arbiters(tree, upsert) == Some(key));
     Change { update: Some(set), rows: if by_key { none.rows } else { RowsTemplate::All }, ..none }
 }
