@@ -60,6 +60,11 @@ impl Encoding {
         Encoding { form, element, array }
     }
 
+    /// Whether it is a whole number.
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self.form, Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid)
+    }
+
     /// The type of the parameter.
     pub(super) fn parameter(&self) -> u32 {
         self.array

@@ -10,6 +10,7 @@ use super::table::Table;
 use bytes::{BufMut, Bytes, BytesMut};
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
+use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -199,8 +200,10 @@ impl Writer<'_> {
     /// Deletes, then updates, then inserts.
     pub(super) fn keyed(&mut self, net: &Keyed) -> Result<(), Error> {
         let of = |fate| net.rows().iter().filter(move |row| row.fate == fate).collect::<Vec<_>>();
-        let (deletes, inserts) = (of(Fate::Delete), of(Fate::Insert));
-        let updates = grouped(&of(Fate::Update), self.table);
+        let (mut deletes, mut updates, inserts) = (of(Fate::Delete), of(Fate::Update), of(Fate::Insert));
+        sort_by_key(&mut deletes, self.table);
+        sort_by_key(&mut updates, self.table);
+        let updates = grouped(&updates, self.table);
         self.searching(|writer| {
             writer.by_key(Name::Delete, &[], &deletes)?;
             updates.iter().try_for_each(|(set, rows)| writer.update(set, rows))
@@ -405,6 +408,19 @@ fn shown(cells: &Cells, table: &Table) -> String {
 fn set_of(cells: &Cells, table: &Table) -> Vec<usize> {
     let new = |place: &usize| matches!(cells[*place], Cell::New(_)) && table.columns[*place].writable;
     (0..cells.len()).filter(new).collect()
+}
+
+/// Rows with neighbouring keys often lie in one page: it is looked up and cleaned of dead versions once, not once per row.
+fn sort_by_key(rows: &mut [&Row], table: &Table) {
+    let Some(first) = table.key.first().filter(|_| rows.len() > 1) else { return };
+    let by_length = table.columns[*first].encoding.is_number();
+    rows.sort_by(|one, other| {
+        let (one, other) = (one.cells[*first].value().flatten(), other.cells[*first].value().flatten());
+        let length = |value: Option<&Bytes>| value.map_or(0, Bytes::len);
+        // Of numbers without a sign the shorter is the smaller.
+        let shorter = if by_length { length(one).cmp(&length(other)) } else { Ordering::Equal };
+        shorter.then_with(|| one.cmp(&other))
+    });
 }
 
 /// Rows by the columns that are to be set; a row of which none is needs nothing.
