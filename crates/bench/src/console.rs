@@ -16,8 +16,8 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How long it may be away at the end of a run; then what it told before is all.
 const LAST_LOOK_LIMIT: Duration = Duration::from_secs(13);
 
-/// How long decoders and standbys may take until they have come so far.
-const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
+/// How long decoders and standbys may take until they have come so far, after little was written.
+pub(crate) const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often is looked whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -129,8 +129,8 @@ impl Watch {
 /// own tables, would be measured too.
 ///
 /// # Errors
-/// Nobody answers, or it takes longer than a minute.
-pub(crate) async fn wait_caught_up(url: &str, writer: &str) -> Result<(), Trouble> {
+/// Nobody answers, or it takes longer than the limit.
+pub(crate) async fn wait_caught_up(url: &str, writer: &str, limit: Duration) -> Result<(), Trouble> {
     let session = Session::open(writer, Protocol::Simple).await?;
     let end = session.texts("SELECT pg_current_wal_insert_lsn() AS end").await?;
     let end = end.first().and_then(|row| position(row.get("end")?));
@@ -140,7 +140,7 @@ pub(crate) async fn wait_caught_up(url: &str, writer: &str) -> Result<(), Troubl
     };
     let console = Session::open(url, Protocol::Simple).await?;
     let since = Instant::now();
-    while since.elapsed() < CATCH_UP_LIMIT {
+    while since.elapsed() < limit {
         let nodes = console.texts("SHOW REPLICAS").await?;
         let databases = match console.texts("SHOW GAUGES").await {
             Err(Trouble::Refused { .. }) => Vec::new(),
@@ -153,7 +153,7 @@ pub(crate) async fn wait_caught_up(url: &str, writer: &str) -> Result<(), Troubl
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Err(Trouble::Silent(CATCH_UP_LIMIT))
+    Err(Trouble::Silent(limit))
 }
 
 /// A position in the log, as PostgreSQL writes it.

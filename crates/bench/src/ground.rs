@@ -26,20 +26,20 @@ pub(crate) async fn prepare(
     session.execute(statements).await?;
     session.close().await;
     for server in servers {
-        wait(&server.url, probe, 1).await?;
+        wait(&server.url, probe, 1, READY_LIMIT).await?;
     }
-    wait_ready(url, probe).await
+    wait_ready(url, probe, READY_LIMIT).await
 }
 
 /// Waits until `probe` gives rows through `url`, whichever server behind it answers.
 ///
 /// # Errors
 /// The rows do not come in time.
-pub(crate) async fn wait_ready(url: &str, probe: &str) -> Result<(), Trouble> {
-    wait(url, probe, ANSWERS_IN_A_ROW).await
+pub(crate) async fn wait_ready(url: &str, probe: &str, limit: Duration) -> Result<(), Trouble> {
+    wait(url, probe, ANSWERS_IN_A_ROW, limit).await
 }
 
-async fn wait(url: &str, probe: &str, in_a_row: u32) -> Result<(), Trouble> {
+async fn wait(url: &str, probe: &str, in_a_row: u32, limit: Duration) -> Result<(), Trouble> {
     let since = Instant::now();
     let mut good = 0;
     while good < in_a_row {
@@ -49,8 +49,8 @@ async fn wait(url: &str, probe: &str, in_a_row: u32) -> Result<(), Trouble> {
         };
         match answer {
             Ok(rows) if !rows.is_empty() => good += 1,
-            Err(trouble) if since.elapsed() > READY_LIMIT => return Err(trouble),
-            Ok(_) if since.elapsed() > READY_LIMIT => return Err(Trouble::Silent(READY_LIMIT)),
+            Err(trouble) if since.elapsed() > limit => return Err(trouble),
+            Ok(_) if since.elapsed() > limit => return Err(Trouble::Silent(limit)),
             _ => {
                 good = 0;
                 tokio::time::sleep(Duration::from_millis(20)).await;

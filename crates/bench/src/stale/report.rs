@@ -240,7 +240,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
     let setting = setting(options);
     prepare(&setting, &options.servers).await?;
     if let Some(console) = &options.console {
-        console::wait_caught_up(console, setting.writer()).await?;
+        console::wait_caught_up(console, setting.writer(), console::CATCH_UP_LIMIT).await?;
     }
     warm_up(&setting).await?;
     let source = Source::of(&options.servers, options.console.as_deref());

@@ -40,5 +40,5 @@ pub(crate) async fn run(input: &Input, blocks: Blocks, session: &mut Session) ->
     let customer = need(middle(&found.rows)?.int(0))?;
     let order = need(session.ask(LAST_ORDER, values![w, d, customer]).await?.first()?.int(0))?;
     session.ask(LINES, values![w, d, order]).await?.first()?;
-    blocks.commit(session).await
+    blocks.commit_reading(session).await
 }

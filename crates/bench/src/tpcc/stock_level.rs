@@ -30,5 +30,5 @@ pub(crate) async fn run(input: &Input, blocks: Blocks, session: &mut Session) ->
     let next = need(session.ask(NEXT_ORDER, values![w, d]).await?.first()?.int(0))?;
     let short = session.ask(SHORT, values![w, d, next, next - 20, w, input.threshold]).await?;
     need(short.first()?.number(0))?;
-    blocks.commit(session).await
+    blocks.commit_reading(session).await
 }

@@ -100,11 +100,12 @@ pub(super) fn finish() -> Vec<String> {
 /// A row if the tables have that size.
 pub(super) fn probe(size: Size) -> String {
     format!(
-        "SELECT 1 WHERE (SELECT count(*) FROM tpcw_item) = {} \
-         AND (SELECT count(*) FROM tpcw_customer WHERE c_id <= {}) = {1} \
+        "SELECT 1 WHERE (SELECT max(i_id) FROM tpcw_item) = {} \
+         AND EXISTS (SELECT FROM tpcw_customer WHERE c_id = {} AND c_uname = '{}') \
          AND NOT EXISTS (SELECT FROM tpcw_customer WHERE c_id = {1} + 1 AND c_uname = '{}')",
         size.items,
         size.customers,
+        user_name(size.customers),
         user_name(size.customers + 1)
     )
 }

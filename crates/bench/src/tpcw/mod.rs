@@ -30,6 +30,9 @@ const VISIT: u8 = 10;
 
 const BUY_CONFIRM: usize = 9;
 
+/// The interactions that write: shopping-cart, buy-request, buy-confirm, admin-confirm.
+const WRITING: [usize; 4] = [6, 8, BUY_CONFIRM, 13];
+
 /// TPC-W of a size, in a mix.
 struct Tpcw {
     size: Size,
@@ -140,7 +143,8 @@ impl Workload for Tpcw {
 
     async fn run(&self, browser: &mut Client, work: &Work, session: &mut Session) -> Result<Ending, Trouble> {
         let rules = Rules::new(self.size, fastrand::Rng::with_seed(work.seed));
-        if [6, 8, BUY_CONFIRM, 13].contains(&work.kind) {
+        let writes = WRITING.contains(&work.kind);
+        if writes {
             self.blocks.begin(session).await?;
         } else {
             self.blocks.begin_reading(session).await?;
@@ -149,7 +153,11 @@ impl Workload for Tpcw {
         let mut after = browser.clone();
         let mut page = Page { rules, browser: &mut after, session };
         page.ask(work.kind).await?;
-        let ending = self.blocks.commit(session).await?;
+        let ending = if writes {
+            self.blocks.commit(session).await?
+        } else {
+            self.blocks.commit_reading(session).await?
+        };
         *browser = after;
         Ok(ending)
     }

@@ -43,11 +43,15 @@ impl<W: Workload> Shared<W> {
     async fn rest_until(&self, at: Instant) {
         loop {
             let left = at.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.stop.is_due() {
+            if left.is_zero() || self.is_over() {
                 return;
             }
             tokio::time::sleep(left.min(LOOK_EVERY)).await;
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.is_due() || self.done.load(Ordering::Relaxed) >= self.options.transactions
     }
 
     fn is_counted(&self, since: Instant) -> bool {
@@ -74,12 +78,12 @@ impl<W: Workload> Client<W> {
 
     pub(crate) async fn live(mut self) {
         let shared = self.shared.clone();
-        while !shared.stop.is_due() {
+        while !shared.is_over() {
             if shared.workload.is_paced(&self.memory) {
                 self.think().await;
                 shared.keep_rate().await;
             }
-            if shared.stop.is_due() {
+            if shared.is_over() {
                 break;
             }
             let work = shared.workload.plan(&mut self.memory);

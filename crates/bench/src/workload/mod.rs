@@ -130,6 +130,7 @@ pub(crate) trait Workload: Send + Sync + 'static {
 pub(crate) struct Blocks {
     pub(crate) isolation: Isolation,
     pub(crate) declare_read_only: bool,
+    pub(crate) autocommit_reads: bool,
 }
 
 impl Blocks {
@@ -140,8 +141,16 @@ impl Blocks {
 
     /// Begins a transaction that only reads.
     pub(crate) async fn begin_reading(self, session: &Session) -> Result<(), Trouble> {
+        if self.autocommit_reads {
+            return Ok(());
+        }
         let read_only = if self.declare_read_only { " READ ONLY" } else { "" };
         session.execute(&format!("BEGIN{}{read_only}", self.isolation.clause())).await
+    }
+
+    /// Commits what only read.
+    pub(crate) async fn commit_reading(self, session: &Session) -> Result<Ending, Trouble> {
+        if self.autocommit_reads { Ok(Ending::Committed) } else { self.commit(session).await }
     }
 
     /// Commits.

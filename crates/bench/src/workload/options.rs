@@ -55,6 +55,9 @@ pub struct Options {
     /// How long they run; 0 loads and checks only
     #[arg(long, value_parser = pause::parse, default_value = "10s")]
     pub time: Duration,
+    /// .. or until so many transactions have ended
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    pub transactions: u64,
     /// They run so long before anything is counted
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "0")]
     pub warm_up: Duration,
@@ -77,6 +80,9 @@ pub struct Options {
     /// Begin transactions that only read with READ ONLY
     #[arg(long)]
     pub declare_read_only: bool,
+    /// Run transactions that only read without BEGIN and COMMIT: each of their statements alone
+    #[arg(long, conflicts_with = "declare_read_only")]
+    pub autocommit_reads: bool,
     /// How statements travel
     #[arg(long, value_enum, default_value = "extended")]
     pub protocol: Protocol,
@@ -96,7 +102,11 @@ pub struct Options {
 
 impl Options {
     pub(crate) fn blocks(&self) -> super::Blocks {
-        super::Blocks { isolation: self.isolation, declare_read_only: self.declare_read_only }
+        super::Blocks {
+            isolation: self.isolation,
+            declare_read_only: self.declare_read_only,
+            autocommit_reads: self.autocommit_reads,
+        }
     }
 
     pub(crate) fn load_url(&self) -> &str {

@@ -19,6 +19,9 @@ use tokio::task::JoinSet;
 /// How long a statement of loading and checking may take.
 const LONG: Duration = Duration::from_hours(2);
 
+/// How long replicas may take until they have what was loaded.
+const LOADED_LIMIT: Duration = Duration::from_mins(30);
+
 /// How often the progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
@@ -53,11 +56,11 @@ pub(crate) async fn measure<W: Workload>(
         let problem = "there are no tables of that size; run without --keep to load them";
         return Err(Trouble::Unexpected(problem.to_owned()));
     }
-    ground::wait_ready(&options.url, &workload.probe()).await?;
+    ground::wait_ready(&options.url, &workload.probe(), LOADED_LIMIT).await?;
     if let Some(console) = &options.console {
-        console::wait_caught_up(console, options.load_url()).await?;
+        console::wait_caught_up(console, options.load_url(), LOADED_LIMIT).await?;
     }
-    let mut session = open(options.check_url(), options).await?;
+    let mut session = open(options.check_url(), options).await?.with_limit(LONG);
     workload.look(&mut session).await?;
     session.close().await;
 
@@ -86,7 +89,11 @@ pub(crate) async fn measure<W: Workload>(
 
     let ledger = shared.ledger.lock().expect("nobody panics with the ledger").clone();
     let session = open(options.check_url(), options).await?.with_limit(LONG);
-    let checks = judge(&shared.workload.checks(&ledger), &session).await?;
+    let mut checks = Vec::new();
+    for check in shared.workload.checks(&ledger) {
+        progress.say(|| format!("{}: checks {}", shared.workload.name(), check.number));
+        checks.extend(judge(&[check], &session).await?);
+    }
     session.close().await;
     let tallies = shared.tallies.lock().expect("nobody panics with the tallies").clone();
     let times = Times { loaded_seconds, seconds };

@@ -12,8 +12,8 @@ async fn every_query_runs_beside_transactions() {
     let servers = fixture::servers(0).await;
     let url = fixture::url(servers.primary());
     let other = format!("{url} application_name=analyst");
-    let line = ["chbench", "--url", &url, "--analytical-url", &other, "--shrink", "100", "--time", "6s"];
-    let more = ["--clients", "2", "--analytical", "2", "--rate", "100"];
+    let line = ["chbench", "--url", &url, "--analytical-url", &other, "--shrink", "100", "--time", "60s"];
+    let more = ["--clients", "2", "--analytical", "2", "--rate", "100", "--transactions", "1500"];
     let Command::Chbench(options) = fixture::command(&[&line[..], &more].concat()) else {
         panic!("chbench was asked")
     };
@@ -23,7 +23,7 @@ async fn every_query_runs_beside_transactions() {
     assert!(transactions.iter().all(|line| line.committed > 0), "{report}");
     assert!(queries.len() == 22 && queries.iter().all(|line| line.committed > 0), "{report}");
     let committed: u64 = transactions.iter().map(|line| line.committed).sum();
-    assert!((100..=601).contains(&committed), "queries do not count for the rate: {report}");
+    assert!(committed as f64 <= 100.0 * report.seconds + 1.0, "transactions keep the rate: {report}");
 
     // The tables are such that queries find something.
     let session = Session::open(&url, Protocol::Simple).await.unwrap();

@@ -19,8 +19,22 @@ async fn run(url: &str, arguments: &[&str]) -> Report {
 async fn every_mix_keeps_the_rules() {
     let servers = fixture::servers(0).await;
     let url = fixture::url(servers.primary());
-    let first =
-        run(&url, &["--time", "4s", "--think", "0", "--mix", "ordering", "--protocol", "prepared"]).await;
+    let first = run(
+        &url,
+        &[
+            "--time",
+            "60s",
+            "--transactions",
+            "2000",
+            "--think",
+            "0",
+            "--mix",
+            "ordering",
+            "--protocol",
+            "prepared",
+        ],
+    )
+    .await;
     assert!(first.is_clean() && first.all.failed == 0, "{first}");
     let looks: f64 = first.transactions[..6].iter().map(|line| line.share).sum();
     assert!((0.4..0.6).contains(&looks), "{first}");
@@ -35,9 +49,21 @@ async fn every_mix_keeps_the_rules() {
     for (mix, protocol, isolation) in
         [("browsing", "simple", "default"), ("shopping", "extended", "repeatable-read")]
     {
-        let arguments = ["--keep", "--time", "3s", "--think", "0", "--mix", mix, "--protocol", protocol];
-        let more = ["--isolation", isolation, "--declare-read-only"];
-        let report = run(&url, &[&arguments[..], &more].concat()).await;
+        let arguments = [
+            "--keep",
+            "--time",
+            "60s",
+            "--transactions",
+            "2500",
+            "--think",
+            "0",
+            "--mix",
+            mix,
+            "--protocol",
+            protocol,
+        ];
+        let reads = if mix == "browsing" { "--autocommit-reads" } else { "--declare-read-only" };
+        let report = run(&url, &[&arguments[..], &["--isolation", isolation, reads]].concat()).await;
         assert!(report.is_clean() && report.all.failed == 0, "{mix}: {report}");
         assert!(
             report.errors.keys().all(|code| ["40001", "40P01"].contains(&code.as_str())),
@@ -56,7 +82,8 @@ async fn every_mix_keeps_the_rules() {
 async fn each_rule_is_seen_broken() {
     let servers = fixture::servers(0).await;
     let url = fixture::url(servers.primary());
-    let report = run(&url, &["--time", "1s", "--think", "0", "--mix", "ordering"]).await;
+    let report =
+        run(&url, &["--time", "60s", "--transactions", "300", "--think", "0", "--mix", "ordering"]).await;
     assert!(report.is_clean(), "{report}");
     let session = Session::open(&url, Protocol::Simple).await.unwrap();
     for (break_it, mend_it, broken) in [
@@ -102,6 +129,8 @@ async fn each_rule_is_seen_broken() {
         )
         .await
         .unwrap();
-    let report = run(&url, &["--keep", "--time", "1s", "--think", "0", "--mix", "ordering"]).await;
+    let report =
+        run(&url, &["--keep", "--time", "60s", "--transactions", "300", "--think", "0", "--mix", "ordering"])
+            .await;
     assert!(report.broken().contains(&"acknowledged"), "{report}");
 }
