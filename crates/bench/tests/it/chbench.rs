@@ -13,7 +13,7 @@ async fn every_query_runs_beside_transactions() {
     let url = fixture::url(servers.primary());
     let other = format!("{url} application_name=analyst");
     let line = ["chbench", "--url", &url, "--analytical-url", &other, "--shrink", "100", "--time", "60s"];
-    let more = ["--clients", "2", "--analytical", "2", "--rate", "100", "--transactions", "1500"];
+    let more = ["--clients", "2", "--analytical", "2", "--rate", "100", "--transactions", "800"];
     let Command::Chbench(options) = fixture::command(&[&line[..], &more].concat()) else {
         panic!("chbench was asked")
     };
