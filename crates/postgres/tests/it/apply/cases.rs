@@ -152,6 +152,7 @@ const CASES: &[Case] = &[
             "INSERT INTO builtin (id, f4, f8, n, ts, iv, m) VALUES \
                (2, 'NaN', '-Infinity', 'NaN', '-infinity', '-1 mon +1 day -00:00:00.000001', '-0.01'), \
                (3, 3.4028235e38, 5e-324, 'Infinity', '4713-01-01 BC', '178956970 years', '92233720368547758.07')",
+            "UPDATE builtin SET rc = 'plain', rt = '\"Odd Types\".mood' WHERE id = 2",
             "INSERT INTO builtin (id, j, x) VALUES (4, '{\"b\":1, \"b\":2}', 'text <b/>')",
             "UPDATE builtin SET f4 = 1.1, f8 = 0.30000000000000004, iv = '-1-2 +3 -4:05:06', t = 'ü€😀' WHERE id = 1",
             "INSERT INTO more SELECT n, '{1,NULL,3}', '[0:1]={a,\"b c\"}', '{{1,2},{3,4}}', 'ok', '(1,\"a,b\",)', \
