@@ -47,6 +47,21 @@ impl Shown {
         end <= self.decoded && self.snapshot.sees(xid)
     }
 
+    /// Whether it is sure to show everything that `other` shows. Between two lives of the primary it need not be: what an
+    /// earlier one rolled back and never flushed may have had a higher identity.
+    pub fn covers(&self, other: &Shown) -> bool {
+        let (mine, other_saw) = (&self.snapshot, &other.snapshot);
+        self.decoded >= other.decoded
+            && mine.xmax() >= other_saw.xmax()
+            && mine.running().iter().all(|xid| !other_saw.sees(*xid))
+    }
+
+    /// The same state, when it is known that every commit which starts below `resume` is in it.
+    #[must_use]
+    pub fn resumed(&self, resume: Lsn) -> Shown {
+        Shown { resume: resume.min(self.decoded).max(self.resume), ..self.clone() }
+    }
+
     /// What it sees of that which lies below [`decoded`](Shown::decoded).
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
@@ -127,6 +142,24 @@ mod tests {
         // A server may say a lower xmin than the first that it lists; what is read back shows the same.
         let held_back = shown("0/9 0/9 10:20:14");
         assert_eq!(shown(&held_back.to_string()), held_back);
+    }
+
+    #[test]
+    fn one_covers_another_if_it_sees_all_that_the_other_sees() {
+        let middle = shown("0/100 0/80 10:20:10,14");
+        for (text, covers) in [
+            ("0/100 0/80 10:20:10,14", true),
+            ("0/100 0/90 20:20:", true),
+            ("0/101 0/80 10:30:10,25", true),
+            ("0/FF 0/80 20:20:", false),
+            ("0/100 0/80 10:19:10,14", false),
+            ("0/100 0/80 10:30:10,11", false),
+        ] {
+            assert_eq!(shown(text).covers(&middle), covers, "{text}");
+        }
+        assert_eq!(middle.resumed(Lsn::new(0x90)), shown("0/100 0/90 10:20:10,14"));
+        assert_eq!(middle.resumed(Lsn::new(0x70)), middle);
+        assert_eq!(middle.resumed(Lsn::new(0x190)), shown("0/100 0/100 10:20:10,14"));
     }
 
     #[test]

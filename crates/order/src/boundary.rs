@@ -72,6 +72,16 @@ impl Boundary {
         Shown::new(self.gauge.snapshot.clone(), self.decoded, self.resume)
     }
 
+    /// What a replica at this position shows when it has also what is [missing](Boundary::missing). A replica may have
+    /// come further than the boundary: a copy has, that was made while the boundary was on its way, and one that comes
+    /// back. It stays what it is then, for to move it back would be to give it commits twice; but that it lacks nothing
+    /// of the boundary is known from here on.
+    pub fn after(&self, at: &Shown) -> Shown {
+        let position = self.position();
+        let further = self.missing(at).next().is_none() && !position.covers(at);
+        if further { at.resumed(self.resume) } else { position }
+    }
+
     /// Whether a replica at this position lacks nothing that lies before the run. If it does, it must be made anew.
     pub fn feeds(&self, at: &Shown) -> bool {
         at.resume() >= self.since

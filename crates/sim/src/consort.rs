@@ -131,6 +131,14 @@ impl Consort {
         if self.number > 0 {
             return;
         }
+        if replica.joins > self.world.env.now() {
+            let (run, replica) = (self.clone(), replica.clone());
+            self.spawn(async move {
+                run.world.env.executor.sleep(replica.joins - run.world.env.now()).await;
+                run.feeds(&replica);
+            });
+            return;
+        }
         self.input(|s| s.fed_joined(replica.id, 1));
         for of in (0..SERVED).map(database) {
             self.input(|s| s.fed_takes(replica.id, of));

@@ -86,7 +86,7 @@ fn stage<F: Future<Output = ()> + 'static>(
     let (mut delays, mut options) = (Delays::quick(), Options::default());
     set(&mut delays, &mut options);
     let env = Env::new(1, delays, planted.model);
-    stage_of(World::new(&env, 2, 0, planted), writers, options, script)
+    stage_of(World::new(&env, (2, 0), None, planted), writers, options, script)
 }
 
 /// Plays a script in a world that is warm.

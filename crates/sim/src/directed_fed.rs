@@ -23,7 +23,7 @@ fn fed_stage<F: Future<Output = ()> + 'static>(
     let (mut delays, mut options) = (Delays::quick(), Options::default());
     set(&mut delays, &mut options);
     let env = Env::new(1, delays, planted.model);
-    stage_of(World::new(&env, 0, 2, planted), writers, options, script)
+    stage_of(World::new(&env, (0, 2), None, planted), writers, options, script)
 }
 
 /// The log has a, b, c. The primary shows c, then a, while b hangs; one gauge sees both at once. A state with a alone was

@@ -74,6 +74,10 @@ impl Consort {
     /// Feeds one replica with one database, for ever.
     pub async fn feed(self: Rc<Consort>, replica: Rc<Standby>, of: DatabaseId) {
         let env = self.world.env.clone();
+        while !replica.store().is_copied(number(of)) {
+            env.executor.sleep(300).await;
+            self.copy(&replica, of).await;
+        }
         let mut link: Option<Link> = None;
         loop {
             let (more, kick) = (self.fed_on.wait(), self.world.decoders_on.wait());
@@ -97,6 +101,26 @@ impl Consort {
         }
     }
 
+    /// Copies the database under one snapshot of the primary, if the order knows from where on the copy can be fed. It is
+    /// a copy only when the primary has flushed all that it may show: a crash before takes that back.
+    async fn copy(&self, replica: &Standby, of: DatabaseId) -> Option<()> {
+        let (env, primary) = (&self.world.env, self.world.primary());
+        let resume = self.input(|s| s.order().resume(of))?;
+        let life = primary.incarnation()?;
+        env.step(|d| d.network).await;
+        let snapshot = primary.snapshot()?;
+        let (_, state) = primary.states(of).pop()?;
+        env.step(|d| d.position).await;
+        let decoded = primary.insert_lsn();
+        while primary.flush_lsn() < decoded && primary.incarnation() == Some(life) {
+            env.executor.sleep(200).await;
+        }
+        if primary.incarnation() == Some(life) && replica.is_up() {
+            replica.copy(of, Shown::new(snapshot, decoded, resume), &state);
+        }
+        Some(())
+    }
+
     async fn connect(&self, replica: &Standby, of: DatabaseId) -> Option<Link> {
         let env = &self.world.env;
         env.step(|d| d.network).await;
@@ -116,11 +140,11 @@ impl Consort {
             self.world.record.borrow_mut().breaches.push(lacks);
         }
         let effects = self.buffer.borrow().effects(these, &link.at);
-        let moves = last.resume > link.at.resume();
-        if !effects.is_empty() || moves {
+        let to = these.iter().fold(link.at.clone(), |at, (_, boundary)| boundary.after(&at));
+        if !effects.is_empty() || to.resume() > link.at.resume() {
             env.step(|d| d.network).await;
             env.step(|d| d.apply).await;
-            if !self.applied(replica, link, last, &effects).await {
+            if !self.applied(replica, link, (last.database, to), &effects).await {
                 link.life = u64::MAX;
                 return;
             }
@@ -137,20 +161,18 @@ impl Consort {
         &self,
         replica: &Standby,
         link: &mut Link,
-        boundary: &Boundary,
+        (of, to): (DatabaseId, Shown),
         effects: &[Vec<(Cell, u32)>],
     ) -> bool {
         if self.world.planted.model.torn_boundary {
             for part in effects {
-                if !link.holds(replica) || !replica.apply(boundary.database, part, &link.at, None) {
+                if !link.holds(replica) || !replica.apply(of, part, &link.at, None) {
                     return false;
                 }
                 self.world.env.step(|d| d.network).await;
             }
         }
-        let to = boundary.position();
-        let done = link.holds(replica)
-            && replica.apply(boundary.database, &effects.concat(), &link.at, Some(to.clone()));
+        let done = link.holds(replica) && replica.apply(of, &effects.concat(), &link.at, Some(to.clone()));
         link.at = to;
         done
     }

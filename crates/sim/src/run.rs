@@ -145,9 +145,9 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Rc::new(Mix::drawn(&mut random, &planted));
     let standbys = u32::from(random.chance(500)) + 1;
-    let (standbys, fed, groups) = replicas(seed, standbys);
-    let world = World::new(&env, standbys, fed, planted);
-    world.groups_boundaries.set(groups);
+    let (standbys, fed, joins) = replicas(seed, standbys);
+    let world = World::new(&env, (standbys, fed), joins, planted);
+    world.groups_boundaries.set(seed.is_multiple_of(2));
     world.proof_limit.set(random.one(&[500, 2000, 2000, 10_000]));
     let cluster = Rc::new(Cluster::start(&world, &mix, &mut random));
     faults(&world, &cluster, &mix, &mut random);
@@ -158,14 +158,15 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     outcome
 }
 
-/// How many standbys and how many fed replicas there are, and whether boundaries are applied several at once: of its own
-/// chance, so that a run without fed replicas is what it was before there were any.
-fn replicas(seed: u64, standbys: u32) -> (u32, u32, bool) {
+/// How many standbys and how many fed replicas there are, and when another one joins: of its own chance, so that a run
+/// without fed replicas is what it was before there were any.
+fn replicas(seed: u64, standbys: u32) -> (u32, u32, Option<Micros>) {
     let mut random = Random::new(seed ^ 0xFED);
     match random.below(10) {
-        0..5 => (standbys, 0, false),
-        5..8 => (0, standbys, random.chance(500)),
-        _ => (1, 1, random.chance(500)),
+        0..4 => (standbys, 0, None),
+        4 => (standbys, 0, Some(random.between(5_000, 60_000))),
+        5..8 => (0, standbys, random.chance(300).then(|| random.between(5_000, 60_000))),
+        _ => (1, 1, None),
     }
 }
 
@@ -412,6 +413,11 @@ fn rest(world: &Rc<World>, cluster: &Cluster) {
         }
         if consort.writers() != cluster.mix.writers {
             breaches.push(Breach::NotLive("the mode of writers switched"));
+        }
+        if consort.number == 0
+            && world.standbys.iter().any(|replica| replica.is_fed() && !replica.has_come(world))
+        {
+            breaches.push(Breach::NotLive("at rest, a fed replica does not show what the primary shows"));
         }
         // Only the first Consort feeds: another one may have no replica at all.
         if consort.number > 0 && world.standbys.iter().all(|standby| standby.is_fed()) {

@@ -55,12 +55,19 @@ pub struct World {
 
 impl World {
     /// A primary, its standbys, and replicas to be fed, started.
-    pub fn new(env: &Rc<Env>, standbys: u32, fed: u32, planted: Planted) -> Rc<World> {
+    /// One more replica joins at the time `joins`.
+    pub fn new(
+        env: &Rc<Env>,
+        (standbys, fed): (u32, u32),
+        joins: Option<Micros>,
+        planted: Planted,
+    ) -> Rc<World> {
         let primary = Primary::start(env);
         let standby = |id| Standby::start(env, id, &primary);
-        let replica = |id| Standby::start_fed(env, id, &primary);
-        let fed = (standbys + 1..=standbys + fed).map(replica);
-        let standbys = (1..=standbys).map(standby).chain(fed).collect();
+        let replica = |id, joins| Standby::start_fed(env, id, &primary, joins);
+        let joining = joins.map(|at| replica(standbys + fed + 1, Some(at)));
+        let fed = (standbys + 1..=standbys + fed).map(|id| replica(id, None));
+        let standbys = (1..=standbys).map(standby).chain(fed).chain(joining).collect();
         Rc::new(World {
             env: env.clone(),
             planted,

@@ -206,6 +206,9 @@ impl Story {
             let (decoded, resume) = (position.decoded().get(), position.resume().get());
             let commits: Vec<String> = match &at {
                 Some(at) if !boundary.feeds(at) => vec!["which cannot be fed from there".into()],
+                Some(at) if boundary.after(at) != position => {
+                    vec![format!("behind it, which stays as it is: {}", boundary.after(at))]
+                }
                 Some(at) => boundary.missing(at).map(placed).collect(),
                 None => boundary.commits.iter().map(placed).collect(),
             };

@@ -30,16 +30,30 @@ pub struct Past {
 
 /// See the file's first lines.
 pub struct Store {
-    origin: Shown,
+    /// What each database began with: a state of the primary, and the position of that state. `None`: not copied yet.
+    copies: RefCell<Vec<Option<(Shown, State)>>>,
     applied: RefCell<Vec<Applied>>,
     flushed: Var<usize>,
     past: RefCell<Vec<Past>>,
 }
 
 impl Store {
-    /// A copy of the primary at this position, where nothing had been written.
-    pub fn new(origin: Shown) -> Store {
-        Store { origin, applied: RefCell::default(), flushed: Var::new(0), past: RefCell::default() }
+    /// A copy of the primary at this position, where nothing had been written; `None`: nothing has been copied.
+    pub fn new(origin: Option<Shown>) -> Store {
+        let copy = origin.map(|origin| (origin, State::default()));
+        let copies = RefCell::new(vec![copy; DATABASES]);
+        Store { copies, applied: RefCell::default(), flushed: Var::new(0), past: RefCell::default() }
+    }
+
+    /// Whether the database has been copied.
+    pub fn is_copied(&self, place: usize) -> bool {
+        self.copies.borrow()[place].is_some()
+    }
+
+    /// The database is copied, and flushed.
+    pub fn copy(&self, place: usize, at: Shown, state: State, now: Micros) {
+        self.copies.borrow_mut()[place] = Some((at, state));
+        self.note(place, now);
     }
 
     /// Where it stands.
@@ -55,7 +69,8 @@ impl Store {
     fn position_of(&self, place: usize, count: usize) -> Shown {
         let applied = self.applied.borrow();
         let mine = applied[..count].iter().rev().filter(|applied| applied.place == place);
-        mine.filter_map(|applied| applied.position.clone()).next().unwrap_or_else(|| self.origin.clone())
+        let newest = mine.filter_map(|applied| applied.position.clone()).next();
+        newest.unwrap_or_else(|| self.copies.borrow()[place].clone().expect("it has been copied").0)
     }
 
     /// One transaction, which leads from one position to another. It fails if the replica is not there: somebody else
@@ -85,12 +100,13 @@ impl Store {
     pub fn crash(&self, lost: usize, now: Micros) {
         let left = self.applied.borrow().len().saturating_sub(lost).max(self.flushed.get());
         self.applied.borrow_mut().truncate(left);
-        (0..DATABASES).for_each(|place| self.note(place, now));
+        (0..DATABASES).filter(|place| self.is_copied(*place)).for_each(|place| self.note(place, now));
     }
 
     /// What it shows of a database.
     pub fn state(&self, place: usize) -> State {
-        let mut state = State::default();
+        let copied = self.copies.borrow()[place].clone();
+        let mut state = copied.map(|(_, state)| state).unwrap_or_default();
         for applied in self.applied.borrow().iter().filter(|applied| applied.place == place) {
             state.apply(&applied.effects);
         }

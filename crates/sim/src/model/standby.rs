@@ -3,9 +3,10 @@
 
 use super::fed::Store;
 use super::primary::{Primary, Record, SERVERS};
-use super::schema::{Cell as Value, DATABASES, State, number};
+use super::schema::{Cell as Value, DATABASES, SERVED, State, Table, database, number};
 use crate::env::Env;
 use crate::executor::{Micros, Signal, either};
+use crate::world::World;
 use history::{DatabaseId, Epoch, Incarnation, Lsn, Shown, Timeline};
 use scheduler::StandbyId;
 use std::cell::{Cell, RefCell};
@@ -35,6 +36,8 @@ pub struct Standby {
     pub hangs: Cell<bool>,
     moved: Signal,
     store: Option<Store>,
+    /// When a fed replica becomes one.
+    pub joins: Micros,
 }
 
 impl Standby {
@@ -45,12 +48,15 @@ impl Standby {
         standby
     }
 
-    /// A replica to be fed, at the log's beginning.
-    pub fn start_fed(env: &Rc<Env>, id: u32, primary: &Rc<Primary>) -> Rc<Standby> {
+    /// A replica to be fed, at the log's beginning; or one that is empty and joins at this time.
+    pub fn start_fed(env: &Rc<Env>, id: u32, primary: &Rc<Primary>, joins: Option<Micros>) -> Rc<Standby> {
         let begin = primary.flush_lsn();
         let snapshot = primary.snapshot().expect("it has just been started");
-        let store = Store::new(Shown::new(snapshot, begin, begin));
-        let replica = Rc::new(Standby::at_the_beginning(env, id, primary, Some(store)));
+        let whole = Shown::new(snapshot, begin, begin);
+        let store = Store::new(joins.is_none().then_some(whole));
+        let mut replica = Standby::at_the_beginning(env, id, primary, Some(store));
+        replica.joins = joins.unwrap_or_default();
+        let replica = Rc::new(replica);
         env.executor.spawn(SERVERS, replica.clone().flush_now_and_then());
         replica
     }
@@ -73,6 +79,7 @@ impl Standby {
             hangs: Cell::new(false),
             moved: env.executor.signal(),
             store,
+            joins: 0,
         }
     }
 
@@ -87,6 +94,20 @@ impl Standby {
     /// If it is a standby.
     pub fn store(&self) -> &Store {
         self.store.as_ref().expect("only fed replicas have one")
+    }
+
+    /// A database is copied from the primary.
+    pub fn copy(&self, of: DatabaseId, at: Shown, state: &State) {
+        self.store().copy(number(of), at, state.without(Table::Outside), self.env.now());
+        self.states.borrow_mut()[number(of)] = self.store().state(number(of));
+    }
+
+    /// Whether a fed replica shows what the primary shows now, in every database that has a slot.
+    pub fn has_come(&self, world: &World) -> bool {
+        (0..SERVED).map(database).all(|of| {
+            let newest = world.primary().states(of).pop().expect("never empty").1;
+            self.look(of).without(Table::Outside) == newest.without(Table::Outside)
+        })
     }
 
     /// One transaction of a feeder: see [`Store::apply`]. Whether it has committed.
