@@ -9,7 +9,7 @@ use crate::socket::Place;
 use crate::standby::Standby;
 use analysis::session::{Interner, Own, Settings};
 use analysis::utility::Utilities;
-use history::Incarnation;
+use history::{Incarnation, Lsn};
 use scheduler::{Reason, StandbyId};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -60,16 +60,21 @@ impl Service {
         self.pool.shelf(Owner { place, database: wish.database.clone(), user: wish.user.clone() })
     }
 
-    /// Lends a connection from this shelf of a standby in this life of it, as the role that `wish` names.
+    /// Lends a connection from this shelf of a standby in this life of it, as the role that `wish` names. One that was
+    /// opened before the newest change of the catalog is closed: it may be the connection of a role or a database that has
+    /// another name now, and its statements may name what they would not name today. Before the read the standby had
+    /// replayed to `replayed`.
     pub(crate) async fn lend(
         &self,
         (standby, shelf): (StandbyId, &Rc<Shelf>),
-        life: Incarnation,
+        (life, replayed): (Incarnation, Lsn),
         wish: &Wish,
         rooms: &Rooms,
     ) -> Result<Standby, Reason> {
+        let database = self.cluster.database(&wish.database).id().ok_or(Reason::DatabaseNotFollowed)?;
+        let catalog = self.cluster.scheduler().catalog_at(database, replayed);
         while let Some(idle) = shelf.take() {
-            if idle.incarnation == life {
+            if idle.incarnation == life && idle.opened_at >= catalog {
                 return Ok(idle);
             }
         }
@@ -78,7 +83,10 @@ impl Service {
             () = self.cluster.standby_lost(standby) => return Err(Reason::StandbyFailed),
         };
         match opened {
-            Ok(Ok(opened)) if opened.incarnation == life => Ok(opened),
+            Ok(Ok(mut opened)) if opened.incarnation == life => {
+                opened.opened_at = replayed;
+                Ok(opened)
+            }
             Ok(Ok(_)) => Err(Reason::StandbyRestarted),
             Ok(Err(why)) => {
                 tracing::debug!(place = %shelf.owner.place, why, "no connection at a standby");

@@ -11,7 +11,7 @@ use crate::rows::Rows;
 use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
 use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::{Gauge, GaugeNumber, Order, Void};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,7 +122,12 @@ pub(crate) struct Followed {
     pub(crate) barriers: u64,
     /// For replicas that are fed, as long as there are versions.
     pub(crate) fed: Option<Fed>,
+    /// Where the newest of them end, ascending; at most [`BARRIER_ENDS`].
+    pub(crate) barrier_ends: VecDeque<Lsn>,
 }
+
+/// So many ends of changes of a catalog are kept. Who is older than the oldest of them counts as older than all.
+const BARRIER_ENDS: usize = 16;
 
 impl Scheduler {
     /// Nothing is known.
@@ -242,7 +247,13 @@ impl Scheduler {
             self.order.catalog_changed(database);
         }
         followed.freshness.note(&commit.wrote, commit.end, &mut self.rows, self.options.max_tables);
-        followed.barriers += u64::from(commit.wrote == Footprint::Everything);
+        if commit.wrote == Footprint::Everything {
+            followed.barriers += 1;
+            followed.barrier_ends.push_back(commit.end);
+            if followed.barrier_ends.len() > BARRIER_ENDS {
+                followed.barrier_ends.pop_front();
+            }
+        }
         let limits = Limits { recent: self.options.max_recent, unseen: self.options.max_unseen };
         followed.recent.push(&commit, self.order.settled(database).map(|(_, gauge)| gauge), limits);
         if let Some(fed) = &mut followed.fed {
@@ -269,6 +280,20 @@ impl Scheduler {
     /// The catalog as it is understood now.
     pub fn catalog(&self, database: DatabaseId) -> CatalogMark {
         CatalogMark { life: self.order.life(), changes: self.barriers(database) }
+    }
+
+    /// What a standby that has replayed to `replayed` shows of the database's catalog is what it shows from here on: the
+    /// end of the newest change that came out and is replayed there. What a connection has kept of an earlier catalog (who
+    /// and where it is, what its statements' names mean) is void; PostgreSQL itself looks again at neither. If there were
+    /// many changes above `replayed`, all of them count.
+    pub fn catalog_at(&self, database: DatabaseId, replayed: Lsn) -> Lsn {
+        let Some(followed) = self.databases.get(&database) else { return Lsn::MAX };
+        let ends = &followed.barrier_ends;
+        match ends.partition_point(|end| *end <= replayed) {
+            0 if ends.len() < BARRIER_ENDS => Lsn::ZERO,
+            0 => Lsn::MAX,
+            below => ends[below - 1],
+        }
     }
 
     /// Something changes that no decoder will tell of: roles, memberships, databases. From here on no read leaves, but
@@ -441,6 +466,7 @@ impl Scheduler {
             recent: Recent::default(),
             barriers: 0,
             fed: None,
+            barrier_ends: VecDeque::new(),
         });
         if gap && !self.options.bugs.restart_without_floor {
             followed.freshness.raise_floor(from);

@@ -110,6 +110,21 @@ impl Client {
         Ok(value.unwrap_or_else(|| panic!("{sql}: no value")).to_owned())
     }
 
+    /// Parses a statement under a name of its own.
+    pub(crate) fn prepare(&mut self, sql: &str) -> tokio_postgres::Statement {
+        let prepared =
+            async { tokio::time::timeout(LIMIT, self.client.prepare(sql)).await.expect("in time") };
+        self.runtime.block_on(prepared).expect("it is prepared")
+    }
+
+    /// The text in the only row of a statement that was prepared.
+    pub(crate) fn execute(&mut self, statement: &tokio_postgres::Statement) -> String {
+        let row = async {
+            tokio::time::timeout(LIMIT, self.client.query_one(statement, &[])).await.expect("in time")
+        };
+        self.runtime.block_on(row).expect("it runs").get(0)
+    }
+
     pub(crate) fn number(&mut self, sql: &str) -> Result<i64, Trouble> {
         Ok(self.one(sql)?.parse().expect("a number"))
     }

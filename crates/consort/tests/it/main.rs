@@ -14,6 +14,7 @@ mod levels;
 mod life;
 mod load;
 mod readme;
+mod renamed;
 mod resources;
 mod serving;
 mod snapshots;

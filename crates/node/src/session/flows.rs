@@ -110,12 +110,13 @@ impl transaction::Session for Session {
     }
 
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
-        let (id, life) = (ticket.standby(), ticket.incarnation());
+        let (id, life, low) = (ticket.standby(), ticket.incarnation(), ticket.low());
         self.current.ran_at = Some((id, life, ticket.proof()));
         let rooms = self.line.door.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
-        let mut lent = service.lend((id, &shelf), life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let mut lent =
+            service.lend((id, &shelf), (life, low), &self.wish, &rooms).await.map_err(StandbyFailed)?;
         let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
         if self.line.seat.running.is_cancelled() {
             pool::give_back(lent);

@@ -12,6 +12,7 @@ mod head;
 mod in_block;
 mod line;
 mod made;
+mod names;
 mod own;
 pub mod primary;
 pub mod request;
@@ -35,7 +36,7 @@ use flows::Current;
 use history::Footprint;
 use primary::Ended;
 use request::{Kind, Request};
-use scheduler::{Reason, SessionMarks, StandbyId, Writers};
+use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
 use snapshot::Snapshot;
 use std::rc::Rc;
 use tokio::time::Instant;
@@ -45,6 +46,8 @@ use wire::{Answers, Problem, Status};
 
 /// A read inside a block stays with the block.
 const IN_BLOCK: Reason = Reason::Stay("in_block");
+/// A role of the session, or its database, has been renamed, and a standby would take another for it.
+const RENAMED: Reason = Reason::Stay("session_renamed");
 /// A block that could have run at a standby has begun at the primary.
 const ISOLATION: Reason = Reason::Stay("isolation");
 /// The commits of the database are not followed: what runs there is not noted.
@@ -83,6 +86,10 @@ pub struct Session {
     changes_everywhere: bool,
     /// It commits such a change.
     everywhere: Option<Everywhere>,
+    /// Under which catalog it was looked whether its roles and its database still have their names, and whether they have.
+    named: Option<(CatalogMark, bool)>,
+    /// That is looked before its next block.
+    names_first: bool,
     current: Current,
     words: Words,
     scratch: Vec<u8>,
@@ -124,6 +131,8 @@ impl Session {
             early: None,
             changes_everywhere: false,
             everywhere: None,
+            named: None,
+            names_first: false,
             current: Current::default(),
             words: Words::default(),
             scratch: Vec::new(),
@@ -193,6 +202,12 @@ impl Session {
             // In the block there is no more place for a probe.
             self.probe().await?;
         }
+        if matches!(&todo, Todo::Utility(_))
+            && self.state.block() == BlockStatus::Idle
+            && (self.state.wants_snapshots() || std::mem::take(&mut self.names_first))
+        {
+            self.keeps_its_names().await?;
+        }
         let settings = if todo.keeps_settings() { self.state.known_settings() } else { None };
         self.line.statements.parses_under(settings);
         match todo {
@@ -257,6 +272,7 @@ impl Session {
         let in_block = self.state.block() != BlockStatus::Idle;
         let first = std::mem::take(&mut self.fresh);
         match plan {
+            Plan::Leaves(_) if !self.keeps_its_names().await? => self.stays(RENAMED).await,
             Plan::Leaves(leaving) if first && self.state.read_only_snapshot() => {
                 return self.begin_snapshot(&leaving).await;
             }

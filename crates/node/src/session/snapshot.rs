@@ -96,11 +96,12 @@ impl Session {
 
     /// Takes the snapshot that a ticket names.
     pub(super) async fn begin_at_standby(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
-        let (id, life) = (ticket.standby(), ticket.incarnation());
+        let (id, life, low) = (ticket.standby(), ticket.incarnation(), ticket.low());
         let rooms = self.line.door.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
-        let mut lent = service.lend((id, &shelf), life, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let mut lent =
+            service.lend((id, &shelf), (life, low), &self.wish, &rooms).await.map_err(StandbyFailed)?;
         let Some(becomes) = self.becomes(&mut lent) else {
             return Err(StandbyFailed(Reason::NoConnection));
         };

@@ -20,7 +20,7 @@ use crate::pool::{Lease, Shelf};
 use crate::session::batch::Batch;
 use crate::session::statements::Statement;
 use analysis::session::Settings;
-use history::{Epoch, Incarnation, Timeline};
+use history::{Epoch, Incarnation, Lsn, Timeline};
 use known::Known;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -54,6 +54,8 @@ pub struct Standby {
     pub cancel: Rc<Cancel>,
     /// The life of the standby in which it was opened: it ends with it.
     pub incarnation: Incarnation,
+    /// Its standby had replayed to here before it was opened.
+    pub opened_at: Lsn,
     /// Its settings, once they were read.
     pub settings: Option<Settings>,
     /// When it was opened.
@@ -132,6 +134,7 @@ impl Standby {
             shelf,
             cancel: Rc::new(Cancel { place: wish.place.clone(), key: logged_in.key }),
             incarnation: NO_LIFE,
+            opened_at: Lsn::ZERO,
             settings: None,
             since: SystemTime::now(),
             owed: Owed::default(),

@@ -1,0 +1,84 @@
+//! Names that come to mean something else: databases and roles that are renamed or made anew, tables that go before others.
+//! A connection at a standby, and what was parsed on it, must not go on as what it was.
+
+use crate::fixture::eventually;
+use crate::load::{ANYWHERE, Client, Console, READ_QUIET, THROUGH, served, serving};
+
+/// So often a read is repeated that must be right each time.
+const AGAIN: usize = 40;
+
+/// Reads until a standby has served one; each answer must be this one.
+fn leaves_as(console: &mut Console, mut read: impl FnMut() -> String, expected: &str) {
+    let before = served(console, "standby1");
+    eventually("a read at the standby", || {
+        assert_eq!(read(), expected);
+        served(console, "standby1") > before
+    });
+}
+
+#[test]
+fn a_database_made_anew_under_the_name_of_another() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, mut console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        for value in ["the first", "the second"] {
+            admin.rows("CREATE DATABASE stage").unwrap();
+            let mut client = Client::connect(&serving.url("postgres", "stage")).unwrap();
+            client.rows(&format!("CREATE TABLE t AS SELECT '{value}' AS v")).unwrap();
+            leaves_as(&mut console, || client.one("SELECT v FROM t").unwrap(), value);
+            drop(client);
+            admin.rows(&format!("ALTER DATABASE stage RENAME TO \"{value}\"")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_role_made_anew_under_the_name_of_another() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, mut console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        admin.rows("CREATE ROLE alice LOGIN; GRANT SELECT ON quiet TO alice").unwrap();
+        let expected = admin.one(READ_QUIET).unwrap();
+        let as_alice = serving.url("alice", "postgres");
+        let mut first = Client::connect(&as_alice).unwrap();
+        leaves_as(&mut console, || first.one(READ_QUIET).unwrap(), &expected);
+
+        admin.rows("ALTER ROLE alice RENAME TO bob; CREATE ROLE alice LOGIN").unwrap();
+        let mut second = Client::connect(&as_alice).unwrap();
+        for _ in 0..AGAIN {
+            let refused = second.rows(READ_QUIET).map(|_| ()).unwrap_err();
+            assert_eq!(refused.sqlstate.as_deref(), Some("42501"), "it has no right: {}", refused.text);
+            assert_eq!(first.one(READ_QUIET).unwrap(), expected, "it has the right still");
+        }
+        admin.rows("REVOKE SELECT ON quiet FROM bob; GRANT SELECT ON quiet TO alice").unwrap();
+        leaves_as(&mut console, || second.one(READ_QUIET).unwrap(), &expected);
+        for _ in 0..AGAIN {
+            assert!(first.rows(READ_QUIET).is_err(), "it has no right any more");
+        }
+
+        drop((first, second));
+        admin.rows("DROP OWNED BY alice; DROP ROLE alice").unwrap();
+        admin.rows("CREATE ROLE alice LOGIN; GRANT SELECT ON quiet TO alice").unwrap();
+        let mut third = Client::connect(&as_alice).unwrap();
+        leaves_as(&mut console, || third.one(READ_QUIET).unwrap(), &expected);
+    }
+}
+
+#[test]
+fn a_table_that_goes_before_another_is_read_by_what_is_parsed_behind_it() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (_serving, mut console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        admin.rows("CREATE SCHEMA near; CREATE TABLE public.place AS SELECT 'public' AS v").unwrap();
+        let mut client = Client::connect(&url).unwrap();
+        client.rows("SET search_path = near, public").unwrap();
+        let read = "SELECT v FROM place";
+        let parsed_anew = |client: &mut Client| {
+            let statement = client.prepare(read);
+            client.execute(&statement)
+        };
+        leaves_as(&mut console, || parsed_anew(&mut client), "public");
+        admin.rows("CREATE TABLE near.place AS SELECT 'near' AS v").unwrap();
+        leaves_as(&mut console, || parsed_anew(&mut client), "near");
+    }
+}
