@@ -19,7 +19,7 @@
 //! were made: two rows that swapped a unique value pass so; what fails even so is a difference between replica and
 //! primary, with a name and a key.
 //!
-//! **Values** travel as the texts that the primary gives under [`SETTINGS`], and are read under the same.
+//! **Values** travel as the texts that the primary gives under settings of its own, and are read under the same.
 //! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. Only
 //! what is declared ENABLE ALWAYS or ENABLE REPLICA does.
 
