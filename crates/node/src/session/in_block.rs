@@ -20,6 +20,8 @@ const WORTH: Duration = Duration::from_millis(2);
 
 /// A read inside a block that takes less time than its way to a standby is worth.
 const SHORT_IN_BLOCK: Reason = Reason::Stay("short_in_block");
+/// Its next rows must come from the same portal.
+const IN_PARTS: Reason = Reason::Stay("rows_in_parts");
 
 /// What makes the primary's block fail, because a statement of it failed elsewhere.
 const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN \
@@ -28,6 +30,9 @@ const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN \
 impl Session {
     /// A read inside a block that stands.
     pub(super) async fn read_in_block(&mut self, leaving: &Leaving) {
+        if self.asks_for_a_part() {
+            return self.quiet(IN_PARTS).await;
+        }
         let Some(mut block) = self.block.take() else { return self.quiet(super::IN_BLOCK).await };
         if !self.takes_long(&self.words.shape) {
             self.block = Some(block);
@@ -40,6 +45,14 @@ impl Session {
         let ended = block.read(self, &leaving.question).await;
         self.block = Some(block);
         self.read_ended(ended, leaving);
+    }
+
+    /// Whether the client wants some rows now and the others later: they must come from the same portal.
+    fn asks_for_a_part(&self) -> bool {
+        self.current.request.filter(|request| request.kind == Kind::Batch).is_some_and(|request| {
+            let batch = batch::read(self.line.bytes(request), self.line.client.splitter);
+            batch.is_ok_and(|batch| batch.is_some_and(|batch| batch.execute.max_rows != 0))
+        })
     }
 
     /// Statements of this shape are known to take long.

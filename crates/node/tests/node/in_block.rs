@@ -231,6 +231,33 @@ fn an_error_at_bind_leaves_nothing_behind_at_the_primary() {
 }
 
 #[test]
+fn rows_that_are_fetched_in_parts_come_from_one_portal() {
+    database("parts_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "parts_block");
+    let read = "SELECT i.id FROM items i WHERE i.id <= 4 AND (SELECT count(*) FROM items a, items b, items c \
+                WHERE c.id < 30 AND a.id + b.id + c.id < 0) = 0 ORDER BY i.id";
+    assert_eq!(until_it_leaves(&open, &mut raw, &[], read), ["1", "2", "3", "4"]);
+    query(&mut raw, "COMMIT");
+    for _ in 0..5 {
+        query(&mut raw, "BEGIN");
+        raw.ask(|out| {
+            out.parse(b"", read.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 2);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).0, ["1", "2"]);
+        raw.ask(|out| {
+            out.execute(b"", 2);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).0, ["3", "4"]);
+        query(&mut raw, "COMMIT");
+    }
+}
+
+#[test]
 fn a_result_that_breaks_off_in_a_block_ends_the_session() {
     database("broken_block");
     let open = Open::serving(Writers::Anywhere);
