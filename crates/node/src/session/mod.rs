@@ -195,18 +195,14 @@ impl Session {
         self.changes_everywhere |= !made.is_empty();
         let _alone = self.before_commands(&todo).await;
         self.fresh = stays_fresh && todo.leaves_block_fresh();
-        if matches!(&todo, Todo::Utility(_))
-            && self.state.block() == BlockStatus::Idle
-            && (self.state.wants_snapshots() || std::mem::take(&mut self.probe_first))
-        {
-            // In the block there is no more place for a probe.
-            self.probe().await?;
-        }
-        if matches!(&todo, Todo::Utility(_))
-            && self.state.block() == BlockStatus::Idle
-            && (self.state.wants_snapshots() || std::mem::take(&mut self.names_first))
-        {
-            self.keeps_its_names().await?;
+        if matches!(&todo, Todo::Utility(_)) && self.state.block() == BlockStatus::Idle {
+            // In the block there is no more place for a question.
+            if self.state.wants_snapshots() || std::mem::take(&mut self.probe_first) {
+                self.probe().await?;
+            }
+            if self.state.wants_snapshots() || std::mem::take(&mut self.names_first) {
+                self.keeps_its_names().await?;
+            }
         }
         let settings = if todo.keeps_settings() { self.state.known_settings() } else { None };
         self.line.statements.parses_under(settings);
@@ -272,7 +268,14 @@ impl Session {
         let in_block = self.state.block() != BlockStatus::Idle;
         let first = std::mem::take(&mut self.fresh);
         match plan {
-            Plan::Leaves(_) if !self.keeps_its_names().await? => self.stays(RENAMED).await,
+            Plan::Leaves(leaving) if !self.keeps_its_names().await? => {
+                // While that was asked, what it reads may have become something that writes.
+                if leaving.catalog == self.database.version() {
+                    self.stays(RENAMED).await;
+                } else {
+                    self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                }
+            }
             Plan::Leaves(leaving) if first && self.state.read_only_snapshot() => {
                 return self.begin_snapshot(&leaving).await;
             }
