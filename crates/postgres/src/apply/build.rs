@@ -5,9 +5,9 @@ use super::script::{About, Prepared, Script, Writer};
 use super::statement;
 use super::table::Table;
 use super::{Error, Part};
-use crate::attach::{LOG_TABLE, SCHEMA};
+use crate::attach::{LOG_TABLE, MARK, SCHEMA};
 use crate::decoder::message::{self, Message, Old, Relation, Rows, Value};
-use crate::decoder::{Change, Reader};
+use crate::decoder::{Change, Changes, Reader};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -48,9 +48,31 @@ impl Tables {
     }
 }
 
-/// Consort's own log table: its rows stand for DDL.
+/// Consort's own log table: its rows stand for DDL, or mark a change that has no event trigger.
 pub(super) fn is_log(relation: &Relation) -> bool {
     relation.schema == SCHEMA && relation.name == LOG_TABLE
+}
+
+/// Whether rows of the log table stand for DDL.
+pub(super) fn ran_ddl(changes: &Changes) -> Result<bool, Error> {
+    if !changes.relations().iter().any(|relation| is_log(relation)) {
+        return Ok(false);
+    }
+    let (mut reader, mut rows) = (changes.read(), Rows::default());
+    while let Some(change) = reader.next().map_err(Error::Kept)? {
+        if !change.relation().is_some_and(|relation| is_log(relation)) {
+            continue;
+        }
+        message::read(&change.message, &mut rows)
+            .ok_or_else(|| Error::stream("the replication stream is malformed".to_owned()))?;
+        let command = rows.new.first().or(rows.old.first());
+        let marks =
+            matches!(command, Some(Value::Text(text)) if change.message[text.clone()] == *MARK.as_bytes());
+        if !marks {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Consort's own tables are nobody's data.

@@ -40,9 +40,8 @@ use crate::address::Address;
 use crate::decoder::{Changes, SETTINGS};
 use crate::incarnation::Sighting;
 use crate::link::{Link, Said};
-use build::{Build, Stop, Tables, is_log, is_own};
+use build::{Build, Stop, Tables, is_log, is_own, ran_ddl};
 use history::{Commit, Epoch, Lsn, Shown, Xid};
-use position::covers;
 use postgres_protocol::message::backend::Message;
 use script::{About, Check, Prepared, Script};
 use std::collections::{BTreeSet, VecDeque};
@@ -71,6 +70,14 @@ impl Part {
     /// The rows of this commit.
     pub fn new(commit: &Commit, changes: Changes) -> Part {
         Part { xid: commit.xid, end: commit.end, changes }
+    }
+
+    /// Whether it ran DDL. What only [marks](crate::attach::mark) a change of roles did not.
+    ///
+    /// # Errors
+    /// [`Error::Kept`]; [`Error::Server`] if the rows are malformed.
+    pub fn ran_ddl(&self) -> Result<bool, Error> {
+        ran_ddl(&self.changes)
     }
 
     /// Its rows.
@@ -239,10 +246,14 @@ impl Feeder {
         let last = self.in_flight.as_ref().map(|sent| &sent.batch.to).or(self.committing.as_ref());
         let last = last.unwrap_or(&self.shown).clone();
         batch.parts.retain(|part| !last.shows(part.xid, part.end));
-        if batch.parts.is_empty() && covers(&last, &batch.to) {
-            return Ok(());
+        if batch.parts.is_empty() && last.covers(&batch.to) {
+            batch.to = last.resumed(batch.to.resume());
+            if batch.to == last {
+                return Ok(());
+            }
         }
-        if !covers(&batch.to, &last) {
+        // The snapshot alone does not tell: a primary that crashed may see less, of what it never flushed.
+        if batch.to.resume() < last.resume() {
             return Err(Error::stream("a batch goes back behind what the replica shows".to_owned()));
         }
         self.learn(&batch.parts).await?;
@@ -379,7 +390,7 @@ impl Feeder {
     async fn learn(&mut self, parts: &[Part]) -> Result<(), Error> {
         for part in parts {
             for relation in part.changes.relations() {
-                if is_log(relation) {
+                if is_log(relation) && ran_ddl(&part.changes)? {
                     return Err(Error::Ddl(part.xid));
                 }
                 if is_own(relation) || self.tables.find(relation).is_some() {

@@ -36,33 +36,3 @@ pub(super) async fn read(link: &mut Link, address: &Address) -> Result<Shown, Er
     let text = row.first().and_then(|text| text.as_deref()).ok_or_else(none)?;
     text.parse().map_err(|_| Error::stream(format!("the position at {address} is not understood: {text}")))
 }
-
-/// Whether `later` shows everything that `earlier` does.
-pub(super) fn covers(later: &Shown, earlier: &Shown) -> bool {
-    let (now, then) = (later.snapshot(), earlier.snapshot());
-    let unseen = then.xmax() > now.xmax() || now.running().iter().any(|xid| then.sees(*xid));
-    !unseen && earlier.decoded() <= later.decoded()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use history::Lsn;
-
-    #[test]
-    fn what_covers_what() {
-        let shown =
-            |snapshot: &str, decoded| Shown::new(snapshot.parse().unwrap(), Lsn::new(decoded), Lsn::ZERO);
-        let middle = shown("10:20:10,14", 100);
-        for (other, below, above) in [
-            (shown("10:20:10,14", 100), true, true),
-            (shown("10:20:10,14,15", 99), true, false),
-            (shown("10:18:10,14", 100), true, false),
-            (shown("14:20:14", 100), false, true),
-            (shown("14:20:14", 99), false, false),
-            (shown("10:21:10", 101), false, true),
-        ] {
-            assert_eq!((covers(&middle, &other), covers(&other, &middle)), (below, above), "{other:?}");
-        }
-    }
-}

@@ -17,6 +17,8 @@ use tokio_postgres::types::PgLsn;
 pub const SCHEMA: &str = "consort";
 /// The log table.
 pub const LOG_TABLE: &str = "log";
+/// What stands in the log table for a change that has no event trigger.
+pub(crate) const MARK: &str = "mark";
 /// The publication.
 pub const PUBLICATION: &str = "consort";
 /// A slot's name has at most 63 characters; the database's part of it at most this many.
@@ -289,8 +291,11 @@ pub async fn detach(control: &Control) -> Result<(), Error> {
 /// As every query; 42P01 if the database is not attached.
 pub async fn mark(control: &Control) -> Result<(), Error> {
     // It counts once the primary shows it, not once a standby has it.
-    let sql = "SET synchronous_commit = local; INSERT INTO consort.log VALUES ('mark', NULL); DELETE FROM consort.log WHERE command = 'mark'";
-    Ok(control.batch_execute(sql).await?)
+    let sql = format!(
+        "SET synchronous_commit = local; INSERT INTO consort.log VALUES ('{MARK}', NULL); \
+         DELETE FROM consort.log WHERE command = '{MARK}'"
+    );
+    Ok(control.batch_execute(&sql).await?)
 }
 
 /// How one of Consort's slots stands: what it keeps the primary from removing.

@@ -2,7 +2,10 @@
 
 use super::{EPOCH, Fed};
 use crate::{one, soon};
+use history::{Lsn, Shown, Snapshot};
+use postgres::address::Control;
 use postgres::apply::{Batch, Error, Feeder};
+use postgres::attach;
 use postgres::local::{NodeState, Scratch};
 use std::process::{Child, Command};
 
@@ -137,6 +140,55 @@ async fn two_who_feed_one_replica_do_not_apply_twice() {
     let newer = Batch { parts: older.parts.iter().chain(&newer.parts).cloned().collect(), ..newer };
     fed.feeder.apply(newer).await.unwrap();
     fed.compare();
+}
+
+#[tokio::test]
+async fn a_mark_of_a_change_of_roles_passes_as_nothing() {
+    let mut fed = Fed::with("CREATE TABLE t (id int PRIMARY KEY)", "").await;
+    fed.primary.query("INSERT INTO t VALUES (1)");
+    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    attach::mark(&control).await.unwrap();
+    fed.primary.query("INSERT INTO t VALUES (2)");
+    let batch = fed.batch().await;
+    assert!(batch.parts.iter().all(|part| !part.ran_ddl().unwrap()));
+    fed.feeder.apply(batch).await.unwrap();
+    fed.compare();
+    fed.primary.query("COMMENT ON TABLE t IS 'DDL'");
+    let batch = fed.batch().await;
+    assert!(batch.parts.iter().any(|part| part.ran_ddl().unwrap()));
+    let Err(Error::Ddl(_)) = fed.feeder.apply(batch).await else { panic!("DDL passed") };
+}
+
+#[tokio::test]
+async fn positions_move_alone_and_only_forward() {
+    let mut fed = Fed::with("CREATE TABLE t (id int PRIMARY KEY)", "").await;
+    fed.feed().await.unwrap();
+    let before = fed.feeder.shown().clone();
+    let to = before.resumed(before.decoded());
+    assert_ne!(to, before);
+    fed.feeder.apply(Batch { parts: Vec::new(), to: to.clone() }).await.unwrap();
+    fed.reopen().await;
+    assert_eq!(*fed.feeder.shown(), to, "what it keeps has moved, and nothing else");
+    // What it shows already moves nothing back.
+    fed.feeder.apply(Batch { parts: Vec::new(), to: before.clone() }).await.unwrap();
+    assert_eq!(*fed.feeder.shown(), to);
+    // A primary that crashed may begin again with lower identities than it had shown to be running.
+    let batch = fed.batch().await;
+    let snapshot = Snapshot::new(before.snapshot().xmin(), Vec::new());
+    let after_a_crash = Shown::new(snapshot, batch.to.decoded(), batch.to.decoded());
+    fed.feeder.apply(Batch { to: after_a_crash.clone(), ..batch }).await.unwrap();
+    assert_eq!(*fed.feeder.shown(), after_a_crash);
+    let back = Batch {
+        parts: Vec::new(),
+        to: Shown::new(before.snapshot().clone(), batch_end(&after_a_crash), Lsn::ZERO),
+    };
+    let Err(error) = fed.feeder.apply(back).await else { panic!("it went back") };
+    assert!(error.to_string().contains("goes back"), "{error}");
+}
+
+/// A place in the log behind a position.
+fn batch_end(shown: &Shown) -> Lsn {
+    Lsn::new(shown.decoded().get() + 1)
 }
 
 #[tokio::test]
