@@ -6,7 +6,7 @@ use crate::log_in::{Refusal, Wish};
 use crate::peer::Rooms;
 use crate::pool::{Owner, Pool, Shelf};
 use crate::socket::Place;
-use crate::standby::Standby;
+use crate::standby::{Answer, Failed, Standby};
 use analysis::session::{Interner, Own, Settings};
 use analysis::utility::Utilities;
 use history::{Incarnation, Lsn};
@@ -94,6 +94,22 @@ impl Service {
             }
             Err(_) => Err(Reason::NoConnection),
         }
+    }
+
+    /// The answer to what this connection was asked, in this life of its standby: all of it, or its beginning.
+    pub(crate) async fn answer(
+        &self,
+        (standby, life): (StandbyId, Incarnation),
+        asked: Standby,
+    ) -> Result<Answer, Failed> {
+        let lost = || Failed::Gone("its watcher has lost it".to_owned());
+        let answer = tokio::select! {
+            answered = asked.answer(self.cluster.setup().held_answer_bytes) => answered?,
+            () = self.cluster.standby_lost(standby) => return Err(lost()),
+        };
+        // What is whole was made by a standby, as its end says. A beginning has no end that could say so.
+        let is_its_own = answer.is_whole() || self.cluster.standby_life(standby).await == Some(life);
+        if is_its_own { Ok(answer) } else { Err(lost()) }
     }
 
     async fn open(

@@ -13,6 +13,7 @@ mod fixture;
 mod levels;
 mod life;
 mod load;
+mod promoted;
 mod readme;
 mod renamed;
 mod resources;

@@ -128,11 +128,7 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::NoConnection));
         }
         self.line.seat.running.went(&lent.cancel);
-        let held = service.cluster.setup().held_answer_bytes;
-        let answered = tokio::select! {
-            answered = lent.answer(held) => answered,
-            () = service.cluster.standby_lost(id) => Err(Failed::Gone("its watcher has lost it".to_owned())),
-        };
+        let answered = service.answer((id, life), lent).await;
         self.line.seat.running.came_back();
         match answered {
             // In a block an error fails the block: the primary gives it.

@@ -106,10 +106,7 @@ impl Session {
             return Err(StandbyFailed(Reason::NoConnection));
         };
         lent.ask_snapshot(becomes.as_deref());
-        let answered = tokio::select! {
-            answered = lent.answer(service.cluster.setup().held_answer_bytes) => answered,
-            () = service.cluster.standby_lost(id) => Err(Failed::Gone("its watcher has lost it".to_owned())),
-        };
+        let answered = service.answer((id, life), lent).await;
         let answer = answered.map_err(|_| StandbyFailed(Reason::StandbyFailed))?;
         let replayed = answer.position();
         let standby = answer.discard();
@@ -476,10 +473,7 @@ impl Session {
         let service = self.service.clone();
         let running = self.line.seat.running.clone();
         running.went(&standby.cancel);
-        let answered = tokio::select! {
-            answered = standby.answer(service.cluster.setup().held_answer_bytes) => answered,
-            () = service.cluster.standby_lost(id) => Err(gone("its watcher has lost it")),
-        };
+        let answered = service.answer((id, life), standby).await;
         running.came_back();
         answered
     }

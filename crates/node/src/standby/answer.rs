@@ -1,7 +1,7 @@
 //! A standby's answer, held until it may leave: all of it, or its beginning while the rest stays in the socket.
 
 use super::turn::{Failed, Turn, Way, is_the_standbys_own};
-use super::{Kept, Owed, Standby};
+use super::{Kept, Owed, PROMOTED, Standby};
 use crate::peer::{GATHERED_BYTES, Peer};
 use history::Lsn;
 use std::future::poll_fn;
@@ -63,6 +63,9 @@ impl Answer {
             standby.peer.fill().await?;
         }
         standby.peer.rest();
+        if standby.owed.promoted {
+            return Err(Failed::Gone(PROMOTED.to_owned()));
+        }
         match seen.refused {
             Some(why) if seen.whole => Err(Failed::Refused(Box::new(standby), why)),
             Some(why) => Err(Failed::Gone(why)),
@@ -192,7 +195,8 @@ impl Owed {
         match frame.tag() {
             back::ERROR => return self.failed(turn, frame, out, seen),
             back::NOTICE if turn.is_the_statements() => out.extend_from_slice(frame.bytes()),
-            back::NOTICE | back::PARAMETER_STATUS | back::NOTIFICATION => {}
+            back::PARAMETER_STATUS => self.reported(frame)?,
+            back::NOTICE | back::NOTIFICATION => {}
             tag => match turn.way(tag) {
                 Way::On => out.extend_from_slice(frame.bytes()),
                 Way::Last => {

@@ -5,6 +5,10 @@
 //! Positioned, the pipeline is `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, `SELECT pg_last_wal_replay_lsn()`, the
 //! statement, `COMMIT`, and one Sync. The answer is held until it is whole or longer than a bound; nothing of it leaves
 //! by itself.
+//!
+//! No answer comes from a server that somebody has promoted, and may have written to: it reports that it is no standby any
+//! more before the first ReadyForQuery behind that. Who takes the beginning of an answer asks its watcher whether it was
+//! one still.
 
 mod answer;
 mod known;
@@ -27,7 +31,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 use turn::Turn;
 use wire::tag::back;
-use wire::{Asks, Complaint, Frame, Status, Step, Target};
+use wire::{Asks, Complaint, Frame, Malformed, Status, Step, Target};
 
 /// The names of our own statements on every connection, with their texts.
 const OURS: [(&[u8], &[u8]); 3] = [
@@ -38,6 +42,8 @@ const OURS: [(&[u8], &[u8]); 3] = [
 const BEGIN: &[u8] = b"consort_begin";
 const POSITION: &[u8] = b"consort_position";
 const COMMIT: &[u8] = b"consort_commit";
+
+const PROMOTED: &str = "it is no standby any more";
 
 /// A connection whose standby's life is not known yet.
 const NO_LIFE: Incarnation = Incarnation { epoch: Epoch::new(0), timeline: Timeline::new(0), started_us: 0 };
@@ -87,6 +93,8 @@ struct Owed {
     in_block: bool,
     /// The status in its last ReadyForQuery, while a transaction of the client is open.
     status: Option<Status>,
+    /// It is no standby any more: it has said so before a ReadyForQuery, or when it let us in.
+    promoted: bool,
 }
 
 /// Whether a transaction of the client is open on a connection.
@@ -119,6 +127,21 @@ pub enum Form {
     Positioned,
 }
 
+/// Whether a server says of itself that it is no standby. It looks before each ReadyForQuery and reports a change
+/// (`ReportChangedGUCOptions` of PostgreSQL), so an answer that is whole without this report was made by a standby.
+fn tells_promotion(name: &[u8], value: &[u8]) -> bool {
+    name == b"in_hot_standby" && value != b"on"
+}
+
+impl Owed {
+    /// A ParameterStatus has come.
+    fn reported(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
+        let (name, value) = wire::parameter_status(frame)?;
+        self.promoted |= tells_promotion(name, value);
+        Ok(())
+    }
+}
+
 impl Standby {
     /// Opens a connection. The caller says its incarnation: the one that the standby is found in after the connection was
     /// made.
@@ -129,6 +152,7 @@ impl Standby {
         rooms: &Rooms,
     ) -> Result<Standby, Refusal> {
         let logged_in = log_in(wish, rooms).await?;
+        let promoted = logged_in.parameters.iter().any(|(name, value)| tells_promotion(name, value));
         let mut standby = Standby {
             peer: logged_in.peer,
             shelf,
@@ -137,7 +161,7 @@ impl Standby {
             opened_at: Lsn::ZERO,
             settings: None,
             since: SystemTime::now(),
-            owed: Owed::default(),
+            owed: Owed { promoted, ..Owed::default() },
             _lease: lease,
         };
         for (name, text) in OURS {
@@ -165,11 +189,15 @@ impl Standby {
             match frame.tag() {
                 back::DATA_ROW => row = wire::row_texts(&frame).map_err(malformed)?,
                 back::ERROR => error = Some(frame.bytes().to_vec()),
+                back::PARAMETER_STATUS => self.owed.reported(&frame).map_err(malformed)?,
                 _ => {}
             }
             self.peer.consume(length);
             if let Some(error) = error {
                 return Err(Refusal::Answered(error));
+            }
+            if ready && self.owed.promoted {
+                return Err(Refusal::Unreachable(PROMOTED.to_owned()));
             }
             if ready {
                 self.peer.rest();
@@ -178,10 +206,11 @@ impl Standby {
         }
     }
 
-    /// The server has closed it, or said something that nobody asked for: it is of no more use.
+    /// The server has closed it, said something that nobody asked for, or is no standby any more: it is of no more use.
     pub fn is_gone(&mut self) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let gone = !self.owed.turns.is_empty() || self.peer.poll_fill(&mut cx).is_ready();
+        let of_no_use = self.owed.promoted || !self.owed.turns.is_empty();
+        let gone = of_no_use || self.peer.poll_fill(&mut cx).is_ready();
         self.peer.rest();
         gone
     }
@@ -231,7 +260,7 @@ impl Standby {
         }
     }
 
-    /// Why the server has ended the connection, if it has said so while nothing was asked.
+    /// Why nothing more can be asked, if the server has said so while nothing was asked.
     pub fn farewell(&mut self) -> Option<Failed> {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let closed = matches!(self.peer.poll_fill(&mut cx), std::task::Poll::Ready(Err(_)));
@@ -242,6 +271,9 @@ impl Standby {
             if frame.tag() == back::ERROR {
                 return Some(Failed::fatal(&Complaint::read(&frame)));
             }
+        }
+        if self.owed.promoted {
+            return Some(Failed::Gone(PROMOTED.to_owned()));
         }
         closed.then(|| Failed::Gone("it has closed the connection".to_owned()))
     }

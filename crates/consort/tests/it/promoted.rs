@@ -1,0 +1,122 @@
+//! A standby that somebody promotes while reads run there, and writes to at once, past Consort: no read shows what was
+//! written, in whatever way it runs, and none but a transaction that has begun there hears of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use postgres::local::Node;
+
+use crate::fixture::eventually;
+use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, Trouble, served, serves, serving};
+
+/// Sessions that read in the same way.
+const READERS: usize = 2;
+
+/// What stands in the quiet row, at the primary.
+const RIGHT: &str = "7";
+
+/// Longer than what is held of an answer.
+const READ_LARGE: &str = "SELECT v, repeat('x', 100000) FROM quiet WHERE id = 1";
+
+/// One read of the quiet row, or several in one transaction, each time it is called.
+type Read = fn(&mut Client) -> Result<Vec<String>, Trouble>;
+
+const KINDS: [(&str, Read); 4] = [
+    ("simple", |client| Ok(vec![client.one(READ_QUIET)?])),
+    ("batch", |client| {
+        let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+        Ok((0..20).map(|_| client.execute(&statement)).collect())
+    }),
+    ("large", |client| Ok(vec![client.one(READ_LARGE)?])),
+    ("snapshot", |client| {
+        client.rows("SET consort.read_only_snapshots = on")?;
+        client.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+        let reads = (0..5).map(|_| client.one(READ_QUIET)).collect::<Result<_, _>>();
+        client.rows("ROLLBACK")?;
+        match reads {
+            Err(lost) if matches!(lost.sqlstate.as_deref(), Some("08006" | "40001")) => Ok(Vec::new()),
+            reads => reads,
+        }
+    }),
+];
+
+/// Sessions that read in one way, until [`Readers::end`].
+struct Readers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stopped: AtomicBool,
+    reads: AtomicU64,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    fn read(&self, client: &mut Client, read: Read) {
+        while !self.stopped.load(Ordering::Relaxed) {
+            let wrong = match read(client) {
+                Ok(values) => values.into_iter().find(|value| value != RIGHT),
+                Err(trouble) => Some(trouble.text),
+            };
+            self.wrong.lock().expect("nobody panics").extend(wrong);
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Readers {
+    fn start(url: &str, read: Read) -> Readers {
+        let shared = Arc::new(Shared::default());
+        let thread = |_| {
+            let (shared, mut client) = (shared.clone(), Client::connect(url).expect("a log-in"));
+            std::thread::spawn(move || shared.read(&mut client, read))
+        };
+        Readers { threads: (0..READERS).map(thread).collect(), shared }
+    }
+
+    /// Waits until they have read so often from now on.
+    fn go_on(&self, reads: u64) {
+        let before = self.shared.reads.load(Ordering::Relaxed);
+        eventually("reads", || self.shared.reads.load(Ordering::Relaxed) >= before + reads);
+    }
+
+    /// What they read that was wrong.
+    fn end(self) -> Vec<String> {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("no reader panics"));
+        std::mem::take(&mut self.shared.wrong.lock().expect("nobody panics"))
+    }
+}
+
+/// Promotes a standby, and writes there as soon as it can be done.
+fn promote_and_write(standby: &Node) {
+    let (host, port) = (standby.socket_folder().display(), standby.port());
+    let mut past = Client::connect(&format!("host={host} port={port} user=postgres dbname=postgres"))
+        .expect("the standby lets us in");
+    past.rows("SELECT pg_promote(false)").expect("it can be promoted");
+    eventually("a server of its own", || past.rows("UPDATE quiet SET v = 666").is_ok());
+}
+
+fn nobody_sees_what_a_promoted_standby_shows(lines: &str) {
+    let (serving, mut console, url) = serving(KINDS.len(), lines);
+    for ((kind, read), standby) in KINDS.into_iter().zip(serving.servers.cluster().standbys()) {
+        let readers = Readers::start(&url, read);
+        serves(&mut console, standby.name());
+        promote_and_write(standby);
+        eventually("a standby that is left", || !console.node(standby.name()).serving);
+        let before = served(&mut console, standby.name());
+        readers.go_on(20);
+        assert_eq!(served(&mut console, standby.name()), before);
+        let wrong = readers.end();
+        assert!(wrong.is_empty(), "{kind}: {} wrong reads, {:?} ..", wrong.len(), wrong[0]);
+    }
+}
+
+#[test]
+fn what_is_written_at_a_promoted_standby_is_not_seen() {
+    nobody_sees_what_a_promoted_standby_shows(THROUGH);
+    nobody_sees_what_a_promoted_standby_shows(ANYWHERE);
+}
