@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use postgres::local::Scratch;
 
 use crate::fixture::{CONSORT, LIMIT, Serving, eventually, psql};
-use crate::load::{ANYWHERE, Client, Console, THROUGH};
+use crate::load::{ANYWHERE, Client, Console, THROUGH, serving};
 
 /// One page of the HTTP listener: status line and body.
 fn page(serving: &Serving, path: &str) -> (String, String) {
@@ -263,4 +263,21 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     assert!(explain("SELECT tame()").worked().contains("may run at a standby"), "the configuration counts");
     assert!(explain("SELECT wild()").worked().contains("not known to be harmless"));
     assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));
+}
+
+#[test]
+fn a_database_that_is_not_utf8_says_why_its_reads_stay() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    Client::connect(&url)
+        .unwrap()
+        .rows("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'")
+        .unwrap();
+    let mut client = Client::connect(&serving.url("postgres", "bytes")).unwrap();
+    client.rows("CREATE TABLE t AS SELECT 7 AS v").unwrap();
+    eventually("reads that may leave", || console.stays("bytes").is_empty());
+    let odd = "EXECUTE format('CREATE TABLE %I (v int)', convert_from('\\x61e9', 'SQL_ASCII'))";
+    client.rows(&format!("DO $$BEGIN {odd}; END$$")).unwrap();
+    eventually("the reason", || console.stays("bytes").contains("restore a dump"));
+    assert!(serving.run("status", &[]).worked().contains("restore a dump"));
+    assert_eq!(client.number("SELECT v FROM t").unwrap(), 7);
 }

@@ -19,6 +19,8 @@ pub struct Database {
     name: String,
     id: Cell<Option<DatabaseId>>,
     catalog: RefCell<Option<Rc<Loaded>>>,
+    /// Why it could not be read when that was last tried.
+    catalog_trouble: RefCell<Option<String>>,
     arrived: Notify,
     version: Cell<u64>,
     /// DDL transactions that the next catalog must see.
@@ -52,6 +54,7 @@ impl Database {
             name: name.to_owned(),
             id: Cell::default(),
             catalog: RefCell::default(),
+            catalog_trouble: RefCell::default(),
             arrived: Notify::new(),
             version: Cell::default(),
             owed: RefCell::default(),
@@ -140,7 +143,11 @@ impl Database {
         if self.early.get() > 0 {
             return Some("a transaction goes on that began before it was followed".into());
         }
-        self.catalog.borrow().is_none().then_some("its catalog changes".into())
+        let unread = || {
+            let trouble = self.catalog_trouble.borrow();
+            trouble.as_ref().map_or("its catalog changes".into(), |why| why.clone().into())
+        };
+        self.catalog.borrow().is_none().then(unread)
     }
 
     /// A transaction begins to write while no doubt can be noted.
@@ -215,9 +222,15 @@ impl Database {
             return false;
         }
         self.owed.borrow_mut().clear();
+        *self.catalog_trouble.borrow_mut() = None;
         *self.catalog.borrow_mut() = Some(Rc::new(loaded));
         self.arrived.notify_one();
         true
+    }
+
+    /// The catalog could not be read.
+    pub(crate) fn set_catalog_trouble(&self, why: String) {
+        *self.catalog_trouble.borrow_mut() = Some(why);
     }
 
     pub(crate) async fn reload_asked(&self) {

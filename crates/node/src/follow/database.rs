@@ -1,6 +1,6 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
-use super::{FIRST_EPOCH, RECONNECT_AFTER};
+use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database};
 use crate::understanding;
@@ -11,6 +11,7 @@ use postgres::catalogs;
 use postgres::decoder::{Decoded, Decoder};
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a catalog that does not yet show a decoded DDL command is let rest before it is read again.
 const CATALOG_ROUND: Duration = Duration::from_millis(2);
@@ -20,35 +21,65 @@ const LOCKED_ROUND: Duration = Duration::from_secs(1);
 
 /// Follows the database until it is dropped.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
+    let mut trouble = Trouble::default();
     while !cluster.stopping() {
         database.left_to_us().await;
         database.set_following(true);
+        let began = Instant::now();
         let followed = tokio::select! {
-            followed = follow(&cluster, &database) => followed,
-            () = database.wanted_alone() => Err(Error::Setup("somebody needs the database alone".to_owned())),
+            followed = follow(&cluster, &database) => Some(followed),
+            () = database.wanted_alone() => None,
         };
         database.set_following(false);
-        match followed {
-            Ok(()) => return,
-            Err(error) if is_gone(&error) => {
+        let pause = match followed {
+            Some(Ok(())) => return,
+            Some(Err(error)) if is_gone(&error) => {
                 tracing::info!(database = database.name(), "the database is no more");
                 cluster.forget_database(&database);
                 return;
             }
-            Err(error) => {
-                tracing::warn!(database = database.name(), %error, "reads stay at the primary");
+            Some(Err(error)) => {
+                let why = said(&error);
+                let (is_new, pause) = trouble.met(&why, &error, began.elapsed());
+                if is_new {
+                    tracing::warn!(database = database.name(), error = why, "reads stay at the primary");
+                }
                 match error {
-                    Error::Unreachable(why) | Error::NotReady(why) => database.set_away(why),
-                    error => database.set_trouble(Some(error.to_string().into())),
+                    Error::Unreachable(_) | Error::NotReady(_) => database.set_away(why),
+                    _ => database.set_trouble(Some(why.into())),
                 }
-                if let Some(id) = database.id() {
-                    cluster.scheduler().order_mut().slot_closed(id);
-                    cluster.moved();
-                }
+                pause
             }
+            None => {
+                tracing::info!(
+                    database = database.name(),
+                    "reads stay at the primary: somebody needs it alone"
+                );
+                database.set_trouble(Some("somebody needs the database alone".into()));
+                RECONNECT_AFTER
+            }
+        };
+        if let Some(id) = database.id() {
+            cluster.scheduler().order_mut().slot_closed(id);
+            cluster.moved();
         }
-        tokio::time::sleep(RECONNECT_AFTER).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = database.wanted_alone() => {}
+        }
     }
+}
+
+/// What people are told of a failure, with what would mend it where PostgreSQL does not say so.
+fn said(error: &Error) -> String {
+    if error.is("22021") {
+        return format!(
+            "{error}: names, definitions and rows are read as UTF8, and a database of another encoding (SQL_ASCII) holds \
+             bytes that are none; restore a dump of it into a database with the encoding that they have, or leave it out \
+             of the setting databases"
+        );
+    }
+    error.to_string()
 }
 
 /// 3D000: no such database.
@@ -185,6 +216,7 @@ async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
 
 /// Reads the catalog whenever it changed.
 async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
+    let mut trouble = Trouble::default();
     while !cluster.stopping() {
         if database.loaded().is_some() {
             database.reload_asked().await;
@@ -194,6 +226,7 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
         match catalogs::load(&control).await {
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
                 loaded.catalog.declare_named_harmless(&cluster.setup().harmless);
+                trouble = Trouble::default();
                 if database.set_catalog(version, loaded) {
                     cluster.understanding().catalog_loaded();
                     cluster.moved();
@@ -201,8 +234,14 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
             }
             Ok(_) => tokio::time::sleep(CATALOG_ROUND).await,
             Err(error) => {
-                tracing::warn!(database = database.name(), %error, "the catalog could not be read");
-                tokio::time::sleep(RECONNECT_AFTER).await;
+                let why = said(&error);
+                let (is_new, pause) = trouble.met(&why, &error, Duration::ZERO);
+                if is_new {
+                    tracing::warn!(database = database.name(), error = why, "the catalog could not be read");
+                }
+                database.set_catalog_trouble(why);
+                // Another change may mend it.
+                let _ = tokio::time::timeout(pause, database.reload_asked()).await;
                 if let Ok(anew) =
                     Control::connect(&cluster.setup().primary.with_database(database.name())).await
                 {
