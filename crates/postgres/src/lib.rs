@@ -4,6 +4,7 @@
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
 //! * [`apply`]: the rows of what committed, written to a replica that Consort feeds.
+//! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
 //! * [`address`], [`tls`]: where a server is, who asks, and how that is encrypted.
@@ -17,6 +18,7 @@ pub mod analyst;
 pub mod apply;
 pub mod attach;
 pub mod catalogs;
+pub mod clone;
 pub mod decoder;
 mod error;
 pub mod facts;

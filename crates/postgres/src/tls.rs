@@ -83,6 +83,16 @@ impl Tls {
         TlsConnector::from(self.config.clone()).connect(name, stream).await.map_err(refused)
     }
 
+    /// The same for a program of PostgreSQL's own: `PGSSLMODE` and `PGSSLROOTCERT`.
+    pub(crate) fn for_libpq(&self) -> (&'static str, Option<&Path>) {
+        let mode = match self.checks {
+            Checks::Nothing => "require",
+            Checks::Signer => "verify-ca",
+            Checks::Host => "verify-full",
+        };
+        (mode, self.authorities.as_deref())
+    }
+
     fn made_of(&self) -> (Checks, Option<&Path>) {
         (self.checks, self.authorities.as_deref())
     }

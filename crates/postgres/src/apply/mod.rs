@@ -34,7 +34,9 @@ mod statement;
 mod table;
 
 pub use error::Error;
+pub(crate) use position::prepare;
 pub use position::settle;
+pub(crate) use table::quoted;
 
 use crate::address::Address;
 use crate::decoder::{Changes, SETTINGS};

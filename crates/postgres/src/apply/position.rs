@@ -9,15 +9,24 @@ use history::Shown;
 /// Moves the position from where it is expected to be.
 pub(super) const MOVE: &str = "UPDATE consort.position SET shown = $1 WHERE shown = $2";
 
+/// Makes the place for the position. As long as it is empty the replica is being made.
+///
+/// # Errors
+/// As every query.
+pub(crate) async fn prepare(replica: &Control) -> Result<(), crate::Error> {
+    Ok(replica.batch_execute(PREPARE).await?)
+}
+
+const PREPARE: &str = "\
+    CREATE SCHEMA IF NOT EXISTS consort; CREATE TABLE IF NOT EXISTS consort.position (shown text NOT NULL)";
+
 /// Writes down where a replica that was just made stands: the feeder goes on from there. Whatever was written before goes.
 ///
 /// # Errors
 /// As every query.
 pub async fn settle(replica: &Control, shown: &Shown) -> Result<(), crate::Error> {
     let sql = format!(
-        "BEGIN; CREATE SCHEMA IF NOT EXISTS consort; \
-         CREATE TABLE IF NOT EXISTS consort.position (shown text NOT NULL); \
-         TRUNCATE consort.position; INSERT INTO consort.position VALUES ('{shown}'); COMMIT"
+        "BEGIN; {PREPARE}; TRUNCATE consort.position; INSERT INTO consort.position VALUES ('{shown}'); COMMIT"
     );
     Ok(replica.batch_execute(&sql).await?)
 }

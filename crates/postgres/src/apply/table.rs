@@ -125,7 +125,7 @@ fn choose<'a>(relation: &Relation, unique: &'a [Unique]) -> Option<&'a Unique> {
 }
 
 /// A name between quotes.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -1,6 +1,7 @@
 //! What was written at the primary arrives at a replica that is fed, whatever it is, and once.
 
 mod cases;
+mod copied;
 mod faults;
 
 use crate::soon;
@@ -29,6 +30,8 @@ struct Fed {
 fn server() -> Scratch {
     let mut options = Scratch::options();
     options.standbys = 0;
+    // Nobody answers the walsender while a test waits for something else on its only thread.
+    options.settings.push(("wal_sender_timeout".to_owned(), "0".to_owned()));
     Scratch::with(options)
 }
 

@@ -1,0 +1,182 @@
+//! Makes the database of a replica that Consort feeds: a copy of the primary's, as of one snapshot, made with PostgreSQL's
+//! own `pg_dump` and `pg_restore` while everybody works.
+//!
+//! ```text
+//! primary   tables locked (ACCESS SHARE), snapshot exported ---------------------------------> released
+//!                      |  definitions      |  rows, by a pipe, no file     |
+//! replica   roles, an empty database, consort.position without a row --> tables --> rows --> indexes, keys --> position
+//! ```
+//!
+//! **Nothing half-made counts.** The position is written last. A database that has the table for it and no row in it is
+//! what a copy left that was broken off: the next one begins anew. A database that holds tables and was not made here is
+//! nobody's to remove, and the copy refuses.
+//!
+//! **The tables are locked before the snapshot is taken**, as `pg_dump` itself locks them, but all at once and to the end:
+//! TRUNCATE and ALTER TABLE do away with rows that an older snapshot sees, so they wait meanwhile.
+//!
+//! **Left out**: what Consort keeps in the database, event triggers, publications and subscriptions; large objects; rows
+//! of unlogged tables and of materialized views. Who reads those is answered by the primary.
+
+mod held;
+mod roles;
+mod tools;
+
+use crate::Error;
+use crate::address::{Address, Control};
+use crate::apply;
+use crate::gauge::Gauger;
+use crate::incarnation::Sighting;
+use crate::local::Programs;
+use held::Held;
+use history::{Epoch, Lsn, Shown};
+use tokio_postgres::SimpleQueryMessage;
+use tools::Tools;
+
+/// The database at a fed replica in which connections live that are about the whole server: any other may be made anew.
+pub const CONTROL_DATABASE: &str = "template1";
+
+/// What there is of a database at a fed replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No such database, an empty one, or what is left of a copy that was broken off.
+    Nothing,
+    /// A copy, which shows this, and more as soon as it is fed.
+    Copy(Shown),
+}
+
+/// What is at a replica under the database's name.
+///
+/// # Errors
+/// [`Error::Setup`] if it is not Consort's: it holds tables and was not made by [`clone`]. Else as every query.
+pub async fn found(replica: &Address) -> Result<Found, Error> {
+    let control = match Control::connect(replica).await {
+        Err(error) if error.is("3D000") => return Ok(Found::Nothing),
+        control => control?,
+    };
+    let row = control.query_one(CONTENTS, &[]).await?;
+    let (ours, filled): (bool, bool) = (row.get(0), row.get(1));
+    if !ours && filled {
+        return Err(Error::Setup(format!(
+            "the database {} at {}:{} holds tables and was not made by Consort: it will not be replaced. Drop it \
+             yourself, or name another server",
+            replica.database, replica.host, replica.port
+        )));
+    }
+    if !ours {
+        return Ok(Found::Nothing);
+    }
+    let position = control.query_opt("SELECT shown FROM consort.position", &[]).await?;
+    let shown = position.and_then(|row| row.get::<_, &str>(0).parse().ok());
+    Ok(shown.map_or(Found::Nothing, Found::Copy))
+}
+
+/// Whether it has the table for the position; whether it has any relation of its own.
+const CONTENTS: &str = "\
+    SELECT to_regclass('consort.position') IS NOT NULL, \
+           EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                   WHERE c.oid >= 16384 AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema')";
+
+/// Makes a copy of the primary's database at a replica; what [`found`] finds there of an earlier one goes. Every commit
+/// whose record starts below `resume` must have been shown before this is called. Returns what the copy shows.
+///
+/// To be fed from here, `resume` must come from the order (`Order::resume`), before the call. Given up half-way it leaves
+/// nothing that counts.
+///
+/// # Errors
+/// [`Error::Setup`] if the two servers do not fit or a program fails, in its own words; [`Error::Refused`] with 55P03 if a
+/// table could not be locked in time: try again. Otherwise as every connection.
+pub async fn clone(
+    programs: &Programs,
+    primary: &Address,
+    replica: &Address,
+    resume: Lsn,
+) -> Result<Shown, Error> {
+    let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
+    let source = Control::connect(primary).await?;
+    demand_two_servers(&source, &server, replica).await?;
+    found(replica).await?;
+    drop_database(&server, &replica.database).await?;
+    roles::copy(&source, &server).await?;
+    drop(source);
+    let held = Held::take(primary).await?;
+    let tools = Tools::new(programs, primary, replica, held.name())?;
+    let definitions = tools.dump_definitions().await?;
+    tools.make_database(&definitions).await?;
+    let there = Control::connect(replica).await?;
+    apply::prepare(&there).await?;
+    there
+        .batch_execute(&format!(
+            "CREATE TABLE consort.copied (owners text NOT NULL); INSERT INTO consort.copied VALUES ('{}')",
+            held.owners()
+        ))
+        .await?;
+    tools.restore(&definitions, "pre-data").await?;
+    tools.copy_rows().await?;
+    tools.restore(&definitions, "post-data").await?;
+    there.batch_execute("ANALYZE").await?;
+    // What the snapshot sees must outlive a crash of the primary: a connection of the same life says that it is flushed.
+    Gauger::connect(primary, Epoch::default()).await?.flush().await?;
+    let shown = held.shown(resume).await?;
+    apply::settle(&there, &shown).await?;
+    Ok(shown)
+}
+
+/// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the
+/// primary's. Whether that was all: if not, something belongs to somebody else than when the copy was made (REASSIGN
+/// OWNED, a renamed role), and it must be made anew.
+///
+/// # Errors
+/// As every query.
+pub async fn in_step(primary: &Address, replica: &Address) -> Result<bool, Error> {
+    let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
+    roles::copy(&source, &there).await?;
+    let then = there.query_opt("SELECT owners FROM consort.copied", &[]).await?;
+    let now = roles::owners(&source).await?;
+    Ok(then.is_some_and(|row| row.get::<_, &str>(0) == now))
+}
+
+/// Removes what [`clone`] made.
+///
+/// # Errors
+/// As [`found`], and every query.
+pub async fn remove(replica: &Address) -> Result<(), Error> {
+    found(replica).await?;
+    let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
+    drop_database(&server, &replica.database).await
+}
+
+/// The replica is a server of its own that takes writes.
+async fn demand_two_servers(primary: &Control, replica: &Control, address: &Address) -> Result<(), Error> {
+    let (primary, there) = (sighting(primary).await?, sighting(replica).await?);
+    let refused = |why: &str| {
+        Err(Error::Setup(format!(
+            "{}:{} {why}: Consort feeds a server of its own, made by initdb",
+            address.host, address.port
+        )))
+    };
+    if address.database == CONTROL_DATABASE {
+        return Err(Error::Setup(format!("the database {CONTROL_DATABASE} cannot be copied to a replica")));
+    }
+    if there.in_recovery {
+        return refused("is a standby");
+    }
+    if there.system == primary.system {
+        return refused("is the primary itself, or was copied from it");
+    }
+    Ok(())
+}
+
+async fn sighting(control: &Control) -> Result<Sighting, Error> {
+    let mut row = Vec::new();
+    for message in control.simple_query(Sighting::QUERY).await? {
+        if let SimpleQueryMessage::Row(values) = message {
+            row = (0..values.len()).map(|column| values.get(column).map(str::to_owned)).collect();
+        }
+    }
+    Sighting::from_row(&row, Epoch::default())
+}
+
+async fn drop_database(server: &Control, database: &str) -> Result<(), Error> {
+    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", apply::quoted(database));
+    Ok(server.batch_execute(&sql).await?)
+}

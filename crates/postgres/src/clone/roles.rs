@@ -1,0 +1,187 @@
+//! Brings the roles of a replica in step with the primary's: they are of the whole server, and no dump of a database has
+//! them.
+//!
+//! Roles that the primary has not are left alone: nobody becomes one of them who has come through the primary.
+
+use crate::Error;
+use crate::address::Control;
+use crate::apply::quoted;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every role of its own, with what its definition says of it.
+const ROLES: &str = "\
+    SELECT rolname::text, concat_ws(' ', \
+        CASE WHEN rolsuper THEN 'SUPERUSER' ELSE 'NOSUPERUSER' END, \
+        CASE WHEN rolinherit THEN 'INHERIT' ELSE 'NOINHERIT' END, \
+        CASE WHEN rolcreaterole THEN 'CREATEROLE' ELSE 'NOCREATEROLE' END, \
+        CASE WHEN rolcreatedb THEN 'CREATEDB' ELSE 'NOCREATEDB' END, \
+        CASE WHEN rolcanlogin THEN 'LOGIN' ELSE 'NOLOGIN' END, \
+        CASE WHEN rolreplication THEN 'REPLICATION' ELSE 'NOREPLICATION' END, \
+        CASE WHEN rolbypassrls THEN 'BYPASSRLS' ELSE 'NOBYPASSRLS' END, \
+        'CONNECTION LIMIT', rolconnlimit, 'PASSWORD', quote_nullable(rolpassword), \
+        'VALID UNTIL', quote_literal(coalesce(rolvaliduntil, 'infinity'))) \
+    FROM pg_authid WHERE rolname !~ '^pg_'";
+
+/// Who is a member of what. Predefined roles are there everywhere.
+const MEMBERS: &str = "\
+    SELECT r.rolname::text, m.rolname::text, a.admin_option FROM pg_auth_members a \
+    JOIN pg_authid r ON r.oid = a.roleid JOIN pg_authid m ON m.oid = a.member WHERE m.rolname !~ '^pg_'";
+
+/// Settings of roles and of the databases that are here: role, database, name, value.
+const SETTINGS: &str = "\
+    SELECT coalesce(r.rolname::text, ''), coalesce(d.datname::text, ''), \
+      split_part(s.setting, '=', 1), substr(s.setting, strpos(s.setting, '=') + 1) \
+    FROM pg_db_role_setting c LEFT JOIN pg_authid r ON r.oid = c.setrole LEFT JOIN pg_database d ON d.oid = c.setdatabase \
+    CROSS JOIN LATERAL unnest(c.setconfig) AS s (setting)";
+
+/// Settings whose value is a list of names, kept as it is written (GUC_LIST_QUOTE).
+const LISTS: &[&str] = &[
+    "local_preload_libraries",
+    "search_path",
+    "session_preload_libraries",
+    "shared_preload_libraries",
+    "temp_tablespaces",
+    "unix_socket_directories",
+];
+
+/// What is to be equal.
+struct Roles {
+    definitions: BTreeMap<String, String>,
+    members: BTreeMap<(String, String), bool>,
+    /// By role, database and name; without a role it is every role's, without a database every database's.
+    settings: BTreeMap<(String, String, String), String>,
+    databases: BTreeSet<String>,
+}
+
+impl Roles {
+    async fn read(control: &Control) -> Result<Roles, Error> {
+        let (roles, members) = (control.query(ROLES, &[]).await?, control.query(MEMBERS, &[]).await?);
+        let settings = control.query(SETTINGS, &[]).await?;
+        let databases = control.query("SELECT datname::text FROM pg_database", &[]).await?;
+        Ok(Roles {
+            definitions: roles.iter().map(|row| (row.get(0), row.get(1))).collect(),
+            members: members.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect(),
+            settings: settings.iter().map(|row| ((row.get(0), row.get(1), row.get(2)), row.get(3))).collect(),
+            databases: databases.iter().map(|row| row.get(0)).collect(),
+        })
+    }
+
+    /// Whether a role is the business of these, or everybody's.
+    fn have(&self, role: &str) -> bool {
+        role.is_empty() || role.starts_with("pg_") || self.definitions.contains_key(role)
+    }
+}
+
+/// Brings the replica's roles in step with the primary's, by what both say now.
+///
+/// # Errors
+/// As every query; [`Error::Refused`] with 42501 if the role at either may not.
+pub(super) async fn copy(primary: &Control, replica: &Control) -> Result<(), Error> {
+    let (wanted, there) = (Roles::read(primary).await?, Roles::read(replica).await?);
+    for sql in steps(&wanted, &there) {
+        replica.batch_execute(&sql).await.map_err(|error| match Error::from(error) {
+            Error::Refused { sqlstate, message } => Error::Refused {
+                sqlstate,
+                message: format!("roles could not be brought in step at the replica: {message}"),
+            },
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
+/// What makes `there` as `wanted`, each to be run by itself.
+fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
+    let mut steps = Vec::new();
+    for (role, definition) in &wanted.definitions {
+        let known = there.definitions.get(role);
+        if known.is_none() {
+            steps.push(format!("CREATE ROLE {}", quoted(role)));
+        }
+        if known != Some(definition) {
+            steps.push(format!("ALTER ROLE {} {definition}", quoted(role)));
+        }
+    }
+    for (role, member) in there.members.keys() {
+        let ours = wanted.have(role) && wanted.have(member);
+        if ours && !wanted.members.contains_key(&(role.clone(), member.clone())) {
+            steps.push(format!("REVOKE {} FROM {}", quoted(role), quoted(member)));
+        }
+    }
+    for ((role, member), admin) in &wanted.members {
+        match there.members.get(&(role.clone(), member.clone())) {
+            Some(known) if known == admin => continue,
+            Some(true) => {
+                steps.push(format!("REVOKE ADMIN OPTION FOR {} FROM {}", quoted(role), quoted(member)))
+            }
+            _ => {
+                let with = if *admin { " WITH ADMIN OPTION" } else { "" };
+                steps.push(format!("GRANT {} TO {}{with}", quoted(role), quoted(member)));
+            }
+        }
+    }
+    settings(wanted, there, &mut steps);
+    steps
+}
+
+fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
+    for (role, database, name) in there.settings.keys() {
+        let known = wanted.have(role) && (database.is_empty() || wanted.databases.contains(database));
+        if known && !wanted.settings.contains_key(&(role.clone(), database.clone(), name.clone())) {
+            steps.push(format!("{} RESET {}", whose(role, database), quoted(name)));
+        }
+    }
+    for (key @ (role, database, name), value) in &wanted.settings {
+        if there.settings.get(key) == Some(value)
+            || !(database.is_empty() || there.databases.contains(database))
+        {
+            continue;
+        }
+        let whose = whose(role, database);
+        let (text, quoted) = (literal(value), quoted(name));
+        steps.push(if LISTS.contains(&name.as_str()) {
+            format!(
+                "BEGIN; SELECT set_config({}, {text}, true); {whose} SET {quoted} FROM CURRENT; COMMIT",
+                literal(name)
+            )
+        } else {
+            format!("{whose} SET {quoted} TO {text}")
+        });
+    }
+}
+
+fn whose(role: &str, database: &str) -> String {
+    match (role, database) {
+        ("", "") => "ALTER ROLE ALL".to_owned(),
+        ("", database) => format!("ALTER DATABASE {}", quoted(database)),
+        (role, "") => format!("ALTER ROLE {}", quoted(role)),
+        (role, database) => format!("ALTER ROLE {} IN DATABASE {}", quoted(role), quoted(database)),
+    }
+}
+
+/// A value between quotes.
+fn literal(value: &str) -> String {
+    let quoted = value.replace('\'', "''");
+    if quoted.contains('\\') {
+        format!(" E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
+}
+
+/// Whom everything belongs to in the database of this connection, and who may use it, as a digest.
+///
+/// # Errors
+/// As every query.
+pub(super) async fn owners(control: &Control) -> Result<String, Error> {
+    Ok(control.query_one(OWNERS, &[]).await?.get(0))
+}
+
+/// By the names of roles: to rename one changes the digest too.
+const OWNERS: &str = "\
+    SELECT coalesce(md5(string_agg(concat_ws(' ', kind, id, pg_get_userbyid(owner), acl), ',' ORDER BY kind, id)), '') \
+    FROM (SELECT 'c' AS kind, oid AS id, relowner AS owner, relacl AS acl FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') \
+      UNION ALL SELECT 'f', oid, proowner, proacl FROM pg_proc \
+      UNION ALL SELECT 'n', oid, nspowner, nspacl FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_' \
+      UNION ALL SELECT 't', oid, typowner, typacl FROM pg_type WHERE typrelid = 0 AND typelem = 0 \
+    ) AS of WHERE id >= 16384";
