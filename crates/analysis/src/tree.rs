@@ -8,6 +8,7 @@
 //! next value. And `format_node_dump` breaks lines at 78 bytes: at a space, which may be an escaped one inside a name,
 //! or in the middle of a token that is longer than a line; the latter cannot be put together again and is refused.
 
+mod meaning;
 pub mod query;
 pub mod walk;
 

@@ -106,6 +106,8 @@ async fn finish(cluster: Cluster, doubts_before: Vec<DoubtId>) {
     }
     // A database that began to be followed meanwhile may have been marked before the change.
     for (doubt, database) in doubts(&cluster) {
+        // A schema that a role may not use is passed over when its names are looked for.
+        database.names().changed(None);
         mark(&cluster, &database).await;
         cluster.scheduler().order_mut().answered(doubt);
     }
@@ -125,7 +127,7 @@ async fn mark(cluster: &Cluster, database: &Database) {
     while database.is_of_use() && !cluster.stopping() {
         let marking = async { attach::mark(&Control::connect(&address).await?).await };
         match timeout(CONNECT_LIMIT, marking).await {
-            Ok(Ok(())) => return,
+            Ok(Ok(_)) => return,
             failed => {
                 let error = failed.map_or_else(|late| late.to_string(), |failed| format!("{failed:?}"));
                 tracing::warn!(

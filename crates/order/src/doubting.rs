@@ -162,7 +162,13 @@ impl Order {
     /// Whether what may be committing now may be anything, in some database: also a change of roles, which no slot gives.
     /// A gauge that is sent then should look at them too.
     pub fn anything_in_doubt(&self) -> bool {
-        self.databases.iter().any(|(id, database)| database.doubts.any_everything() || !self.clear(*id))
+        self.databases.keys().any(|id| self.everything_in_doubt(*id))
+    }
+
+    /// Whether what may be committing now in the database may be anything.
+    pub fn everything_in_doubt(&self, database: DatabaseId) -> bool {
+        let any = self.databases.get(&database).is_some_and(|database| database.doubts.any_everything());
+        any || !self.clear(database)
     }
 
     /// How far a doubt has come; `None` once it has ended.

@@ -47,6 +47,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         } else {
             Kind::Write
         },
+        meaning: tree.meaning(),
         reads,
         writes,
         stay: judge.stays.first().copied(),

@@ -50,6 +50,31 @@ fn columns_are_the_union_of_both_sources() {
 }
 
 #[test]
+fn a_meaning_is_what_names_stand_for() {
+    let meaning = |text: &str| Tree::read(text).unwrap().meaning();
+    let same = meaning(SMALL);
+    for (from, to) in [
+        (":location 7", ":location 9"),
+        ("4 [ 5 0 0 0 -1 0 0 0 ]", "4 [ 6 0 0 0 -1 0 0 0 ]"),
+        (":aliasname t", ":aliasname u"),
+        ("(\"id\" \"a\\ b\")", "(\"id\" \"a\\ b\" \"c\")"),
+    ] {
+        assert!(SMALL.contains(from), "{from}");
+        assert_eq!(meaning(&SMALL.replace(from, to)), same, "{to}");
+    }
+    for (from, to) in [
+        (":relid 16384", ":relid 16385"),
+        (":opno 96", ":opno 410"),
+        (":varattno 3", ":varattno 2"),
+        (":consttype 23", ":consttype 20"),
+        ("(b 8 9)", "(b 8)"),
+    ] {
+        assert!(SMALL.replace("\n", " ").contains(from), "{from}");
+        assert_ne!(meaning(&SMALL.replace(from, to)), same, "{to}");
+    }
+}
+
+#[test]
 fn a_name_is_never_a_label() {
     let tree = Tree::read("{A :aliasname :relid :relid 5 :name \"a\\ :b\\)\\}\" :x \\[ :y ]}").unwrap();
     let node = as_node(tree.root()).unwrap();

@@ -82,3 +82,50 @@ fn a_table_that_goes_before_another_is_read_by_what_is_parsed_behind_it() {
         leaves_as(&mut console, || parsed_anew(&mut client), "near");
     }
 }
+
+#[test]
+fn a_statement_goes_on_reading_the_table_that_it_was_prepared_for() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (_serving, mut console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        let setup = "CREATE SCHEMA near; CREATE TABLE public.place AS SELECT 'public' AS v; \
+                     CREATE TABLE public.other AS SELECT 'other' AS v";
+        admin.rows(setup).unwrap();
+        let mut client = Client::connect(&url).unwrap();
+        client.rows("SET search_path = near, public").unwrap();
+        let place = client.prepare("SELECT v FROM place");
+        let other = client.prepare("SELECT v FROM other");
+        leaves_as(&mut console, || client.execute(&place), "public");
+        leaves_as(&mut console, || client.execute(&other), "other");
+        admin.rows("CREATE TABLE near.place AS SELECT 'near' AS v").unwrap();
+        for _ in 0..AGAIN {
+            assert_eq!(client.execute(&place), "public", "the server has not looked at its names again");
+        }
+        // Nothing of this one has changed.
+        leaves_as(&mut console, || client.execute(&other), "other");
+        // Now the server looks again.
+        admin.rows("ALTER TABLE public.place ADD COLUMN w int").unwrap();
+        for _ in 0..AGAIN {
+            assert_eq!(client.execute(&place), "near");
+        }
+        let anew = client.prepare("SELECT v FROM place");
+        leaves_as(&mut console, || client.execute(&anew), "near");
+    }
+}
+
+#[test]
+fn what_was_prepared_before_its_database_was_followed_leaves_too() {
+    let (mut serving, mut console, url) = serving(1, ANYWHERE);
+    let mut first = Client::connect(&url).unwrap();
+    let expected = first.one(READ_QUIET).unwrap();
+    leaves_as(&mut console, || first.one(READ_QUIET).unwrap(), &expected);
+    for _ in 0..3 {
+        serving.signal("TERM");
+        serving.ended();
+        serving.start_again();
+        let mut client = Client::connect(&url).unwrap();
+        let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+        let mut console = Console::connect(&serving.url("postgres", "consort"));
+        leaves_as(&mut console, || client.execute(&statement), &expected);
+    }
+}

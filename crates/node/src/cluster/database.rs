@@ -1,5 +1,6 @@
 //! One database that clients use: its identity, its catalog, and whether its reads may leave the primary.
 
+use super::Names;
 use crate::metrics::Traffic;
 use history::{DatabaseId, Xid};
 use postgres::catalogs::Loaded;
@@ -23,6 +24,7 @@ pub struct Database {
     catalog_trouble: RefCell<Option<String>>,
     arrived: Notify,
     version: Cell<u64>,
+    names: Names,
     /// DDL transactions that the next catalog must see.
     owed: RefCell<Vec<Xid>>,
     reload: Notify,
@@ -57,6 +59,7 @@ impl Database {
             catalog_trouble: RefCell::default(),
             arrived: Notify::new(),
             version: Cell::default(),
+            names: Names::default(),
             owed: RefCell::default(),
             reload: Notify::new(),
             trouble: RefCell::new(Some("it has only just been used for the first time".into())),
@@ -191,6 +194,12 @@ impl Database {
     /// Counts the changes of the catalog: what was understood under another version is void.
     pub fn version(&self) -> u64 {
         self.version.get()
+    }
+
+    /// What its names stand for. Unlike the version they do not change when the database begins to be followed (anew): what
+    /// happened meanwhile comes out of its slot.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The catalog; `None` while a newer one is read.

@@ -5,11 +5,13 @@
 
 mod backends;
 mod database;
+mod names;
 mod written;
 
 pub use backends::Backends;
 pub(crate) use database::Hold;
 pub use database::{CATALOG_BEING_READ, Database};
+pub use names::{Names, NamesAt};
 
 use crate::barrier::{self, Unmarked};
 use crate::follow;

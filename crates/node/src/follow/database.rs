@@ -94,7 +94,10 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     let upkeep = Upkeep::begin(cluster, database);
     let attached = attach(cluster, &control).await?;
     // Roles may have changed while nobody looked. No read leaves before a gauge has settled that sees the mark.
-    attach::mark(&control).await?;
+    let mark = attach::mark(&control).await?;
+    for ours in attached.made_by.into_iter().chain([mark]) {
+        database.names().marked(ours);
+    }
     drop(control);
     drop(upkeep);
     let id = attached.database;
@@ -105,6 +108,8 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
         return Err(Error::NotReady("the primary has not been gauged in this life of it".to_owned()));
     }
     if attached.created {
+        // What names meant before it was made, nobody knows.
+        database.names().changed(None);
         cluster.scheduler().slot_created(id, decoder.from());
     } else {
         cluster.scheduler().slot_opened(id, decoder.from());
@@ -154,6 +159,7 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
             let decoded = if ddl {
                 cluster.understanding().forget(commit.database);
                 database.catalog_changed(Some(xid));
+                database.names().changed(Some(xid));
                 cluster.scheduler().ddl(commit)
             } else {
                 cluster.scheduler().decoded(commit)

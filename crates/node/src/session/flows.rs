@@ -373,11 +373,19 @@ impl Session {
         });
     }
 
+    /// A read, or a snapshot, was proven in this way.
+    pub(super) fn was_proven(&mut self, proof: Proof) {
+        if !matches!(proof, Proof::Session | Proof::Unproven) {
+            self.line.statements.proven(self.database.names());
+        }
+    }
+
     /// A read has ended: what it says of the session.
     pub(super) fn read_ended(&mut self, ended: transaction::Ended, leaving: &Leaving) {
         match ended {
             transaction::Ended::Standby { seen } => {
                 let Some((standby, life, proof)) = self.current.ran_at else { return };
+                self.was_proven(proof);
                 let marks = &mut self.marks.marks;
                 if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
                     marks.last_seen = seen;

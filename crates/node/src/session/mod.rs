@@ -38,6 +38,7 @@ use primary::Ended;
 use request::{Kind, Request};
 use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
 use snapshot::Snapshot;
+use statements::Under;
 use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::{Backend, Block, Standing};
@@ -78,6 +79,8 @@ pub struct Session {
     skipping: bool,
     /// It is probed before its next block.
     probe_first: bool,
+    /// What the primary had shown before the request, if that may be more than is known of its names.
+    shown: Option<Rc<history::Snapshot>>,
     /// It waits long for a statement's tree.
     patient: bool,
     /// It has written in a database that is not followed yet.
@@ -127,6 +130,7 @@ impl Session {
             snapshot: None,
             skipping: false,
             probe_first: false,
+            shown: None,
             patient: false,
             early: None,
             changes_everywhere: false,
@@ -205,7 +209,8 @@ impl Session {
             }
         }
         let settings = if todo.keeps_settings() { self.state.known_settings() } else { None };
-        self.line.statements.parses_under(settings);
+        let names = self.database.names().now(self.shown.take());
+        self.line.statements.parses_under(Under { settings, names });
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements).await,

@@ -61,6 +61,7 @@ impl Session {
         }
         match transaction::snapshot(&cluster, self, &question).await {
             Ok(pinned) => {
+                self.was_proven(pinned.ticket().proof());
                 let marks = &mut self.marks.marks;
                 if let (Some(snapshot), low) = (&self.snapshot, pinned.ticket().low())
                     && low > marks.last_seen

@@ -2,6 +2,7 @@
 //! SQL says of them (EXECUTE, DEALLOCATE, pg_prepared_statements) is true there; standbys learn them when they need
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
+use crate::cluster::{Names, NamesAt};
 use analysis::session::SettingsId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,28 +26,76 @@ pub struct Statement {
 pub struct Statements {
     named: BTreeMap<Box<[u8]>, Parsed>,
     unnamed: Option<Parsed>,
-    /// The session's settings, where they are known. PostgreSQL makes constants of some of them when it parses.
-    settings: Option<SettingsId>,
+    /// Under which the primary parses now.
+    under: Under,
+    /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
+    likely: Vec<Box<[u8]>>,
     /// The primary's unnamed statement is not the one that the client means.
     unnamed_stale: bool,
 }
 
-/// A statement, and the settings under which the client parsed it.
+/// What decides, besides the text, what PostgreSQL makes of a statement that it parses. It keeps what it made, as long as
+/// nothing that it found changes.
+#[derive(Clone, Debug, Default)]
+pub struct Under {
+    /// The session's settings, where they are known. PostgreSQL makes constants of some of them.
+    pub settings: Option<SettingsId>,
+    /// What names stood for, or a moment before.
+    pub names: NamesAt,
+}
+
+/// A statement, and under what the client parsed it.
 #[derive(Clone, Debug)]
 struct Parsed {
     statement: Rc<Statement>,
-    settings: Option<SettingsId>,
+    under: Under,
+    /// What its names were taken for then (the template's meaning), where that is known.
+    meaning: Option<u64>,
+    /// The same, not proven yet.
+    likely: Option<u64>,
+}
+
+impl Parsed {
+    fn new(statement: Rc<Statement>, under: Under) -> Parsed {
+        Parsed { statement, under, meaning: None, likely: None }
+    }
 }
 
 impl Statements {
-    /// What is parsed from now on is parsed under these settings; `None`: nobody knows under which.
-    pub fn parses_under(&mut self, settings: Option<SettingsId>) {
-        self.settings = settings;
+    /// What is sent to be parsed from now on is parsed under this.
+    pub fn parses_under(&mut self, under: Under) {
+        self.under = under;
     }
 
-    /// The settings under which the client parsed what it calls by this name; `None` if they are not known.
-    pub fn parsed_under(&self, name: &[u8]) -> Option<SettingsId> {
-        self.parsed(name)?.settings
+    /// Whether what the client calls by this name would be the same if it were parsed now, when it would have this meaning.
+    pub fn still_means(&mut self, name: &[u8], settings: SettingsId, names: &Names, meaning: u64) -> bool {
+        let Some(parsed) = self.parsed_mut(name) else { return false };
+        if parsed.under.settings != Some(settings) {
+            return false;
+        }
+        if !names.are_those_of(&parsed.under.names) {
+            return parsed.meaning == Some(meaning);
+        }
+        if parsed.meaning.is_none() && parsed.likely.replace(meaning).is_none() {
+            self.likely.push(name.into());
+        }
+        true
+    }
+
+    /// A read was proven: up to now nothing has changed names but what is counted. So the statements that were parsed under
+    /// the names of today were taken for what they seemed to mean.
+    pub fn proven(&mut self, names: &Names) {
+        for name in std::mem::take(&mut self.likely) {
+            if let Some(parsed) = self.parsed_mut(&name)
+                && names.are_those_of(&parsed.under.names)
+            {
+                parsed.meaning = parsed.likely;
+            }
+        }
+    }
+
+    fn parsed_mut(&mut self, name: &[u8]) -> Option<&mut Parsed> {
+        if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
     }
 
     fn parsed(&self, name: &[u8]) -> Option<&Parsed> {
@@ -60,9 +109,9 @@ impl Statements {
 
     /// The primary has parsed the statement under this name; without a statement one that is not followed.
     pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
-        let settings = self.settings;
+        let under = self.under.clone();
         let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
-        let parsed = statement.map(|statement| Parsed { statement, settings });
+        let parsed = statement.map(|statement| Parsed::new(statement, under));
         if name.is_empty() {
             self.unnamed = parsed;
             self.unnamed_stale = false;
@@ -86,7 +135,7 @@ impl Statements {
 
     /// A standby has parsed the unnamed statement; the primary has not heard of it.
     pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
-        self.unnamed = Some(Parsed { statement, settings: self.settings });
+        self.unnamed = Some(Parsed::new(statement, self.under.clone()));
         self.unnamed_stale = true;
     }
 
@@ -193,5 +242,35 @@ mod tests {
         statements.unnamed_replaced();
         assert_eq!(statements.owed(), Owed::Nothing);
         assert!(statements.get(b"").is_none());
+    }
+
+    #[test]
+    fn a_statement_goes_on_meaning_what_it_meant() {
+        let statement = Rc::new(Statement { text: (*b"SELECT v FROM t").into(), types: [].into() });
+        let settings = SettingsId::default();
+        let names = Names::default();
+        let under = |settings| Under { settings, names: names.now(None) };
+        let mut statements = Statements::default();
+        statements.parses_under(under(Some(settings)));
+        for name in [&b"early"[..], b"proven", b"unproven"] {
+            statements.parsed_at_primary(name, Some(statement.clone()));
+        }
+        assert!(statements.still_means(b"proven", settings, &names, 7));
+        statements.proven(&names);
+        assert!(statements.still_means(b"unproven", settings, &names, 7));
+        // Names have changed: what is not known to mean the same stays.
+        names.changed(None);
+        statements.proven(&names);
+        assert!(statements.still_means(b"proven", settings, &names, 7));
+        assert!(!statements.still_means(b"proven", settings, &names, 8));
+        assert!(!statements.still_means(b"unproven", settings, &names, 7));
+        assert!(!statements.still_means(b"early", settings, &names, 7));
+        // Parsed anew, it means what its names mean now.
+        statements.parses_under(under(Some(settings)));
+        statements.parsed_at_primary(b"proven", Some(statement.clone()));
+        assert!(statements.still_means(b"proven", settings, &names, 8));
+        statements.parses_under(under(None));
+        statements.parsed_at_primary(b"unknown", Some(statement));
+        assert!(!statements.still_means(b"unknown", settings, &names, 8));
     }
 }

@@ -19,12 +19,13 @@ use history::Footprint;
 use scheduler::{Reason, SessionMarks};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::time::Instant;
 use transaction::Cluster as _;
 use wire::tag::front;
 use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Splitter, Step, Target};
 
-/// A prepared statement was parsed under other settings than the session has now.
+/// A prepared statement was parsed under other settings than the session has now, or its names meant something else.
 const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
 
 /// A text, and its shape.
@@ -36,6 +37,8 @@ pub(super) struct Words {
 
 /// A prepared statement that is not followed, or is not there.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
+/// How long a Parse waits for a gauge while its database is not followed yet.
+const FIRST_GAUGE: Duration = Duration::from_millis(50);
 /// A text longer than this is not kept while the session is idle.
 const TEXT_KEPT_BYTES: usize = 4096;
 
@@ -225,7 +228,7 @@ impl Session {
         };
         self.current.statement = Some(prepared.clone());
         if batch.parse.is_some_and(|parse| !parse.name.is_empty()) {
-            self.know_settings().await?;
+            self.know_before_parse().await?;
         }
         let mut words = std::mem::take(&mut self.words);
         let todo = if words.read(self, &prepared.text) {
@@ -235,10 +238,13 @@ impl Session {
             Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
         };
         self.words = words;
-        if batch.parse.is_none() && matches!(todo, Ok(Todo::One(Plan::Leaves(_)))) {
+        if batch.parse.is_none()
+            && let Ok(Todo::One(Plan::Leaves(leaving))) = &todo
+        {
             // A standby would parse it now; what its constants and names mean was fixed when the client had it parsed.
-            let parsed_under = self.line.statements.parsed_under(batch.bind.statement);
-            if parsed_under != Some(self.state.settings().id()) {
+            let (settings, names) = (self.state.settings().id(), self.database.names());
+            let (name, meaning) = (batch.bind.statement, leaving.template.meaning);
+            if !self.line.statements.still_means(name, settings, names, meaning) {
                 return Ok(Todo::One(Plan::Stays(PARSED_OTHERWISE)));
             }
         }
@@ -401,12 +407,34 @@ impl Session {
             && self.database.not_serving().is_none()
     }
 
-    /// Before a statement is prepared that will be executed later: under settings that nobody knows it could never leave.
-    async fn know_settings(&mut self) -> Result<(), Ended> {
+    /// Before a statement is prepared that will be executed later: under settings that nobody knows it could never leave, and
+    /// if nobody knew what the primary had shown by then, only until the catalog changes.
+    async fn know_before_parse(&mut self) -> Result<(), Ended> {
         if self.state.block() == BlockStatus::Idle && self.state.known_settings().is_none() {
             self.probe().await?;
         }
+        self.shown = self.shown_by_now().await;
         Ok(())
+    }
+
+    /// What the primary has shown, if names may have changed in a way that is not known yet.
+    async fn shown_by_now(&self) -> Option<Rc<history::Snapshot>> {
+        let cluster = &self.service.cluster;
+        let known = self.database.id().filter(|_| self.database.reads_may_leave());
+        if known.is_some_and(|database| !cluster.scheduler().order().everything_in_doubt(database)) {
+            return None;
+        }
+        let wanted = cluster.scheduler().order_mut().want_gauge();
+        cluster.gauge_wanted();
+        let mut left = if known.is_some() { cluster.proof_limit() } else { FIRST_GAUGE };
+        loop {
+            if let Some((number, gauge)) = cluster.scheduler().order().newest_gauge()
+                && number >= wanted
+            {
+                return Some(Rc::new(gauge.snapshot.clone()));
+            }
+            left = cluster.changed(left).await?;
+        }
     }
 
     /// Asks the primary what the session's state is.
@@ -513,7 +541,7 @@ impl Session {
         }
         if statements.is_empty() {
             if !parsed.is_empty() {
-                self.know_settings().await?;
+                self.know_before_parse().await?;
             }
             return Ok(Todo::Quiet);
         }

@@ -49,8 +49,7 @@ pub(crate) fn until_it_leaves_behind(open: &Open, raw: &mut Raw, begin: &[&str],
             query(raw, "ROLLBACK");
         }
     }
-    let why = open.cluster(|cluster| format!("{:?}", cluster.metrics().statements_at_primary.get()));
-    panic!("{text} never left the primary behind {begin:?}: {why}");
+    panic!("{text} never left the primary behind {begin:?}: {}", open.why_at_primary());
 }
 
 #[test]

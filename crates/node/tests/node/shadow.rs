@@ -249,7 +249,7 @@ fn the_corpus_says_the_same(writers: Writers) {
     let limit = Instant::now() + LIMIT;
     while !verdicts(&open).contains_key("same") {
         query(&mut reader, "SELECT count(*) FROM customers");
-        assert!(Instant::now() < limit, "{:?}; at the primary: {:?}", verdicts(&open), why());
+        assert!(Instant::now() < limit, "{:?}; {}", verdicts(&open), open.why_at_primary());
     }
     let files = files();
     let mut writes = files.iter().flatten().filter_map(Line::written).cycle();

@@ -299,6 +299,9 @@ fn prepared_statements_are_there_and_batches_fall_apart() {
     database("prepared_snapshot");
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "prepared_snapshot");
+    // What is prepared before its database has ever been followed is the primary's alone once the catalog has changed.
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], "SELECT name FROM items WHERE id = 7");
+    query(&mut raw, "COMMIT");
     let text = b"SELECT name FROM items WHERE id = $1";
     raw.ask(|out| {
         out.parse(b"named", text, &[0, 0, 0, 23]);

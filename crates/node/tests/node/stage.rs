@@ -185,6 +185,22 @@ impl Open {
         hear.recv().unwrap()
     }
 
+    /// What keeps reads at the primary, for whoever reads why a test failed.
+    pub(crate) fn why_at_primary(&self) -> String {
+        self.cluster(|cluster| {
+            let reasons = cluster.metrics().statements_at_primary.get();
+            let databases = cluster.databases();
+            let state = |database: &std::rc::Rc<node::cluster::Database>| {
+                let catalog = (database.version(), database.loaded().is_some());
+                format!("{}: {:?} {catalog:?}", database.name(), database.not_serving())
+            };
+            let databases: Vec<String> = databases.iter().map(state).collect();
+            let counters = cluster.understanding().counters();
+            let gauge = cluster.scheduler().order().newest_gauge().map(|(number, _)| number);
+            format!("{reasons:?}; {databases:?}; {counters:?}; newest gauge {gauge:?}")
+        })
+    }
+
     /// How many reads standbys have answered.
     pub(crate) fn reads_at_standbys(&self) -> u64 {
         self.cluster(|cluster| cluster.metrics().reads_at_standbys.get().values().sum())

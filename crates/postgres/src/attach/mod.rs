@@ -9,8 +9,9 @@ pub use check::{Finding, check, check_room, check_standby};
 
 use crate::Error;
 use crate::address::Control;
-use history::{DatabaseId, Lsn};
+use history::{DatabaseId, Lsn, Xid};
 use std::time::Duration;
+use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::PgLsn;
 
 /// The schema of the log table.
@@ -48,11 +49,14 @@ pub struct Attached {
     /// Tables without a key that somebody held locked: their UPDATE and DELETE fail until they
     /// have one ([`attach_locked`]).
     pub locked: Vec<String>,
+    /// The transaction that made the log and its triggers, or made them anew. It comes out of the slot as DDL.
+    pub made_by: Option<Xid>,
 }
 
 impl Attached {
     fn new(database: DatabaseId, slot: String, from: Lsn, created: bool) -> Attached {
-        Attached { database, slot, from, created, given_identity: Vec::new(), locked: Vec::new() }
+        let (given_identity, locked) = (Vec::new(), Vec::new());
+        Attached { database, slot, from, created, given_identity, locked, made_by: None }
     }
 }
 
@@ -107,7 +111,7 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
     // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
     let before = give_identities(control, LOCK_LIMIT).await?;
     let lacking = !missing(control).await?.is_empty();
-    in_short(control, include_str!("attach.sql")).await?;
+    let made_by = in_short(control, include_str!("attach.sql")).await?;
     if lacking {
         // Older transactions may have made tables that no event trigger saw and nobody else sees yet.
         wait_for_older(control).await?;
@@ -117,7 +121,7 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
     let after = give_identities(control, LOCK_LIMIT).await?;
     make_publication(control).await?;
     let given_identity = before.given.into_iter().chain(after.given).collect();
-    Ok(Attached { given_identity, locked: after.locked, ..make_slot(control).await? })
+    Ok(Attached { given_identity, locked: after.locked, made_by, ..make_slot(control).await? })
 }
 
 /// Tries once more to give an identity to the tables that were locked when the database was attached: those that have one
@@ -138,13 +142,29 @@ async fn make_publication(control: &Control) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs this in a transaction of its own that waits for no lock for long.
-async fn in_short(control: &Control, sql: &str) -> Result<(), Error> {
-    if let Err(error) = control.batch_execute(&format!("BEGIN; {LOCK_LIMIT}; {sql}; COMMIT")).await {
-        control.batch_execute("ROLLBACK").await?;
-        return Err(error.into());
+/// Runs this in a transaction of its own that waits for no lock for long; returns that, if it wrote.
+async fn in_short(control: &Control, sql: &str) -> Result<Option<Xid>, Error> {
+    let whole = format!("BEGIN; {LOCK_LIMIT}; {sql}; SELECT pg_current_xact_id_if_assigned(); COMMIT");
+    match control.simple_query(&whole).await {
+        Ok(messages) => Ok(last_transaction(&messages)),
+        Err(error) => {
+            control.batch_execute("ROLLBACK").await?;
+            Err(error.into())
+        }
     }
-    Ok(())
+}
+
+/// The transaction in the first column of the last row.
+fn last_transaction(messages: &[SimpleQueryMessage]) -> Option<Xid> {
+    messages
+        .iter()
+        .rev()
+        .find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0)),
+            _ => None,
+        })??
+        .parse()
+        .ok()
 }
 
 /// Waits until every transaction that writes now has ended.
@@ -281,21 +301,22 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
 pub async fn detach(control: &Control) -> Result<(), Error> {
     let (_, slot) = slot_here(control).await?;
     drop_slot(control, &slot).await?;
-    in_short(control, include_str!("detach.sql")).await
+    in_short(control, include_str!("detach.sql")).await.map(drop)
 }
 
 /// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that
-/// a digest has shown. Who reads at a standby reads behind it from then on.
+/// a digest has shown. Who reads at a standby reads behind it from then on. Returns the transaction that wrote it.
 ///
 /// # Errors
 /// As every query; 42P01 if the database is not attached.
-pub async fn mark(control: &Control) -> Result<(), Error> {
+pub async fn mark(control: &Control) -> Result<Xid, Error> {
     // It counts once the primary shows it, not once a standby has it.
     let sql = format!(
         "SET synchronous_commit = local; INSERT INTO consort.log VALUES ('{MARK}', NULL); \
-         DELETE FROM consort.log WHERE command = '{MARK}'"
+         DELETE FROM consort.log WHERE command = '{MARK}'; SELECT pg_current_xact_id()"
     );
-    Ok(control.batch_execute(&sql).await?)
+    let xid = last_transaction(&control.simple_query(&sql).await?);
+    xid.ok_or_else(|| Error::Protocol("the mark has no transaction".to_owned()))
 }
 
 /// How one of Consort's slots stands: what it keeps the primary from removing.
