@@ -1,6 +1,7 @@
-//! Changes that fire no event trigger: roles and memberships, databases, owners. Nothing of them comes out of a slot, so
-//! reads are kept in until a mark is written behind them in every followed database: it comes out as DDL would, and
-//! whoever reads at a standby reads behind it.
+//! Changes that fire no event trigger: roles and memberships, databases, owners, and reloads of the configuration, which
+//! change what statements of open sessions mean. Nothing of them comes out of a slot, so reads are kept in until a mark is
+//! written behind them in every followed database: it comes out as DDL would, and whoever reads at a standby reads behind
+//! it.
 //!
 //! ```text
 //!   recognised before its first byte ---answered-----------------\

@@ -15,6 +15,11 @@ pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// The application name of every connection that is Consort's own business.
 pub const APPLICATION_NAME: &str = "consort";
 
+/// What every connection that is Consort's own business has, whatever the server's defaults are: it writes marks, and asks
+/// standbys, which know no SERIALIZABLE.
+pub(crate) const OWN_DEFAULTS: &str =
+    "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed";
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
@@ -87,7 +92,7 @@ impl Address {
             Host::Name(name) => config.host(name),
         };
         config.port(self.port).user(&self.user).dbname(&self.database);
-        config.application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
+        config.options(OWN_DEFAULTS).application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
         if let Some(password) = &self.password {
             config.password(password);
         }

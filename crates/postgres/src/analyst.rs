@@ -46,7 +46,7 @@ impl Analyst {
     /// # Errors
     /// As every connection; [`Error::Refused`] with 42501 if the role is no superuser.
     pub async fn connect(address: &Address) -> Result<Analyst, Error> {
-        Ok(Analyst { link: Link::connect(address, &[("options", SETTINGS)]).await?, settings: None })
+        Ok(Analyst { link: Link::connect(address, SETTINGS).await?, settings: None })
     }
 
     /// Analyses one statement as a session with these settings would see it. Types of parameters that the client left

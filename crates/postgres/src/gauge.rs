@@ -1,7 +1,8 @@
 //! The gauge: one look at the primary, its snapshot and then its position in the log.
 //!
 //! The position is evaluated after the snapshot was taken, so it lies behind everything that the snapshot sees. A gauge
-//! counts only within its incarnation; the connection dies with it, so it is read once per connection.
+//! counts only within its incarnation; the connection dies with it, so it is read once per connection. It also tells of
+//! reloads of the configuration: when its own process has read the files last.
 
 use crate::Error;
 use crate::address::Address;
@@ -10,7 +11,7 @@ use crate::link::{Link, run_prepared};
 use crate::roles::digest_of_roles;
 use bytes::{Buf, Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
-use history::{Epoch, Incarnation, Lsn, Snapshot, Xid};
+use history::{Epoch, Incarnation, LoadTime, Lsn, Snapshot, Xid};
 use postgres_protocol::message::backend::{DataRowBody, Message};
 
 /// The name under which the gauge is prepared.
@@ -21,10 +22,13 @@ const STATEMENT_WITH_ROLES: &str = "gauge_with_roles";
 /// The gauge itself. A standby's answer never becomes one: its snapshot omits running transactions.
 macro_rules! look {
     () => {
-        "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()"
+        "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery(), pg_conf_load_time()"
     };
 }
 const LOOK: &str = look!();
+/// What a process that begins now inherits: when the first process of the server has read the files last.
+const LOADED_FIRST: &str =
+    "SELECT (extract(epoch FROM pg_conf_load_time()) * 1000000)::bigint - 946684800000000";
 /// The same snapshot sees the roles.
 const LOOK_WITH_ROLES: &str = concat!(look!(), ", ", digest_of_roles!());
 /// Bytes of a page of the log.
@@ -43,6 +47,8 @@ pub struct Gauge {
     pub snapshot: Snapshot,
     /// The end of the last record written to the log, at or behind everything that the snapshot sees.
     pub insert_lsn: Lsn,
+    /// When the process that answered has last read the configuration.
+    pub loaded: LoadTime,
 }
 
 /// A connection at the primary that does nothing but gauges.
@@ -53,6 +59,17 @@ pub struct Gauger {
     request_with_roles: BytesMut,
 }
 
+/// When the first process of the server has read the configuration last: what a connection that begins now inherits.
+///
+/// # Errors
+/// As every connection.
+pub async fn loaded_first(address: &Address) -> Result<LoadTime, Error> {
+    let rows = Link::connect(address, "").await?.query(LOADED_FIRST).await?;
+    let said = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
+    said.map(LoadTime::new)
+        .ok_or_else(|| Error::Protocol("the server does not say when it was configured".to_owned()))
+}
+
 impl Gauger {
     /// Connects, reads the incarnation and prepares the gauge.
     ///
@@ -60,8 +77,7 @@ impl Gauger {
     /// [`Error::Protocol`] if the server is in recovery; otherwise as every connection.
     pub async fn connect(address: &Address, epoch: Epoch) -> Result<Gauger, Error> {
         // Its only commit is the one of `flush`, which waits for no standby.
-        let mut link =
-            Link::connect(address, &[("options", "-c synchronous_commit=local -c jit=off")]).await?;
+        let mut link = Link::connect(address, "-c synchronous_commit=local -c jit=off").await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if sighting.in_recovery {
             return Err(Error::Protocol(format!("{address} is a standby, not the primary")));
@@ -106,11 +122,11 @@ impl Gauger {
                 Ok(())
             })
             .await?;
-        let Some(Look { snapshot, insert_lsn, in_recovery: false, roles }) = look else {
+        let Some(Look { snapshot, insert_lsn, in_recovery: false, loaded, roles }) = look else {
             return Err(Error::Protocol("the primary's answer is no gauge".to_owned()));
         };
         let insert_lsn = end_of_last_record(insert_lsn, self.sighting.segment_bytes);
-        Ok((Gauge { incarnation: self.sighting.incarnation, snapshot, insert_lsn }, roles))
+        Ok((Gauge { incarnation: self.sighting.incarnation, snapshot, insert_lsn, loaded }, roles))
     }
 
     /// Makes the log durable up to now by one small commit. An unfinished transaction's records are flushed by nobody
@@ -127,6 +143,7 @@ struct Look {
     snapshot: Snapshot,
     insert_lsn: Lsn,
     in_recovery: bool,
+    loaded: LoadTime,
     roles: Option<u64>,
 }
 
@@ -137,7 +154,7 @@ fn read(row: &DataRowBody) -> Result<Look, Error> {
     let mut column = || -> Result<Bytes, Error> {
         Ok(row.buffer_bytes().slice(ranges.next()?.flatten().ok_or_else(wrong)?))
     };
-    let (snapshot, mut lsn, mut in_recovery) = (column()?, column()?, column()?);
+    let (snapshot, mut lsn, mut in_recovery, mut loaded) = (column()?, column()?, column()?, column()?);
     let roles = match column() {
         Ok(mut roles) => Some(roles.try_get_u64().map_err(|_| wrong())?),
         Err(_) => None,
@@ -147,6 +164,7 @@ fn read(row: &DataRowBody) -> Result<Look, Error> {
         snapshot: read_snapshot(snapshot).ok_or_else(wrong)?,
         insert_lsn: Lsn::new(lsn.try_get_u64().map_err(|_| wrong())?),
         in_recovery: in_recovery.try_get_u8().map_err(|_| wrong())? != 0,
+        loaded: LoadTime::new(loaded.try_get_i64().map_err(|_| wrong())?),
     })
 }
 

@@ -2,7 +2,7 @@
 //! analysis ask so often that a task and a channel on the way would be most of the cost.
 
 use crate::Error;
-use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
+use crate::address::{APPLICATION_NAME, Address, Host, OWN_DEFAULTS, within_limit};
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -34,12 +34,13 @@ pub(crate) struct Link {
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
 impl Link {
-    /// Connects and logs in. `settings` are start-up parameters beside the usual ones.
-    pub(crate) async fn connect(address: &Address, settings: &[(&str, &str)]) -> Result<Link, Error> {
-        within_limit(address, Link::log_in(address, settings)).await
+    /// Connects and logs in. `options` are settings beside the usual ones, as the command line of a server takes them.
+    pub(crate) async fn connect(address: &Address, options: &str) -> Result<Link, Error> {
+        within_limit(address, Link::log_in(address, options)).await
     }
 
-    async fn log_in(address: &Address, settings: &[(&str, &str)]) -> Result<Link, Error> {
+    async fn log_in(address: &Address, options: &str) -> Result<Link, Error> {
+        let options = format!("{OWN_DEFAULTS} {options}");
         let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
             (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
             (Host::Socket(_), None) => unreachable!("a folder has a socket"),
@@ -58,8 +59,9 @@ impl Link {
             ("database", &address.database),
             ("application_name", APPLICATION_NAME),
             ("client_encoding", "UTF8"),
+            ("options", &options),
         ];
-        frontend::startup_message(usual.into_iter().chain(settings.iter().copied()), &mut link.unsent)?;
+        frontend::startup_message(usual, &mut link.unsent)?;
         link.authenticate(address).await?;
         link.until_ready(|_| Ok(())).await?;
         Ok(link)

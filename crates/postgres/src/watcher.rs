@@ -30,7 +30,7 @@ impl Watcher {
     /// # Errors
     /// [`Error::Protocol`] if the server is no standby; otherwise as every connection.
     pub async fn connect(address: &Address, epoch: Epoch) -> Result<Watcher, Error> {
-        let mut link = Link::connect(address, &[("options", "-c jit=off")]).await?;
+        let mut link = Link::connect(address, "-c jit=off").await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if !sighting.in_recovery {
             return Err(Error::Protocol(format!("{address} is no standby")));

@@ -49,7 +49,8 @@ pub enum Reason {
     PrimaryRestarted,
     /// The catalog changed after the statement was understood: what it touches is not known any more.
     CatalogChanged,
-    /// Roles, memberships or databases were being changed: standbys may not know it yet, and no decoder tells.
+    /// Roles, memberships, databases or the configuration were being changed: standbys or sessions may not know it yet, and
+    /// no decoder tells.
     RolesChanged,
     /// While the statement ran it was found that not all writers go through Consort.
     WritersSwitched,
@@ -156,7 +157,7 @@ impl Reason {
             }
             Reason::RolesChanged => (
                 "roles_changed",
-                "roles, memberships or databases were being changed while it arrived or ran",
+                "roles, memberships, databases or the configuration were being changed while it arrived or ran",
             ),
             Reason::WritersSwitched => {
                 ("writers_switched", "a writer was found that does not go through Consort")

@@ -296,7 +296,7 @@ impl Scheduler {
         }
     }
 
-    /// Something changes that no decoder will tell of: roles, memberships, databases. From here on no read leaves, but
+    /// Something changes that no decoder will tell of: roles, memberships, databases, the configuration. From here on no read leaves, but
     /// those that may be however old, and none that has left is proven, until as many [`open`](Scheduler::open).
     ///
     /// Contract: whoever opens has written a mark behind the change into every database whose reads may leave, which

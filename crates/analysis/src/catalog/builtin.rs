@@ -29,6 +29,8 @@ pub enum Class {
     SessionChange,
     /// What belongs to one server.
     Node,
+    /// It has a server load its configuration anew, which changes settings of open sessions.
+    Reload,
     /// Objects of the database, looked up by name or OID.
     Catalog,
     /// It runs SQL that it is given as text.
@@ -44,7 +46,7 @@ pub enum Class {
 }
 
 impl Class {
-    const NAMES: [(&str, Class); 14] = [
+    const NAMES: [(&str, Class); 15] = [
         ("harmless", Class::Harmless),
         ("by_order", Class::ByOrder),
         ("clock", Class::Clock),
@@ -54,6 +56,7 @@ impl Class {
         ("session", Class::Session),
         ("session_change", Class::SessionChange),
         ("node", Class::Node),
+        ("reload", Class::Reload),
         ("catalog", Class::Catalog),
         ("runs_text", Class::RunsText),
         ("large_object", Class::LargeObject),

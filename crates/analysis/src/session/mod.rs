@@ -45,6 +45,8 @@ pub enum Dirt {
     Unknown,
     /// A setting was given a value that only the server knows.
     Setting,
+    /// The server's configuration was loaded anew since its settings were asked for.
+    Reload,
     /// A temporary object was made, or is there.
     Temporary,
     /// It listens to a channel.
@@ -56,11 +58,12 @@ pub enum Dirt {
 }
 
 impl Dirt {
-    const ALL: [Dirt; 8] = [
+    const ALL: [Dirt; 9] = [
         Dirt::Fresh,
         Dirt::Function,
         Dirt::Unknown,
         Dirt::Setting,
+        Dirt::Reload,
         Dirt::Temporary,
         Dirt::Listen,
         Dirt::AdvisoryLock,
@@ -74,6 +77,7 @@ impl Dirt {
             Dirt::Function => "session_ran_code",
             Dirt::Unknown => "session_ran_unknown",
             Dirt::Setting => "session_setting_unknown",
+            Dirt::Reload => "session_before_reload",
             Dirt::Temporary => "session_has_temporary_objects",
             Dirt::Listen => "session_listens",
             Dirt::AdvisoryLock => "session_holds_advisory_lock",

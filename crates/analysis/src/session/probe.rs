@@ -3,7 +3,8 @@
 //! array of text, an element for each thing asked. It costs a busy server 0.3 ms: one function over one list is parsed and planned, and the catalogs of
 //! temporary objects are only read in a session that has ever had one.
 
-use super::settings::{Interner, MIRRORED, Settings, literal};
+use super::settings::{Interner, MIRRORED, NOT_KEPT, Settings, literal};
+use history::LoadTime;
 use std::collections::BTreeMap;
 
 /// How exactly temporary objects are asked for.
@@ -33,40 +34,75 @@ const LISTENING: &str = "EXISTS (SELECT FROM pg_catalog.pg_listening_channels())
 const ADVISORY_LOCK: &str = "EXISTS (SELECT FROM pg_catalog.pg_lock_status() AS l WHERE l.locktype \
      OPERATOR(pg_catalog.=) 'advisory' AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";
 
+/// When the process has last read the configuration, as its 64 bits: none of the session's settings changes its form.
+const LOADED: &str = "pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.pg_conf_load_time()), 'hex')";
+
+/// What is asked of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    /// Its value.
+    Value,
+    /// The same, and that it stays the connection's own: a reload of the server's files changes it no more. Not for what
+    /// only a superuser may set.
+    Keep,
+}
+
+/// What is known of a session after a probe.
+pub(super) struct Probed {
+    pub(super) settings: Settings,
+    /// When its process has last read the configuration.
+    pub(super) loaded: LoadTime,
+    pub(super) found: Vec<Found>,
+}
+
 /// The question, which also asks for these other settings. Every name in it is qualified: it means the same under any
 /// search_path.
 pub(super) fn question<'a>(others: impl Iterator<Item = &'a str>, temporary: Temporary) -> String {
+    text(others, temporary, Ask::Value)
+}
+
+fn text<'a>(others: impl Iterator<Item = &'a str>, temporary: Temporary, ask: Ask) -> String {
     let temporary = match temporary {
         Temporary::Schema => TEMPORARY_SCHEMA,
         Temporary::Objects => TEMPORARY_OBJECTS,
     };
-    let found = [temporary, LISTENING, ADVISORY_LOCK];
-    let cases = found.iter().enumerate().map(|(place, expression)| {
+    let asked_first = [temporary, LISTENING, ADVISORY_LOCK, LOADED];
+    let cases = asked_first.iter().enumerate().map(|(place, expression)| {
         format!("WHEN n OPERATOR(pg_catalog.=) '?{place}' THEN ({expression})::pg_catalog.text ")
     });
-    let asked = (0..found.len()).map(|place| format!("?{place}"));
+    let asked = (0..asked_first.len()).map(|place| format!("?{place}"));
     let names = MIRRORED.iter().copied().chain(others).map(str::to_owned);
     let quoted =
         asked.chain(names).map(|name| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")));
     let list = format!("{{{}}}", quoted.collect::<Vec<String>>().join(","));
     // Some settings came with a minor version: a missing one is NULL.
+    let value = match ask {
+        Ask::Value => "ELSE pg_catalog.current_setting(n, true)".to_owned(),
+        Ask::Keep => format!(
+            "WHEN n OPERATOR(pg_catalog.=) ANY ({}::pg_catalog.text[]) OR pg_catalog.current_setting(n, true) IS NULL \
+             THEN pg_catalog.current_setting(n, true) \
+             ELSE pg_catalog.set_config(n, pg_catalog.current_setting(n), false)",
+            literal(&format!("{{{}}}", NOT_KEPT.join(",")))
+        ),
+    };
     format!(
-        "SELECT pg_catalog.array_agg(CASE {}ELSE pg_catalog.current_setting(n, true) END) FROM \
-         pg_catalog.unnest({}::pg_catalog.text[]) AS n",
+        "SELECT pg_catalog.array_agg(CASE {}{value} END) FROM pg_catalog.unnest({}::pg_catalog.text[]) AS n",
         cases.collect::<String>(),
         literal(&list)
     )
 }
 
-/// The answer: the settings, and what else was found. `None` if the row is not an answer to that question.
+/// The answer. `None` if the row is not an answer to that question.
 pub(super) fn answer<'a>(
     row: &[Option<&str>],
     others: impl Iterator<Item = &'a str>,
     interner: &mut Interner,
-) -> Option<(Settings, Vec<Found>)> {
+) -> Option<Probed> {
     let [Some(array)] = row else { return None };
     let elements = elements(array)?;
     let (found, values) = elements.split_at_checked(FOUND.len())?;
+    let (loaded, values) = values.split_first()?;
+    let loaded = u64::from_str_radix(loaded.as_deref()?, 16).ok()?.cast_signed();
     let names: Vec<&str> = MIRRORED.iter().copied().chain(others).collect();
     if names.len() != values.len() {
         return None;
@@ -81,7 +117,8 @@ pub(super) fn answer<'a>(
     }
     let known =
         names.into_iter().zip(values).filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
-    Some((interner.intern(known.collect::<BTreeMap<String, String>>()), all))
+    let settings = interner.intern(known.collect::<BTreeMap<String, String>>());
+    Some(Probed { settings, loaded: LoadTime::new(loaded), found: all })
 }
 
 /// The elements of an array as PostgreSQL writes it: `{a,"b \"c\"",NULL}`.
@@ -116,14 +153,15 @@ fn element(list: &str) -> Option<(Option<String>, &str)> {
 }
 
 impl Settings {
-    /// The question to a new standby connection; [`Settings::of_probe`] reads its answer.
+    /// The question to a new standby connection; [`Settings::of_probe`] reads its answer. From then on no reload of the
+    /// standby's own files changes what it has been told, but what only a superuser may set.
     pub fn probe() -> String {
-        question(std::iter::empty(), Temporary::Schema)
+        text(std::iter::empty(), Temporary::Schema, Ask::Keep)
     }
 
     /// The settings of a new standby connection, from the one row that [`Settings::probe`] gave.
     pub fn of_probe(row: &[Option<&str>], interner: &mut Interner) -> Option<Settings> {
-        answer(row, std::iter::empty(), interner).map(|(settings, _)| settings)
+        answer(row, std::iter::empty(), interner).map(|probed| probed.settings)
     }
 }
 

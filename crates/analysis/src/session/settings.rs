@@ -89,6 +89,10 @@ pub const MIRRORED: [&str; 36] = [
 /// Who the session is.
 const IDENTITY: [&str; 2] = ["role", "session_authorization"];
 
+/// What a new connection is not told to keep as it is: who it is, and what only a superuser may set.
+pub(super) const NOT_KEPT: [&str; 4] =
+    ["lc_messages", "role", "session_authorization", "session_replication_role"];
+
 /// Settings that are known but not sent to a standby: there they mean nothing to a read, or would stop it.
 const NOT_SENT: [&str; 4] = [
     "default_transaction_deferrable",

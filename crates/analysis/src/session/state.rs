@@ -1,11 +1,12 @@
 //! The state of a session, and how statements change it.
 
 use super::own::{Own, SettingError};
-use super::probe::{self, Found, Temporary};
+use super::probe::{self, Found, Probed, Temporary};
 use super::settings::{Interner, Kind, Settings, kind};
 use super::{BlockStatus, Consistency, Dirt, SessionStay, Startup};
 use crate::shape::Strings;
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
+use history::LoadTime;
 use std::collections::BTreeMap;
 
 /// More savepoints than this in one block, and going back to one is not followed.
@@ -68,7 +69,7 @@ pub struct SessionState {
     /// An error came since the server was last ready.
     failed: bool,
     /// One bit for each [`Dirt`].
-    dirt: u8,
+    dirt: u16,
     /// A probe may find the session clean.
     probe_due: bool,
     /// It has had a temporary object once, so that a probe must look closer.
@@ -86,9 +87,11 @@ pub struct SessionState {
     overflown: bool,
     client_utf8: bool,
     server_utf8: bool,
+    /// When its process had last read the configuration, as the last probe found it.
+    loaded: LoadTime,
 }
 
-fn bit(dirt: Dirt) -> u8 {
+fn bit(dirt: Dirt) -> u16 {
     1 << dirt as u8
 }
 
@@ -115,6 +118,7 @@ impl SessionState {
             overflown: false,
             client_utf8: false,
             server_utf8: false,
+            loaded: LoadTime::UNKNOWN,
         }
     }
 
@@ -135,7 +139,8 @@ impl SessionState {
     /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
     /// another table, and what the statement writes is not known either.
     pub fn knows_settings(&self) -> bool {
-        let unknown = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Library];
+        let unknown =
+            [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Reload, Dirt::Library];
         !self.overflown && unknown.iter().all(|dirt| self.dirt & bit(*dirt) == 0)
     }
 
@@ -256,6 +261,15 @@ impl SessionState {
         self.dirt |= bit(dirt);
         self.probe_due = true;
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
+    }
+
+    /// Processes of the primary that began at this moment or heeded its last reload have read the configuration at `floor`
+    /// or later. Settings that were found before may be others now, and so may what RESET goes back to.
+    pub fn reloaded(&mut self, floor: LoadTime) {
+        if self.loaded < floor && self.dirt & bit(Dirt::Fresh) == 0 {
+            self.dirtied(Dirt::Reload);
+            self.first = None;
+        }
     }
 
     /// The CommandComplete of this statement came.
@@ -515,13 +529,23 @@ impl SessionState {
     /// The probe's answer. What is still wrong, if anything is.
     pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
         self.probe_due = false;
-        let Some((settings, found)) = probe::answer(row, self.now.settings.others(), interner) else {
+        let Some(Probed { settings, loaded, found }) =
+            probe::answer(row, self.now.settings.others(), interner)
+        else {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
-        if self.first.is_none() && !self.any_set && self.dirt & !bit(Dirt::Fresh) == 0 {
+        let begun = bit(Dirt::Fresh) | bit(Dirt::Reload);
+        self.loaded = loaded;
+        if self.first.is_none() && !self.any_set && self.dirt & !begun == 0 {
             self.first = Some(settings.clone());
         }
         self.overflown |= settings.are_too_many();
+        // The answer is newer than every report; one that came with it may not have been told yet.
+        for (name, value) in &mut self.reported {
+            if let Some(found) = settings.get(name) {
+                found.clone_into(value);
+            }
+        }
         self.now.settings = settings;
         self.committed.settings = self.now.settings.clone();
         self.dirt &= bit(Dirt::Library);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::shape::Strings;
 use crate::utility::{Assignment, NewValue, Utility};
+use history::LoadTime;
 use std::collections::BTreeMap;
 
 fn settings(interner: &mut Interner, values: &[(&str, &str)]) -> Settings {
@@ -20,7 +21,14 @@ fn set(name: &str, value: &str) -> Utility {
 
 /// A probe's answer in which nothing is found, and every setting has this value.
 fn answer(value: &str) -> String {
-    let elements: Vec<&str> = ["false"; 3].into_iter().chain(MIRRORED.iter().map(|_| value)).collect();
+    answer_of(value, LoadTime::new(7))
+}
+
+/// The same of a process that has read the configuration then.
+fn answer_of(value: &str, loaded: LoadTime) -> String {
+    let loaded = format!("{:016x}", loaded.get());
+    let found = ["false"; 3].into_iter().chain([loaded.as_str()]);
+    let elements: Vec<&str> = found.chain(MIRRORED.iter().map(|_| value)).collect();
     format!("{{{}}}", elements.join(","))
 }
 
@@ -182,6 +190,37 @@ fn a_strange_answer_proves_nothing() {
     assert_eq!(session.probe(), None);
     session.dirtied(Dirt::Function);
     assert!(session.probe().is_some());
+}
+
+/// What was asked of a process counts until there was a reload that it had not heeded by then.
+#[test]
+fn settings_from_before_a_reload_are_not_known() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    let [before, reload, after] = [5, 6, 7].map(LoadTime::new);
+    session.reloaded(reload);
+    assert_eq!(session.dirt(), Some(Dirt::Fresh));
+    session.probed(&[Some(&answer_of("x", before))], &mut interner).unwrap();
+    session.reloaded(before);
+    assert!(session.knows_settings());
+    session.reloaded(reload);
+    assert_eq!(session.may_leave(), Err(SessionStay::Dirty(Dirt::Reload)));
+    assert!(!session.knows_settings() && session.known_settings().is_none());
+    // It has not heeded it yet.
+    session.probed(&[Some(&answer_of("x", before))], &mut interner).unwrap();
+    session.reloaded(reload);
+    assert!(!session.knows_settings() && session.probe().is_some());
+    session.probed(&[Some(&answer_of("y", after))], &mut interner).unwrap();
+    session.reloaded(reload);
+    assert!(session.knows_settings());
+    // What it goes back to is what the last probe found, for nothing was set so far.
+    session.completed(&set("timezone", "z"), &mut interner);
+    session.ready(b'I', &mut interner);
+    session.completed(&Utility::Discard(crate::utility::Discard::All), &mut interner);
+    assert_eq!(session.settings().get("timezone"), Some("y"));
+    session.reloaded(LoadTime::MAX);
+    session.completed(&Utility::Discard(crate::utility::Discard::All), &mut interner);
+    assert!(!session.knows_settings(), "what the server goes back to is another now");
 }
 
 #[test]

@@ -122,6 +122,7 @@ impl Judge<'_> {
                     self.dirties = true;
                 }
                 Class::Node => self.stay(Stay::Node),
+                Class::Reload => self.stay(Stay::Reload),
                 Class::Catalog => self.stay(Stay::ObjectIdentifier),
                 Class::LargeObject => self.stay(Stay::LargeObject),
                 Class::Effect => self.stay(Stay::Effect),

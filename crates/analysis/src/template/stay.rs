@@ -25,6 +25,8 @@ pub enum Stay {
     SystemColumn,
     /// It tells or changes what belongs to one server.
     Node,
+    /// It has the server load its configuration anew.
+    Reload,
     /// It reads PostgreSQL's own catalogs.
     Catalog,
     /// It takes or gives OIDs of objects by name, or asks about objects.
@@ -48,7 +50,7 @@ pub enum Stay {
 
 impl Stay {
     /// Every reason.
-    pub const ALL: [Stay; 20] = [
+    pub const ALL: [Stay; 21] = [
         Stay::Utility,
         Stay::UnreadableTree,
         Stay::Writes,
@@ -60,6 +62,7 @@ impl Stay {
         Stay::Transaction,
         Stay::SystemColumn,
         Stay::Node,
+        Stay::Reload,
         Stay::Catalog,
         Stay::ObjectIdentifier,
         Stay::RunsText,
@@ -85,6 +88,7 @@ impl Stay {
             Stay::Transaction => "transaction",
             Stay::SystemColumn => "system_column",
             Stay::Node => "node",
+            Stay::Reload => "reload",
             Stay::Catalog => "catalog",
             Stay::ObjectIdentifier => "object_identifier",
             Stay::RunsText => "runs_text",
@@ -111,6 +115,7 @@ impl Stay {
             Stay::Transaction => "it tells or compares transactions",
             Stay::SystemColumn => "it reads a system column",
             Stay::Node => "it asks about one server",
+            Stay::Reload => "it has the server load its configuration anew",
             Stay::Catalog => "it reads PostgreSQL's catalogs",
             Stay::ObjectIdentifier => "it names objects of the database by their OIDs",
             Stay::RunsText => "it runs SQL that it is given as text",

@@ -7,6 +7,7 @@ use super::server::Server;
 use analysis::session::{BlockStatus, Dirt, Interner, MIRRORED, Own, SessionState, Settings, Startup};
 use analysis::shape::Strings;
 use analysis::utility::{self, What};
+use history::LoadTime;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -313,6 +314,37 @@ fn what_consort_believes_of_a_session_is_so() {
         }
     }
     assert!(checked > 1_500 && followed > 500, "checked {checked}, followed {followed}");
+}
+
+/// A reload changes what the session has and what it goes back to, but not what it has set.
+#[test]
+fn what_a_reload_changes_is_so() {
+    let server = Server::start();
+    let (mut admin, _) = Wire::open(&server, "postgres");
+    let mut twins = Twins::open(&server, "postgres");
+    twins.probe();
+    twins.run("SET extra_float_digits = 2");
+    for zone in ["Asia/Tokyo", "Europe/Rome"] {
+        for (name, value) in [("bytea_output", "escape"), ("timezone", zone), ("extra_float_digits", "0")] {
+            assert_eq!(admin.query(&format!("ALTER SYSTEM SET {name} = '{value}'")).failed, None);
+        }
+        assert_eq!(admin.query("SELECT pg_reload_conf()").failed, None);
+        loop {
+            let answer = twins.wire.query("SHOW timezone");
+            twins.hear(&answer);
+            if answer.rows[0][0].as_deref() == Some(zone) {
+                break;
+            }
+        }
+        twins.session.reloaded(LoadTime::MAX);
+        assert_eq!(twins.session.dirt(), Some(Dirt::Reload));
+        for statement in ["SELECT 1", "RESET timezone", "SET bytea_output = hex", "RESET ALL", "SELECT 1"] {
+            twins.run(statement);
+            twins.probe();
+            assert_eq!(twins.session.dirt(), None, "{statement}");
+            twins.check();
+        }
+    }
 }
 
 /// What a function may leave behind is found by the probe, and that it has gone again.

@@ -76,6 +76,7 @@ impl Story {
         let found = |name: &str| command.args.contains(&Argument::Positional(name.to_owned()));
         let mut row: Vec<Option<String>> =
             ["temporary", "listening", "lock"].iter().map(|name| Some(found(name).to_string())).collect();
+        row.push(Some("0".to_owned()));
         for name in MIRRORED.iter().copied().chain(others.iter().map(String::as_str)) {
             let given = command.args.iter().find_map(|arg| match arg {
                 Argument::KeyValue(key, value) if key == name => Some(value.clone()),

@@ -15,6 +15,7 @@ mod life;
 mod load;
 mod promoted;
 mod readme;
+mod reloads;
 mod renamed;
 mod resources;
 mod serving;

@@ -4,11 +4,13 @@
 //! It does not know what a client is.
 
 mod backends;
+mod configured;
 mod database;
 mod names;
 mod written;
 
 pub use backends::Backends;
+pub use configured::Configured;
 pub(crate) use database::Hold;
 pub use database::{CATALOG_BEING_READ, Database};
 pub use names::{Names, NamesAt};
@@ -91,6 +93,7 @@ struct Shared {
     unmarked: Unmarked,
     /// The digest of the roles as it was last seen, and how often it was looked at.
     roles: Cell<(u64, Option<u64>)>,
+    configured: Configured,
     metrics: Metrics,
     routes: Routes,
     written: RefCell<Written>,
@@ -140,6 +143,7 @@ impl Cluster {
             backends: Backends::default(),
             unmarked: Unmarked::default(),
             roles: Cell::default(),
+            configured: Configured::default(),
             metrics: Metrics::default(),
             routes: Routes::default(),
             written: RefCell::default(),
@@ -374,6 +378,11 @@ impl Cluster {
     /// How often the roles were looked at.
     pub(crate) fn roles_looks(&self) -> u64 {
         self.0.roles.get().0
+    }
+
+    /// What is known of the primary's configuration.
+    pub fn configured(&self) -> &Configured {
+        &self.0.configured
     }
 
     /// What the process counts.

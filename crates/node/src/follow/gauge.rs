@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use order::Gauge;
 use postgres::Error;
 use postgres::address::within_limit;
-use postgres::gauge::Gauger;
+use postgres::gauge::{self, Gauger};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -56,6 +56,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         };
         cluster.metrics().gauge_round_trip.took(last.elapsed());
         // Reads are kept in before the gauge counts that has seen the change.
+        let _reloaded = find_reload(cluster, &gauge).await?;
         let _changed =
             roles.is_some_and(|roles| cluster.roles_seen(roles)).then(|| Everywhere::begin(cluster, None));
         let gauge =
@@ -67,4 +68,20 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         cluster.moved();
     }
     Ok(())
+}
+
+/// If the configuration was loaded anew: from when on a process of the primary is one that has heeded it. Reads are kept in
+/// until what this returns is dropped, and marked.
+async fn find_reload(cluster: &Cluster, gauge: &gauge::Gauge) -> Result<Option<Everywhere>, Error> {
+    let configured = cluster.configured();
+    if !configured.is_news(gauge.loaded) {
+        return Ok(None);
+    }
+    let kept_in = Everywhere::begin(cluster, None);
+    // A log-in may take longer than a question.
+    let address = &cluster.setup().primary;
+    let floor = within_limit(address, gauge::loaded_first(address)).await?;
+    configured.found(gauge.loaded, floor);
+    tracing::debug!(%floor, "the primary's configuration was loaded");
+    Ok(Some(kept_in))
 }

@@ -44,6 +44,8 @@ pub(super) struct Current {
     pub(super) reason: Reason,
     /// It is proven to be a read.
     pub(super) is_read: bool,
+    /// The primary has answered with an error.
+    pub(super) failed: bool,
     /// Narrows its doubt when its tree arrives.
     narrow: Option<Box<dyn FnOnce(DoubtId)>>,
     /// Where it ran, and what would make its answer right.
@@ -63,6 +65,7 @@ impl Default for Current {
             statement: None,
             reason: Reason::AskedForPrimary,
             is_read: false,
+            failed: false,
             narrow: None,
             ran_at: None,
             held: None,
@@ -82,6 +85,7 @@ impl Current {
         self.statement = None;
         self.reason = Reason::AskedForPrimary;
         self.is_read = false;
+        self.failed = false;
         self.narrow = None;
         self.ran_at = None;
         self.held = None;
@@ -331,6 +335,7 @@ impl Session {
                 self.state.completed(utility, interner);
             }
         }
+        self.current.failed |= seen.failed;
         if seen.failed {
             match utility(seen.completed) {
                 Some(utility) => self.state.failed(utility),

@@ -15,6 +15,7 @@ mod made;
 mod names;
 mod own;
 pub mod primary;
+mod reload;
 pub mod request;
 mod shadowed;
 mod snapshot;
@@ -85,6 +86,8 @@ pub struct Session {
     patient: bool,
     /// It has written in a database that is not followed yet.
     early: Option<Early>,
+    /// Its request has the primary load its configuration anew.
+    reloads: bool,
     /// Its transaction changes what fires no event trigger.
     changes_everywhere: bool,
     /// It commits such a change.
@@ -133,6 +136,7 @@ impl Session {
             shown: None,
             patient: false,
             early: None,
+            reloads: false,
             changes_everywhere: false,
             everywhere: None,
             named: None,
@@ -185,6 +189,7 @@ impl Session {
         {
             return self.run_head(request, head).await;
         }
+        self.heed_reloads();
         let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
         let todo = match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
@@ -198,6 +203,7 @@ impl Session {
         let made = made::made(&todo);
         self.changes_everywhere |= !made.is_empty();
         let _alone = self.before_commands(&todo).await;
+        let reload = self.begin_reload();
         self.fresh = stays_fresh && todo.leaves_block_fresh();
         if matches!(&todo, Todo::Utility(_)) && self.state.block() == BlockStatus::Idle {
             // In the block there is no more place for a question.
@@ -224,6 +230,9 @@ impl Session {
         }
         if let Some(ended) = self.ended.take() {
             return Err(ended);
+        }
+        if let Some(reload) = reload {
+            reload.answered(&self.service.cluster, self.current.failed);
         }
         self.give_identities(&made).await?;
         if self.snapshot.is_none() {

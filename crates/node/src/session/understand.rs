@@ -57,7 +57,7 @@ impl Words {
     }
 
     /// It may be a read, so that its tree is worth a short wait.
-    fn may_be_a_read(&self) -> bool {
+    pub(super) fn may_be_a_read(&self) -> bool {
         let text = self.text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
         ["select", "with", "values", "table", "/*", "--"]
             .iter()
@@ -303,7 +303,10 @@ impl Session {
             several if several.iter().any(|one| sets_own(&words.text[one.range.clone()], strings)) => {
                 Ok(Todo::Refuse(own::set_at_server()))
             }
-            _ => Ok(Todo::Several(Several::of_text(statements))),
+            _ => {
+                self.heed_demands(words);
+                Ok(Todo::Several(Several::of_text(statements)))
+            }
         }
     }
 
@@ -344,6 +347,9 @@ impl Session {
                 _ => self.probe_first = self.takes_long(&words.shape),
             }
         }
+        // While that was asked and waited for, the primary may have been configured anew.
+        self.heed_reloads();
+        self.heed_demand(template.as_deref(), words);
         let settings = self.state.settings().clone();
         let statement =
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
@@ -620,6 +626,7 @@ impl Session {
                 _ => Todo::Utility(statements),
             },
             Held::Tree => {
+                self.heed_reloads();
                 let settings = self.state.settings().clone();
                 let statement =
                     Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
@@ -627,6 +634,7 @@ impl Session {
                 words.shape.texts(&words.text, &mut literals);
                 let values = Values { literals: &literals, parameters, utf8: false };
                 let template = self.service.cluster.understanding().look(&self.database, statement);
+                self.heed_demand(template.as_deref(), words);
                 or_refused(plan::tree(self.asker(), statement, &values, template), words, parameters)
             }
         }

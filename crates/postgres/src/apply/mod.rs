@@ -142,7 +142,7 @@ impl Feeder {
     /// server is a standby. Otherwise as every connection.
     pub async fn open(address: &Address, epoch: Epoch) -> Result<Feeder, Error> {
         let options = format!("{SETTINGS} {SESSION} -c lock_timeout={LOCK_LIMIT_MS}");
-        let mut link = Link::connect(address, &[("options", &options)]).await?;
+        let mut link = Link::connect(address, &options).await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if sighting.in_recovery {
             return Err(Error::stream(format!("{address} is a standby: it feeds itself")));

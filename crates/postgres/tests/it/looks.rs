@@ -4,7 +4,7 @@ use crate::{SOON, one, soon};
 use history::{Epoch, Lsn, Xid};
 use postgres::Error;
 use postgres::address::Control;
-use postgres::gauge::Gauger;
+use postgres::gauge::{Gauger, loaded_first};
 use postgres::local::Scratch;
 use postgres::watcher::Watcher;
 use std::time::{Duration, Instant};
@@ -167,4 +167,46 @@ async fn passwords_and_refusals() {
     let nobody = scratch.address("nowhere");
     assert!(try_it(&nobody).await.is_err_and(|error| error.is("3D000")));
     assert!(Control::connect(&nobody).await.is_err_and(|error| error.is("3D000")));
+}
+
+/// Each process reads the files when it is signalled, one after the other. Who begins later inherits the time of the first.
+#[tokio::test]
+async fn a_gauge_tells_of_a_reload_and_who_begins_then_says_from_when_on_it_is_heeded() {
+    let scratch = Scratch::start(0);
+    let address = scratch.address("postgres");
+    let mut gauger = Gauger::connect(&address, EPOCH).await.unwrap();
+    let before = gauger.gauge().await.unwrap().loaded;
+    assert_eq!(loaded_first(&address).await.unwrap(), before);
+    assert_eq!(gauger.gauge_with_roles().await.unwrap().0.loaded, before);
+    scratch.query("SELECT pg_reload_conf()");
+    let mut after = before;
+    soon("the reload", async {
+        while after == before {
+            after = gauger.gauge().await.unwrap().loaded;
+        }
+    })
+    .await;
+    let floor = loaded_first(&address).await.unwrap();
+    assert!(before < floor && floor <= after, "{before}, {floor}, {after}");
+    assert_eq!(gauger.gauge_with_roles().await.unwrap().0.loaded, after);
+}
+
+/// What is written for Consort's own sake is written, and what is asked is answered, whatever sessions begin with.
+#[tokio::test]
+async fn the_servers_defaults_for_transactions_are_not_ours() {
+    let scratch = Scratch::start(1);
+    for node in [scratch.primary(), scratch.standby(0)] {
+        node.set("default_transaction_read_only", "on").unwrap();
+        node.set("default_transaction_isolation", "serializable").unwrap();
+        let set = || node.query("postgres", "SHOW default_transaction_isolation").unwrap()[0][0].clone();
+        soon("the reload", async { while set().as_deref() != Some("serializable") {} }).await;
+    }
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    control.batch_execute("CREATE TABLE ours (n int)").await.unwrap();
+    let isolation = control.query_one("SHOW transaction_isolation", &[]).await.unwrap();
+    assert_eq!(isolation.get::<_, String>(0), "read committed");
+    Gauger::connect(&scratch.address("postgres"), EPOCH).await.unwrap().flush().await.unwrap();
+    let standby = scratch.standby(0).address("postgres", "postgres");
+    Watcher::connect(&standby, EPOCH).await.unwrap().replayed().await.unwrap();
+    Control::connect(&standby).await.unwrap().query_one("SELECT 1", &[]).await.unwrap();
 }
