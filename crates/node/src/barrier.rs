@@ -11,7 +11,7 @@
 
 use crate::cluster::{Cluster, Database, Hold};
 use crate::follow::{RECONNECT_AFTER, answered};
-use history::Footprint;
+use history::{DatabaseId, Footprint};
 use order::{DoubtId, DoubtState};
 use postgres::address::{CONNECT_LIMIT, Control};
 use postgres::attach;
@@ -47,7 +47,7 @@ impl Everywhere {
     /// It begins.
     pub(crate) fn begin(cluster: &Cluster, backend: Option<Backend>) -> Everywhere {
         cluster.scheduler().close();
-        let doubts = doubts(cluster).into_iter().map(|(doubt, _)| doubt).collect();
+        let doubts = doubts(cluster).into_iter().map(|(doubt, ..)| doubt).collect();
         Everywhere { cluster: cluster.clone(), backend, over: backend.is_none(), doubts }
     }
 
@@ -78,10 +78,10 @@ impl Drop for Everywhere {
 }
 
 /// A doubt about everything in every followed database.
-fn doubts(cluster: &Cluster) -> Vec<(DoubtId, Rc<Database>)> {
+fn doubts(cluster: &Cluster) -> Vec<(DoubtId, Rc<Database>, DatabaseId)> {
     let doubt = |database: Rc<Database>| {
         let id = database.id()?;
-        Some((cluster.scheduler().order_mut().doubt(id, Footprint::Everything), database))
+        Some((cluster.scheduler().order_mut().doubt(id, Footprint::Everything), database, id))
     };
     cluster.databases().into_iter().filter_map(doubt).collect()
 }
@@ -106,10 +106,10 @@ async fn finish(cluster: Cluster, doubts_before: Vec<DoubtId>) {
         cluster.next_move().await;
     }
     // A database that began to be followed meanwhile may have been marked before the change.
-    for (doubt, database) in doubts(&cluster) {
+    for (doubt, database, id) in doubts(&cluster) {
         // A schema that a role may not use is passed over when its names are looked for.
         database.names().changed(None);
-        mark(&cluster, &database).await;
+        mark(&cluster, &database, id).await;
         cluster.scheduler().order_mut().answered(doubt);
     }
     cluster.scheduler().open();
@@ -122,13 +122,19 @@ fn is_lost(cluster: &Cluster, doubt: DoubtId) -> bool {
 }
 
 /// Writes the mark, however often it must be tried; unless no read of the database can leave before it is followed anew,
-/// which begins with a mark.
-async fn mark(cluster: &Cluster, database: &Database) {
+/// which begins with a mark. Another database that has its name by now is not meant: its doubt would be nobody's.
+async fn mark(cluster: &Cluster, database: &Database, id: DatabaseId) {
     let address = cluster.setup().primary.with_database(database.name());
-    while database.is_of_use() && !cluster.stopping() {
-        let marking = async { attach::mark(&Control::connect(&address).await?).await };
+    while database.is_of_use() && database.id() == Some(id) && !cluster.stopping() {
+        let marking = async {
+            let control = Control::connect(&address).await?;
+            if attach::identity(&control).await? == id {
+                attach::mark(&control).await?;
+            }
+            Ok::<_, postgres::Error>(())
+        };
         match timeout(CONNECT_LIMIT, marking).await {
-            Ok(Ok(_)) => return,
+            Ok(Ok(())) => return,
             failed => {
                 let error = failed.map_or_else(|late| late.to_string(), |failed| format!("{failed:?}"));
                 tracing::warn!(

@@ -97,6 +97,8 @@ pub struct Scheduler {
     patience: Patience,
     /// The life of the primary that `databases`, `rows` and `ages` are about.
     life: u64,
+    /// So often a slot was forgotten.
+    forgotten: u64,
     /// So many changes are under way for whose sake no read may leave, and how many began so far.
     pub(crate) closed: usize,
     pub(crate) closings: u64,
@@ -144,6 +146,7 @@ impl Scheduler {
             ages: Ages::default(),
             patience: Patience::default(),
             life: 0,
+            forgotten: 0,
             closed: 0,
             closings: 0,
             newest_commit: Lsn::ZERO,
@@ -201,6 +204,8 @@ impl Scheduler {
     /// [`Order::forget_slot`].
     pub fn forget_slot(&mut self, database: DatabaseId) {
         self.databases.remove(&database);
+        // What was understood before stays void: the count of its changes goes on elsewhere.
+        self.forgotten += 1;
         self.order.forget_slot(database);
     }
 
@@ -464,7 +469,7 @@ impl Scheduler {
         let followed = self.databases.entry(database).or_insert_with(|| Followed {
             freshness: Freshness::new(database),
             recent: Recent::default(),
-            barriers: 0,
+            barriers: self.forgotten << 32,
             fed: None,
             barrier_ends: VecDeque::new(),
         });

@@ -163,6 +163,12 @@ impl Console {
         let row = rows.iter().find(|row| row.get("database") == Some(database));
         row.map_or("nobody uses it", |row| row.get("why_not_serving").unwrap_or_default()).to_owned()
     }
+
+    /// Who is taken to write.
+    pub(crate) fn writers(&mut self) -> String {
+        let rows = self.0.rows("SHOW GAUGES").expect("the console answers");
+        rows.first().and_then(|row| row.get("writers")).expect("a database is used").to_owned()
+    }
 }
 
 /// Consort in front of servers with the tables, every standby serving.

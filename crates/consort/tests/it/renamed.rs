@@ -32,6 +32,32 @@ fn a_database_made_anew_under_the_name_of_another() {
     }
 }
 
+/// A database goes on under another name, and what is written there before that is known counts. Nobody is taken for a
+/// writer past Consort.
+#[test]
+fn a_database_goes_on_under_another_name() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let mut admin = Client::connect(&url).unwrap();
+    for round in 0..3 {
+        let name = |kind: &str| format!("{kind}{round}");
+        let (first, second) = (name("first"), name("second"));
+        admin.rows(&format!("CREATE DATABASE {first}")).unwrap();
+        let mut client = Client::connect(&serving.url("postgres", &first)).unwrap();
+        client.rows("CREATE TABLE t AS SELECT 1 AS v").unwrap();
+        leaves_as(&mut console, || client.one("SELECT v FROM t").unwrap(), "1");
+        drop(client);
+        admin.rows(&format!("ALTER DATABASE {first} RENAME TO {second}")).unwrap();
+        admin.rows(&format!("CREATE DATABASE {first}")).unwrap();
+        let mut client = Client::connect(&serving.url("postgres", &second)).unwrap();
+        client.rows("UPDATE t SET v = 2").unwrap();
+        leaves_as(&mut console, || client.one("SELECT v FROM t").unwrap(), "2");
+        let mut client = Client::connect(&serving.url("postgres", &first)).unwrap();
+        client.rows("CREATE TABLE t AS SELECT 3 AS v").unwrap();
+        leaves_as(&mut console, || client.one("SELECT v FROM t").unwrap(), "3");
+        assert_eq!(console.writers(), "through-consort");
+    }
+}
+
 #[test]
 fn a_role_made_anew_under_the_name_of_another() {
     for lines in [THROUGH, ANYWHERE] {

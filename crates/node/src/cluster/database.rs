@@ -18,7 +18,10 @@ pub const CATALOG_BEING_READ: Reason = Reason::Stay("catalog_being_read");
 /// Invariant: the catalog that is handed out is at least as new as every DDL command that came out of the decoder.
 pub struct Database {
     name: String,
+    /// Its OID, as the primary said it last.
     id: Cell<Option<DatabaseId>>,
+    /// It has not been let go since: the name means this database still.
+    identified: Cell<bool>,
     catalog: RefCell<Option<Rc<Loaded>>>,
     /// Why it could not be read when that was last tried.
     catalog_trouble: RefCell<Option<String>>,
@@ -55,6 +58,7 @@ impl Database {
         Database {
             name: name.to_owned(),
             id: Cell::default(),
+            identified: Cell::default(),
             catalog: RefCell::default(),
             catalog_trouble: RefCell::default(),
             arrived: Notify::new(),
@@ -78,7 +82,7 @@ impl Database {
     }
 
     /// Lets go of the database: all connections that follow it are closed, and none is opened, as long as what this
-    /// returns lives.
+    /// returns lives. Then the name may mean another database, until the primary has been asked.
     pub(crate) async fn let_go(self: &Rc<Database>) -> Hold {
         self.holds.set(self.holds.get() + 1);
         let hold = Hold(self.clone());
@@ -86,6 +90,7 @@ impl Database {
         loop {
             let moved = self.held.notified();
             if !self.following.get() {
+                self.identified.set(false);
                 return hold;
             }
             moved.await;
@@ -124,13 +129,19 @@ impl Database {
         &self.traffic
     }
 
-    /// Its OID, once the primary has been asked.
+    /// Its OID, once the primary has been asked; `None` again while the name may mean another database.
     pub fn id(&self) -> Option<DatabaseId> {
+        self.last_id().filter(|_| self.identified.get())
+    }
+
+    /// Its OID as the primary said it last.
+    pub(crate) fn last_id(&self) -> Option<DatabaseId> {
         self.id.get()
     }
 
     pub(crate) fn set_id(&self, id: DatabaseId) {
         self.id.set(Some(id));
+        self.identified.set(true);
     }
 
     /// It is followed, or about to be, or its reads go on without the primary.

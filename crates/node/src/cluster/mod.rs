@@ -22,7 +22,7 @@ use crate::routes::Routes;
 use crate::shadow;
 use crate::understanding::Understanding;
 use design::Design;
-use history::{Incarnation, Lsn};
+use history::{DatabaseId, Incarnation, Lsn};
 use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
@@ -218,12 +218,28 @@ impl Cluster {
         self.0.databases.borrow().values().cloned().collect()
     }
 
+    /// The primary says which database it is. If that was not known for sure, something may have been written there that
+    /// was noted nowhere, or under another name of it: all of it is in doubt until a gauge has settled that is sent later.
+    pub(crate) fn identified(&self, database: &Database, id: DatabaseId) {
+        if database.id() == Some(id) {
+            return;
+        }
+        let before = database.last_id().filter(|before| *before != id);
+        database.set_id(id);
+        self.scheduler().forget_slot(id);
+        self.nobody_has(before);
+    }
+
     /// Forgets a database that is no more.
     pub(crate) fn forget_database(&self, database: &Database) {
         self.0.databases.borrow_mut().remove(database.name());
-        let Some(id) = database.id() else { return };
-        // Renamed, it may be followed under its new name already.
-        if !self.databases().iter().any(|other| other.id() == Some(id)) {
+        self.nobody_has(database.last_id());
+    }
+
+    /// A name does not mean this database any more: it is forgotten, if no other name means it.
+    fn nobody_has(&self, id: Option<DatabaseId>) {
+        let Some(id) = id else { return };
+        if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
             self.scheduler().database_dropped(id);
             self.0.understanding.forget(id);
         }

@@ -63,10 +63,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
             cluster.scheduler().order_mut().slot_closed(id);
             cluster.moved();
         }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = database.wanted_alone() => {}
-        }
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -93,6 +90,11 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     // Attaching commits, and no session's doubt explains that.
     let upkeep = Upkeep::begin(cluster, database);
     let attached = attach(cluster, &control).await?;
+    drop(upkeep);
+    let id = attached.database;
+    // From here on a change of roles is marked in it too, by whoever finds it.
+    cluster.identified(database, id);
+    let upkeep = Upkeep::begin(cluster, database);
     // Roles may have changed while nobody looked. No read leaves before a gauge has settled that sees the mark.
     let mark = attach::mark(&control).await?;
     for ours in attached.made_by.into_iter().chain([mark]) {
@@ -100,8 +102,6 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     }
     drop(control);
     drop(upkeep);
-    let id = attached.database;
-    database.set_id(id);
     let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;
     let life = Some(decoder.sighting().incarnation);
     if cluster.scheduler().order().incarnation() != life {

@@ -431,7 +431,7 @@ impl Session {
     /// Waits until the standby shows the catalog as the primary has shown it. Why it does not, if so.
     pub(super) async fn catalog_behind(&self) -> Option<Reason> {
         let (id, life, proof) = self.snapshot.as_ref()?.at;
-        let database = self.database.id()?;
+        let Some(database) = self.database.id() else { return Some(Reason::DatabaseNotFollowed) };
         if !matches!(proof, Proof::Plain | Proof::Positioned(_) | Proof::Before(_)) {
             return None;
         }

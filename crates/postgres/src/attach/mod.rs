@@ -304,6 +304,15 @@ pub async fn detach(control: &Control) -> Result<(), Error> {
     in_short(control, include_str!("detach.sql")).await.map(drop)
 }
 
+/// The database of this connection. It cannot get another name as long as the connection is there.
+///
+/// # Errors
+/// As every query.
+pub async fn identity(control: &Control) -> Result<DatabaseId, Error> {
+    let sql = "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
+    Ok(DatabaseId::new(control.query_one(sql, &[]).await?.get(0)))
+}
+
 /// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that
 /// a digest has shown. Who reads at a standby reads behind it from then on. Returns the transaction that wrote it.
 ///
