@@ -69,7 +69,9 @@ impl goldenscript::Runner for Story {
         let said = match name {
             "options" => self.options(&mut args)?,
             "begin" | "primary" | "send" | "gauge" | "look" | "at" => self.gauges(name, &mut args)?,
-            "slot" | "commit" | "ddl" | "decoded_to" | "confirmable" | "kept" => self.log(name, &mut args)?,
+            "slot" | "commit" | "ddl" | "decoded_to" | "confirmable" | "kept" | "opened" => {
+                self.log(name, &mut args)?
+            }
             "standby" | "mark" | "serve" | "unserve" | "mark_lost" | "standbys" | "mark_wanted" => {
                 self.standbys(name, &mut args)?
             }
@@ -176,6 +178,14 @@ impl Story {
             "confirmable" => {
                 let at = self.scheduler.confirmable(database);
                 return Ok(at.map_or("nothing yet\n".into(), |at| format!("{}\n", at.get())));
+            }
+            "opened" => {
+                let wanted = self.scheduler.catalog_at(database, Lsn::new(number(args)?));
+                return Ok(match wanted {
+                    Lsn::MAX => "none goes on\n".into(),
+                    Lsn::ZERO => "all go on\n".into(),
+                    wanted => format!("those go on that were opened at {} or later\n", wanted.get()),
+                });
             }
             "kept" => {
                 let (rows, tables, recent, unseen) = self.scheduler.kept();
