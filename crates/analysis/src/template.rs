@@ -46,8 +46,9 @@ pub enum Kind {
 pub struct Template {
     /// What it is.
     pub kind: Kind,
-    /// What its names were taken for ([`Tree::meaning`](crate::tree::Tree::meaning)); 0 if its tree was not read.
-    pub meaning: u64,
+    /// What its names were taken for ([`Tree::meaning`](crate::tree::Tree::meaning)); `None` if that cannot be told: a literal
+    /// of it may be a name too.
+    pub meaning: Option<u64>,
     /// What its result depends on.
     pub reads: FootprintTemplate,
     /// What it may change, foreign keys' actions included. *Nothing* is a proof that it only reads.
@@ -118,7 +119,7 @@ impl Template {
     pub fn everything(kind: Kind, stay: Stay) -> Template {
         Template {
             kind,
-            meaning: 0,
+            meaning: None,
             reads: FootprintTemplate::Everything,
             writes: FootprintTemplate::Everything,
             stay: Some(stay),

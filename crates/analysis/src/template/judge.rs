@@ -47,7 +47,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         } else {
             Kind::Write
         },
-        meaning: tree.meaning(),
+        meaning: (!names_an_object(&facts)).then(|| tree.meaning()),
         reads,
         writes,
         stay: judge.stays.first().copied(),
@@ -72,6 +72,19 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
             .collect(),
         stays: judge.stays,
     }
+}
+
+/// Types whose values are objects of the catalog, found by their names: `reg..`, and arrays of them.
+const NAMES: &[u32] = &[
+    24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, // reg..
+    1008, 2207, 2208, 2209, 2210, 2211, 3735, 3770, 4090, 4097, 4192, // arrays of those
+];
+
+/// Whether a literal is a name that the catalog explains: of an enum's label, of a table. (A type that a user made may hold
+/// one deep inside.) What it became is not part of the statement's meaning, for one template serves many literals.
+fn names_an_object(facts: &Facts) -> bool {
+    let by_name = |type_id: u32| type_id >= FIRST_USER_OID || NAMES.contains(&type_id);
+    facts.constants.iter().any(|constant| constant.location.is_some() && by_name(constant.type_id))
 }
 
 /// `random()`, or a function that was declared harmless and may call it.

@@ -392,3 +392,45 @@ fn a_membership_that_a_lost_session_takes_away_counts_as_soon_as_it_is_taken() {
         assert_eq!(told, Some(Some("42501".to_owned())), "read {at}");
     }
 }
+
+/// The command commits once before its end, and waits then for those who use the table.
+#[test]
+fn a_partition_that_is_being_detached_is_gone_at_once_though_the_standby_lags() {
+    const READ: &str = "SELECT count(*) FROM parts";
+    const DETACH: &str = "ALTER TABLE parts DETACH PARTITION second CONCURRENTLY";
+    for (lines, through) in [(THROUGH, true), (ANYWHERE, true), (ANYWHERE, false)] {
+        let (serving, _console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        let parts = "CREATE TABLE parts (a int) PARTITION BY LIST (a); \
+             CREATE TABLE first PARTITION OF parts FOR VALUES IN (1); \
+             CREATE TABLE second PARTITION OF parts FOR VALUES IN (2); INSERT INTO parts VALUES (1), (2)";
+        admin.rows(parts).unwrap();
+        let mut reader = Client::connect(&url).unwrap();
+        eventually("a read at the standby", || {
+            assert_eq!(reader.one(READ).unwrap(), "2");
+            let routes = psql(&serving.url("postgres", "consort"), "SHOW ROUTES").worked();
+            routes.lines().any(|row| row.contains("FROM parts") && row.contains("|standby1|"))
+        });
+        let mut one_server = Client::connect(&url).unwrap();
+        one_server.rows("SET consort.consistency = 'primary'").unwrap();
+        let mut holder = Client::connect(&url).unwrap();
+        holder.rows("BEGIN; SELECT count(*) FROM parts").unwrap();
+        serving.servers.set_apply_delay(0, Duration::from_millis(400));
+        std::thread::scope(|scope| {
+            let detaching = scope.spawn(|| {
+                if through {
+                    Client::connect(&url).unwrap().rows(DETACH).unwrap();
+                } else {
+                    serving.servers.query(DETACH);
+                }
+            });
+            eventually("what is left", || one_server.one(READ).unwrap() == "1");
+            for _ in 0..50 {
+                assert_eq!(reader.one(READ).unwrap(), "1", "one server has shown that it is gone");
+            }
+            holder.rows("COMMIT").unwrap();
+            detaching.join().unwrap();
+        });
+        assert_eq!(reader.one(READ).unwrap(), "1");
+    }
+}

@@ -123,12 +123,15 @@ fn a_statement_goes_on_reading_the_table_that_it_was_prepared_for() {
         let other = client.prepare("SELECT v FROM other");
         leaves_as(&mut console, || client.execute(&place), "public");
         leaves_as(&mut console, || client.execute(&other), "other");
+        // It runs for the first time when the catalog has changed.
+        let later = client.prepare("SELECT v || '' FROM other");
         admin.rows("CREATE TABLE near.place AS SELECT 'near' AS v").unwrap();
         for _ in 0..AGAIN {
             assert_eq!(client.execute(&place), "public", "the server has not looked at its names again");
         }
-        // Nothing of this one has changed.
+        // Nothing of these has changed.
         leaves_as(&mut console, || client.execute(&other), "other");
+        leaves_as(&mut console, || client.execute(&later), "other");
         // Now the server looks again.
         admin.rows("ALTER TABLE public.place ADD COLUMN w int").unwrap();
         for _ in 0..AGAIN {
@@ -153,5 +156,47 @@ fn what_was_prepared_before_its_database_was_followed_leaves_too() {
         let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
         let mut console = Console::connect(&serving.url("postgres", "consort"));
         leaves_as(&mut console, || client.execute(&statement), &expected);
+    }
+}
+
+#[test]
+fn a_label_that_takes_the_name_of_another_is_not_what_a_statement_was_prepared_for() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (_serving, mut console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        let moods = "CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE TABLE moods (m mood, v text); \
+                     INSERT INTO moods VALUES ('happy', 'the first'), ('sad', 'the second')";
+        admin.rows(moods).unwrap();
+        let mut client = Client::connect(&url).unwrap();
+        let happy = client.prepare("SELECT v FROM moods WHERE m = 'happy'");
+        leaves_as(&mut console, || client.execute(&happy), "the first");
+        let rename =
+            "ALTER TYPE mood RENAME VALUE 'happy' TO 'x'; ALTER TYPE mood RENAME VALUE 'sad' TO 'happy'";
+        admin.rows(rename).unwrap();
+        for _ in 0..AGAIN {
+            assert_eq!(
+                client.execute(&happy),
+                "the first",
+                "a label is looked for when a statement is parsed"
+            );
+        }
+        let anew = client.prepare("SELECT v FROM moods WHERE m = 'happy'");
+        leaves_as(&mut console, || client.execute(&anew), "the second");
+    }
+}
+
+#[test]
+fn a_statement_that_code_deallocates_is_gone() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (_serving, mut console, url) = serving(1, lines);
+        let mut client = Client::connect(&url).unwrap();
+        let read = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+        leaves_as(&mut console, || client.execute(&read), "7");
+        let name = client.one("SELECT string_agg(name, ',') FROM pg_prepared_statements").unwrap();
+        let prepare = format!("PREPARE {name} AS SELECT ''another''");
+        client.rows(&format!("DO $$BEGIN EXECUTE 'DEALLOCATE {name}'; EXECUTE '{prepare}'; END$$")).unwrap();
+        for _ in 0..AGAIN {
+            assert_eq!(client.execute(&read), "another");
+        }
     }
 }

@@ -82,6 +82,8 @@ pub struct Session {
     probe_first: bool,
     /// What the primary had shown before the request, if that may be more than is known of its names.
     shown: Option<Rc<history::Snapshot>>,
+    /// What named statements of the request mean that are about to be parsed.
+    meanings: Vec<(Box<[u8]>, u64)>,
     /// It waits long for a statement's tree.
     patient: bool,
     /// It has written in a database that is not followed yet.
@@ -134,6 +136,7 @@ impl Session {
             skipping: false,
             probe_first: false,
             shown: None,
+            meanings: Vec::new(),
             patient: false,
             early: None,
             reloads: false,
@@ -216,7 +219,7 @@ impl Session {
         }
         let settings = if todo.keeps_settings() { self.state.known_settings() } else { None };
         let names = self.database.names().now(self.shown.take());
-        self.line.statements.parses_under(Under { settings, names });
+        self.line.statements.parses_under(Under { settings, names }, std::mem::take(&mut self.meanings));
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements).await,

@@ -28,6 +28,8 @@ pub struct Statements {
     unnamed: Option<Parsed>,
     /// Under which the primary parses now.
     under: Under,
+    /// What is being parsed, with the meaning that it had a moment before.
+    meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
     likely: Vec<Box<[u8]>>,
     /// The primary's unnamed statement is not the one that the client means.
@@ -62,21 +64,30 @@ impl Parsed {
 }
 
 impl Statements {
-    /// What is sent to be parsed from now on is parsed under this.
-    pub fn parses_under(&mut self, under: Under) {
+    /// What is sent to be parsed from now on is parsed under this; `meanings`: what some of it, by its name, meant just now.
+    /// If that has changed since, it has another meaning later too, unless names are changed back.
+    pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>) {
         self.under = under;
+        self.meanings = meanings;
     }
 
     /// Whether what the client calls by this name would be the same if it were parsed now, when it would have this meaning.
-    pub fn still_means(&mut self, name: &[u8], settings: SettingsId, names: &Names, meaning: u64) -> bool {
+    pub fn still_means(
+        &mut self,
+        name: &[u8],
+        settings: SettingsId,
+        names: &Names,
+        meaning: Option<u64>,
+    ) -> bool {
         let Some(parsed) = self.parsed_mut(name) else { return false };
         if parsed.under.settings != Some(settings) {
             return false;
         }
         if !names.are_those_of(&parsed.under.names) {
-            return parsed.meaning == Some(meaning);
+            return meaning.is_some() && parsed.meaning == meaning;
         }
-        if parsed.meaning.is_none() && parsed.likely.replace(meaning).is_none() {
+        if parsed.meaning.is_none() && meaning.is_some() && parsed.likely.is_none() {
+            parsed.likely = meaning;
             self.likely.push(name.into());
         }
         true
@@ -117,7 +128,9 @@ impl Statements {
             self.unnamed_stale = false;
             return;
         }
-        match parsed {
+        let meant = self.meanings.iter().position(|(of, _)| **of == *name);
+        let meaning = meant.map(|at| self.meanings.swap_remove(at).1);
+        match parsed.map(|parsed| Parsed { meaning, ..parsed }) {
             Some(parsed) if self.named.len() < STATEMENTS_FOLLOWED => {
                 self.named.insert(name.into(), parsed);
             }
@@ -163,6 +176,11 @@ impl Statements {
         } else {
             self.named.remove(name);
         }
+    }
+
+    /// How many named statements are followed.
+    pub fn named(&self) -> usize {
+        self.named.len()
     }
 
     /// Statements were deallocated by SQL, nobody knows which: all are the primary's alone from now on.
@@ -251,26 +269,34 @@ mod tests {
         let names = Names::default();
         let under = |settings| Under { settings, names: names.now(None) };
         let mut statements = Statements::default();
-        statements.parses_under(under(Some(settings)));
+        statements.parses_under(under(Some(settings)), Vec::new());
         for name in [&b"early"[..], b"proven", b"unproven"] {
             statements.parsed_at_primary(name, Some(statement.clone()));
         }
-        assert!(statements.still_means(b"proven", settings, &names, 7));
+        assert!(statements.still_means(b"proven", settings, &names, Some(7)));
         statements.proven(&names);
-        assert!(statements.still_means(b"unproven", settings, &names, 7));
+        assert!(statements.still_means(b"unproven", settings, &names, Some(7)));
         // Names have changed: what is not known to mean the same stays.
         names.changed(None);
         statements.proven(&names);
-        assert!(statements.still_means(b"proven", settings, &names, 7));
-        assert!(!statements.still_means(b"proven", settings, &names, 8));
-        assert!(!statements.still_means(b"unproven", settings, &names, 7));
-        assert!(!statements.still_means(b"early", settings, &names, 7));
+        assert!(statements.still_means(b"proven", settings, &names, Some(7)));
+        assert!(!statements.still_means(b"proven", settings, &names, Some(8)));
+        assert!(!statements.still_means(b"unproven", settings, &names, Some(7)));
+        assert!(!statements.still_means(b"early", settings, &names, Some(7)));
+        assert!(!statements.still_means(b"early", settings, &names, None));
         // Parsed anew, it means what its names mean now.
-        statements.parses_under(under(Some(settings)));
+        statements.parses_under(under(Some(settings)), Vec::new());
         statements.parsed_at_primary(b"proven", Some(statement.clone()));
-        assert!(statements.still_means(b"proven", settings, &names, 8));
-        statements.parses_under(under(None));
+        assert!(statements.still_means(b"proven", settings, &names, Some(8)));
+        // What it means may be known before it is parsed.
+        let meanings = vec![(b"foreseen"[..].into(), 9)];
+        statements.parses_under(under(Some(settings)), meanings);
+        statements.parsed_at_primary(b"foreseen", Some(statement.clone()));
+        names.changed(None);
+        assert!(statements.still_means(b"foreseen", settings, &names, Some(9)));
+        assert!(!statements.still_means(b"foreseen", settings, &names, Some(8)));
+        statements.parses_under(under(None), Vec::new());
         statements.parsed_at_primary(b"unknown", Some(statement));
-        assert!(!statements.still_means(b"unknown", settings, &names, 8));
+        assert!(!statements.still_means(b"unknown", settings, &names, Some(8)));
     }
 }

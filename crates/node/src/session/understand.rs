@@ -37,8 +37,8 @@ pub(super) struct Words {
 
 /// A prepared statement that is not followed, or is not there.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
-/// How long a Parse waits for a gauge while its database is not followed yet.
-const FIRST_GAUGE: Duration = Duration::from_millis(50);
+/// How long a Parse waits for a gauge while names may have changed in a way that is not known yet.
+const GAUGE_LIMIT: Duration = Duration::from_millis(50);
 /// A text longer than this is not kept while the session is idle.
 const TEXT_KEPT_BYTES: usize = 4096;
 
@@ -238,6 +238,11 @@ impl Session {
             Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
         };
         self.words = words;
+        if let (Some(parse), Ok(Todo::One(Plan::Leaves(leaving)))) = (&batch.parse, &todo)
+            && !parse.name.is_empty()
+        {
+            self.meanings.extend(leaving.template.meaning.map(|meaning| (parse.name.into(), meaning)));
+        }
         if batch.parse.is_none()
             && let Ok(Todo::One(Plan::Leaves(leaving))) = &todo
         {
@@ -423,6 +428,21 @@ impl Session {
         Ok(())
     }
 
+    /// What a named statement means that is about to be parsed, if it may be a read. Known now, it need not run before the
+    /// catalog changes.
+    async fn know_meaning(&mut self, name: &[u8], prepared: &Prepared) {
+        if name.is_empty() || self.state.known_settings().is_none() {
+            return;
+        }
+        let mut words = std::mem::take(&mut self.words);
+        if words.read(self, &prepared.text) && words.may_be_a_read() {
+            let template = self.template(&words, &types(prepared)).await;
+            let meaning = template.and_then(|template| template.meaning);
+            self.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
+        }
+        self.words = words;
+    }
+
     /// What the primary has shown, if names may have changed in a way that is not known yet.
     async fn shown_by_now(&self) -> Option<Rc<history::Snapshot>> {
         let cluster = &self.service.cluster;
@@ -432,7 +452,7 @@ impl Session {
         }
         let wanted = cluster.scheduler().order_mut().want_gauge();
         cluster.gauge_wanted();
-        let mut left = if known.is_some() { cluster.proof_limit() } else { FIRST_GAUGE };
+        let mut left = GAUGE_LIMIT;
         loop {
             if let Some((number, gauge)) = cluster.scheduler().order().newest_gauge()
                 && number >= wanted
@@ -450,14 +470,29 @@ impl Session {
             self.ask_backend_start().await?;
         }
         let row = self.line.ask(&question).await?;
-        let interner = &mut self.service.interner.borrow_mut();
         match row {
             Some(row) => {
                 let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
                 // What is still wrong shows when the session is asked whether it may leave.
-                let _ = self.state.probed(&row, interner);
+                let _ = self.state.probed(&row, &mut self.service.interner.borrow_mut());
             }
             None => self.state.probe_failed(),
+        }
+        self.count_statements().await
+    }
+
+    /// Code may have deallocated prepared statements, and no answer has said so.
+    async fn count_statements(&mut self) -> Result<(), Ended> {
+        let followed = self.line.statements.named();
+        if followed == 0 {
+            return Ok(());
+        }
+        let question = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements \
+                        WHERE NOT from_sql AND name OPERATOR(pg_catalog.<>) 'consort_question'";
+        let row = self.line.ask(question).await?.unwrap_or_default();
+        let there = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
+        if there != Some(followed) {
+            self.line.statements.forget_named();
         }
         Ok(())
     }
@@ -549,6 +584,11 @@ impl Session {
             if !parsed.is_empty() {
                 self.know_before_parse().await?;
             }
+            for (name, prepared) in &parsed {
+                self.know_meaning(name, prepared).await;
+            }
+            // Nothing of it runs, and no statement's time is counted.
+            self.words.text.clear();
             return Ok(Todo::Quiet);
         }
         several.statements = statements.into();

@@ -31,7 +31,12 @@ DECLARE
     bare oid;
     touched oid[];
 BEGIN
-    IF tg_event = 'table_rewrite' THEN
+    IF tg_event = 'ddl_command_start' THEN
+        -- DETACH PARTITION .. CONCURRENTLY commits once before its end, and is then visible. (It is never part of another
+        -- statement.)
+        objects := 'not known yet';
+        noted := current_query() ~* 'concurrently';
+    ELSIF tg_event = 'table_rewrite' THEN
         SELECT c.oid::regclass::text, true INTO objects, noted FROM pg_class c
         WHERE c.oid = pg_event_trigger_table_rewrite_oid() AND c.relpersistence <> 't';
     ELSIF tg_event = 'sql_drop' THEN
@@ -85,10 +90,10 @@ DO $$
 DECLARE
     event text;
 BEGIN
-    FOREACH event IN ARRAY ARRAY['ddl_command_end', 'sql_drop', 'table_rewrite'] LOOP
+    FOREACH event IN ARRAY ARRAY['ddl_command_start', 'ddl_command_end', 'sql_drop', 'table_rewrite'] LOOP
         IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'consort_' || event) THEN
-            EXECUTE format('CREATE EVENT TRIGGER %I ON %s EXECUTE FUNCTION consort.note_command()',
-                           'consort_' || event, event);
+            EXECUTE format('CREATE EVENT TRIGGER %I ON %s %s EXECUTE FUNCTION consort.note_command()', 'consort_' || event,
+                           event, CASE event WHEN 'ddl_command_start' THEN 'WHEN TAG IN (''ALTER TABLE'')' END);
         END IF;
         -- Also for sessions that set session_replication_role.
         EXECUTE format('ALTER EVENT TRIGGER %I ENABLE ALWAYS', 'consort_' || event);

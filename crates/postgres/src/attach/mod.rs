@@ -381,9 +381,11 @@ pub async fn missing(control: &Control) -> Result<Vec<String>, Error> {
 }
 
 const MISSING: &str = "\
-    SELECT 'event trigger consort_' || event FROM unnest(ARRAY['ddl_command_end', 'sql_drop', 'table_rewrite']) event \
+    SELECT 'event trigger consort_' || event \
+      FROM unnest(ARRAY['ddl_command_start', 'ddl_command_end', 'sql_drop', 'table_rewrite']) event \
       WHERE NOT EXISTS (SELECT FROM pg_event_trigger t WHERE t.evtname = 'consort_' || event AND t.evtenabled = 'A' \
-        AND t.evtfoid = to_regproc('consort.note_command') AND t.evttags IS NULL) \
+        AND t.evtfoid = to_regproc('consort.note_command') \
+        AND t.evttags IS NOT DISTINCT FROM CASE event WHEN 'ddl_command_start' THEN ARRAY['ALTER TABLE'] END) \
     UNION ALL SELECT 'publication consort' \
       WHERE NOT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'consort' AND p.puballtables \
         AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
