@@ -63,7 +63,7 @@ async fn attaching_may_be_repeated_and_undone() {
     attach::attach(&control).await.unwrap();
     attach::detach(&control).await.unwrap();
     attach::detach(&control).await.unwrap();
-    assert_eq!(attach::missing(&control).await.unwrap().len(), 6);
+    assert_eq!(attach::missing(&control).await.unwrap().len(), 7);
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_replication_slots")), "0");
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'consort'")), "0");
