@@ -111,6 +111,8 @@ pub enum SessionStay {
     Isolation,
     /// The primary would end the session while it seems idle in its block.
     IdleLimit,
+    /// The primary would end the session while it seems idle, sooner than it could be woken.
+    IdleSessionLimit,
     /// `session_replication_role` is not `origin`.
     ReplicationRole,
     /// `exit_on_error` is on.
@@ -123,7 +125,7 @@ pub enum SessionStay {
 
 impl SessionStay {
     /// Every reason but [`SessionStay::Dirty`].
-    const OTHERS: [SessionStay; 11] = [
+    const OTHERS: [SessionStay; 12] = [
         SessionStay::FailedBlock,
         SessionStay::UnknownBlock,
         SessionStay::SetLocal,
@@ -131,6 +133,7 @@ impl SessionStay {
         SessionStay::ImportedSnapshot,
         SessionStay::Isolation,
         SessionStay::IdleLimit,
+        SessionStay::IdleSessionLimit,
         SessionStay::ReplicationRole,
         SessionStay::ExitOnError,
         SessionStay::RelationKinds,
@@ -153,6 +156,7 @@ impl SessionStay {
             SessionStay::ImportedSnapshot => "block_imported_snapshot",
             SessionStay::Isolation => "isolation",
             SessionStay::IdleLimit => "idle_in_transaction_limit",
+            SessionStay::IdleSessionLimit => "idle_session_limit",
             SessionStay::ReplicationRole => "session_replication_role",
             SessionStay::ExitOnError => "exit_on_error",
             SessionStay::RelationKinds => "restrict_nonsystem_relation_kind",

@@ -8,6 +8,7 @@ use super::SessionStay;
 use crate::utility::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The identity of settings: equal numbers mean equal settings, for as long as the process lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +48,7 @@ pub const ANALYSED_UNDER: [&str; 15] = [
 
 /// Settings that change a result, its form, or whether there is one: a standby connection must have the session's. The
 /// server is asked for them in this order, which is sorted.
-pub const MIRRORED: [&str; 36] = [
+pub const MIRRORED: [&str; 37] = [
     "array_nulls",
     "backslash_quote",
     "bytea_output",
@@ -63,6 +64,7 @@ pub const MIRRORED: [&str; 36] = [
     "extra_float_digits",
     "gin_fuzzy_search_limit",
     "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
     "intervalstyle",
     "lc_messages",
     "lc_monetary",
@@ -94,16 +96,17 @@ pub(super) const NOT_KEPT: [&str; 4] =
     ["lc_messages", "role", "session_authorization", "session_replication_role"];
 
 /// Settings that are known but not sent to a standby: there they mean nothing to a read, or would stop it.
-const NOT_SENT: [&str; 4] = [
+const NOT_SENT: [&str; 5] = [
     "default_transaction_deferrable",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
 ];
 
 /// Beginnings of the names of settings that concern the log, the statistics, writes and the connection itself: what a
 /// session makes of them stays at the primary, and changes nothing that a read could show.
-const PRIMARYS_OWN: [&str; 22] = [
+const PRIMARYS_OWN: [&str; 21] = [
     "application_name",
     "check_function_bodies",
     "client_connection_check_interval",
@@ -113,7 +116,6 @@ const PRIMARYS_OWN: [&str; 22] = [
     "debug_",
     "default_table",
     "default_toast_compression",
-    "idle_session_timeout",
     "log_",
     "password_encryption",
     "synchronous_commit",
@@ -127,6 +129,10 @@ const PRIMARYS_OWN: [&str; 22] = [
     "zero_damaged_pages",
     "ignore_",
 ];
+
+/// A session that the primary ends when it is idle for less than this reads there: to be woken in time it would have to be
+/// woken all the time.
+const SHORTEST_IDLE: Duration = Duration::from_secs(1);
 
 /// More settings than this beside the mirrored ones keep a session at the primary.
 const MAX_OTHERS: usize = 64;
@@ -177,6 +183,8 @@ pub(super) struct Decided {
     pub(super) isolation: Isolation,
     /// The primary ends a block that is idle for long.
     pub(super) ends_idle_blocks: bool,
+    /// The primary ends the session when it is idle for so long outside a block.
+    pub(super) idle_limit: Option<Duration>,
     /// Why no statement may leave, in a block or not.
     pub(super) stays: Option<SessionStay>,
 }
@@ -185,7 +193,10 @@ impl Decided {
     fn of(values: &BTreeMap<String, String>) -> Decided {
         let get = |name: &str| values.get(name).map(String::as_str);
         let is_not = |name, value| get(name).is_some_and(|is| is != value);
+        let idle_limit = get("idle_session_timeout").map_or(Some(Duration::ZERO), milliseconds);
+        let is_short = |limit: Duration| !limit.is_zero() && limit < SHORTEST_IDLE;
         let stays = [
+            (idle_limit.is_none_or(is_short), SessionStay::IdleSessionLimit),
             (is_not("session_replication_role", "origin"), SessionStay::ReplicationRole),
             (is_not("exit_on_error", "off"), SessionStay::ExitOnError),
             (is_not("restrict_nonsystem_relation_kind", ""), SessionStay::RelationKinds),
@@ -195,9 +206,29 @@ impl Decided {
                 .and_then(Isolation::of)
                 .unwrap_or(Isolation::Serializable),
             ends_idle_blocks: is_not("idle_in_transaction_session_timeout", "0"),
+            idle_limit: idle_limit.filter(|limit| !limit.is_zero()),
             stays: stays.into_iter().find(|(stays, _)| *stays).map(|(_, why)| why),
         }
     }
+}
+
+/// A setting of time whose unit is the millisecond, as the server says it or as it is mostly written; `None` if it is
+/// written in another way.
+fn milliseconds(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let factor = match unit.trim() {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        "d" => 24 * 60 * 60 * 1000,
+        _ => return None,
+    };
+    // What begins with a zero may be octal.
+    let plain = number == "0" || !number.starts_with('0');
+    number.parse::<u64>().ok().filter(|_| plain)?.checked_mul(factor).map(Duration::from_millis)
 }
 
 impl PartialEq for Settings {

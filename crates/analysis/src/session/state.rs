@@ -8,6 +8,7 @@ use crate::shape::Strings;
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
 use history::LoadTime;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// More savepoints than this in one block, and going back to one is not followed.
 const MAX_SAVEPOINTS: usize = 256;
@@ -190,6 +191,11 @@ impl SessionState {
             (self.overflown, SessionStay::TooManySettings),
         ];
         stays.into_iter().find(|(stays, _)| *stays).map_or(Ok(()), |(_, why)| Err(why))
+    }
+
+    /// The primary ends the session when it is idle for so long outside a block.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        self.now.settings.decided().idle_limit
     }
 
     /// Where the session is.

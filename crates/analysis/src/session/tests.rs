@@ -130,6 +130,33 @@ fn strings_are_read_as_the_server_says() {
 }
 
 #[test]
+fn how_long_a_session_may_be_idle() {
+    let mut interner = Interner::new(100);
+    let mut limit = |value: &str| {
+        let decided = settings(&mut interner, &[("idle_session_timeout", value)]).decided();
+        (decided.idle_limit.map(|limit| limit.as_millis()), decided.stays)
+    };
+    for (value, ms) in [
+        ("1s", 1000),
+        ("1500", 1500),
+        ("1500 ms", 1500),
+        ("10min", 600_000),
+        ("1h", 3_600_000),
+        ("2d", 172_800_000),
+    ] {
+        assert_eq!(limit(value), (Some(ms), None), "{value}");
+    }
+    assert_eq!((limit("0"), limit("0s")), ((None, None), (None, None)));
+    for value in
+        ["1", "999ms", "1.5s", "1us", "010", "0x10", "", "s", "99999999999999999999", "213503982334602d"]
+    {
+        assert_eq!(limit(value).1, Some(SessionStay::IdleSessionLimit), "{value}");
+    }
+    let unset = settings(&mut interner, &[]).decided();
+    assert_eq!((unset.idle_limit, unset.stays), (None, None), "a server that has no such setting");
+}
+
+#[test]
 fn too_many_settings_are_not_followed() {
     let mut interner = Interner::new(1000);
     let mut session = session(&mut interner);
@@ -142,23 +169,17 @@ fn too_many_settings_are_not_followed() {
     session.completed(&set("session_replication_role", "origin"), &mut interner);
     session.completed(&set("exit_on_error", "off"), &mut interner);
     session.completed(&set("restrict_nonsystem_relation_kind", ""), &mut interner);
+    session.completed(&set("idle_session_timeout", "0"), &mut interner);
     assert!(stays(&session) && session.settings().iter().count() < 200);
     let mut session = self::session(&mut interner);
     session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
-    for name in ["session_replication_role", "exit_on_error", "restrict_nonsystem_relation_kind"] {
-        session.completed(
-            &set(
-                name,
-                if name.starts_with('s') {
-                    "origin"
-                } else if name.starts_with('e') {
-                    "off"
-                } else {
-                    ""
-                },
-            ),
-            &mut interner,
-        );
+    for (name, value) in [
+        ("session_replication_role", "origin"),
+        ("exit_on_error", "off"),
+        ("restrict_nonsystem_relation_kind", ""),
+        ("idle_session_timeout", "0"),
+    ] {
+        session.completed(&set(name, value), &mut interner);
     }
     session.completed(&set("app.long", &"x".repeat(100_000)), &mut interner);
     assert!(stays(&session) && session.settings().get("app.long").is_none());

@@ -29,7 +29,7 @@ fn default_of(name: &str) -> &'static str {
         "timezone" => "UTC",
         "exit_on_error" | "default_transaction_read_only" => "off",
         "restrict_nonsystem_relation_kind" => "",
-        "idle_in_transaction_session_timeout" => "0",
+        "idle_in_transaction_session_timeout" | "idle_session_timeout" => "0",
         _ => "default",
     }
 }

@@ -27,6 +27,27 @@ pub struct Cancel {
     pub key: CancelRequest,
 }
 
+impl Cancel {
+    /// Cancels what the connection runs.
+    pub(crate) async fn send(&self) {
+        pass_on(&self.place, &self.key).await;
+    }
+
+    /// Cancels what the connection runs until that is over.
+    pub(crate) async fn until_over(self: Rc<Cancel>, over: impl Future<Output = ()>) {
+        let again = async {
+            for _ in 0..AGAIN_TIMES {
+                self.send().await;
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        };
+        tokio::select! {
+            () = over => {}
+            () = again => {}
+        }
+    }
+}
+
 /// Where a session's statement runs.
 #[derive(Debug, Default)]
 pub struct Running {

@@ -131,9 +131,9 @@ impl transaction::Session for Session {
         if !self.ask(&mut lent, form) {
             return Err(StandbyFailed(Reason::NoConnection));
         }
-        self.line.seat.running.went(&lent.cancel);
-        let answered = service.answer((id, life), lent).await;
-        self.line.seat.running.came_back();
+        let Some(answered) = self.answered((id, life), lent).await else {
+            return Err(StandbyFailed(Reason::PrimaryLost));
+        };
         match answered {
             // In a block an error fails the block: the primary gives it.
             Ok(answer) if in_block && answer.is_error() => {
@@ -170,13 +170,7 @@ impl transaction::Session for Session {
         if let Some(request) = self.current.request.take() {
             self.line.client.consume(request.bytes);
         }
-        let running = &self.line.seat.running;
-        if !answer.is_whole() {
-            running.went(&answer.standby().cancel);
-        }
-        let delivered = answer.deliver(&mut self.line.client).await;
-        running.came_back();
-        match delivered {
+        match self.handed_out(answer).await {
             Ok((standby, ending)) => {
                 self.give_back(standby);
                 if ending == Ending::Error && self.line.status() != Status::Idle {
@@ -187,6 +181,10 @@ impl transaction::Session for Session {
             Err(CutOff::ClientGone) => {
                 self.ended = Some(Ended::ClientGone);
                 Delivered::ClientGone
+            }
+            Err(CutOff::Ended) => {
+                self.ended = Some(self.line.hear_farewell());
+                Delivered::CutOff
             }
             Err(CutOff::Inside) => {
                 self.ended = Some(Ended::CutOff);

@@ -82,13 +82,9 @@ impl Line {
                 Ok(None) => {}
                 Err(why) => return Poll::Ready(Err(Ended::Malformed(why))),
             }
-            let mut side = Side {
-                client: &mut self.client,
-                statements: &mut self.statements,
-                reported: &mut self.reported,
-            };
             if !self.primary_gone {
-                match self.primary.poll_idle(&mut side, cx) {
+                self.primary.poll_awake(self.elsewhere.is_some(), cx);
+                match self.poll_primary(cx) {
                     Err(Ended::PrimaryLost(Told::NotYet)) if self.outlives_primary => {
                         self.primary_gone = true
                     }
@@ -111,6 +107,13 @@ impl Line {
                 }
             }
         }
+    }
+
+    /// What the primary says while nothing is asked goes to the client.
+    pub(super) fn poll_primary(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.poll_idle(&mut side, cx)
     }
 
     /// COPY data that came behind the end of its COPY.

@@ -12,6 +12,7 @@ mod head;
 mod in_block;
 mod line;
 mod made;
+mod meanwhile;
 mod names;
 mod own;
 pub mod primary;

@@ -3,6 +3,7 @@
 //!
 //! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
 
+use super::meanwhile::Awake;
 use super::request::Kind;
 use super::statements::{Owed, Statement, Statements, deallocated};
 use crate::peer::{GATHERED_BYTES, Peer};
@@ -132,6 +133,8 @@ pub struct Primary {
     copying: bool,
     told: Told,
     seen: Seen,
+    /// Keeps it from taking the session for idle.
+    pub(super) awake: Awake,
 }
 
 /// What was seen of the answers since a request began.
@@ -164,11 +167,13 @@ impl Primary {
             copying: false,
             told: Told::NotYet,
             seen: Seen::default(),
+            awake: Awake::default(),
         }
     }
 
     /// A request of this kind begins.
     pub fn begin(&mut self, kind: Kind) {
+        self.awake.spoken();
         self.seen.completed = 0;
         self.seen.failed = false;
         // What follows in the client's stream belongs to it, whatever it is.
@@ -182,6 +187,7 @@ impl Primary {
 
     /// Asks a question of our own: its answers reach nobody else. It leaves the client's unnamed statement alone.
     pub fn ask(&mut self, question: &str) {
+        self.awake.spoken();
         let out = self.peer.out();
         out.parse(QUESTION, question.as_bytes(), &[]);
         out.bind_plain(QUESTION);
@@ -190,6 +196,13 @@ impl Primary {
         out.sync();
         self.seen.row = None;
         self.seen.failed = false;
+        self.expects.push_back(Expect::Question);
+    }
+
+    /// Says something that means nothing, so that the backend does not take the session for idle.
+    pub(super) fn wake(&mut self) {
+        self.awake.spoken();
+        self.peer.out().sync();
         self.expects.push_back(Expect::Question);
     }
 
@@ -450,8 +463,9 @@ impl Primary {
     /// What the primary says while nothing was asked: notices, settings, notifications, its farewell.
     pub fn poll_idle(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Result<(), Ended> {
         loop {
+            self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?;
             match self.peer.poll_fill(cx) {
-                Poll::Ready(Ok(())) => self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?,
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Err(self.lost(side, &error)),
                 Poll::Pending => return Ok(()),
             }

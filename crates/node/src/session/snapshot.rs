@@ -447,6 +447,7 @@ impl Session {
                 self.learned(utility, outcome);
                 return Ok(outcome);
             }
+            Err(_) if self.line.primary.has_said_farewell() => return Err(self.line.hear_farewell()),
             Err(Failed::Conflict(why)) => Problem::error("40001", why)
                 .hint("The standby could not keep the transaction's snapshot. Run the transaction again."),
             Err(Failed::Gone(why) | Failed::Refused(_, why)) => {
@@ -471,12 +472,9 @@ impl Session {
         if !self.ask(&mut standby, Form::Plain) {
             return Err(gone("the statement cannot be sent"));
         }
-        let service = self.service.clone();
-        let running = self.line.seat.running.clone();
-        running.went(&standby.cancel);
-        let answered = service.answer((id, life), standby).await;
-        running.came_back();
-        answered
+        self.answered((id, life), standby)
+            .await
+            .unwrap_or_else(|| Err(gone("the primary has ended the session")))
     }
 
     /// From here on the client has seen something of the standby.
@@ -485,12 +483,8 @@ impl Session {
         self.note_statement(&answer);
         let part = self.current.request.take();
         self.line.client.consume(part.map_or(0, |part| part.bytes));
+        let delivered = self.handed_out(answer).await;
         let running = self.line.seat.running.clone();
-        if !answer.is_whole() {
-            running.went(&answer.standby().cancel);
-        }
-        let delivered = answer.deliver(&mut self.line.client).await;
-        running.came_back();
         let Some(snapshot) = &mut self.snapshot else { return Err(Ended::CutOff) };
         snapshot.cancelled |= running.is_cancelled();
         match delivered {
@@ -504,6 +498,7 @@ impl Session {
                 Ok(if status == Status::Failed { Outcome::Error } else { Outcome::Done })
             }
             Err(CutOff::ClientGone) => Err(Ended::ClientGone),
+            Err(CutOff::Ended) => Err(self.line.hear_farewell()),
             Err(CutOff::Inside) => Err(Ended::CutOff),
             Err(CutOff::Between) => {
                 self.service.cluster.metrics().results_cut_off.one();

@@ -45,6 +45,8 @@ pub enum Ending {
 pub enum CutOff {
     /// Between two messages: the client can be told.
     Between,
+    /// The client's session has ended meanwhile, between two messages.
+    Ended,
     /// Inside a message: the client's connection is of no more use.
     Inside,
     /// The client is gone.
@@ -114,11 +116,26 @@ impl Answer {
         self.seen.whole.then_some(self.standby)
     }
 
-    /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing. The connection comes back.
-    pub async fn deliver(self, client: &mut Peer) -> Result<(Standby, Ending), CutOff> {
+    /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing, unless the client's session ends
+    /// meanwhile. The connection comes back.
+    pub async fn deliver(
+        self,
+        client: &mut Peer,
+        mut ended: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Result<(Standby, Ending), CutOff> {
         let Answer { mut standby, held, mut seen } = self;
         client.hand_over(held);
-        poll_fn(|cx| poll_stream(&mut standby, &mut seen, client, cx)).await?;
+        poll_fn(|cx| {
+            let streamed = poll_stream(&mut standby, &mut seen, client, cx);
+            if streamed.is_pending() && !seen.whole && ended(cx).is_ready() {
+                return Poll::Ready(Err(match standby.cut_off() {
+                    CutOff::Between => CutOff::Ended,
+                    inside => inside,
+                }));
+            }
+            streamed
+        })
+        .await?;
         standby.peer.rest();
         Ok((standby, if seen.is_error { Ending::Error } else { Ending::Result }))
     }

@@ -5,6 +5,7 @@
 mod door;
 mod in_block;
 mod malformed;
+mod meanwhile;
 mod session;
 mod shadow;
 mod snapshot;

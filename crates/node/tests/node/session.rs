@@ -10,7 +10,7 @@ use wire::{Asks, Complaint, Frame, Target};
 pub(crate) fn answer(raw: &mut Raw) -> (Vec<String>, String) {
     let (mut values, mut tags) = (Vec::new(), String::new());
     loop {
-        let message = raw.message().expect("the session goes on");
+        let message = raw.message().unwrap_or_else(|| panic!("the session goes on: {values:?}"));
         let frame = Frame::new(&message).unwrap();
         tags.push(frame.tag().into());
         match frame.tag() {

@@ -262,8 +262,13 @@ impl Raw {
 
     /// Logged in, ready, with what cancels the session's statements.
     pub(crate) fn ready_with_key(open: &Open, database: &str) -> (Raw, wire::CancelRequest) {
+        Raw::ready_with_key_as(open, "postgres", database)
+    }
+
+    /// The same as another role.
+    pub(crate) fn ready_with_key_as(open: &Open, user: &str, database: &str) -> (Raw, wire::CancelRequest) {
         let mut raw = Raw::connect(open);
-        raw.ask(|out| out.startup(&[("user", "postgres"), ("database", database)]));
+        raw.ask(|out| out.startup(&[("user", user), ("database", database)]));
         let key = loop {
             let message = raw.message().unwrap();
             if message[0] == b'K' {

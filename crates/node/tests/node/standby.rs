@@ -9,6 +9,7 @@ use node::session::statements::Statement;
 use node::socket::Socket;
 use node::standby::{Answer, CutOff, Failed, Form, Standby, Work};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -66,7 +67,7 @@ async fn delivered(answer: Answer) -> (Result<Standby, CutOff>, Vec<u8>) {
         far.read_to_end(&mut bytes).await.unwrap();
         bytes
     });
-    let ended = answer.deliver(&mut client).await.map(|(standby, _)| standby);
+    let ended = answer.deliver(&mut client, |_| Poll::Pending).await.map(|(standby, _)| standby);
     drop(client);
     (ended, reading.await.unwrap())
 }
