@@ -41,13 +41,22 @@ rust() {
     fail "Rust $wanted_rust or newer is needed, this is $found; install it with: $installer"
 }
 
+# libclang under the names that bindgen looks for: libclang-cpp is another library, and no help.
+have_libclang() {
+    local folder name
+    for folder in /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /usr/local/lib; do
+        for name in "$folder"/libclang.so* "$folder"/libclang-[0-9]*.so*; do
+            [ -e "$name" ] && return
+        done
+    done
+    return 1
+}
+
 build() {
     have cc || missing+=(gcc)
     have make || missing+=(make)
     echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || missing+=(libc6-dev)
-    if [ -z "${LIBCLANG_PATH:-}" ] && ! ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1; then
-        missing+=(libclang-dev)
-    fi
+    [ -n "${LIBCLANG_PATH:-}" ] || have_libclang || missing+=(libclang-dev)
 }
 
 server() {
