@@ -5,7 +5,11 @@ use analysis::catalog::builtin::FIRST_UNPINNED_OID;
 use analysis::catalog::{Builtin, Class};
 use std::collections::BTreeMap;
 
-/// Every function of `pg_proc` is IMMUTABLE or in the table, and the table says nothing of a function that is another.
+/// Functions that came with a minor release of PostgreSQL 15: an older one does not have them (15.18 lacks it, 15.20 has it).
+const OF_A_MINOR_RELEASE: [u32; 1] = [4551];
+
+/// Every function of `pg_proc` is IMMUTABLE or in the table, and the table says nothing of a function that is another or
+/// that no minor release has.
 #[test]
 fn every_function_is_classified() {
     let server = Server::start();
@@ -20,16 +24,19 @@ fn every_function_is_classified() {
         table.entries().map(|(oid, class, signature)| (oid, (class, signature))).collect()
     };
     let mut wrong = Vec::new();
-    let mut found = 0;
+    let mut absent: BTreeMap<u32, &str> = known.iter().map(|(oid, (_, name))| (*oid, *name)).collect();
+    absent.retain(|oid, _| !OF_A_MINOR_RELEASE.contains(oid));
     for row in &rows {
         let (oid, volatility, signature) = (cell(row, 0).parse::<u32>().unwrap(), cell(row, 1), cell(row, 2));
         match known.get(&oid) {
-            Some((_, name)) if *name == signature => found += 1,
+            Some((_, name)) if *name == signature => {
+                absent.remove(&oid);
+            }
             Some((_, name)) => wrong.push(format!("{oid} is {signature}, the table says {name}")),
             None if volatility == "i" => {}
             None => wrong.push(format!("{oid} {signature} ({volatility}) is not in the table")),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(found, known.len(), "the table names functions that the server does not have");
+    assert!(absent.is_empty(), "the table names functions that the server does not have: {absent:?}");
 }
