@@ -13,7 +13,7 @@ demo: ## a primary and two standbys on this machine, the same load through two d
 	target/release/consort demo
 
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
-	@scripts/prerequisites.sh rust build server
+	@scripts/prerequisites.sh rust build server pgbouncer
 	$(CARGO) test --workspace --locked --exclude tidy
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies

@@ -4,7 +4,7 @@
 #   rust       cargo and rustc, at least the version that Cargo.toml asks for
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
-#   pgbouncer  PgBouncer, which the benchmarks stand beside
+#   pgbouncer  PgBouncer, which the benchmarks and one test stand beside
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
 # It asks nothing, reads no input, and does nothing when nothing is missing. Clusters that the distribution's packages
