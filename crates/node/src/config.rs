@@ -53,6 +53,8 @@ pub struct Config {
     pub primary: Server,
     /// The standbys.
     pub standbys: Vec<Server>,
+    /// The replicas that Consort feeds.
+    pub replicas: Vec<Server>,
     design: Option<Design>,
     writers: Option<Writers>,
     /// Databases that are followed, so that their reads may leave; `*` is all.
@@ -136,7 +138,7 @@ pub struct Server {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Its share of the reads, against the other standbys'.
+    /// Its share of the reads, against the other nodes'.
     pub weight: u32,
 }
 
@@ -199,11 +201,8 @@ impl Config {
                 reader.mistake_at(at, "", error.message().to_owned());
             }
         }
-        for (at, standby) in
-            config.standbys.iter_mut().enumerate().filter(|(_, standby)| standby.name.is_empty())
-        {
-            standby.name = format!("standby{}", at + 1);
-        }
+        name_all(&mut config.standbys, Place::Standby);
+        name_all(&mut config.replicas, Place::Replica);
         if reader.mistakes.is_empty() {
             reader.whole(&config);
         }
@@ -250,6 +249,11 @@ impl Config {
         self.writers.unwrap_or(Writers::Anywhere)
     }
 
+    /// The nodes that reads may leave for: the standbys, and behind them the replicas.
+    pub fn read_nodes(&self) -> impl Iterator<Item = &Server> {
+        self.standbys.iter().chain(&self.replicas)
+    }
+
     /// True if this database is followed, so that its reads may leave the primary.
     pub fn follows(&self, database: &str) -> bool {
         self.databases.iter().any(|name| name == "*" || name == database)
@@ -260,8 +264,9 @@ impl Config {
         let keys = self.shown().zip(new.shown());
         let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
         let servers = |config: &Config| {
-            let all = std::iter::once(&config.primary).chain(&config.standbys);
-            all.map(|server| (server.name.clone(), server.host.clone(), server.port)).collect::<Vec<_>>()
+            let all = std::iter::once(&config.primary).chain(config.read_nodes());
+            let all = all.map(|server| (server.name.clone(), server.host.clone(), server.port));
+            (config.standbys.len(), all.collect::<Vec<_>>())
         };
         let servers = (servers(self) != servers(new)).then_some("the servers");
         changed.map(|((key, _), _)| key.name).chain(servers).collect()
@@ -327,6 +332,13 @@ impl Server {
     }
 }
 
+/// Those without a name are numbered.
+fn name_all(servers: &mut [Server], place: Place) {
+    for (at, server) in servers.iter_mut().enumerate().filter(|(_, server)| server.name.is_empty()) {
+        server.name = format!("{}{}", place.table(), at + 1);
+    }
+}
+
 /// Reads one file and gathers its mistakes.
 struct Reader<'a> {
     text: &'a str,
@@ -345,16 +357,17 @@ impl<'a> Reader<'a> {
             let at = name.span().start;
             match (name.get_ref().as_ref(), value.get_ref()) {
                 ("primary", DeValue::Table(keys)) => config.primary = self.server(Place::Primary, at, keys),
-                ("standby", DeValue::Array(tables)) => self.standbys(config, at, tables),
-                ("standby", DeValue::Table(keys)) => {
-                    let standby = self.server(Place::Standby, at, keys);
-                    config.standbys.push(standby);
+                ("standby", servers @ (DeValue::Array(_) | DeValue::Table(_))) => {
+                    config.standbys = self.servers(Place::Standby, at, servers);
+                }
+                ("replica", servers @ (DeValue::Array(_) | DeValue::Table(_))) => {
+                    config.replicas = self.servers(Place::Replica, at, servers);
                 }
                 ("database", DeValue::Table(tables)) => {
                     config.database_consistency = self.choices("database", tables);
                 }
                 ("user", DeValue::Table(tables)) => config.user_consistency = self.choices("user", tables),
-                ("primary" | "standby" | "database" | "user", _) => {
+                ("primary" | "standby" | "replica" | "database" | "user", _) => {
                     let message = "is a table; docs/configuration.md shows one".to_owned();
                     self.mistake_at(at, name.get_ref(), message);
                 }
@@ -377,16 +390,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn standbys(&mut self, config: &mut Config, at: usize, tables: &[Spanned<DeValue<'_>>]) {
+    /// A list of tables, or one.
+    fn servers(&mut self, place: Place, at: usize, servers: &DeValue<'_>) -> Vec<Server> {
+        let mut read = Vec::new();
+        let DeValue::Array(tables) = servers else {
+            read.extend(servers.as_table().map(|keys| self.server(place, at, keys)));
+            return read;
+        };
         for table in tables {
             match table.get_ref() {
-                DeValue::Table(keys) => {
-                    let standby = self.server(Place::Standby, table.span().start, keys);
-                    config.standbys.push(standby);
+                DeValue::Table(keys) => read.push(self.server(place, table.span().start, keys)),
+                _ => {
+                    let name = place.table();
+                    self.mistake_at(at, name, format!("is a list of tables: write [[{name}]]"));
                 }
-                _ => self.mistake_at(at, "standby", "is a list of tables: write [[standby]]".to_owned()),
             }
         }
+        read
     }
 
     fn server(&mut self, place: Place, at: usize, table: &DeTable<'_>) -> Server {
@@ -462,7 +482,7 @@ impl<'a> Reader<'a> {
         if config.listen.is_empty() && config.unix_socket_dir.is_none() {
             refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");
         }
-        let mut names: Vec<&str> = config.standbys.iter().map(|standby| standby.name.as_str()).collect();
+        let mut names: Vec<&str> = config.read_nodes().map(|server| server.name.as_str()).collect();
         names.push(&config.primary.name);
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1] && !pair[0].is_empty()) {

@@ -226,7 +226,7 @@ fn nodes(page: &mut Page, nodes: &[Node]) {
     nodes
         .iter()
         .for_each(|node| family.sample(&[("node", &node.name)], u64::from(node.not_serving.is_none())));
-    let standbys = || nodes.iter().filter(|node| node.role == Role::Standby);
+    let standbys = || nodes.iter().filter(|node| node.role != Role::Primary);
     let mut family = page.gauge("consort_standby_lag_bytes", "Log that the standby has not replayed yet.");
     for node in standbys() {
         if let Some((end, replayed)) = written.zip(node.replayed) {

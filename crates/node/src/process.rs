@@ -16,6 +16,7 @@ use std::time::Duration;
 use analysis::session::Own;
 use postgres::address::{Address, Control};
 use postgres::attach::Finding;
+use scheduler::Kind;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -168,7 +169,7 @@ impl Process {
             lines.join("; ")
         })?;
         *self.door.secrets.borrow_mut() = secrets(&config)?;
-        self.cluster.reload(config.writers(), config.standbys.iter().map(|standby| standby.weight));
+        self.cluster.reload(config.writers(), config.read_nodes().map(|server| server.weight));
         self.door.max_clients.set(config.max_clients);
         self.door.log_in_limit.set(config.login_time);
         (self.log_level)(&config.log_level);
@@ -287,16 +288,19 @@ fn setup(config: &Config) -> Result<Setup, String> {
         tls: tls.clone(),
         ..server.address(&config.control_user, password.as_deref(), CONTROL_DATABASE)
     };
-    let standby = |standby: &Server| StandbySetup {
-        name: standby.name.clone(),
-        address: address(standby),
-        weight: standby.weight,
+    let read_node = |kind, server: &Server| StandbySetup {
+        name: server.name.clone(),
+        kind,
+        address: address(server),
+        weight: server.weight,
     };
+    let standbys = config.standbys.iter().map(|server| read_node(Kind::Standby, server));
+    let replicas = config.replicas.iter().map(|server| read_node(Kind::Fed, server));
     let shadow = config.shadow.as_deref().map(shadow::Report::new).transpose();
     let shadow = shadow.map_err(|error| format!("the report of shadow mode: {error}"))?;
     Ok(Setup {
         primary: address(&config.primary),
-        standbys: config.standbys.iter().map(standby).collect(),
+        standbys: standbys.chain(replicas).collect(),
         writers: config.writers(),
         design: config.design(),
         proof_limit: config.proof_limit,

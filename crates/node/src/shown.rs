@@ -81,7 +81,7 @@ impl View for Shown<'_> {
 
     fn nodes(&self) -> Vec<Node> {
         let scheduler = self.process.cluster.scheduler();
-        let standbys = scheduler.standbys().zip(&self.config.standbys).map(|(standby, setup)| Node {
+        let standbys = scheduler.standbys().zip(self.config.read_nodes()).map(|(standby, setup)| Node {
             not_serving: match standby.serving {
                 Serving::Yes => None,
                 Serving::No(why) => Some(why.clone().into_owned()),
@@ -92,7 +92,7 @@ impl View for Shown<'_> {
             pending: u64::from(standby.pending),
             served: standby.served,
             refused: standby.refused.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
-            ..node(setup, Role::Standby)
+            ..node(setup, Role::of(standby.kind))
         });
         let written = scheduler.order().newest_gauge().map(|(_, gauge)| gauge.insert_lsn);
         let here = scheduler.order().primary_here();
@@ -197,7 +197,7 @@ impl Shown<'_> {
         let ids: Vec<StandbyId> = cluster.standby_ids().collect();
         let server = |place: &Place, pid: i32| {
             let at = ids.iter().position(|id| Place::from(&cluster.standby(*id).address) == *place)?;
-            let setup = self.config.standbys.get(at)?;
+            let setup = self.config.read_nodes().nth(at)?;
             Some(Server {
                 // Processes of two standbys may have one number.
                 id: (at as u64 + 1) << 32 | u64::from(pid.cast_unsigned()),

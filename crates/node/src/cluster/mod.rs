@@ -27,7 +27,7 @@ use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
 use postgres::facts::Facts;
-use scheduler::{Scheduler, StandbyId, Writers};
+use scheduler::{Kind, Scheduler, StandbyId, Writers};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,11 +37,13 @@ use tokio::time::Instant;
 use transaction::Backend;
 use written::Written;
 
-/// One standby as the configuration names it.
+/// One standby, or a replica that Consort feeds, as the configuration names it.
 #[derive(Clone, Debug)]
 pub struct StandbySetup {
     /// The name that people use.
     pub name: String,
+    /// What feeds it.
+    pub kind: Kind,
     /// Where it is, and the role that watches it.
     pub address: Address,
     /// Its share of reads relative to the others; 0 takes none.
@@ -53,7 +55,7 @@ pub struct StandbySetup {
 pub struct Setup {
     /// The primary, and the role that gauges, decodes and analyses there.
     pub primary: Address,
-    /// The standbys.
+    /// The standbys, and behind them the replicas that Consort feeds.
     pub standbys: Vec<StandbySetup>,
     /// Who may write besides the clients of this process.
     pub writers: Writers,
@@ -161,8 +163,14 @@ impl Cluster {
         tokio::task::spawn_local(barrier::run(cluster.clone()));
         tokio::task::spawn_local(follow::slots::run(cluster.clone()));
         for id in cluster.standby_ids() {
-            cluster.scheduler().standby_joined(id, cluster.standby(id).weight);
-            tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
+            let StandbySetup { kind, weight, .. } = *cluster.standby(id);
+            match kind {
+                Kind::Standby => {
+                    cluster.scheduler().standby_joined(id, weight);
+                    tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
+                }
+                Kind::Fed => cluster.scheduler().fed_joined(id, weight),
+            }
         }
         cluster
     }
@@ -245,7 +253,7 @@ impl Cluster {
         }
     }
 
-    /// The standbys' identities, in the order of the configuration.
+    /// The identities of the standbys and, behind them, of the replicas, in the order of the configuration.
     pub fn standby_ids(&self) -> impl Iterator<Item = StandbyId> + use<> {
         (0..self.0.standbys.len())
             .map(|place| StandbyId::new(u32::try_from(place).expect("standbys are few")))

@@ -33,6 +33,8 @@ pub enum Place {
     Primary,
     /// In each `[[standby]]`.
     Standby,
+    /// In each `[[replica]]`.
+    Replica,
     /// In `[database.NAME]` and `[user.NAME]`.
     Choice,
 }
@@ -44,6 +46,7 @@ impl Place {
             Self::Global => "",
             Self::Primary => "primary",
             Self::Standby => "standby",
+            Self::Replica => "replica",
             Self::Choice => "database or user",
         }
     }
@@ -72,7 +75,8 @@ pub fn shown_default(key: &Key) -> String {
 /// The name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.place == place).map(|key| key.name);
-    let tables = ["primary", "standby", "database", "user"].into_iter().filter(|_| place == Place::Global);
+    let tables =
+        ["primary", "standby", "replica", "database", "user"].into_iter().filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
     near.filter(|(distance, known)| *distance <= known.len().max(name.len()) / 3 + 1)
         .min()
@@ -342,7 +346,23 @@ pub static KEYS: &[Key] = &[
         Place::Standby,
         "weight",
         "1",
-        "Its share of the reads against the other standbys'; 0: it is watched and never read from.",
+        "Its share of the reads against the other nodes'; 0: it is watched and never read from.",
+        |server, value| put(&mut server.weight, number(value, 0, 1_000)),
+    ),
+    server(
+        Place::Replica,
+        "name",
+        "\"\"",
+        "Its name in Consort's words; empty: `replica1`, `replica2` ..",
+        set_name,
+    ),
+    server(Place::Replica, "host", "", "Host name, address, or the folder of its Unix socket.", set_host),
+    server(Place::Replica, "port", "5432", "Its port.", set_port),
+    reloaded_server(
+        Place::Replica,
+        "weight",
+        "1",
+        "Its share of the reads against the other nodes'; 0: it is fed and never read from.",
         |server, value| put(&mut server.weight, number(value, 0, 1_000)),
     ),
     choice(

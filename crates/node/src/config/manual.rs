@@ -18,6 +18,7 @@ pub fn tables() -> String {
         (Place::Global, "Keys at the top of the file"),
         (Place::Primary, "In `[primary]`"),
         (Place::Standby, "In each `[[standby]]`"),
+        (Place::Replica, "In each `[[replica]]`"),
         (Place::Choice, "In `[database.NAME]` and `[user.NAME]`"),
     ];
     let mut out = String::new();

@@ -29,7 +29,7 @@ fn every_table_is_read() {
     let config = parse(
         "auth_file = \"users.txt\"\nwriters = \"through-consort\"\ndatabases = [\"shop\"]\nconsistency = \"session\"\n\
          [primary]\nhost = \"/run/p\"\nport = 5433\n[[standby]]\nhost = \"a\"\nweight = 3\n[[standby]]\nname = \"far\"\n\
-         host = \"b\"\n[database.shop]\nconsistency = \"bounded 200ms\"\n[user.report]\nconsistency = \"weak\"\n",
+         host = \"b\"\n[[replica]]\nhost = \"c\"\n[database.shop]\nconsistency = \"bounded 200ms\"\n[user.report]\nconsistency = \"weak\"\n",
     )
     .unwrap();
     assert_eq!(
@@ -41,6 +41,8 @@ fn every_table_is_read() {
     let names: Vec<_> =
         config.standbys.iter().map(|standby| (standby.name.as_str(), standby.weight)).collect();
     assert_eq!(names, [("standby1", 3), ("far", 1)]);
+    let names: Vec<_> = config.read_nodes().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["standby1", "far", "replica1"]);
     assert_eq!(config.defaults("x", "y").consistency, Consistency::Session);
     assert_eq!(config.defaults("shop", "y").consistency, Consistency::Bounded(Duration::from_millis(200)));
     assert_eq!(config.defaults("shop", "report").consistency, Consistency::Weak);

@@ -40,8 +40,9 @@ fn row(node: Node, written: Option<Lsn>) -> Vec<Option<String>> {
     let role = match node.role {
         Role::Primary => "primary",
         Role::Standby => "standby",
+        Role::Replica => "replica",
     };
-    let standby = node.role == Role::Standby;
+    let follows = node.role != Role::Primary;
     let lag_bytes =
         written.zip(node.replayed).map(|(end, replayed)| end.get().saturating_sub(replayed.get()));
     let reasons: Vec<String> =
@@ -55,8 +56,8 @@ fn row(node: Node, written: Option<Lsn>) -> Vec<Option<String>> {
         node.not_serving,
         node.received.map(|lsn| lsn.to_string()),
         node.replayed.map(|lsn| lsn.to_string()),
-        lag_bytes.filter(|_| standby).map(|bytes| bytes.to_string()),
-        node.lag.filter(|_| standby).map(|lag| lag.as_millis().to_string()),
+        lag_bytes.filter(|_| follows).map(|bytes| bytes.to_string()),
+        node.lag.filter(|_| follows).map(|lag| lag.as_millis().to_string()),
         value(node.weight),
         value(node.pending),
         value(node.served),

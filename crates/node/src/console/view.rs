@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use history::Lsn;
+use scheduler::Kind;
 
 use crate::config::Config;
 
@@ -20,7 +21,7 @@ pub trait View {
     fn databases(&self) -> Vec<Database>;
     /// What went through, by database.
     fn traffic(&self) -> Vec<Traffic>;
-    /// The primary, then the standbys.
+    /// The primary, then the standbys, then the replicas that Consort feeds.
     fn nodes(&self) -> Vec<Node>;
     /// Statements by shape, the most frequent first.
     fn routes(&self) -> Vec<Route>;
@@ -143,8 +144,20 @@ pub struct Counts {
 pub enum Role {
     /// Writes go there.
     Primary,
-    /// Reads may go there.
+    /// Reads may go there; PostgreSQL feeds it.
     Standby,
+    /// Reads may go there; Consort feeds it.
+    Replica,
+}
+
+impl Role {
+    /// Of a node that reads may leave for.
+    pub fn of(kind: Kind) -> Role {
+        match kind {
+            Kind::Standby => Role::Standby,
+            Kind::Fed => Role::Replica,
+        }
+    }
 }
 
 /// A node of the cluster.

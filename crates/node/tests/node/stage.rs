@@ -8,7 +8,7 @@ use node::service::Service;
 use node::socket::Place;
 use postgres::address::Address;
 use postgres::local::{Node, Scratch};
-use scheduler::Writers;
+use scheduler::{Kind, Writers};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -77,7 +77,12 @@ fn setup(servers: &Scratch, writers: Writers, set: impl FnOnce(&mut Setup) + Sen
 fn setup_of(primary: Address, standby: Address, writers: Writers) -> Setup {
     Setup {
         primary,
-        standbys: vec![StandbySetup { name: "standby".to_owned(), address: standby, weight: 1 }],
+        standbys: vec![StandbySetup {
+            name: "standby".to_owned(),
+            kind: Kind::Standby,
+            address: standby,
+            weight: 1,
+        }],
         writers,
         design: design::CONSORT,
         proof_limit: Duration::from_millis(20),
