@@ -21,7 +21,8 @@ fail() {
     exit 1
 }
 
-have() { command -v "$1" >/dev/null 2>&1; }
+# A program, not one of the functions here that bear its name.
+have() { type -P "$1" >/dev/null; }
 
 # True when version $1 is at least version $2.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
