@@ -4,8 +4,10 @@
 //! triggers that write every DDL command into it, and a logical slot. Nothing is loaded into the server.
 
 mod check;
+mod commands;
 
 pub use check::{Finding, check, check_room, check_standby};
+pub use commands::{log_commands, logs_commands};
 
 use crate::Error;
 use crate::address::Control;
@@ -18,6 +20,8 @@ use tokio_postgres::types::PgLsn;
 pub const SCHEMA: &str = "consort";
 /// The log table.
 pub const LOG_TABLE: &str = "log";
+/// The log of commands, for replicas that run them ([`log_commands`]).
+pub const COMMAND_TABLE: &str = "command";
 /// What stands in the log table for a change that has no event trigger.
 pub(crate) const MARK: &str = "mark";
 /// The publication.

@@ -359,3 +359,89 @@ async fn a_slot_that_falls_behind_is_seen_and_made_anew() {
     assert!(again.created && again.from > attached.from);
     Decoder::open(&address, &again.slot, again.database, Epoch::default()).await.unwrap();
 }
+
+/// What came into the log of commands: each step and what came of it.
+fn steps(scratch: &Scratch) -> Vec<String> {
+    let rows = scratch.query(
+        "SELECT data FROM pg_logical_slot_get_changes('ears', NULL, NULL, 'skip-empty-xacts', '1') \
+         WHERE data LIKE 'table consort.command: INSERT%'",
+    );
+    let word = |data: &str, column: &str| {
+        let start = data.find(&format!(" {column}[text]:")).unwrap() + column.len() + 8;
+        data[start..].split(' ').next().unwrap().trim_matches('\'').to_owned()
+    };
+    let step = |row: &Vec<Option<String>>| {
+        let data = row[0].as_deref().unwrap();
+        format!("{} {}", word(data, "step"), word(data, "came_of")).replace(" null", "")
+    };
+    rows.iter().map(step).collect()
+}
+
+#[tokio::test]
+async fn a_log_of_commands_is_made_on_demand_and_undone() {
+    let scratch = Scratch::start(0);
+    let (control, _) = attached(&scratch).await;
+    assert!(!attach::logs_commands(&control).await.unwrap());
+    for _ in 0..2 {
+        attach::log_commands(&control).await.unwrap();
+        assert!(attach::logs_commands(&control).await.unwrap());
+    }
+    scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
+    for (sql, wanted) in [
+        ("CREATE TABLE t (id int PRIMARY KEY, n int)", "begins, ended something"),
+        ("CREATE TABLE IF NOT EXISTS t ()", "begins, ended nothing"),
+        ("CREATE INDEX CONCURRENTLY i ON t (n)", "ended something"),
+        ("DROP INDEX CONCURRENTLY i", "dropped something, ended nothing"),
+        (
+            "CREATE TEMP TABLE x (n int); DROP TABLE x",
+            "begins, ended temporary, begins, dropped temporary, ended nothing",
+        ),
+        ("CREATE TEMP TABLE x ON COMMIT DROP AS SELECT 1", "begins, ended temporary"),
+        ("BEGIN; SAVEPOINT s; CREATE TABLE u (); ROLLBACK TO s; COMMIT", ""),
+        ("ALTER TABLE t DROP COLUMN n", "begins, dropped something, ended something"),
+        ("CREATE ROLE anna; GRANT anna TO postgres", ""),
+        ("INSERT INTO t VALUES (1)", ""),
+    ] {
+        scratch.query(sql);
+        assert_eq!(steps(&scratch).join(", "), wanted, "{sql}");
+    }
+    // Attaching once more is its own business.
+    attach::attach(&control).await.unwrap();
+    attach::log_commands(&control).await.unwrap();
+    let other = |step: &String| !matches!(step.as_str(), "begins" | "ended own" | "ended nothing");
+    let others: Vec<String> = steps(&scratch).into_iter().filter(other).collect();
+    // It grants what others need.
+    assert!(others.iter().all(|step| step == "ended something") && others.len() <= 4, "{others:?}");
+    scratch.query("ALTER EVENT TRIGGER consort_command_ended DISABLE");
+    assert!(!attach::logs_commands(&control).await.unwrap());
+    attach::log_commands(&control).await.unwrap();
+    scratch.query("SELECT pg_drop_replication_slot('ears')");
+    attach::detach(&control).await.unwrap();
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'consort'")), "0");
+}
+
+#[tokio::test]
+async fn the_log_of_commands_tells_whose_command_it_was_whatever_names_mean_to_him() {
+    let scratch = Scratch::start(0);
+    let (control, _) = attached(&scratch).await;
+    attach::log_commands(&control).await.unwrap();
+    scratch.query("CREATE ROLE anna; CREATE SCHEMA hers AUTHORIZATION anna");
+    scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
+    // She would like to be somebody else in the log.
+    scratch.query(
+        "SET ROLE anna; SET search_path = hers, pg_catalog; \
+         CREATE FUNCTION hers.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS 'SELECT $2'; \
+         CREATE FUNCTION hers.jsonb_build_object(VARIADIC text[]) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb'; \
+         SET consort.author = '{\"author\": \"postgres\"}'; CREATE TABLE t (id int PRIMARY KEY)",
+    );
+    let rows = scratch.query(
+        "SELECT data FROM pg_logical_slot_get_changes('ears', NULL, NULL, 'skip-empty-xacts', '1') \
+         WHERE data LIKE 'table consort.command: INSERT%CREATE TABLE t%'",
+    );
+    assert!(rows.len() >= 2, "{rows:?}");
+    for row in rows {
+        let data = row[0].clone().unwrap();
+        assert!(data.contains(" author[text]:'anna'") && data.contains("hers, pg_catalog"), "{data}");
+    }
+}
