@@ -3,7 +3,7 @@
 //! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
-//! * [`apply`]: the rows of what committed, written to a replica that Consort feeds.
+//! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
 //! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.

@@ -10,6 +10,7 @@ mod flat;
 mod looked;
 mod prefixed;
 mod split;
+mod tagged;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use std::ops::Range;
 
 pub use looked::{Held, Utilities};
 pub use split::split;
+pub use tagged::{Told, tagged};
 
 /// One statement of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub fn split(text: &str, strings: Strings) -> Vec<Statement> {
     }
 }
 
-fn pieces(text: &str, strings: Strings) -> Option<Vec<Range<usize>>> {
+pub(super) fn pieces(text: &str, strings: Strings) -> Option<Vec<Range<usize>>> {
     if text.len() > MAX_LOOK {
         return None;
     }

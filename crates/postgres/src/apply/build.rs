@@ -4,8 +4,8 @@ use super::net::{Cell, Cells, Counted, Irregular, Keyed, Rekeyed, joined};
 use super::script::{About, Prepared, Script, Writer};
 use super::statement;
 use super::table::Table;
-use super::{Error, Part};
-use crate::attach::{LOG_TABLE, MARK, SCHEMA};
+use super::{Error, Part, logged};
+use crate::attach::{COMMAND_TABLE, LOG_TABLE, MARK, SCHEMA};
 use crate::decoder::message::{self, Message, Old, Relation, Rows, Value};
 use crate::decoder::{Change, Changes, Reader};
 use bytes::Bytes;
@@ -53,6 +53,11 @@ pub(super) fn is_log(relation: &Relation) -> bool {
     relation.schema == SCHEMA && relation.name == LOG_TABLE
 }
 
+/// The log of commands, for replicas that run them.
+pub(super) fn is_command(relation: &Relation) -> bool {
+    relation.schema == SCHEMA && relation.name == COMMAND_TABLE
+}
+
 /// Whether rows of the log table stand for DDL.
 pub(super) fn ran_ddl(changes: &Changes) -> Result<bool, Error> {
     if !changes.relations().iter().any(|relation| is_log(relation)) {
@@ -84,6 +89,10 @@ pub(super) fn is_own(relation: &Relation) -> bool {
 pub(super) enum Stop {
     /// The changes of this table must be applied one by one.
     OneByOne(u32),
+    /// The next row is of a table that is not known yet. What came before is written out.
+    Unknown(Arc<Relation>),
+    /// A row of the log of commands: so many came before it. What came before is written out.
+    Command(usize),
     /// It cannot be built at all.
     Error(Error),
 }
@@ -113,13 +122,34 @@ impl Pending {
     }
 }
 
+/// What a script is made with.
+pub(super) struct With<'w> {
+    pub(super) tables: &'w Tables,
+    /// Tables whose changes are applied one by one, as they came.
+    pub(super) one_by_one: &'w BTreeSet<u32>,
+    pub(super) script: &'w mut Script,
+    pub(super) prepared: &'w mut Prepared,
+}
+
+impl With<'_> {
+    fn find(&self, relation: &Arc<Relation>) -> Result<Rc<Table>, Stop> {
+        self.tables.find(relation).cloned().ok_or_else(|| Stop::Unknown(Arc::clone(relation)))
+    }
+
+    fn writer<'w>(&'w mut self, table: &'w Rc<Table>) -> Writer<'w> {
+        let one_by_one = self.one_by_one.contains(&table.number);
+        Writer { script: self.script, prepared: self.prepared, table, one_by_one }
+    }
+}
+
 /// A script that is being made of a batch.
 pub(super) struct Build<'a> {
     parts: &'a [Part],
     reader: Option<Reader<'a>>,
-    tables: &'a Tables,
-    /// Tables whose changes are applied one by one, as they came.
-    one_by_one: &'a BTreeSet<u32>,
+    /// Read, and to be looked at again.
+    held: Option<Change<'a>>,
+    /// Stops at the rows of the log of commands; how many there were.
+    commands: Option<usize>,
     pending: Vec<Pending>,
     places: HashMap<u32, usize>,
     pending_bytes: usize,
@@ -127,12 +157,12 @@ pub(super) struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    pub(super) fn new(parts: &'a [Part], tables: &'a Tables, one_by_one: &'a BTreeSet<u32>) -> Build<'a> {
+    pub(super) fn new(parts: &'a [Part]) -> Build<'a> {
         Build {
             parts,
             reader: None,
-            tables,
-            one_by_one,
+            held: None,
+            commands: None,
             pending: Vec::new(),
             places: HashMap::new(),
             pending_bytes: 0,
@@ -140,12 +170,21 @@ impl<'a> Build<'a> {
         }
     }
 
+    /// Of a batch in which DDL ran: it stops at each command.
+    pub(super) fn with_commands(parts: &'a [Part]) -> Build<'a> {
+        Build { commands: Some(0), ..Build::new(parts) }
+    }
+
     /// Writes the next part of the script; whether there is more.
-    pub(super) fn next(&mut self, script: &mut Script, prepared: &mut Prepared) -> Result<bool, Stop> {
-        while self.pending_bytes < MAX_PENDING_BYTES && script.bytes.len() < MAX_PENDING_BYTES {
+    pub(super) fn next(&mut self, with: &mut With<'_>) -> Result<bool, Stop> {
+        while self.pending_bytes < MAX_PENDING_BYTES && with.script.bytes.len() < MAX_PENDING_BYTES {
+            if let Some(change) = self.held.take() {
+                self.take(change, with)?;
+                continue;
+            }
             let Some(reader) = &mut self.reader else {
                 let Some((first, rest)) = self.parts.split_first() else {
-                    self.flush(script, prepared)?;
+                    self.flush(with)?;
                     return Ok(false);
                 };
                 self.parts = rest;
@@ -153,47 +192,48 @@ impl<'a> Build<'a> {
                 continue;
             };
             match reader.next().map_err(Error::Kept)? {
-                Some(change) => self.take(&change, script, prepared)?,
+                Some(change) => self.take(change, with)?,
                 None => self.reader = None,
             }
         }
-        self.flush(script, prepared)?;
+        self.flush(with)?;
         Ok(true)
     }
 
-    fn take(
-        &mut self,
-        change: &Change<'a>,
-        script: &mut Script,
-        prepared: &mut Prepared,
-    ) -> Result<(), Stop> {
+    fn take(&mut self, change: Change<'a>, with: &mut With<'_>) -> Result<(), Stop> {
+        if let Some(before) = &mut self.commands
+            && logged::logs(&change).is_some()
+        {
+            let stop = Stop::Command(*before);
+            *before += 1;
+            self.flush(with)?;
+            return Err(stop);
+        }
         let mut rows = std::mem::take(&mut self.rows);
-        let taken = self.read(change, &mut rows, script, prepared);
+        let taken = self.read(&change, &mut rows, with);
         self.rows = rows;
+        if let Err(Stop::Unknown(_)) = &taken {
+            self.held = Some(change);
+            self.flush(with)?;
+        }
         taken
     }
 
-    fn read(
-        &mut self,
-        change: &Change<'a>,
-        rows: &mut Rows,
-        script: &mut Script,
-        prepared: &mut Prepared,
-    ) -> Result<(), Stop> {
+    fn read(&mut self, change: &Change<'a>, rows: &mut Rows, with: &mut With<'_>) -> Result<(), Stop> {
         let malformed = || Stop::Error(Error::stream("the replication stream is malformed".to_owned()));
         let bytes = change.message.clone();
         let message = message::read(&bytes, rows).ok_or_else(malformed)?;
         if let Message::Truncate { tables, restart, cascade } = message {
             let named = tables.ids().map(|id| change.relation_of(id)).collect::<Option<Vec<_>>>();
             let others = named.ok_or_else(malformed)?.into_iter().filter(|relation| !is_own(relation));
-            let found = others.map(|relation| self.tables.find(relation)).collect::<Option<Vec<_>>>();
-            return self.truncate(&found.ok_or_else(malformed)?, (restart, cascade), script, prepared);
+            let found = others.map(|relation| with.find(relation)).collect::<Result<Vec<_>, _>>()?;
+            return self.truncate(&found, (restart, cascade), with);
         }
         let relation = change.relation().ok_or_else(malformed)?;
         if is_own(relation) {
             return Ok(());
         }
-        let table = self.tables.find(relation).ok_or_else(malformed)?.clone();
+        let table = with.find(relation)?;
         let width = table.columns.len();
         let fits = |row: &[Value]| row.is_empty() || row.len() == width;
         if !fits(&rows.old) || !fits(&rows.new) {
@@ -212,10 +252,10 @@ impl<'a> Build<'a> {
             }
         };
         if let Some((old, new)) = alone {
-            self.flush_table(place, script, prepared)?;
-            self.writer(script, prepared, &table).alone(&old, &new)?;
-        } else if self.one_by_one.contains(&table.number) {
-            self.flush_table(place, script, prepared)?;
+            self.flush_table(place, with)?;
+            with.writer(&table).alone(&old, &new)?;
+        } else if with.one_by_one.contains(&table.number) {
+            self.flush_table(place, with)?;
         }
         Ok(())
     }
@@ -223,15 +263,14 @@ impl<'a> Build<'a> {
     /// A barrier: what came before comes before.
     fn truncate(
         &mut self,
-        tables: &[&Rc<Table>],
+        tables: &[Rc<Table>],
         (restart, cascade): (bool, bool),
-        script: &mut Script,
-        prepared: &mut Prepared,
+        with: &mut With<'_>,
     ) -> Result<(), Stop> {
-        self.flush(script, prepared)?;
+        self.flush(with)?;
         let Some(first) = tables.first() else { return Ok(()) };
-        let sql = statement::truncate(tables.iter().map(|table| &***table), restart, cascade);
-        script.run(&sql, About::Rows((*first).clone(), None))?;
+        let sql = statement::truncate(tables.iter().map(|table| &**table), restart, cascade);
+        with.script.run(&sql, About::Rows(first.clone(), None))?;
         Ok(())
     }
 
@@ -242,9 +281,9 @@ impl<'a> Build<'a> {
         })
     }
 
-    fn flush(&mut self, script: &mut Script, prepared: &mut Prepared) -> Result<(), Stop> {
+    fn flush(&mut self, with: &mut With<'_>) -> Result<(), Stop> {
         for place in 0..self.pending.len() {
-            self.flush_table(place, script, prepared)?;
+            self.flush_table(place, with)?;
         }
         self.pending.clear();
         self.places.clear();
@@ -252,30 +291,16 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    fn flush_table(
-        &mut self,
-        place: usize,
-        script: &mut Script,
-        prepared: &mut Prepared,
-    ) -> Result<(), Stop> {
+    fn flush_table(&mut self, place: usize, with: &mut With<'_>) -> Result<(), Stop> {
         let table = self.pending[place].table.clone();
         let fresh = Pending::new(&table);
         let Pending { net, .. } = std::mem::replace(&mut self.pending[place], fresh);
-        let mut writer = self.writer(script, prepared, &table);
+        let mut writer = with.writer(&table);
         match net {
             Net::Keyed(net) => writer.keyed(&net)?,
             Net::Counted(net) => writer.counted(&net)?,
         }
         Ok(())
-    }
-
-    fn writer<'w>(
-        &self,
-        script: &'w mut Script,
-        prepared: &'w mut Prepared,
-        table: &'w Rc<Table>,
-    ) -> Writer<'w> {
-        Writer { script, prepared, table, one_by_one: self.one_by_one.contains(&table.number) }
     }
 }
 

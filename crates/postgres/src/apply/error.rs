@@ -24,9 +24,9 @@ pub enum Error {
         /// A sentence without its subject.
         why: String,
     },
-    /// The transaction ran DDL, which is not applied yet.
-    #[error("transaction {0} ran DDL, which is not applied to replicas yet")]
-    Ddl(Xid),
+    /// The transaction ran DDL that cannot be run at the replica with the same effect: it must be copied anew.
+    #[error(transparent)]
+    Ddl(Unrun),
     /// The position at the replica is not where this feeder left it: somebody else feeds it, or an earlier connection of
     /// ours has only now come through. Open it again.
     #[error("the position at the replica was moved by somebody else")]
@@ -34,6 +34,16 @@ pub enum Error {
     /// Rows that were kept in a file cannot be read.
     #[error("the rows of a large transaction cannot be read back: {0}")]
     Kept(std::io::Error),
+}
+
+/// DDL that was not applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("transaction {xid} ran DDL that is not applied to replicas: {why}")]
+pub struct Unrun {
+    /// The transaction.
+    pub xid: Xid,
+    /// Why not.
+    pub why: String,
 }
 
 impl Error {

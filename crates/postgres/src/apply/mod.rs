@@ -22,18 +22,23 @@
 //! **Values** travel as the texts that the primary gives under settings of its own, and are read under the same.
 //! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. Only
 //! what is declared ENABLE ALWAYS or ENABLE REPLICA does.
+//!
+//! **DDL** runs here too, if the primary logs what that needs (`ddl.rs`, [`crate::attach::log_commands`]).
 
+mod answer;
 mod build;
+mod ddl;
 mod encode;
 mod error;
 mod learn;
+mod logged;
 mod net;
 mod position;
 mod script;
 mod statement;
 mod table;
 
-pub use error::Error;
+pub use error::{Error, Unrun};
 pub(crate) use position::prepare;
 pub use position::settle;
 pub(crate) use table::quoted;
@@ -41,8 +46,9 @@ pub(crate) use table::quoted;
 use crate::address::Address;
 use crate::decoder::{Changes, SETTINGS};
 use crate::incarnation::Sighting;
-use crate::link::{Link, Said};
-use build::{Build, Stop, Tables, is_log, is_own, ran_ddl};
+use crate::link::Link;
+use answer::{Wrong, answers, may_be_tried_again};
+use build::{Build, Stop, Tables, With, is_own, ran_ddl};
 use history::{Commit, Epoch, Lsn, Shown, Xid};
 use postgres_protocol::message::backend::Message;
 use script::{About, Check, Prepared, Script};
@@ -114,6 +120,8 @@ pub struct Feeder {
     in_flight: Option<InFlight>,
     tables: Tables,
     prepared: Prepared,
+    /// The functions are there that DDL needs.
+    knows_ddl: bool,
     /// A call began and has not ended well.
     unusable: bool,
     counts: Counts,
@@ -159,6 +167,7 @@ impl Feeder {
             in_flight: None,
             tables: Tables::default(),
             prepared: Prepared::default(),
+            knows_ddl: false,
             unusable: false,
             counts: Counts::default(),
         })
@@ -258,6 +267,9 @@ impl Feeder {
         if batch.to.resume() < last.resume() {
             return Err(Error::stream("a batch goes back behind what the replica shows".to_owned()));
         }
+        if let Some(steps) = ddl::steps(&batch)? {
+            return self.apply_with_ddl(batch, steps).await;
+        }
         self.learn(&batch.parts).await?;
         if self.prepared.too_many() {
             self.finish_all().await?;
@@ -275,9 +287,14 @@ impl Feeder {
     ) -> Result<(), Error> {
         loop {
             let (again, mark) = (self.counts.again, self.prepared.mark());
-            let mut build = Build::new(&batch.parts, &self.tables, &one_by_one);
+            let mut build = Build::new(&batch.parts);
             let mut script = opening(from, &batch.to)?;
-            let mut next = build.next(&mut script, &mut self.prepared);
+            let mut next = build.next(&mut With {
+                tables: &self.tables,
+                one_by_one: &one_by_one,
+                script: &mut script,
+                prepared: &mut self.prepared,
+            });
             // The batch before is looked at only now: the server was at work on it.
             if self.in_flight.is_some() {
                 drop(build);
@@ -296,6 +313,9 @@ impl Feeder {
             loop {
                 match next {
                     Err(Stop::Error(error)) => return Err(error),
+                    Err(Stop::Unknown(_) | Stop::Command(_)) => {
+                        return Err(Error::stream("the replication stream is malformed".to_owned()));
+                    }
                     Err(Stop::OneByOne(table)) => {
                         drop(build);
                         // Nothing of this batch may stay: what was sent of it is rolled back.
@@ -315,7 +335,12 @@ impl Feeder {
                         self.link.push(&script.bytes, 0).await?;
                         script.bytes.clear();
                         checks.append(&mut script.checks);
-                        next = build.next(&mut script, &mut self.prepared);
+                        next = build.next(&mut With {
+                            tables: &self.tables,
+                            one_by_one: &one_by_one,
+                            script: &mut script,
+                            prepared: &mut self.prepared,
+                        });
                     }
                 }
             }
@@ -392,9 +417,6 @@ impl Feeder {
     async fn learn(&mut self, parts: &[Part]) -> Result<(), Error> {
         for part in parts {
             for relation in part.changes.relations() {
-                if is_log(relation) && ran_ddl(&part.changes)? {
-                    return Err(Error::Ddl(part.xid));
-                }
                 if is_own(relation) || self.tables.find(relation).is_some() {
                     continue;
                 }
@@ -427,67 +449,4 @@ fn transaction() -> Check {
 fn synced(script: &mut Script) -> bytes::BytesMut {
     script.sync();
     script.bytes.split()
-}
-
-/// A statement that did not do what it should.
-struct Wrong {
-    about: About,
-    /// What the server says; nothing if it was the number of rows.
-    said: Option<Said>,
-}
-
-/// Reads the answers of a batch; what is wrong first, if anything is.
-async fn answers(link: &mut Link, checks: &mut VecDeque<Check>) -> Result<Option<Wrong>, Error> {
-    let mut wrong = None;
-    let take = |message| {
-        if let Message::CommandComplete(body) = message {
-            let Some(Check { rows, about }) = checks.pop_front() else {
-                return Err(crate::Error::Protocol("an answer too many".to_owned()));
-            };
-            let touched = body.tag()?.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
-            if rows.is_some() && touched != rows && wrong.is_none() {
-                wrong = Some(Wrong { about, said: None });
-            }
-        }
-        Ok(())
-    };
-    if let Some(said) = link.answer(take).await? {
-        let about = checks.pop_front().map_or(About::Transaction, |check| check.about);
-        return Ok(Some(wrong.unwrap_or(Wrong { about, said: Some(said) })));
-    }
-    if !checks.is_empty() {
-        return Err(Error::stream("the replica gave fewer answers than statements".to_owned()));
-    }
-    Ok(wrong)
-}
-
-/// What went wrong may pass if the changes of this table are applied one by one; else it is an error.
-fn may_be_tried_again(about: About, said: Option<&Said>, one_by_one: &BTreeSet<u32>) -> Result<u32, Error> {
-    let (table, key) = match (about, said) {
-        (About::Rows(table, key), _) => (table, key),
-        (About::Position, None) => return Err(Error::Moved),
-        (_, Some(said)) => return Err(said.error.clone().into()),
-        (About::Transaction, None) => {
-            return Err(Error::stream("the replica's answers do not fit".to_owned()));
-        }
-    };
-    let sqlstate = said.and_then(|said| match &said.error {
-        crate::Error::Refused { sqlstate, .. } => Some(sqlstate.as_str()),
-        _ => None,
-    });
-    // Data that do not fit, constraints; everything else is not the row's fault.
-    if let (Some(said), Some(sqlstate)) = (said, sqlstate)
-        && !(sqlstate.starts_with("22") || sqlstate.starts_with("23"))
-    {
-        return Err(said.error.clone().into());
-    }
-    if !one_by_one.contains(&table.number) {
-        return Ok(table.number);
-    }
-    let key = key.map(|key| format!(" {key}")).unwrap_or_default();
-    let what = match said {
-        None => format!("the row{key} is not there, or there more than once"),
-        Some(said) => format!("the row{key} is refused: {} {}", said.error, said.detail),
-    };
-    Err(Error::Diverged { table: table.shown.clone(), what: what.trim_end().to_owned() })
 }

@@ -29,6 +29,7 @@ use crate::incarnation::Sighting;
 use crate::local::Programs;
 use held::Held;
 use history::{Epoch, Lsn, Shown};
+pub(crate) use roles::literal;
 use tokio_postgres::SimpleQueryMessage;
 use tools::Tools;
 

@@ -160,7 +160,7 @@ fn whose(role: &str, database: &str) -> String {
 }
 
 /// A value between quotes.
-fn literal(value: &str) -> String {
+pub(crate) fn literal(value: &str) -> String {
     let quoted = value.replace('\'', "''");
     if quoted.contains('\\') {
         format!(" E'{}'", quoted.replace('\\', "\\\\"))

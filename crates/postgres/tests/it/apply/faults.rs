@@ -220,11 +220,11 @@ async fn large_transactions_go_in_pieces_and_show_at_once() {
 }
 
 /// A server whose processes are being killed.
-struct Dying(Vec<String>, Child);
+pub(super) struct Dying(Vec<String>, Child);
 
 impl Dying {
     /// Kills all processes of a server, from now on, without waiting.
-    fn now(server: &Scratch) -> Dying {
+    pub(super) fn now(server: &Scratch) -> Dying {
         let NodeState::Running { pid } = server.primary().state() else { panic!("it runs") };
         let all = std::iter::once(pid).chain(server.primary().processes()).map(|pid| pid.to_string());
         let all: Vec<String> = all.collect();
@@ -233,7 +233,7 @@ impl Dying {
     }
 
     /// Waits until they are gone; a dead child of ours may stay in the table of processes.
-    async fn gone(mut self) {
+    pub(super) async fn gone(mut self) {
         self.1.wait().unwrap();
         let alive = |pid: &String| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

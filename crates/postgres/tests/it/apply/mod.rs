@@ -1,7 +1,9 @@
 //! What was written at the primary arrives at a replica that is fed, whatever it is, and once.
 
 mod cases;
+mod commands;
 mod copied;
+mod ddl;
 mod faults;
 
 use crate::soon;
@@ -38,6 +40,15 @@ fn server() -> Scratch {
 impl Fed {
     /// Both with these tables, `other` at the replica alone.
     async fn with(sql: &str, other: &str) -> Fed {
+        Fed::made(sql, other, false).await
+    }
+
+    /// Both with these tables; the primary logs what replicas need to run DDL.
+    async fn logging(sql: &str) -> Fed {
+        Fed::made(sql, "", true).await
+    }
+
+    async fn made(sql: &str, other: &str, logging: bool) -> Fed {
         let (primary, replica) = (server(), server());
         primary.query(sql);
         replica.query(sql);
@@ -45,6 +56,9 @@ impl Fed {
         let address = primary.address("postgres");
         let control = Control::connect(&address).await.unwrap();
         let attached = attach::attach(&control).await.unwrap();
+        if logging {
+            attach::log_commands(&control).await.unwrap();
+        }
         let mut decoder = Decoder::open(&address, &attached.slot, attached.database, EPOCH).await.unwrap();
         decoder.keep_rows(true);
         let mut gauger = Gauger::connect(&address, EPOCH).await.unwrap();

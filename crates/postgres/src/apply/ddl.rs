@@ -1,0 +1,202 @@
+//! Batches in which DDL ran: the commands run at the replica too, each in its place between the rows.
+//!
+//! ```text
+//! BEGIN, position | rows | command, look whether it did the same | tables learnt anew | rows | ... | COMMIT
+//! ```
+//!
+//! It is one transaction as any batch, but no pipeline: what stands behind a command may need what the command made. Each
+//! runs as its author, under its settings, by a function that cannot become anybody else, with everything off that
+//! `session_replication_role` turns off.
+//!
+//! **Never wrong, at worst a new copy.** The primary has written down what each object was behind the command, as a digest
+//! (`attach/look.sql`), what the rows of a table that was written anew came to, and who has which privileges. If the same is
+//! not found here, if the command is refused, or if code that it called wrote rows (which come in the stream as well), the
+//! batch ends with [`Error::Ddl`].
+
+use super::build::{Build, Stop, With};
+use super::logged::{self, Run, Statement, Step};
+use super::{Batch, Error, Feeder, Unrun, Wrong, answers, learn, may_be_tried_again, opening, synced};
+use super::{quoted, script::Script, transaction};
+use crate::clone::literal;
+use crate::decoder::message::Relation;
+use history::Xid;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The functions that a replica needs for it.
+const INSTALL: &str =
+    concat!("BEGIN READ WRITE;", include_str!("../attach/look.sql"), include_str!("ddl.sql"), "COMMIT");
+
+/// A label that an enum got in the same transaction may not be used in it. At the primary they were two.
+const UNSAFE_LABEL: &str = "55P04";
+
+/// The steps of a batch, each with its transaction.
+pub(super) type Steps = Vec<(Xid, Step)>;
+
+/// What is to be done between the rows of a batch; `None` if no DDL ran in it.
+///
+/// # Errors
+/// [`Error::Ddl`] if it is known before that it cannot be done.
+pub(super) fn steps(batch: &Batch) -> Result<Option<Steps>, Error> {
+    let (mut all, mut any) = (Vec::new(), false);
+    for part in &batch.parts {
+        let steps = logged::steps(&part.changes)?;
+        if part.ran_ddl()? {
+            any = true;
+            if steps.is_empty() {
+                return Err(unrun(part.xid, "the primary does not log what its replicas would have to run"));
+            }
+        }
+        for step in &steps {
+            if let Some(Run::Doubt(why)) = &step.run {
+                return Err(unrun(part.xid, why));
+            }
+        }
+        all.extend(steps.into_iter().map(|step| (part.xid, step)));
+    }
+    Ok(any.then_some(all))
+}
+
+/// How far an attempt came.
+enum Attempt {
+    Applied,
+    /// The changes of this table, or of any, must be applied one by one.
+    OneByOne,
+    Wrong(Wrong),
+}
+
+impl Feeder {
+    /// Applies a batch in which DDL ran and waits until it is visible.
+    pub(super) async fn apply_with_ddl(&mut self, batch: Batch, steps: Steps) -> Result<(), Error> {
+        self.finish_all().await?;
+        if !self.knows_ddl {
+            self.link.query(INSTALL).await?;
+            self.knows_ddl = true;
+        }
+        self.tables.forget();
+        for careful in [false, true] {
+            let mut one_by_one = BTreeSet::new();
+            match self.attempt(&batch, &steps, careful, &mut one_by_one).await? {
+                Attempt::Applied => {
+                    let mut script = Script::default();
+                    self.prepared.forget(&mut script)?;
+                    script.run_texts("commit", &[], transaction())?;
+                    self.link.push(&synced(&mut script), 1).await?;
+                    self.committing = Some(batch.to);
+                    return self.committed().await;
+                }
+                Attempt::Wrong(Wrong { said: Some(said), .. }) if said.error.is(UNSAFE_LABEL) => {
+                    let xid = steps.first().map(|(xid, _)| *xid).unwrap_or_default();
+                    return Err(unrun(xid, &said.error.to_string()));
+                }
+                Attempt::Wrong(Wrong { about, said }) => {
+                    may_be_tried_again(about, said.as_ref(), &one_by_one)?;
+                }
+                Attempt::OneByOne => {}
+            }
+            self.roll_back().await?;
+            self.tables.forget();
+        }
+        Err(Error::stream("changes do not follow from each other".to_owned()))
+    }
+
+    async fn attempt(
+        &mut self,
+        batch: &Batch,
+        steps: &Steps,
+        careful: bool,
+        one_by_one: &mut BTreeSet<u32>,
+    ) -> Result<Attempt, Error> {
+        let mut build = Build::with_commands(&batch.parts);
+        let mut script = opening(&self.shown, &batch.to)?;
+        loop {
+            let next = build.next(&mut With {
+                tables: &self.tables,
+                one_by_one,
+                script: &mut script,
+                prepared: &mut self.prepared,
+            });
+            self.link.push(&synced(&mut script), 1).await?;
+            if let Some(wrong) = answers(&mut self.link, &mut script.checks).await? {
+                return Ok(Attempt::Wrong(wrong));
+            }
+            match next {
+                Ok(true) => {}
+                Ok(false) => return Ok(Attempt::Applied),
+                Err(Stop::Error(error)) => return Err(error),
+                Err(Stop::OneByOne(_)) => return Ok(Attempt::OneByOne),
+                Err(Stop::Unknown(relation)) => {
+                    let number = self.get_to_know(&relation).await?;
+                    one_by_one.extend(careful.then_some(number));
+                }
+                Err(Stop::Command(place)) => {
+                    let (xid, step) = steps
+                        .get(place)
+                        .ok_or_else(|| Error::stream("a command came out that was not there".to_owned()))?;
+                    self.take_step(*xid, step).await?;
+                }
+            }
+        }
+    }
+
+    async fn get_to_know(&mut self, relation: &Arc<Relation>) -> Result<u32, Error> {
+        let number = self.tables.next_number();
+        let table = learn::learn(&mut self.link, relation, number).await?;
+        self.tables.add(Arc::clone(relation), table);
+        Ok(number)
+    }
+
+    async fn take_step(&mut self, xid: Xid, step: &Step) -> Result<(), Error> {
+        if let Some(Run::Statement(statement)) = &step.run {
+            self.run(xid, statement).await?;
+            self.tables.forget();
+        }
+        for effect in &step.check {
+            let sql = format!("SELECT consort.differs({}::jsonb)", literal(effect));
+            let found = self.link.query(&sql).await.map_err(|error| refused(xid, error))?;
+            if let Some(differs) = found.into_iter().flatten().flatten().next() {
+                return Err(unrun(xid, &differs));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a command as its author. Whatever code that it called has set is as before afterwards.
+    async fn run(&mut self, xid: Xid, statement: &Statement) -> Result<(), Error> {
+        let before = self.link.query("SET track_counts = on; SELECT consort.written()").await?;
+        let before = before.into_iter().flatten().flatten().next().unwrap_or_default();
+        let sql = format!(
+            "ALTER FUNCTION consort.run(text) OWNER TO {}; \
+             SELECT set_config(key, value, true) FROM jsonb_each_text({}::jsonb) \
+               UNION ALL SELECT set_config('check_function_bodies', 'off', true); \
+             SELECT consort.run({}); RESET ALL; ALTER FUNCTION consort.run(text) OWNER TO CURRENT_USER; \
+             SELECT 'wrote' WHERE consort.has_written({}::jsonb)",
+            quoted(&statement.author),
+            literal(&statement.settings),
+            literal(&statement.text),
+            literal(&before),
+        );
+        let rows = self.link.query(&sql).await.map_err(|error| refused(xid, error))?;
+        if rows.last().is_some_and(|row| row.first().is_some_and(|text| text.as_deref() == Some("wrote"))) {
+            return Err(unrun(xid, "code that it called writes rows"));
+        }
+        Ok(())
+    }
+}
+
+fn unrun(xid: Xid, why: &str) -> Error {
+    Error::Ddl(Unrun { xid, why: why.to_owned() })
+}
+
+/// A command that is refused here was not refused at the primary; but a lock, or a full disk, may go away.
+fn refused(xid: Xid, error: crate::Error) -> Error {
+    match &error {
+        crate::Error::Refused { sqlstate, message } if !may_pass(sqlstate) => unrun(xid, message),
+        _ => error.into(),
+    }
+}
+
+fn may_pass(sqlstate: &str) -> bool {
+    matches!(sqlstate, "55P03" | "55006")
+        || ["40", "53", "57", "58"].iter().any(|class| sqlstate.starts_with(class))
+}

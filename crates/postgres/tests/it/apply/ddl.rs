@@ -1,0 +1,321 @@
+//! DDL runs at the replica too, in its place between the rows, however it came; or it is said that it cannot.
+
+use super::Fed;
+use super::commands::{COMMANDS, ROLES, UNRUN};
+use crate::soon;
+use postgres::address::{Control, Host};
+use postgres::apply::Error;
+use postgres::attach;
+use postgres::local::{Programs, Scratch};
+use std::process::Command;
+
+/// The rows around each command.
+const MARK: &str = "CREATE TABLE mark (n int PRIMARY KEY, what text)";
+
+/// How a command comes to the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// In a block, in messages of their own.
+    Block,
+    /// With others in one message.
+    OneMessage,
+    /// In PL/pgSQL.
+    Do,
+    /// By EXECUTE in a function of PL/pgSQL, together with others.
+    Function,
+    /// In a function of SQL.
+    SqlFunction,
+    /// By the extended protocol.
+    Prepared,
+}
+
+/// A text between quotes that nothing else here uses.
+fn quoted(tag: &str, text: &str) -> String {
+    format!("${tag}$ {text} ${tag}$")
+}
+
+impl Form {
+    /// Runs a command with a row before and a row behind it in the same transaction.
+    async fn run(self, control: &Control, number: usize, command: &str) {
+        let mark = |side: usize| {
+            format!("INSERT INTO public.mark VALUES ({}, {})", number * 2 + side, quoted("mark", command))
+        };
+        let all = format!("{}; {command}; {}", mark(0), mark(1));
+        let in_function = |language: &str, body: &str| {
+            format!(
+                "CREATE OR REPLACE FUNCTION public.wrap() RETURNS void LANGUAGE {language} AS {}",
+                quoted("wrap", body)
+            )
+        };
+        let sqls = match self {
+            Form::Block => {
+                vec!["BEGIN".to_owned(), mark(0), command.to_owned(), mark(1), "COMMIT".to_owned()]
+            }
+            Form::OneMessage => {
+                vec![format!(
+                    "{}; CREATE TABLE IF NOT EXISTS public.mark (); {command}; {}",
+                    mark(0),
+                    mark(1)
+                )]
+            }
+            Form::Do => vec![format!("DO {}", quoted("wrap", &format!("BEGIN {all}; END")))],
+            Form::Function => vec![
+                in_function("plpgsql", &format!("BEGIN EXECUTE {}; END", quoted("all", &all))),
+                "SELECT public.wrap()".to_owned(),
+            ],
+            Form::SqlFunction => vec![
+                "SET check_function_bodies = off".to_owned(),
+                in_function("sql", &all),
+                "SELECT public.wrap()".to_owned(),
+            ],
+            Form::Prepared => return self.prepare(control, &[&mark(0), command, &mark(1)]).await,
+        };
+        for sql in sqls {
+            control.batch_execute(&sql).await.unwrap_or_else(|error| panic!("{self:?} {sql}: {error:?}"));
+        }
+    }
+
+    async fn prepare(self, control: &Control, sqls: &[&str]) {
+        control.batch_execute("BEGIN").await.unwrap();
+        for sql in sqls {
+            let prepared = control.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            control.execute(&prepared, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        }
+        control.batch_execute("COMMIT").await.unwrap();
+    }
+
+    /// Whether the command can come so.
+    fn fits(self, command: &str) -> bool {
+        match self {
+            Form::Prepared => !command.starts_with("SET LOCAL"),
+            // INTO means something else in PL/pgSQL.
+            Form::Do => !command.starts_with("SELECT"),
+            Form::Block | Form::SqlFunction | Form::Function | Form::OneMessage => true,
+        }
+    }
+}
+
+/// Feeds what was written and compares; says what was the last command.
+async fn feed(fed: &mut Fed, command: &str) {
+    if let Err(error) = fed.feed().await {
+        panic!("{command}: {error}");
+    }
+}
+
+/// Runs all commands in this form and feeds each by itself.
+async fn all_commands_come(form: Form) {
+    let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
+    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    for (number, command) in COMMANDS.iter().enumerate() {
+        let alone = command.contains("CONCURRENTLY") || !form.fits(command);
+        if alone {
+            control.batch_execute(command).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        } else {
+            form.run(&control, number, command).await;
+        }
+        feed(&mut fed, command).await;
+        if number % 12 == 11 {
+            println!("{form:?} {number} {command}");
+            fed.compare();
+            compare_definitions(&fed.primary, &fed.replica);
+        }
+    }
+    fed.compare();
+    compare_definitions(&fed.primary, &fed.replica);
+}
+
+#[tokio::test]
+async fn commands_in_blocks() {
+    all_commands_come(Form::Block).await;
+}
+
+#[tokio::test]
+async fn commands_in_messages_of_several() {
+    all_commands_come(Form::OneMessage).await;
+}
+
+#[tokio::test]
+async fn commands_in_blocks_of_code() {
+    all_commands_come(Form::Do).await;
+}
+
+#[tokio::test]
+async fn commands_executed_in_functions() {
+    all_commands_come(Form::Function).await;
+}
+
+#[tokio::test]
+async fn commands_in_functions_of_sql() {
+    all_commands_come(Form::SqlFunction).await;
+}
+
+#[tokio::test]
+async fn prepared_commands() {
+    all_commands_come(Form::Prepared).await;
+}
+
+/// The definitions of a database, each by itself, without event triggers and publications.
+fn definitions(server: &Scratch) -> Vec<String> {
+    let address = server.address("postgres");
+    let Host::Socket(folder) = &address.host else { panic!("a socket") };
+    let output = Command::new(Programs::find().unwrap().folder().join("pg_dump"))
+        .args(["--schema-only", "--no-publications", "--no-subscriptions", "--exclude-schema", "consort"])
+        .args(["-U", "postgres", "-d", "postgres", "-p", &address.port.to_string(), "-h"])
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut all: Vec<String> = text
+        .split("\n\n--\n-- Name: ")
+        .map(|one| {
+            one.lines()
+                .filter(|line| !line.starts_with("--") && !line.starts_with('\\'))
+                .collect::<Vec<_>>()
+                .join("\n")
+        })
+        .filter(|one| !one.contains("EVENT TRIGGER"))
+        .map(|one| one.trim().to_owned())
+        .collect();
+    all.sort();
+    all
+}
+
+/// Everything is defined in the same way.
+fn compare_definitions(primary: &Scratch, replica: &Scratch) {
+    let (there, here) = (definitions(primary), definitions(replica));
+    let missing: Vec<_> = there.iter().filter(|one| !here.contains(one)).collect();
+    let more: Vec<_> = here.iter().filter(|one| !there.contains(one)).collect();
+    assert!(missing.is_empty() && more.is_empty(), "missing {missing:#?}, more {more:#?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_run_with_the_same_effect_is_said() {
+    let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
+    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    for (before, command, says) in UNRUN {
+        control.batch_execute(before).await.unwrap_or_else(|error| panic!("{before}: {error:?}"));
+        feed(&mut fed, before).await;
+        let contents = super::contents(&fed.replica);
+        let shown = fed.feeder.shown().clone();
+        control.batch_execute(command).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        match fed.feed().await {
+            Err(Error::Ddl(unrun)) => assert!(unrun.why.contains(says), "{command}: {unrun}"),
+            Err(error) => panic!("{command}: {error}"),
+            Ok(()) => panic!("{command} passed"),
+        }
+        // Nothing of it is there.
+        fed.reopen().await;
+        assert_eq!(*fed.feeder.shown(), shown);
+        assert_eq!(super::contents(&fed.replica), contents, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn many_transactions_with_ddl_come_in_one_batch() {
+    let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
+    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    for (number, command) in COMMANDS.iter().enumerate() {
+        // A new label of an enum may only be used when it is committed, and all is one transaction here.
+        if command.starts_with("INSERT INTO moody") {
+            continue;
+        }
+        if command.contains("CONCURRENTLY") {
+            control.batch_execute(command).await.unwrap();
+        } else {
+            Form::Block.run(&control, number, command).await;
+        }
+    }
+    feed(&mut fed, "all").await;
+    assert_eq!(fed.feeder.counts().batches, 1);
+    fed.compare();
+    compare_definitions(&fed.primary, &fed.replica);
+}
+
+#[tokio::test]
+async fn a_replica_that_is_killed_runs_ddl_once() {
+    const ROUNDS: usize = 6;
+    let mut fed = Fed::logging("CREATE TABLE bare (n int); ALTER TABLE bare REPLICA IDENTITY FULL; CREATE TABLE grown (id int PRIMARY KEY)").await;
+    let mut batches = Vec::new();
+    for round in 0..ROUNDS {
+        for step in 0..4 {
+            let name = format!("t_{round}_{step}");
+            fed.primary.query(&format!(
+                "BEGIN; INSERT INTO bare VALUES ({round}); CREATE TABLE {name} AS SELECT {step} AS n; \
+                 ALTER TABLE grown ADD COLUMN {name} int DEFAULT {step}; INSERT INTO grown VALUES ({}); COMMIT",
+                round * 4 + step
+            ));
+            batches.push(fed.batch().await);
+        }
+        let last = batches.len() - 1;
+        let mut dying = None;
+        for (place, batch) in batches.iter().enumerate() {
+            // It is killed before, while or after the last is applied.
+            if place + round % 2 == last {
+                dying = Some(super::faults::Dying::now(&fed.replica));
+            }
+            if soon("a batch", fed.feeder.apply(batch.clone())).await.is_err() {
+                break;
+            }
+        }
+        dying.expect("it was killed").gone().await;
+        fed.replica.primary().start().unwrap();
+        fed.reopen().await;
+        for batch in &batches {
+            fed.feeder.apply(batch.clone()).await.unwrap();
+        }
+        fed.compare();
+    }
+    compare_definitions(&fed.primary, &fed.replica);
+}
+
+#[tokio::test]
+async fn attaching_again_is_nothing_to_a_replica() {
+    let mut fed = Fed::logging(MARK).await;
+    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    for _ in 0..2 {
+        attach::attach(&control).await.unwrap();
+        attach::log_commands(&control).await.unwrap();
+        fed.primary.query("CREATE TABLE IF NOT EXISTS after (n int)");
+        feed(&mut fed, "attach").await;
+    }
+    compare_definitions(&fed.primary, &fed.replica);
+    // Without the log nothing is known of a command.
+    fed.primary.query("DROP EVENT TRIGGER consort_command_begins; DROP EVENT TRIGGER consort_command_ended");
+    fed.primary.query("CREATE TABLE unknown (n int)");
+    let Err(Error::Ddl(unrun)) = fed.feed().await else { panic!("it passed") };
+    assert!(unrun.why.contains("does not log"), "{unrun}");
+}
+
+#[tokio::test]
+async fn what_a_command_calls_stays_its_author() {
+    let mut fed =
+        Fed::logging(&format!("{MARK}; CREATE ROLE clerk; CREATE SCHEMA own AUTHORIZATION clerk")).await;
+    let clerk = "SET ROLE clerk; SET search_path = own";
+    // Called while the table is written anew: at the primary it may become the user who logged in, at the replica nobody.
+    fed.primary.query(&format!(
+        "{clerk}; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); \
+         CREATE FUNCTION climb() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
+           BEGIN RESET ROLE; EXCEPTION WHEN OTHERS THEN RETURN 'refused'; END; RETURN current_user; END $$"
+    ));
+    feed(&mut fed, "a function").await;
+    fed.primary.query(&format!("{clerk}; ALTER TABLE t ADD COLUMN who text DEFAULT climb()"));
+    let Err(Error::Ddl(unrun)) = fed.feed().await else { panic!("it passed") };
+    assert!(unrun.why.contains("rows of own.t were computed otherwise"), "{unrun}");
+    fed.reopen().await;
+    // What it sets does not last either: the rows behind it are read as ever.
+    fed.primary.query(&format!(
+        "{clerk}; CREATE TABLE u (id int PRIMARY KEY, at date); INSERT INTO u VALUES (1, '2024-02-03'); \
+         CREATE FUNCTION sets() RETURNS int LANGUAGE plpgsql AS $$ BEGIN \
+           PERFORM set_config('datestyle', 'SQL, DMY', false); RETURN 1; END $$"
+    ));
+    feed(&mut fed, "another").await;
+    fed.primary.query(&format!(
+        "{clerk}; BEGIN; ALTER TABLE u ADD COLUMN n int DEFAULT sets(); UPDATE u SET at = date '1999-12-31'; COMMIT"
+    ));
+    feed(&mut fed, "its use").await;
+    fed.primary.query("UPDATE own.u SET at = date '2030-04-05'");
+    feed(&mut fed, "rows").await;
+    let dates = "SELECT id, at, n FROM own.u";
+    assert_eq!(fed.primary.query(dates), fed.replica.query(dates));
+}
