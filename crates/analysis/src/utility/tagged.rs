@@ -30,13 +30,14 @@ const NOT_THERE: &[&[&str]] =
 /// What a statement's words tell of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The statement, without CONCURRENTLY: inside a transaction it would be refused.
+    /// The statement, without TABLESPACE, and without CONCURRENTLY, which is refused inside a transaction.
     pub text: String,
     /// It said CONCURRENTLY.
     pub concurrently: bool,
     /// It names SESSION_USER, who is somebody else where it is run again.
     pub session_user: bool,
-    /// It speaks of what is not at a replica: publications, large objects, the schema that is Consort's own.
+    /// It speaks of nothing but what is not at a replica: publications, large objects, tablespaces, the schema that is
+    /// Consort's own.
     pub not_there: bool,
 }
 
@@ -102,6 +103,7 @@ impl<'a> Words<'a> {
             at += 1;
         }
         // Of roles, databases and their kind: no event trigger fires, and no log names it.
+        let of_operators = ["class", "family"];
         let shared = ["database", "tablespace", "parameter", "role"];
         let on_shared = |place: usize| shared.contains(&self.word(place).as_str());
         match tag {
@@ -112,8 +114,24 @@ impl<'a> Words<'a> {
                 let on = (1..self.tokens.len()).find(|place| self.is(*place, Token::On));
                 on.is_some_and(|on| !on_shared(on + 1))
             }
+            // It has another tag with a query.
+            "CREATE TABLE" => !self.outside_parentheses().any(|at| self.is(at, Token::As)),
+            _ if tag.ends_with(" OPERATOR") => !of_operators.contains(&self.word(at).as_str()),
             _ => true,
         }
+    }
+
+    /// The places of the words that stand in no parentheses.
+    fn outside_parentheses(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut depth = 0_i32;
+        self.tokens.iter().enumerate().filter_map(move |(at, token)| {
+            depth += match token.token() {
+                Token::Ascii40 => 1,
+                Token::Ascii41 => -1,
+                _ => 0,
+            };
+            (depth == 0).then_some(at)
+        })
     }
 
     /// Whether what was done before it may be undone, or committed, by it.
@@ -123,18 +141,42 @@ impl<'a> Words<'a> {
     }
 
     fn told(&self) -> Told {
+        let concurrently = (1..self.tokens.len()).any(|at| self.is(at, Token::Concurrently));
         let mut text = self.text.to_owned();
-        let concurrently: Vec<usize> =
-            (1..self.tokens.len()).filter(|at| self.is(*at, Token::Concurrently)).collect();
-        for range in concurrently.iter().rev().filter_map(|at| self.range(*at)) {
+        for range in self.left_out().into_iter().rev().filter_map(|at| self.range(at)) {
             text.replace_range(range, "");
         }
         Told {
             text,
-            concurrently: !concurrently.is_empty(),
+            concurrently,
             session_user: (0..self.tokens.len()).any(|at| self.is(at, Token::SessionUser)),
             not_there: self.speaks_of_what_is_not_there(),
         }
+    }
+
+    /// The words that are nothing elsewhere: CONCURRENTLY, and where something is to lie.
+    fn left_out(&self) -> Vec<usize> {
+        let mut all: Vec<usize> =
+            (1..self.tokens.len()).filter(|at| self.is(*at, Token::Concurrently)).collect();
+        all.extend(
+            self.outside_parentheses()
+                .filter(|at| *at > 1 && self.is(*at, Token::Tablespace))
+                .flat_map(|at| [at, at + 1]),
+        );
+        let of_an_index = |at: &usize| {
+            self.is(*at, Token::Using) && self.is(at + 1, Token::Index) && self.is(at + 2, Token::Tablespace)
+        };
+        all.extend((1..self.tokens.len()).filter(of_an_index).flat_map(|at| at..at + 4));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// ALTER .. SET TABLESPACE and nothing else.
+    fn moves_only(&self) -> bool {
+        let commas = || self.outside_parentheses().any(|at| self.is(at, Token::Ascii44));
+        let sets = |at: usize| self.is(at, Token::Set) && self.is(at + 1, Token::Tablespace);
+        self.word(0) == "alter" && (2..self.tokens.len()).any(sets) && !commas()
     }
 
     fn speaks_of_what_is_not_there(&self) -> bool {
@@ -147,8 +189,9 @@ impl<'a> Words<'a> {
         let own = |at: usize| {
             self.word(at) == "consort" && (self.word(at + 1) == "." || self.word(at - 1) == "schema")
         };
-        kind || matches!(self.word(0).as_str(), "grant" | "revoke" | "comment")
-            && (1..self.tokens.len()).any(own)
+        kind || self.moves_only()
+            || matches!(self.word(0).as_str(), "grant" | "revoke" | "comment")
+                && (1..self.tokens.len()).any(own)
     }
 }
 
@@ -185,6 +228,12 @@ mod tests {
             ),
             ("BEGIN; CREATE TABLE a (); CREATE TABLE b (); COMMIT", "CREATE TABLE", 2),
             ("COMMIT; CREATE TABLE a (); CREATE TABLE b ()", "CREATE TABLE", 2),
+            (
+                "CREATE TABLE a AS SELECT 1; CREATE TABLE b (c int GENERATED ALWAYS AS (1) STORED)",
+                "CREATE TABLE",
+                1,
+            ),
+            ("DROP OPERATOR CLASS a USING btree; DROP OPERATOR === (int, int)", "DROP OPERATOR", 1),
         ] {
             assert_eq!(texts(text, tag).map(|texts| texts.len()), Some(found), "{text}");
         }
@@ -205,12 +254,20 @@ mod tests {
         let index = told("CREATE INDEX CONCURRENTLY \"concurrently\" ON a (b)", "CREATE INDEX");
         assert!(index.concurrently);
         assert_eq!(index.text, "CREATE INDEX  \"concurrently\" ON a (b)");
+        let lies =
+            "CREATE TABLE a (b int PRIMARY KEY USING INDEX TABLESPACE c, tablespace int) TABLESPACE \"D\"";
+        assert_eq!(
+            told(lies, "CREATE TABLE").text,
+            "CREATE TABLE a (b int PRIMARY KEY    , tablespace int)  "
+        );
         assert!(told("ALTER TABLE a OWNER TO SESSION_USER", "ALTER TABLE").session_user);
         for (text, tag) in [
             ("CREATE PUBLICATION p FOR ALL TABLES", "CREATE PUBLICATION"),
             ("COMMENT ON SUBSCRIPTION s IS 'x'", "COMMENT"),
             ("COMMENT ON EVENT TRIGGER s IS 'x'", "COMMENT"),
             ("GRANT SELECT ON LARGE OBJECT 7 TO a", "GRANT"),
+            ("ALTER TABLE a SET TABLESPACE b", "ALTER TABLE"),
+            ("ALTER INDEX ALL IN TABLESPACE a OWNED BY c SET TABLESPACE b NOWAIT", "ALTER INDEX"),
             ("GRANT USAGE ON SCHEMA consort TO PUBLIC", "GRANT"),
             ("GRANT EXECUTE ON FUNCTION consort.f() TO PUBLIC", "GRANT"),
         ] {
@@ -220,6 +277,7 @@ mod tests {
             ("CREATE TABLE publication (a int)", "CREATE TABLE"),
             ("CREATE TABLE consort.x (a int)", "CREATE TABLE"),
             ("GRANT SELECT ON consort TO a", "GRANT"),
+            ("ALTER TABLE a SET TABLESPACE b, ADD c int", "ALTER TABLE"),
         ] {
             assert!(!told(text, tag).not_there, "{text}");
         }

@@ -114,8 +114,9 @@ SET search_path = pg_catalog, pg_temp AS $$
     WHERE l.lanname = 'sql' AND p.proname = substring(place FROM '^SQL function "(.*?)" statement ')
 $$;
 
+-- Its messages are PostgreSQL's own words: the context is read.
 CREATE OR REPLACE FUNCTION consort.note_step() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
+SET search_path = pg_catalog, pg_temp SET lc_messages = 'C' AS $$
 DECLARE
     context text;
     noted consort.command;
