@@ -197,7 +197,7 @@ async fn look(session: &Session) -> Result<Told, Trouble> {
             let problem = "SHOW REPLICAS has no columns name, role and reads (or reads_served)";
             return Err(Trouble::Unexpected(problem.to_owned()));
         };
-        if role == "standby" {
+        if role == "standby" || role == "replica" {
             told.standbys.insert(name.clone());
         }
         told.served.insert(name.clone(), reads);

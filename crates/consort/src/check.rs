@@ -4,6 +4,9 @@ use clap::Args;
 use node::config::Server;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
+use postgres::clone::CONTROL_DATABASE;
+use postgres::facts::{facts, fed_differences};
+use postgres::local::Programs;
 
 use crate::attach::databases;
 use crate::cluster_in::{Found, Which};
@@ -54,6 +57,9 @@ async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     for standby in &config.standbys {
         lists.push((standby.name.clone(), standby_findings(found, standby).await?));
     }
+    for replica in &config.replicas {
+        lists.push((replica.name.clone(), replica_findings(found, replica).await?));
+    }
     Ok(lists)
 }
 
@@ -89,6 +95,30 @@ async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding
         Ok(control) => Ok(attach::check_standby(&control).await?),
         Err(error) => Ok(vec![unreachable(&address, &error)]),
     }
+}
+
+/// A replica is compared with the primary, and copied with PostgreSQL's own programs.
+async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding>, Failure> {
+    let (address, primary) =
+        (found.address(replica, CONTROL_DATABASE)?, found.address(&found.config.primary, "postgres")?);
+    let (replica, primary) = match (Control::connect(&address).await, Control::connect(&primary).await) {
+        (Ok(replica), Ok(primary)) => (replica, primary),
+        (Err(error), _) => return Ok(vec![unreachable(&address, &error)]),
+        // It is said of the primary.
+        (_, Err(_)) => return Ok(Vec::new()),
+    };
+    let differences = fed_differences(&facts(&primary).await?, &facts(&replica).await?);
+    let mend = "make a server with initdb, of the primary's major version and with its locale";
+    let mut findings: Vec<Finding> = differences.into_iter().map(|what| missing(what, mend)).collect();
+    if let Err(error) = Programs::find() {
+        let mend = "install PostgreSQL's client programs (pg_dump, pg_restore) where Consort runs";
+        findings.push(missing(error.to_string(), mend));
+    }
+    Ok(findings)
+}
+
+fn missing(what: String, mend: &str) -> Finding {
+    Finding { what, mend: mend.to_owned(), fatal: true }
 }
 
 fn unreachable(address: &Address, error: &postgres::Error) -> Finding {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use postgres::local::Node;
+use postgres::local::{Node, Role};
 
 /// Everything below this line is written anew by each `up`.
 const MARK: &str =
@@ -61,8 +61,12 @@ impl SettingsFile {
     pub(crate) fn with_servers(&self, nodes: &[Node]) -> String {
         let mut text = self.lines.join("\n");
         let _ = write!(text, "\n\n{MARK}\n");
-        for (at, node) in nodes.iter().enumerate() {
-            let table = if at == 0 { "[primary]" } else { "[[standby]]" };
+        for node in nodes {
+            let table = match node.role() {
+                Role::Primary => "[primary]",
+                Role::Standby => "[[standby]]",
+                Role::Replica => "[[replica]]",
+            };
             let host = node.socket_folder().display().to_string();
             let _ = write!(
                 text,

@@ -1,4 +1,4 @@
-//! `consort up`: a primary and its standbys on this machine, and Consort in front of them.
+//! `consort up`: a primary, its standbys and replicas on this machine, and Consort in front of them.
 
 use std::fs;
 use std::io::Read;
@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Standbys to have at least; 2 at first
     #[arg(long, value_name = "N")]
     standbys: Option<usize>,
+    /// Replicas that Consort feeds itself, to have at least; none at first
+    #[arg(long, value_name = "N")]
+    replicas: Option<usize>,
     /// Folder of the cluster; by default /var/lib/consort for root, else ~/.local/state/consort
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -52,6 +55,7 @@ const EXAMPLES: &str = "\
 Examples:
   consort up                                    a primary and two standbys behind 127.0.0.1:6432
   consort up --standbys 3 --dir ./pg            three standbys, in a folder of your choice
+  consort up --standbys 0 --replicas 2          two servers of their own, which Consort feeds with what commits
   consort up --listen 0.0.0.0:6432              for other machines too: clients need a password (see users.txt)
   consort up --writers anywhere                 local users may also log in at the nodes themselves
   consort up --design weak --dir ./weak         what proxies do that do not know what they read: for comparison";
@@ -183,18 +187,23 @@ fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> 
         wanted.is_none_or(|wanted| file.get(key) == Some(wanted.as_str()))
     };
     Ok(options.standbys.is_none_or(|wanted| cluster.standbys().len() >= wanted)
+        && options.replicas.is_none_or(|wanted| cluster.replicas().len() >= wanted)
         && has("listen", options.listen.as_deref().map(|address| format!("[{}]", quoted(address))))
         && has("design", options.design.as_deref().map(quoted)))
 }
 
 fn servers(home: &Home, options: &Options, writers: Writers) -> Result<Cluster, Failure> {
     let programs = Programs::find()?;
-    let there = Cluster::open(&programs, home.folder()).map_or(0, |cluster| cluster.standbys().len());
-    let standbys = options.standbys.unwrap_or(if there == 0 { STANDBYS } else { there });
-    let wanted = local::Options { standbys, log_ins: writers.log_ins(), ..local::Options::default() };
+    let there = Cluster::open(&programs, home.folder()).ok();
+    let there = there.map(|cluster| (cluster.standbys().len(), cluster.replicas().len()));
+    let standbys = options.standbys.or(there.map(|(standbys, _)| standbys)).unwrap_or(STANDBYS);
+    let replicas = options.replicas.or(there.map(|(_, replicas)| replicas)).unwrap_or_default();
+    let wanted =
+        local::Options { standbys, replicas, log_ins: writers.log_ins(), ..local::Options::default() };
+    let is_new = there.is_none_or(|there| standbys > there.0 || replicas > there.1);
     // What is there is started in a moment, and not worth a word.
     let mut progress = |step: &str| {
-        if standbys > there || there == 0 {
+        if is_new {
             eprintln!("{step} ..");
         }
     };

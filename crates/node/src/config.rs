@@ -81,6 +81,8 @@ pub struct Config {
     pub freshness_rows: usize,
     /// Bytes of an answer that are held until it is proven.
     pub held_answer_bytes: usize,
+    /// Bytes of rows that are kept for replicas.
+    pub fed_buffer_bytes: usize,
     /// Functions and extensions that are declared harmless.
     pub harmless_functions: Vec<String>,
     /// Report of shadow mode, for tests.

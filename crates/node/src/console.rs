@@ -10,6 +10,7 @@ mod show_clients;
 mod show_config;
 mod show_databases;
 mod show_doubts;
+mod show_feeds;
 mod show_gauges;
 mod show_help;
 mod show_pools;
@@ -143,6 +144,7 @@ const SHOWS: &[Show] = &[
     show_routes::SHOW,
     show_doubts::SHOW,
     show_gauges::SHOW,
+    show_feeds::SHOW,
 ];
 
 /// What changes something: its form, and what it does.

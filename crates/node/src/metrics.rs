@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::console::View;
-use crate::console::view::{ClientState, Counts, Node, Role, Slot};
+use crate::console::view::{ClientState, Counts, Feed, Node, Role, Slot};
 
 /// Upper bounds of the histograms' buckets in microseconds; the last bucket has none.
 pub const BUCKETS_US: [u64; 12] =
@@ -260,6 +260,7 @@ fn progress(page: &mut Page, view: &dyn View) {
     page.gauge("consort_doubts", "Commits that may or may not be visible yet.")
         .sample(&[], view.doubts().len() as u64);
     slots(page, &view.slots());
+    feeds(page, &view.feeds());
     let mut family = page.gauge("consort_database_serving", "1 if reads may leave the primary, by database.");
     for database in view.databases() {
         family.sample(&[("database", &database.name)], u64::from(database.not_serving.is_none()));
@@ -280,6 +281,36 @@ fn slots(page: &mut Page, slots: &[Slot]) {
             family.sample(&[("database", name)], left);
         }
     }
+}
+
+/// Nothing is said where nobody is fed.
+fn feeds(page: &mut Page, feeds: &[Feed]) {
+    if feeds.is_empty() {
+        return;
+    }
+    let mut each = |name, help, value: fn(&Feed) -> u64| {
+        let mut family = page.gauge(name, help);
+        for feed in feeds {
+            family.sample(&[("node", &feed.replica), ("database", &feed.database)], value(feed));
+        }
+    };
+    each("consort_feed_failed", "1 if the replica differs from the primary and must be made anew.", |feed| {
+        u64::from(feed.state == "failed")
+    });
+    each("consort_feed_copying", "1 while the database is copied to the replica.", |feed| {
+        u64::from(feed.state == "copying")
+    });
+    each("consort_feed_pending_commits", "Commits that the replica does not show yet.", |feed| {
+        feed.pending_commits
+    });
+    each("consort_feed_pending_bytes", "Bytes of rows that the replica does not show yet.", |feed| {
+        feed.pending_bytes
+    });
+    each(
+        "consort_feed_lag_milliseconds",
+        "How long the replica has not shown what the primary has.",
+        |feed| u64::try_from(feed.lag.as_millis()).unwrap_or(u64::MAX),
+    );
 }
 
 /// A page in the making.

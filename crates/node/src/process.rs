@@ -291,7 +291,10 @@ fn setup(config: &Config) -> Result<Setup, String> {
     let read_node = |kind, server: &Server| StandbySetup {
         name: server.name.clone(),
         kind,
-        address: address(server),
+        address: match kind {
+            Kind::Standby => address(server),
+            Kind::Fed => address(server).with_database(postgres::clone::CONTROL_DATABASE),
+        },
         weight: server.weight,
     };
     let standbys = config.standbys.iter().map(|server| read_node(Kind::Standby, server));
@@ -311,6 +314,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         harmless: config.harmless_functions.clone(),
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
+        fed_buffer_bytes: config.fed_buffer_bytes,
         shadow: shadow.map(Rc::new),
     })
 }

@@ -10,6 +10,8 @@ use postgres::attach::{self, Finding};
 const OWN: usize = 5;
 /// Each database's catalog and analysts. (Decoders are walsenders: they do not count.)
 const EACH: usize = 1 + ANALYSTS;
+/// What a replica's copy takes while it is made.
+const COPYING: usize = 4;
 
 /// What is wrong with `max_clients`, if the primary of this connection lets fewer in.
 ///
@@ -18,5 +20,6 @@ const EACH: usize = 1 + ANALYSTS;
 pub async fn check_room(control: &Control, config: &Config) -> Result<Option<Finding>, Error> {
     let all = config.databases.iter().any(|name| name == "*");
     let databases = (!all).then_some(config.databases.len());
-    attach::check_room(control, config.max_clients, OWN, EACH, databases).await
+    let own = OWN + COPYING * config.replicas.len();
+    attach::check_room(control, config.max_clients, own, EACH, databases).await
 }

@@ -11,11 +11,11 @@ use order::{DoubtState, DoubtView};
 use postgres::attach::SlotState;
 use scheduler::{Serving, StandbyId, Writers};
 
-use crate::cluster;
+use crate::cluster::{self, Cluster, CourseView, Stage};
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
-    Client, ClientState, Database, Doubt, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot, Traffic,
-    View,
+    Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot,
+    Traffic, View,
 };
 use crate::door::{Cancel, Doing, Seat};
 use crate::process::Process;
@@ -173,6 +173,15 @@ impl View for Shown<'_> {
         }
     }
 
+    fn feeds(&self) -> Vec<Feed> {
+        let cluster = &self.process.cluster;
+        let feeds = cluster.courses().into_iter().filter_map(|course| {
+            let setup = self.config.read_nodes().nth(course.replica.get() as usize)?;
+            Some(feed(cluster, setup, course))
+        });
+        feeds.collect()
+    }
+
     fn slots(&self) -> Vec<Slot> {
         let shown = |slot: SlotState| Slot {
             name: slot.name,
@@ -262,6 +271,39 @@ fn client(seat: &Seat, config: &Config) -> Client {
         backend_pid: seat.pid.get(),
         tls: seat.tls.then(|| "TLS".to_owned()),
         application_name: seat.application.clone(),
+    }
+}
+
+fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
+    let CourseView { replica, database, stage, pending } = course;
+    let scheduler = cluster.scheduler();
+    let node = scheduler.standbys().find(|standby| standby.id == replica);
+    let version = node.as_ref().and_then(|node| Some(node.shows.get(&database)?.version.get()));
+    let not_serving = node.and_then(|node| match node.serving {
+        Serving::Yes => None,
+        Serving::No(why) => Some(why.clone().into_owned()),
+    });
+    let (state, why) = match stage {
+        Stage::Waiting(why) => ("waiting", Some(why)),
+        Stage::Copying => ("copying", None),
+        Stage::Failed(why) => ("failed", Some(why)),
+        Stage::Feeding if version.is_some() && not_serving.is_none() => ("serving", None),
+        Stage::Feeding => ("feeding", not_serving),
+    };
+    let newest_version = scheduler.order().newest_version(database).get();
+    drop(scheduler);
+    Feed {
+        replica: setup.name.clone(),
+        host: setup.host.clone(),
+        port: setup.port,
+        database: cluster.name_of(database),
+        state,
+        why,
+        version,
+        newest_version,
+        lag: pending.since.map_or(Duration::ZERO, |since| cluster.now().saturating_sub(since)),
+        pending_commits: pending.commits,
+        pending_bytes: pending.bytes,
     }
 }
 

@@ -117,9 +117,94 @@ pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     found
 }
 
+/// Why this server may not be fed for this primary, a sentence each; nothing if it may. It is a server of its own: another
+/// minor release, other settings, other extensions for other databases. What the copy of a database must bring along is
+/// compared [database by database](differences_of_copy).
+pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
+    let mut found = Vec::new();
+    if replica.in_recovery {
+        found.push("the server is a standby: name it under [[standby]]".to_owned());
+    }
+    if replica.system == primary.system {
+        found.push("the server is the primary itself, or was copied from it: make it by initdb".to_owned());
+        return found;
+    }
+    let major = |facts: &Facts| facts.version.split(['.', ' ', 'b', 'r', 'd']).next().map(str::to_owned);
+    if major(primary) != major(replica) {
+        found.push(format!("the replica is PostgreSQL {}, the primary {}", replica.version, primary.version));
+    }
+    compare(primary, replica, |name| name.starts_with("collations of provider "), &mut found);
+    found
+}
+
+/// Why a copy of a database may not answer for it, a sentence each: both are told by a connection to the database. The
+/// same words sorted another way, or another release of an extension, would be another answer.
+pub fn differences_of_copy(primary: &Facts, replica: &Facts, database: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let collation = format!("collation of database {database}");
+    compare(primary, replica, |name| name == collation || name.starts_with("extension "), &mut found);
+    found
+}
+
+fn compare(primary: &Facts, other: &Facts, counts: impl Fn(&str) -> bool, found: &mut Vec<String>) {
+    let names =
+        primary.brings.keys().chain(other.brings.keys().filter(|name| !primary.brings.contains_key(*name)));
+    for name in names.filter(|name| counts(name)) {
+        let value = |facts: &Facts| facts.brings.get(name).cloned().unwrap_or_default();
+        let (here, there) = (value(other), value(primary));
+        if here != there {
+            found.push(format!("{name} is '{here}' at the replica, '{there}' at the primary"));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_is_another_server_of_the_same_kind() {
+        let brings = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let primary = Facts {
+            in_recovery: false,
+            system: 7,
+            timeline: Timeline::new(1),
+            version: "15.20 (Debian 15.20-1)".to_owned(),
+            upstream: None,
+            brings: brings(&[
+                ("collations of provider c", "a"),
+                ("collation of database shop", "c C C"),
+                ("extension x", "1"),
+            ]),
+        };
+        let replica =
+            Facts { system: 8, timeline: Timeline::new(3), version: "15.3".to_owned(), ..primary.clone() };
+        assert!(fed_differences(&primary, &replica).is_empty());
+        assert!(differences_of_copy(&primary, &replica, "shop").is_empty());
+        assert_eq!(fed_differences(&primary, &primary).len(), 1);
+        let other = Facts {
+            in_recovery: true,
+            version: "16.1".to_owned(),
+            brings: brings(&[
+                ("collations of provider c", "b"),
+                ("collation of database shop", "c de de"),
+                ("extension x", "2"),
+            ]),
+            ..replica
+        };
+        assert_eq!(
+            fed_differences(&primary, &other),
+            [
+                "the server is a standby: name it under [[standby]]",
+                "the replica is PostgreSQL 16.1, the primary 15.20 (Debian 15.20-1)",
+                "collations of provider c is 'b' at the replica, 'a' at the primary",
+            ]
+        );
+        assert_eq!(differences_of_copy(&primary, &other, "shop").len(), 2);
+        assert_eq!(differences_of_copy(&primary, &other, "other").len(), 1);
+    }
 
     #[test]
     fn every_difference_is_a_sentence() {

@@ -73,7 +73,8 @@ impl Scheduler {
         self.look(database);
     }
 
-    /// The replica is not fed with this database any more. When nobody is, its commits get no versions.
+    /// The replica is not fed with this database any more: what is there goes, or is copied anew, and no answer counts of a
+    /// read that is under way there. When nobody is fed, the database's commits get no versions.
     pub fn fed_leaves(&mut self, id: StandbyId, database: DatabaseId) {
         let Some(replica) = self.standbys.all.get_mut(&id) else { return };
         replica.leaves(database);
@@ -165,7 +166,9 @@ impl Scheduler {
             replica.kind == Kind::Fed && replica.version(ticket.database, run) >= Some(newest)
         };
         let here = self.standbys.all.get(&ticket.standby);
-        if here.is_some_and(|here| shows(here) && here.eligible(epoch) == Some(ticket.incarnation)) {
+        let fits = |here: &&Standby| shows(here) && here.eligible(epoch) == Some(ticket.incarnation);
+        if let Some(here) = here.filter(fits) {
+            ticket.given_up = here.given_up;
             return true;
         }
         let Some(place) = self.standbys.choose(epoch, None, |_, _, replica| shows(replica)) else {
@@ -174,7 +177,7 @@ impl Scheduler {
         if let Some(before) = self.standbys.all.get_mut(&ticket.standby) {
             before.pending = before.pending.saturating_sub(1);
         }
-        (ticket.standby, ticket.incarnation) = (place.id, place.incarnation);
+        (ticket.standby, ticket.incarnation, ticket.given_up) = (place.id, place.incarnation, place.given_up);
         true
     }
 

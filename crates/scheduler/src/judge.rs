@@ -61,6 +61,9 @@ impl Scheduler {
         if ran.incarnation != ticket.incarnation && !any_life {
             return Verdict::Refused(Reason::StandbyRestarted);
         }
+        if self.given_up_since(ticket) {
+            return Verdict::Refused(Reason::StandbyRestarted);
+        }
         if self.kept_in_since(ticket) {
             return Verdict::Refused(Reason::RolesChanged);
         }
@@ -82,6 +85,13 @@ impl Scheduler {
                 Some(replayed) => self.positioned(ticket, wanted, replayed),
             },
         }
+    }
+
+    /// Whether a fed replica was given up, to be copied anew, after the ticket was made ready: the read may have seen a
+    /// half of a copy.
+    fn given_up_since(&self, ticket: &Ticket) -> bool {
+        let replica = self.standbys.all.get(&ticket.standby);
+        ticket.kind == Kind::Fed && replica.is_none_or(|replica| replica.given_up != ticket.given_up)
     }
 
     /// Whether reads were kept in after the ticket was made.

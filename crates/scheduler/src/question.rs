@@ -91,6 +91,8 @@ pub struct Ticket {
     pub(crate) proof: Proof,
     /// How often the catalog had changed when the statement was understood, which was just before.
     pub(crate) barriers: u64,
+    /// How often the replica had been given up by then, to be copied anew; what it shows meanwhile is nobody's state.
+    pub(crate) given_up: u64,
     /// The primary's life at arrival.
     pub(crate) life: u64,
     /// How often reads had been kept in by then; `None` if it may be however old.

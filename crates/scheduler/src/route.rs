@@ -22,6 +22,7 @@ impl Scheduler {
                     incarnation: place.incarnation,
                     low: place.low,
                     proof,
+                    given_up: place.given_up,
                     barriers: self.barriers(question.database),
                     life: self.order.life(),
                     closings: (question.consistency != Consistency::Weak).then_some(self.closings),

@@ -104,6 +104,8 @@ pub(crate) struct Standby {
     shows: BTreeMap<DatabaseId, Mark>,
     /// For each database that a fed replica is fed with: where feeding goes on after the worst crash of it, once known.
     pub(crate) keeps: BTreeMap<DatabaseId, Option<Lsn>>,
+    /// How often it was said not to be fed with a database any more.
+    pub(crate) given_up: u64,
     pub(crate) serving: Serving,
     pub(crate) weight: u32,
     pub(crate) pending: u32,
@@ -121,6 +123,7 @@ impl Standby {
             replayed: Lsn::ZERO,
             shows: BTreeMap::new(),
             keeps: BTreeMap::new(),
+            given_up: 0,
             serving: Serving::No("joining".into()),
             weight,
             pending: 0,
@@ -161,6 +164,7 @@ impl Standby {
 
     /// It is not fed with the database any more.
     pub(crate) fn leaves(&mut self, database: DatabaseId) {
+        self.given_up += 1;
         self.keeps.remove(&database);
         self.forget(database);
     }
@@ -218,6 +222,7 @@ pub(crate) struct Place {
     /// The replay position last heard from a standby.
     pub(crate) low: Lsn,
     pub(crate) kind: Kind,
+    pub(crate) given_up: u64,
 }
 
 /// All standbys, and the turn among equals.
@@ -272,7 +277,7 @@ impl Standbys {
         standby.pending += 1;
         // A fed replica's reads need no commits to be kept for comparing.
         let low = standby.mark().unwrap_or(Lsn::MAX);
-        Some(Place { id, incarnation, low, kind: standby.kind })
+        Some(Place { id, incarnation, low, kind: standby.kind, given_up: standby.given_up })
     }
 
     /// Below this, every standby that takes reads shows every commit.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use postgres::local::Scratch;
+use postgres::local::{Role, Scratch};
 
 /// The program under test.
 pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");
@@ -239,8 +239,12 @@ impl Drop for Serving {
 /// A configuration for these servers with these lines first.
 pub(crate) fn configuration(servers: &Scratch, port: u16, lines: &str) -> String {
     let mut text = format!("listen = [\"127.0.0.1:{port}\"]\n{lines}\n");
-    for (at, node) in servers.cluster().nodes().iter().enumerate() {
-        let table = if at == 0 { "[primary]" } else { "[[standby]]" };
+    for node in servers.cluster().nodes() {
+        let table = match node.role() {
+            Role::Primary => "[primary]",
+            Role::Standby => "[[standby]]",
+            Role::Replica => "[[replica]]",
+        };
         let host = node.socket_folder().display();
         text += &format!("{table}\nname = \"{}\"\nhost = \"{host}\"\nport = {}\n", node.name(), node.port());
     }

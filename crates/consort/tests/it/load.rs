@@ -138,6 +138,15 @@ pub(crate) struct Shown {
     pub(crate) served: u64,
 }
 
+/// What the console says of a database at a replica that is fed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Feed {
+    pub(crate) state: String,
+    pub(crate) why: String,
+    pub(crate) version: String,
+    pub(crate) newest_version: String,
+}
+
 /// The console of a Consort.
 pub(crate) struct Console(Client);
 
@@ -162,6 +171,21 @@ impl Console {
         let rows = self.0.rows("SHOW GAUGES").expect("the console answers");
         let row = rows.iter().find(|row| row.get("database") == Some(database));
         row.map_or("nobody uses it", |row| row.get("why_not_serving").unwrap_or_default()).to_owned()
+    }
+
+    /// How a replica is fed with a database; nothing is said before it begins.
+    pub(crate) fn feed(&mut self, replica: &str, database: &str) -> Feed {
+        let rows = self.0.rows("SHOW FEEDS").expect("the console answers");
+        let mine =
+            |row: &&SimpleQueryRow| row.get("name") == Some(replica) && row.get("database") == Some(database);
+        let Some(row) = rows.iter().find(mine) else { return Feed::default() };
+        let text = |column: &str| row.get(column).unwrap_or_default().to_owned();
+        Feed {
+            state: text("state"),
+            why: text("why"),
+            version: text("version"),
+            newest_version: text("newest_version"),
+        }
     }
 
     /// Who is taken to write.

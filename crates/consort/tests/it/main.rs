@@ -9,6 +9,7 @@ mod demo;
 mod faults_consort;
 mod faults_primary;
 mod faults_standby;
+mod fed;
 mod fixture;
 mod levels;
 mod life;

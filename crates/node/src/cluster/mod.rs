@@ -6,6 +6,8 @@
 mod backends;
 mod configured;
 mod database;
+mod feed;
+mod feeds;
 mod names;
 mod written;
 
@@ -13,6 +15,10 @@ pub use backends::Backends;
 pub use configured::Configured;
 pub(crate) use database::Hold;
 pub use database::{CATALOG_BEING_READ, Database};
+pub use feed::Pending;
+pub(crate) use feed::{NotFed, Place, Rows, Stretch};
+pub(crate) use feeds::Feeds;
+pub use feeds::{CourseView, Stage};
 pub use names::{Names, NamesAt};
 
 use crate::barrier::{self, Unmarked};
@@ -77,6 +83,8 @@ pub struct Setup {
     pub standby_connections: usize,
     /// So many bytes of an answer are held until it is proven.
     pub held_answer_bytes: usize,
+    /// Bound of the rows that are kept for replicas, bytes.
+    pub fed_buffer_bytes: usize,
     /// Shadow mode, for tests: where differences are written down.
     pub shadow: Option<Rc<shadow::Report>>,
 }
@@ -100,6 +108,7 @@ struct Shared {
     routes: Routes,
     written: RefCell<Written>,
     slots: RefCell<Vec<SlotState>>,
+    feeds: Feeds,
     primary_facts: RefCell<Option<Rc<Facts>>>,
     moved: Notify,
     gauge_wanted: Notify,
@@ -150,6 +159,7 @@ impl Cluster {
             routes: Routes::default(),
             written: RefCell::default(),
             slots: RefCell::default(),
+            feeds: Feeds::default(),
             primary_facts: RefCell::default(),
             moved: Notify::new(),
             gauge_wanted: Notify::new(),
@@ -169,8 +179,14 @@ impl Cluster {
                     cluster.scheduler().standby_joined(id, weight);
                     tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
                 }
-                Kind::Fed => cluster.scheduler().fed_joined(id, weight),
+                Kind::Fed => {
+                    cluster.scheduler().fed_joined(id, weight);
+                    tokio::task::spawn_local(follow::replica::run(cluster.clone(), id));
+                }
             }
+        }
+        if cluster.fed_ids().next().is_some() {
+            tokio::task::spawn_local(follow::fed::hand_out(cluster.clone()));
         }
         cluster
     }
@@ -218,6 +234,9 @@ impl Cluster {
             return database;
         }
         tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
+        for replica in self.fed_ids() {
+            tokio::task::spawn_local(follow::fed::run(self.clone(), database.clone(), replica));
+        }
         database
     }
 
@@ -242,6 +261,7 @@ impl Cluster {
     pub(crate) fn forget_database(&self, database: &Database) {
         self.0.databases.borrow_mut().remove(database.name());
         self.nobody_has(database.last_id());
+        self.feeds().changed();
     }
 
     /// A name does not mean this database any more: it is forgotten, if no other name means it.
@@ -250,6 +270,7 @@ impl Cluster {
         if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
             self.scheduler().database_dropped(id);
             self.0.understanding.forget(id);
+            self.feeds().forget(id);
         }
     }
 
@@ -343,6 +364,11 @@ impl Cluster {
 
     pub(crate) fn standby_watched(&self, id: StandbyId) {
         self.entry(id).watched.set(true);
+    }
+
+    /// Whether its watcher is connected.
+    pub(crate) fn is_watched(&self, id: StandbyId) -> bool {
+        self.entry(id).watched.get()
     }
 
     /// The watcher has no connection to the standby any more: its mark is unknown.

@@ -271,6 +271,14 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.held_answer_bytes, size(value, 1 << 10)),
     ),
     global(
+        "fed_buffer",
+        "\"256MB\"",
+        "Memory, for each database, for the rows of commits that some replica has not kept yet. A replica that falls \
+         further behind is copied anew; so is one whose server is away while its slot keeps more of the primary's log than \
+         this.",
+        |config, value| put(&mut config.fed_buffer_bytes, size(value, 1 << 20)),
+    ),
+    global(
         "harmless_functions",
         "[]",
         "Functions (`schema.name`) and extensions (`name`) of yours that may run at a standby although \

@@ -119,6 +119,22 @@ impl View for Fixture {
         Gauges { sent: 12, settled_quick: 10, databases: vec![shop], ..Gauges::default() }
     }
 
+    fn feeds(&self) -> Vec<Feed> {
+        vec![Feed {
+            replica: "replica1".into(),
+            host: "db3".into(),
+            port: 5432,
+            database: "shop".into(),
+            state: "feeding",
+            why: None,
+            version: Some(7),
+            newest_version: 9,
+            lag: Duration::from_millis(12),
+            pending_commits: 2,
+            pending_bytes: 300,
+        }]
+    }
+
     fn slots(&self) -> Vec<Slot> {
         let slot = |name: &str, database: Option<&str>| Slot {
             name: name.into(),

@@ -56,6 +56,17 @@ fn show_stats() {
 }
 
 #[test]
+fn show_feeds() {
+    assert_eq!(
+        shown("SHOW FEEDS"),
+        [
+            "name=replica1 host=db3 port=5432 database=shop state=feeding version=7 newest_version=9 lag_ms=12 \
+          pending_commits=2 pending_bytes=300"
+        ]
+    );
+}
+
+#[test]
 fn show_databases() {
     let rows = shown("SHOW DATABASES");
     assert!(rows[0].starts_with("name=shop host=db1 port=5432 database=shop pool_size=64 "), "{rows:?}");

@@ -29,6 +29,8 @@ pub trait View {
     fn doubts(&self) -> Vec<Doubt>;
     /// Looks at the primary.
     fn gauges(&self) -> Gauges;
+    /// The replicas that Consort feeds, database by database.
+    fn feeds(&self) -> Vec<Feed>;
     /// What slots keep at the primary.
     fn slots(&self) -> Vec<Slot>;
     /// Roles of the `auth_file`, or those that were seen if nobody is asked.
@@ -237,6 +239,33 @@ pub struct Gauges {
     pub writers_anywhere: bool,
     /// By database.
     pub databases: Vec<GaugedDatabase>,
+}
+
+/// One database at a replica that Consort feeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// The replica's name.
+    pub replica: String,
+    /// Its host, or socket folder.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The database.
+    pub database: String,
+    /// `waiting`, `copying`, `feeding`, `serving` or `failed`.
+    pub state: &'static str,
+    /// Why it does not serve, if that is more than the state says.
+    pub why: Option<String>,
+    /// The version that it shows; nothing while that is unknown.
+    pub version: Option<u64>,
+    /// The newest version that was given.
+    pub newest_version: u64,
+    /// How long it has not shown what the primary has; zero if nothing newer is known.
+    pub lag: Duration,
+    /// Commits that it does not show yet.
+    pub pending_commits: u64,
+    /// Bytes of their rows.
+    pub pending_bytes: u64,
 }
 
 /// A slot at the primary.

@@ -2,10 +2,12 @@
 
 use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
-use crate::cluster::{Cluster, Database};
+use crate::cluster::{Cluster, Database, Rows};
 use crate::understanding;
+use history::DatabaseId;
 use postgres::Error;
 use postgres::address::Control;
+use postgres::apply::Part;
 use postgres::attach::{self, Attached, State};
 use postgres::catalogs;
 use postgres::decoder::{Decoded, Decoder};
@@ -18,6 +20,9 @@ const CATALOG_ROUND: Duration = Duration::from_millis(2);
 
 /// How often a table is tried again that was locked when it was to get its identity.
 const LOCKED_ROUND: Duration = Duration::from_secs(1);
+
+/// What it costs to keep a commit for replicas, beside its rows.
+const COMMIT_BYTES: u64 = 512;
 
 /// Follows the database until it is dropped.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
@@ -102,7 +107,10 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     }
     drop(control);
     drop(upkeep);
+    // Before the slot is opened: its commits have versions from the first one on.
+    let fed = cluster.feed_all(id);
     let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;
+    decoder.keep_rows(fed);
     let life = Some(decoder.sighting().incarnation);
     if cluster.scheduler().order().incarnation() != life {
         return Err(Error::NotReady("the primary has not been gauged in this life of it".to_owned()));
@@ -114,6 +122,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     } else {
         cluster.scheduler().slot_opened(id, decoder.from());
     }
+    cluster.follow_run(id);
     cluster.understanding().forget(id);
     database.catalog_changed(None);
     database.set_trouble(None);
@@ -143,6 +152,9 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
                 }
             }
         }
+        if fed {
+            demand_a_run(cluster, id)?;
+        }
         if let Some(position) = cluster.scheduler().confirmable(id) {
             decoder.confirm(position);
         }
@@ -151,11 +163,26 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     Ok(())
 }
 
+/// Too many commits waited for a gauge, and have no versions: the slot gives them again.
+fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
+    let has_run = cluster.scheduler().order().run(id).is_some();
+    if has_run || !cluster.is_fed(id) {
+        return Ok(());
+    }
+    cluster.scheduler().forget_slot(id);
+    cluster.follow_run(id);
+    Err(Error::NotReady("more commits wait for the primary to show them than are remembered".to_owned()))
+}
+
 /// Something came out of the slot. DDL is a barrier: what was understood before it is void.
 fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
-        Decoded::Commit { commit, ddl, .. } => {
-            let (xid, wrote) = (commit.xid, commit.wrote.to_string());
+        Decoded::Commit { commit, ddl, changes } => {
+            let (of, end, xid, wrote) = (commit.database, commit.end, commit.xid, commit.wrote.to_string());
+            let rows = changes.map(|changes| {
+                let bytes = changes.bytes() + COMMIT_BYTES;
+                Rows { part: Part::new(&commit, changes), ddl, bytes }
+            });
             let decoded = if ddl {
                 cluster.understanding().forget(commit.database);
                 database.catalog_changed(Some(xid));
@@ -164,6 +191,9 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
             } else {
                 cluster.scheduler().decoded(commit)
             };
+            if let Some(rows) = rows.filter(|_| decoded.fresh) {
+                cluster.feeds().came_out(of, end, rows);
+            }
             if decoded.switched {
                 tracing::warn!(
                     database = database.name(),

@@ -13,6 +13,9 @@ use tokio::time::{Instant, timeout_at};
 /// A gauge is sent at least this often.
 const IDLE_ROUND: Duration = Duration::from_secs(1);
 
+/// The same while commits wait for a gauge that sees them: nobody else finds one that hung and is shown at last.
+const WAITING_ROUND: Duration = Duration::from_millis(10);
+
 /// Sends gauges as they are wanted, for ever; connects again when the primary is lost.
 pub(crate) async fn run(cluster: Cluster) {
     while !cluster.stopping() {
@@ -40,7 +43,9 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         let wanted = cluster.scheduler().gauge_to_send(now);
         let Some(number) = wanted else {
             // Even if nobody asks: what was decoded must become settled, or the slot keeps its log.
-            if timeout_at(last + IDLE_ROUND, cluster.gauge_asked()).await.is_err() {
+            let waiting = cluster.scheduler().order().waiting() > 0;
+            let round = if waiting { WAITING_ROUND } else { IDLE_ROUND };
+            if timeout_at(last + round, cluster.gauge_asked()).await.is_err() {
                 cluster.scheduler().order_mut().want_gauge();
             }
             continue;

@@ -2,7 +2,9 @@
 
 pub(crate) mod backends;
 pub(crate) mod database;
+pub(crate) mod fed;
 pub(crate) mod gauge;
+pub(crate) mod replica;
 pub(crate) mod roles;
 pub(crate) mod slots;
 pub(crate) mod standby;

@@ -80,7 +80,7 @@ async fn rest(cluster: &Cluster, id: StandbyId) {
 
 /// What the primary is. While it is away it is what it was, for nothing of it can change: a standby that was lost comes
 /// back without it.
-async fn primary_facts(cluster: &Cluster) -> Result<Rc<Facts>, Error> {
+pub(super) async fn primary_facts(cluster: &Cluster) -> Result<Rc<Facts>, Error> {
     let here = cluster.scheduler().order().primary_here();
     if let Some(known) = cluster.primary_facts().filter(|_| !here) {
         return Ok(known);

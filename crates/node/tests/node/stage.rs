@@ -93,6 +93,7 @@ fn setup_of(primary: Address, standby: Address, writers: Writers) -> Setup {
         harmless: Vec::new(),
         standby_connections: 20,
         held_answer_bytes: 64 * 1024,
+        fed_buffer_bytes: 1 << 20,
         shadow: None,
     }
 }

@@ -1,5 +1,4 @@
-//! Writes the rows of what committed at the primary to a replica that Consort feeds. (The node has no fed replicas yet:
-//! nothing in it uses this so far.)
+//! Writes the rows of what committed at the primary to a replica that Consort feeds.
 //!
 //! ```text
 //! commits of some boundaries --net effect per row--> deletes, updates, inserts of each table --one transaction--> replica

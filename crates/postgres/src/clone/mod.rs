@@ -98,6 +98,7 @@ pub async fn clone(
     found(replica).await?;
     drop_database(&server, &replica.database).await?;
     roles::copy(&source, &server).await?;
+    let from = identity(&source).await?;
     drop(source);
     let held = Held::take(primary).await?;
     let tools = Tools::new(programs, primary, replica, held.name())?;
@@ -107,7 +108,8 @@ pub async fn clone(
     apply::prepare(&there).await?;
     there
         .batch_execute(&format!(
-            "CREATE TABLE consort.copied (owners text NOT NULL); INSERT INTO consort.copied VALUES ('{}')",
+            "CREATE TABLE consort.copied (owners text NOT NULL, source text NOT NULL); \
+             INSERT INTO consort.copied VALUES ('{}', '{from}')",
             held.owners()
         ))
         .await?;
@@ -120,6 +122,18 @@ pub async fn clone(
     let shown = held.shown(resume).await?;
     apply::settle(&there, &shown).await?;
     Ok(shown)
+}
+
+/// Whether the copy at the replica is one of this very database of the primary, and not of one that had its name before,
+/// or of another server's.
+///
+/// # Errors
+/// As every query.
+pub async fn is_of(primary: &Address, replica: &Address) -> Result<bool, Error> {
+    let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
+    let from = there.query_opt("SELECT source FROM consort.copied", &[]).await?;
+    let is = identity(&source).await?;
+    Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is))
 }
 
 /// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the
@@ -175,6 +189,14 @@ async fn sighting(control: &Control) -> Result<Sighting, Error> {
         }
     }
     Sighting::from_row(&row, Epoch::default())
+}
+
+/// What a database is in the life of its server: the server, its line of descent, the database.
+async fn identity(source: &Control) -> Result<String, Error> {
+    let seen = sighting(source).await?;
+    let sql = "SELECT oid FROM pg_database WHERE datname = current_database()";
+    let database: u32 = source.query_one(sql, &[]).await?.get(0);
+    Ok(format!("{} {} {database}", seen.system, seen.incarnation.timeline.get()))
 }
 
 async fn drop_database(server: &Control, database: &str) -> Result<(), Error> {

@@ -180,7 +180,8 @@ pub(super) async fn owners(control: &Control) -> Result<String, Error> {
 /// By the names of roles: to rename one changes the digest too.
 const OWNERS: &str = "\
     SELECT coalesce(md5(string_agg(concat_ws(' ', kind, id, pg_get_userbyid(owner), acl), ',' ORDER BY kind, id)), '') \
-    FROM (SELECT 'c' AS kind, oid AS id, relowner AS owner, relacl AS acl FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') \
+    FROM (SELECT 'c' AS kind, oid AS id, relowner AS owner, relacl AS acl FROM pg_class \
+        WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence <> 't' \
       UNION ALL SELECT 'f', oid, proowner, proacl FROM pg_proc \
       UNION ALL SELECT 'n', oid, nspowner, nspacl FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_' \
       UNION ALL SELECT 't', oid, typowner, typacl FROM pg_type WHERE typrelid = 0 AND typelem = 0 \

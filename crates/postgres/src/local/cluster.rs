@@ -1,4 +1,4 @@
-//! A primary and its standbys in one folder: made once, started again as often as one likes.
+//! A primary, its standbys and servers that Consort feeds in one folder: made once, started again as often as one likes.
 
 use super::node::{Node, Role, Stop};
 use super::programs::{MAJOR, Programs};
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.
 const PRIMARY: &str = "primary";
+/// What the names of the servers begin with that Consort feeds.
+const REPLICA: &str = "replica";
 /// Without TCP the port is only a part of the socket's name.
 const FIRST_SOCKET_PORT: u16 = 5432;
 /// A Unix socket's path is no longer than this on any system.
@@ -19,6 +21,8 @@ const LONGEST_SOCKET_PATH: usize = 103;
 pub struct Options {
     /// How many standbys.
     pub standbys: usize,
+    /// How many servers that Consort feeds.
+    pub replicas: usize,
     /// Who can log in at the nodes themselves.
     pub log_ins: LogIns,
     /// More settings for every node, last word over Consort's own.
@@ -29,7 +33,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { standbys: 2, log_ins: LogIns::SocketOnly, settings: Vec::new(), durable: true }
+        Options { standbys: 2, replicas: 0, log_ins: LogIns::SocketOnly, settings: Vec::new(), durable: true }
     }
 }
 
@@ -38,12 +42,12 @@ impl Default for Options {
 pub struct Cluster {
     programs: Programs,
     folder: PathBuf,
-    /// The primary first.
+    /// The primary first, the replicas last.
     nodes: Vec<Node>,
 }
 
 impl Cluster {
-    /// Makes and starts a primary and its standbys in `folder`. What a broken earlier attempt left there is made again;
+    /// Makes and starts a primary, its standbys and its replicas in `folder`. What a broken earlier attempt left there is made again;
     /// what it finished is kept. `progress` hears of every step that takes over a second.
     ///
     /// # Errors
@@ -65,6 +69,10 @@ impl Cluster {
             progress(&format!("copying the primary to standby{number}"));
             cluster.add_standby(&format!("standby{number}"), options)?;
         }
+        for number in cluster.replicas().len() + 1..=options.replicas {
+            progress(&format!("making replica{number}"));
+            cluster.add_replica(&format!("{REPLICA}{number}"), options)?;
+        }
         progress("starting the standbys");
         cluster.start().map(|()| cluster)
     }
@@ -79,7 +87,7 @@ impl Cluster {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| folder.join(name).join("data").is_dir())
             .collect();
-        names.sort_by_key(|name| (name != PRIMARY, name.len(), name.clone()));
+        names.sort_by_key(|name| (name != PRIMARY, name.starts_with(REPLICA), name.len(), name.clone()));
         if names.first().is_none_or(|name| name != PRIMARY) {
             return Err(Error::Setup(format!("there is no cluster in {}", folder.display())));
         }
@@ -99,7 +107,16 @@ impl Cluster {
 
     /// The nodes that follow it.
     pub fn standbys(&self) -> &[Node] {
-        &self.nodes[1..]
+        &self.nodes[1..self.first_replica()]
+    }
+
+    /// The servers that Consort feeds.
+    pub fn replicas(&self) -> &[Node] {
+        &self.nodes[self.first_replica()..]
+    }
+
+    fn first_replica(&self) -> usize {
+        self.nodes.iter().position(|node| node.role() == Role::Replica).unwrap_or(self.nodes.len())
     }
 
     /// The folder of all.
@@ -113,8 +130,8 @@ impl Cluster {
     /// As [`Node::start`].
     pub fn start(&self) -> Result<(), Error> {
         self.primary().start()?;
-        self.standbys().iter().try_for_each(Node::launch)?;
-        self.standbys().iter().try_for_each(|node| node.wait_ready(super::node::START_LIMIT))
+        self.nodes[1..].iter().try_for_each(Node::launch)?;
+        self.nodes[1..].iter().try_for_each(|node| node.wait_ready(super::node::START_LIMIT))
     }
 
     /// Stops all: the primary first, so that its standbys receive its last record.
@@ -139,8 +156,33 @@ impl Cluster {
             follows: Some(self.primary().port()),
         };
         copy_primary(&self.programs, &self.folder, self.primary(), &node, options)?;
+        let place = self.first_replica();
+        self.nodes.insert(place, open_node(&self.programs, &self.folder, name)?);
+        Ok(&self.nodes[place])
+    }
+
+    /// Makes one server more for Consort to feed, with the encoding and the locale of the running primary. It is not
+    /// started yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with what `initdb` says.
+    fn add_replica(&mut self, name: &str, options: &Options) -> Result<(), Error> {
+        let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
+        let node = NodeSettings {
+            name,
+            port: free_port(options.log_ins, &ports)?,
+            sockets: self.primary().socket_folder(),
+            log_ins: options.log_ins,
+            follows: None,
+        };
+        let rows = self.primary().query("postgres", LOCALE)?;
+        let said = |column: usize| rows.first().and_then(|row| row.get(column)?.clone()).unwrap_or_default();
+        let like = [("encoding", said(0)), ("lc-collate", said(1)), ("lc-ctype", said(2))];
+        let like = like.map(|(option, value)| format!("--{option}={value}"));
+        run_initdb(&self.programs, &self.folder, name, options, &like)?;
+        finish_server(&self.programs, &self.folder, &node, options)?;
         self.nodes.push(open_node(&self.programs, &self.folder, name)?);
-        Ok(self.nodes.last().expect("it was just added"))
+        Ok(())
     }
 
     /// Stops a standby, throws its data away and makes it anew. It is not started yet.
@@ -158,6 +200,10 @@ impl Cluster {
         self.add_standby(name, options)
     }
 }
+
+/// What the primary was made with.
+const LOCALE: &str = "\
+    SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database WHERE datname = 'template0'";
 
 /// The cluster's folder and the one of its sockets, where the servers can reach them.
 fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathBuf, Error> {
@@ -191,39 +237,45 @@ fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result
         log_ins: options.log_ins,
         follows: None,
     };
-    let unfinished = if has_locale() {
-        // The environment may name one that this machine has not, or that is not UTF-8.
-        run_initdb(programs, folder, options, None)
-            .or_else(|_| run_initdb(programs, folder, options, Some("C")))?
-    } else {
-        run_initdb(programs, folder, options, Some("C"))?
-    };
+    let (named, plain) = (["--encoding=UTF8"], ["--encoding=UTF8", "--locale=C"]);
+    // The environment may name one that this machine has not, or that is not UTF-8.
+    if !has_locale() || run_initdb(programs, folder, PRIMARY, options, &named).is_err() {
+        run_initdb(programs, folder, PRIMARY, options, &plain)?;
+    }
+    finish_server(programs, folder, &node, options)
+}
+
+/// Tells a new server who may log in and how it is set, and moves its data to their place.
+fn finish_server(
+    programs: &Programs,
+    folder: &Path,
+    node: &NodeSettings<'_>,
+    options: &Options,
+) -> Result<(), Error> {
+    let unfinished = folder.join(node.name).join("data.unfinished");
     write(programs, &unfinished, "pg_hba.conf", &settings::host_based_authentication(options.log_ins))?;
     let own = std::fs::read_to_string(unfinished.join("postgresql.conf")).map_err(setup)?;
     write(programs, &unfinished, "postgresql.conf", &(own + settings::INCLUDE))?;
-    write(programs, &unfinished, settings::FILE, &settings::file(&node, &options.settings))?;
-    finish_place(folder, PRIMARY)
+    write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
+    finish_place(folder, node.name)
 }
 
-/// The new data folder, with the environment's locale unless one is named.
-fn run_initdb(
+/// The new data folder of a node, with these options and else with the environment's locale.
+fn run_initdb<T: AsRef<std::ffi::OsStr>>(
     programs: &Programs,
     folder: &Path,
+    name: &str,
     options: &Options,
-    locale: Option<&str>,
-) -> Result<PathBuf, Error> {
-    let unfinished = empty_place(programs, folder, PRIMARY)?;
+    like: &[T],
+) -> Result<(), Error> {
+    let unfinished = empty_place(programs, folder, name)?;
     let mut initdb = programs.command("initdb");
-    initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-instructions", "--pgdata"]);
-    initdb.arg(&unfinished);
+    initdb.args(["--username=postgres", "--auth=trust", "--no-instructions", "--pgdata"]);
+    initdb.arg(&unfinished).args(like);
     if !options.durable {
         initdb.arg("--no-sync");
     }
-    if let Some(locale) = locale {
-        initdb.arg("--locale").arg(locale);
-    }
-    programs.output(&mut initdb)?;
-    Ok(unfinished)
+    programs.output(&mut initdb).map(drop)
 }
 
 /// pg_basebackup, next to where the data will be, and moved there when it is whole.
@@ -298,7 +350,11 @@ fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Err
         .lines()
         .find_map(|line| line.strip_prefix("port = '")?.strip_suffix('\'')?.parse().ok())
         .ok_or_else(|| Error::Setup(format!("{} names no port", data.join(settings::FILE).display())))?;
-    let role = if name == PRIMARY { Role::Primary } else { Role::Standby };
+    let role = match name {
+        PRIMARY => Role::Primary,
+        _ if name.starts_with(REPLICA) => Role::Replica,
+        _ => Role::Standby,
+    };
     Ok(Node::new(programs, name, role, folder, port))
 }
 

@@ -30,6 +30,8 @@ pub enum Role {
     Primary,
     /// It follows the primary's log.
     Standby,
+    /// It is a server of its own, which Consort feeds.
+    Replica,
 }
 
 /// Whether a node's server runs.
@@ -91,7 +93,7 @@ impl Node {
         }
     }
 
-    /// `primary`, `standby1` and so on.
+    /// `primary`, `standby1`, `replica1` and so on.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -110,6 +110,11 @@ impl Scratch {
         &self.cluster.standbys()[number]
     }
 
+    /// Its server for Consort to feed with this number, from 0.
+    pub fn replica(&self, number: usize) -> &Node {
+        &self.cluster.replicas()[number]
+    }
+
     /// A database at the primary, as `postgres`.
     pub fn address(&self, database: &str) -> Address {
         self.primary().address("postgres", database)

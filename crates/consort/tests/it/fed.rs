@@ -1,0 +1,237 @@
+//! Replicas that Consort feeds: copied while everybody works, equal to the primary whatever is killed, and never written
+//! to by accident.
+
+use std::sync::Arc;
+
+use postgres::local::{Node, Options, Scratch};
+
+use crate::fixture::{Serving, eventually};
+use crate::load::{ANYWHERE, Client, Console, Load, TABLES, THROUGH, kill_a_backend, serves};
+
+/// Consort in front of a primary, so many standbys and one replica, which is fed.
+fn serving(standbys: usize, lines: &str) -> (Serving, Console, String) {
+    let servers = Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() });
+    let serving = Serving::over(servers, lines);
+    let url = serving.url("postgres", "postgres");
+    Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    all_equal(&serving, &mut console);
+    (serving, console, url)
+}
+
+/// Waits until the replica shows all that the primary has.
+fn is_fed(console: &mut Console, database: &str) {
+    eventually("a replica that is fed", || {
+        let feed = console.feed("replica1", database);
+        matches!(feed.state.as_str(), "feeding" | "serving") && feed.version == feed.newest_version
+    });
+}
+
+/// The rows of a table, as texts.
+fn rows(node: &Node, database: &str, table: &str) -> Option<Vec<Vec<Option<String>>>> {
+    node.query(database, &format!("SELECT t::text FROM {table} AS t ORDER BY 1")).ok()
+}
+
+/// Waits until the replica has the rows of the primary.
+fn becomes_equal(servers: &Scratch, database: &str, table: &str) {
+    let primary = rows(servers.primary(), database, table).expect("the primary answers");
+    assert!(!primary.is_empty(), "{table} has rows");
+    let mut there = None;
+    eventually("equal rows", || {
+        there = rows(servers.replica(0), database, table);
+        there.as_ref() == Some(&primary)
+    });
+}
+
+fn all_equal(serving: &Serving, console: &mut Console) {
+    is_fed(console, "postgres");
+    for table in ["counter", "quiet"] {
+        becomes_equal(&serving.servers, "postgres", table);
+    }
+}
+
+#[test]
+fn a_replica_is_fed_beside_a_standby() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, mut console, url) = serving(1, lines);
+        let load = Load::start(&url);
+        load.goes_on(40, 20);
+        serves(&mut console, "standby1");
+        load.end();
+        all_equal(&serving, &mut console);
+    }
+}
+
+const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TYPE pair AS (a int, b text); \
+    CREATE DOMAIN few AS int CHECK (VALUE < 10); \
+    CREATE TABLE every (id int PRIMARY KEY, b bool, s smallint, g bigint, n numeric, r real, d double precision, \
+      m money, t text, v varchar(20), c char(4), y bytea, ts timestamp, tz timestamptz, dt date, tm time, iv interval, \
+      u uuid, i inet, mc macaddr, p point, bx box, bt bit(3), vb bit varying, x xml, j json, jb jsonb, tv tsvector, \
+      a int[], aa text[], rg int4range, mr int4multirange, o mood, pr pair, f few, twice int GENERATED ALWAYS AS (id * 2) STORED); \
+    CREATE TABLE bare (v text)";
+const VALUES: &str = "true, -3, 9007199254740993, 1.10, 0.1, 1e300, 12.5, 'it''s \\', 'ä', 'ab', '\\xdead', \
+    '2026-01-02 03:04:05.678', '2026-01-02 03:04:05+02', '2026-01-02', '03:04', '1 mon -2 days', \
+    '6ba7b810-9dad-11d1-80b4-00c04fd430c8', '10.0.0.1/8', '08:00:2b:01:02:03', '(1,2)', '((1,2),(3,4))', '101', '1', \
+    '<a>b</a>', '{\"a\": 1}', '{\"b\": [1, null]}', 'a fat cat', '{1,NULL,3}', '{\"x y\",\"\\\"\"}', '[1,5)', \
+    '{[1,2),[5,9)}', 'glad', '(1,\"a b\")', 7";
+
+#[test]
+fn all_types_survive() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    client.rows(TYPES).unwrap();
+    client.rows(&format!("INSERT INTO every SELECT 1, {VALUES}")).unwrap();
+    becomes_equal(&serving.servers, "postgres", "every");
+    for sql in [
+        &format!("INSERT INTO every SELECT n, {VALUES} FROM generate_series(2, 300) n"),
+        "INSERT INTO every (id) SELECT n FROM generate_series(301, 310) n",
+        "UPDATE every SET n = n + 0.01, t = repeat(t, 3000) WHERE id % 3 = 0",
+        "UPDATE every SET id = id + 1000, o = 'sad' WHERE id % 7 = 0",
+        "DELETE FROM every WHERE id % 11 = 0",
+        "INSERT INTO bare SELECT n % 5 FROM generate_series(1, 50) n",
+        "DELETE FROM bare WHERE v = '3'",
+        "UPDATE bare SET v = v || '!' WHERE v = '4'",
+    ] {
+        client.rows(sql).unwrap();
+    }
+    is_fed(&mut console, "postgres");
+    becomes_equal(&serving.servers, "postgres", "every");
+    becomes_equal(&serving.servers, "postgres", "bare");
+}
+
+#[test]
+fn a_replica_whose_server_dies_recovers_or_hangs_goes_on() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let load = Load::start(&url);
+    let replica = serving.servers.replica(0);
+    for fail in [Node::kill as fn(&Node), Node::hang] {
+        load.goes_on(20, 10);
+        fail(replica);
+        load.goes_on(20, 10);
+        eventually("a replica that is left", || console.feed("replica1", "postgres").state == "waiting");
+        replica.resume();
+        replica.start().unwrap();
+        is_fed(&mut console, "postgres");
+    }
+    load.goes_on(20, 10);
+    kill_a_backend(replica);
+    load.goes_on(20, 10);
+    load.end();
+    all_equal(&serving, &mut console);
+}
+
+#[test]
+fn a_replica_goes_on_after_the_feeding_backend_was_killed() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let load = Load::start(&url);
+    let feeding = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' \
+        AND application_name = 'consort' AND pid <> pg_backend_pid()";
+    for _ in 0..3 {
+        load.goes_on(20, 10);
+        eventually("a feeding backend", || {
+            !serving.servers.replica(0).query("template1", feeding).unwrap().is_empty()
+        });
+    }
+    load.end();
+    all_equal(&serving, &mut console);
+}
+
+#[test]
+fn a_replica_goes_on_after_consort_was_killed() {
+    let (mut serving, console, url) = serving(0, THROUGH);
+    drop(console);
+    for _ in 0..2 {
+        let load = Load::that_comes_back(&url);
+        load.goes_on(20, 10);
+        serving.signal("KILL");
+        serving.ended();
+        serving.start_again();
+        load.goes_on(20, 10);
+        load.end();
+    }
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    all_equal(&serving, &mut console);
+}
+
+#[test]
+fn a_replica_goes_on_after_the_primary_was_killed() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let primary = serving.servers.primary();
+    for fail in [Node::kill as fn(&Node), kill_a_backend] {
+        let load = Load::that_comes_back(&url);
+        load.goes_on(20, 10);
+        fail(primary);
+        primary.start().unwrap();
+        load.goes_on(20, 10);
+        load.end();
+    }
+    all_equal(&serving, &mut console);
+}
+
+#[test]
+fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let replica = serving.servers.replica(0);
+    replica.query("postgres", "DELETE FROM quiet").unwrap();
+    client.rows("UPDATE quiet SET v = v + 1").unwrap();
+    eventually("a replica that has failed", || console.feed("replica1", "postgres").state == "failed");
+    let why = console.feed("replica1", "postgres").why;
+    assert!(why.contains("public.quiet differs at the replica") && why.contains("(id)=(1)"), "{why}");
+    client.rows("UPDATE quiet SET v = v + 1").unwrap();
+    replica.query("template1", "DROP DATABASE postgres WITH (FORCE)").unwrap();
+    all_equal(&serving, &mut console);
+}
+
+#[test]
+fn a_replica_that_is_too_far_behind_is_copied_anew() {
+    let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE big (id int PRIMARY KEY, v text NOT NULL)").unwrap();
+    client.rows("INSERT INTO big VALUES (-1, 'the first')").unwrap();
+    becomes_equal(&serving.servers, "postgres", "big");
+    let replica = serving.servers.replica(0);
+    replica.hang();
+    for round in 0..40 {
+        let sql = format!(
+            "INSERT INTO big SELECT {round} * 1000 + n, repeat('x', 100) FROM generate_series(1, 1000) n"
+        );
+        client.rows(&sql).unwrap();
+    }
+    replica.resume();
+    is_fed(&mut console, "postgres");
+    becomes_equal(&serving.servers, "postgres", "big");
+}
+
+#[test]
+fn the_copy_of_a_dropped_database_goes() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let there = || {
+        let sql = "SELECT FROM pg_database WHERE datname = 'shop'";
+        !serving.servers.replica(0).query("template1", sql).unwrap().is_empty()
+    };
+    for rows in [3, 5] {
+        client.rows("CREATE DATABASE shop").unwrap();
+        let mut shop = Client::connect(&serving.url("postgres", "shop")).unwrap();
+        shop.rows(&format!("CREATE TABLE t AS SELECT generate_series(1, {rows}) AS n")).unwrap();
+        is_fed(&mut console, "shop");
+        becomes_equal(&serving.servers, "shop", "t");
+        drop(shop);
+        client.rows("DROP DATABASE shop").unwrap();
+        eventually("a copy that is gone", || !there());
+    }
+}
+
+#[test]
+fn a_server_that_is_somebody_elses_is_not_touched() {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    servers.replica(0).query("postgres", "CREATE TABLE mine AS SELECT 1 AS n").unwrap();
+    let serving = Serving::over(Arc::new(servers), THROUGH);
+    Client::connect(&serving.url("postgres", "postgres")).and_then(|mut client| client.rows(TABLES)).unwrap();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    eventually("a refusal", || {
+        console.feed("replica1", "postgres").why.contains("holds tables and was not made by Consort")
+    });
+    assert_eq!(serving.servers.replica(0).query("postgres", "SELECT n FROM mine").unwrap().len(), 1);
+}

@@ -1,0 +1,276 @@
+//! What came out of one database's slot for the replicas that Consort feeds, until every one of them keeps it.
+//!
+//! ```text
+//!   slot  --came_out--> rows of each commit --\
+//!   order --extend----> boundaries            5 6 7 8 9        each replica takes them from its own place on
+//!                                             ^   ^   ^
+//!                              all keep it: cut  kept  next
+//! ```
+//!
+//! It does not know what a server is, nor what rows are: it counts their bytes.
+
+use history::Lsn;
+use order::{Boundary, RunNumber};
+use postgres::apply::Part;
+use scheduler::StandbyId;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The place of a boundary among those of its database, counted from the start of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    fn behind(self, count: usize) -> Place {
+        Place(self.0 + count as u64)
+    }
+}
+
+/// The rows of one commit.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows<R> {
+    /// The rows.
+    pub(crate) part: R,
+    /// It ran DDL, or marks a change that has no event trigger.
+    pub(crate) ddl: bool,
+    /// What keeping them costs.
+    pub(crate) bytes: u64,
+}
+
+/// A boundary that was taken.
+#[derive(Debug)]
+struct Taken {
+    boundary: Rc<Boundary>,
+    bytes: u64,
+    /// When, since the start.
+    at: Duration,
+}
+
+/// How far a replica has come.
+///
+/// Invariant: both lie between the feed's first place and its end.
+#[derive(Clone, Copy, Debug)]
+struct Taker {
+    /// It keeps all boundaries below, whatever becomes of it.
+    kept: Place,
+    /// The next one that it is given.
+    next: Place,
+}
+
+/// Whole boundaries that follow each other.
+#[derive(Debug)]
+pub(crate) struct Stretch {
+    /// At least one.
+    pub(crate) boundaries: Vec<Rc<Boundary>>,
+    /// The place behind the last.
+    pub(crate) end: Place,
+}
+
+/// What a replica does not show yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Commits.
+    pub commits: u64,
+    /// Bytes of their rows.
+    pub bytes: u64,
+    /// When the oldest boundary was taken, since the start.
+    pub since: Option<Duration>,
+}
+
+/// One database's.
+///
+/// Invariants: all boundaries are of `run`, and the rows of all their commits are here; rows that no boundary has are of
+/// commits that came out in it. Nothing is kept when nobody takes it.
+#[derive(Debug)]
+pub(crate) struct Feed<R = Part> {
+    run: Option<RunNumber>,
+    /// By the ends of their records.
+    rows: BTreeMap<Lsn, Rows<R>>,
+    /// Bytes of what no boundary has, and how many commits that is.
+    unplaced: (u64, usize),
+    /// Bytes of what one has.
+    placed: u64,
+    taken: VecDeque<Taken>,
+    /// The place of the first one that is kept.
+    first: Place,
+    takers: BTreeMap<StandbyId, Taker>,
+}
+
+impl<R> Default for Feed<R> {
+    fn default() -> Self {
+        Feed {
+            run: None,
+            rows: BTreeMap::new(),
+            unplaced: (0, 0),
+            placed: 0,
+            taken: VecDeque::new(),
+            first: Place::default(),
+            takers: BTreeMap::new(),
+        }
+    }
+}
+
+impl<R: Clone> Feed<R> {
+    /// The order goes on in this run. If it is another one, everything that it does not have yet comes out (again).
+    pub(crate) fn follow(&mut self, run: Option<RunNumber>) {
+        if self.run == run {
+            return;
+        }
+        self.run = run;
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        let end = self.end();
+        self.rows.clear();
+        self.taken.clear();
+        (self.unplaced, self.placed, self.first) = ((0, 0), 0, end);
+        self.takers.values_mut().for_each(|taker| *taker = Taker { kept: end, next: end });
+    }
+
+    /// A replica is fed from here on; nothing changes for one that is.
+    pub(crate) fn joins(&mut self, replica: StandbyId) {
+        let end = self.end();
+        self.takers.entry(replica).or_insert(Taker { kept: end, next: end });
+    }
+
+    /// A replica is fed no more, or from another place on.
+    pub(crate) fn leaves(&mut self, replica: StandbyId) {
+        self.takers.remove(&replica);
+        self.cut();
+    }
+
+    /// Whether anybody is fed.
+    pub(crate) fn is_taken(&self) -> bool {
+        !self.takers.is_empty()
+    }
+
+    /// A commit came out, for the first time in this run.
+    pub(crate) fn came_out(&mut self, end: Lsn, rows: Rows<R>) {
+        if self.takers.is_empty() || self.run.is_none() {
+            return;
+        }
+        self.unplaced.0 += rows.bytes;
+        self.unplaced.1 += 1;
+        self.rows.insert(end, rows);
+    }
+
+    /// A boundary was taken. One of another run is nobody's. Of several without commits the newest is kept.
+    pub(crate) fn extend(&mut self, boundary: Boundary, now: Duration) {
+        if self.run != Some(boundary.run) || self.takers.is_empty() {
+            return;
+        }
+        let end = self.end();
+        let last = self.taken.back_mut().filter(|last| last.boundary.commits.is_empty());
+        if let Some(last) = last.filter(|_| boundary.commits.is_empty()) {
+            last.boundary = Rc::new(boundary);
+            let given = self.takers.values_mut().filter(|taker| taker.next == end);
+            given.for_each(|taker| taker.next = Place(end.0 - 1));
+            return;
+        }
+        let mine = boundary.commits.iter().filter_map(|commit| self.rows.get(&commit.end));
+        let (bytes, commits) = mine.fold((0, 0), |(bytes, count), rows| (bytes + rows.bytes, count + 1));
+        self.unplaced.0 -= bytes;
+        self.unplaced.1 -= commits;
+        self.placed += bytes;
+        self.taken.push_back(Taken { boundary: Rc::new(boundary), bytes, at: now });
+        self.cut();
+    }
+
+    /// The boundaries that a replica is given next: one, and more as long as they are no more bytes than `most`. Then it
+    /// is given what follows. `None`: there is nothing yet.
+    ///
+    /// # Errors
+    /// It is not fed any more.
+    pub(crate) fn next(&mut self, replica: StandbyId, most: u64) -> Result<Option<Stretch>, NotFed> {
+        let taker = self.takers.get_mut(&replica).ok_or(NotFed)?;
+        let skipped = usize::try_from(taker.next.0 - self.first.0).expect("no further than the end");
+        let mut bytes = 0;
+        let fits = |taken: &&Taken| {
+            bytes += taken.bytes;
+            bytes == taken.bytes || bytes <= most
+        };
+        let boundaries: Vec<_> = self.taken.iter().skip(skipped).take_while(fits).collect();
+        let boundaries: Vec<_> = boundaries.into_iter().map(|taken| taken.boundary.clone()).collect();
+        taker.next = taker.next.behind(boundaries.len());
+        let end = taker.next;
+        Ok((!boundaries.is_empty()).then_some(Stretch { boundaries, end }))
+    }
+
+    /// The replica is connected: it is given again what it need not have kept, and the newest boundary in any case, to be
+    /// told by it where it stands.
+    ///
+    /// # Errors
+    /// It is not fed any more.
+    pub(crate) fn connected(&mut self, replica: StandbyId) -> Result<(), NotFed> {
+        let newest = Place(self.end().0.saturating_sub(1)).max(self.first);
+        let taker = self.takers.get_mut(&replica).ok_or(NotFed)?;
+        taker.next = taker.kept.min(newest);
+        Ok(())
+    }
+
+    /// The rows of a commit that a boundary has.
+    pub(crate) fn rows(&self, end: Lsn) -> Option<Rows<R>> {
+        self.rows.get(&end).cloned()
+    }
+
+    /// Whatever becomes of the replica, it has all boundaries below this place.
+    pub(crate) fn kept(&mut self, replica: StandbyId, below: Place) {
+        if let Some(taker) = self.takers.get_mut(&replica) {
+            taker.kept = taker.kept.max(below.min(taker.next));
+            self.cut();
+        }
+    }
+
+    /// What lies at or behind this place.
+    pub(crate) fn pending(&self, from: Place) -> Pending {
+        let skipped = usize::try_from(from.0.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
+        let mut pending = Pending::default();
+        for taken in self.taken.iter().skip(skipped) {
+            pending.since.get_or_insert(taken.at);
+            pending.commits += taken.boundary.commits.len() as u64;
+            pending.bytes += taken.bytes;
+        }
+        pending
+    }
+
+    /// Who must be given up so that no more than `limit` bytes are kept: those who are furthest behind, until it is enough.
+    /// Nobody is for the sake of the newest boundary alone, nor of a single commit, however large.
+    pub(crate) fn too_far_behind(&self, limit: u64) -> Vec<StandbyId> {
+        let newest = self.taken.back().map_or(0, |taken| taken.bytes);
+        let (unplaced, commits) = self.unplaced;
+        if unplaced > limit && commits > 1 {
+            return self.takers.keys().copied().collect();
+        }
+        if self.placed <= limit || self.placed == newest {
+            return Vec::new();
+        }
+        let last = self.takers.values().map(|taker| taker.kept).min();
+        self.takers.iter().filter(|(_, taker)| Some(taker.kept) == last).map(|(id, _)| *id).collect()
+    }
+
+    fn end(&self) -> Place {
+        self.first.behind(self.taken.len())
+    }
+
+    /// Forgets what everybody keeps. The newest boundary stays: who connects is told by it where it stands.
+    fn cut(&mut self) {
+        let Some(kept) = self.takers.values().map(|taker| taker.kept).min() else { return self.clear() };
+        while self.first < kept && self.taken.len() > 1 {
+            let Some(taken) = self.taken.pop_front() else { return };
+            self.first = self.first.behind(1);
+            self.placed -= taken.bytes;
+            for commit in &taken.boundary.commits {
+                self.rows.remove(&commit.end);
+            }
+        }
+    }
+}
+
+/// The replica was given up meanwhile: it must be copied anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotFed;
+
+#[cfg(test)]
+mod tests;

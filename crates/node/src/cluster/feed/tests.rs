@@ -1,0 +1,160 @@
+//! Boundaries are given in their order, again where they need not have been kept, and forgotten when all keep them.
+
+use super::*;
+use history::{DatabaseId, Incarnation, Snapshot, Version, Xid};
+use order::{Gauge, GaugeNumber, Placed};
+use std::sync::Arc;
+
+const ONE: StandbyId = StandbyId::new(1);
+const TWO: StandbyId = StandbyId::new(2);
+
+fn rows(bytes: u64) -> Rows<&'static str> {
+    Rows { part: "rows", ddl: false, bytes }
+}
+
+/// A boundary with commits that end at these positions.
+fn boundary(ends: &[u64]) -> Boundary {
+    let incarnation = Incarnation { epoch: Default::default(), timeline: Default::default(), started_us: 0 };
+    let commits = ends.iter().map(|end| Placed {
+        version: Version::new(*end),
+        xid: Xid::new(*end),
+        start: Lsn::new(end - 1),
+        end: Lsn::new(*end),
+    });
+    let decoded = Lsn::new(ends.last().copied().unwrap_or_default());
+    Boundary {
+        database: DatabaseId::new(5),
+        run: RunNumber::default(),
+        number: GaugeNumber::default(),
+        gauge: Arc::new(Gauge {
+            incarnation,
+            snapshot: Snapshot::new(Xid::new(decoded.get() + 1), Vec::new()),
+            insert_lsn: decoded,
+        }),
+        decoded,
+        resume: decoded,
+        since: Lsn::ZERO,
+        reached: Version::new(decoded.get()),
+        commits: commits.collect(),
+    }
+}
+
+/// A feed that both replicas take, and so many boundaries of one commit of ten bytes each.
+fn feed(boundaries: u64) -> Feed<&'static str> {
+    let mut feed = Feed::default();
+    feed.joins(ONE);
+    feed.joins(TWO);
+    feed.follow(Some(RunNumber::default()));
+    more(&mut feed, 1..=boundaries);
+    feed
+}
+
+fn more(feed: &mut Feed<&'static str>, commits: impl Iterator<Item = u64>) {
+    for end in commits {
+        feed.came_out(Lsn::new(10 * end), rows(10));
+        feed.extend(boundary(&[10 * end]), Duration::from_secs(end));
+    }
+}
+
+fn given(feed: &mut Feed<&'static str>, replica: StandbyId, most: u64) -> Vec<u64> {
+    let stretch = feed.next(replica, most).unwrap();
+    stretch.iter().flat_map(|stretch| &stretch.boundaries).map(|one| one.decoded.get()).collect()
+}
+
+#[test]
+fn each_replica_is_given_whole_boundaries_in_their_order() {
+    let mut feed = feed(4);
+    assert_eq!(given(&mut feed, ONE, 0), [10], "one, however large");
+    assert_eq!(given(&mut feed, ONE, 20), [20, 30]);
+    assert_eq!(given(&mut feed, ONE, 20), [40]);
+    assert_eq!(given(&mut feed, ONE, 20), [0; 0]);
+    assert_eq!(given(&mut feed, TWO, 100), [10, 20, 30, 40]);
+}
+
+#[test]
+fn what_all_keep_is_forgotten_and_what_one_has_not_kept_is_given_again() {
+    let mut feed = feed(3);
+    let end = feed.next(ONE, 20).unwrap().unwrap().end;
+    feed.kept(ONE, end);
+    assert!(feed.rows(Lsn::new(10)).is_some(), "the other one lacks it");
+    assert_eq!(feed.pending(end), Pending { commits: 1, bytes: 10, since: Some(Duration::from_secs(3)) });
+    given(&mut feed, TWO, 10);
+    feed.kept(TWO, end);
+    assert!(feed.rows(Lsn::new(10)).is_none());
+    assert!(feed.rows(Lsn::new(20)).is_some(), "it has kept no more than it was given");
+    given(&mut feed, ONE, 100);
+    feed.connected(ONE).unwrap();
+    assert_eq!(given(&mut feed, ONE, 100), [30], "it was shown that one, and may come back without it");
+}
+
+#[test]
+fn who_connects_is_told_by_the_newest_boundary_where_it_stands() {
+    let mut feed = feed(2);
+    for replica in [ONE, TWO] {
+        let end = feed.next(replica, 100).unwrap().unwrap().end;
+        feed.kept(replica, end);
+    }
+    feed.connected(ONE).unwrap();
+    assert_eq!(given(&mut feed, ONE, 100), [20]);
+}
+
+#[test]
+fn boundaries_without_commits_do_not_pile_up() {
+    let mut feed = feed(1);
+    for decoded in [20, 30] {
+        feed.extend(Boundary { decoded: Lsn::new(decoded), ..boundary(&[]) }, Duration::ZERO);
+    }
+    assert_eq!(given(&mut feed, ONE, 10), [10, 30]);
+    feed.extend(Boundary { decoded: Lsn::new(40), ..boundary(&[]) }, Duration::ZERO);
+    assert_eq!(given(&mut feed, ONE, 0), [40]);
+    assert_eq!(given(&mut feed, TWO, 10), [10, 40]);
+    assert_eq!(feed.taken.len(), 2);
+}
+
+#[test]
+fn who_joins_is_given_what_is_taken_later() {
+    let mut feed = feed(2);
+    feed.leaves(ONE);
+    assert_eq!(feed.next(ONE, 1).unwrap_err(), NotFed);
+    feed.joins(ONE);
+    more(&mut feed, 3..=3);
+    assert_eq!(given(&mut feed, ONE, 100), [30]);
+    feed.joins(ONE);
+    assert_eq!(given(&mut feed, ONE, 100), [0; 0], "it is fed already");
+}
+
+#[test]
+fn another_run_begins_with_nothing() {
+    let mut feed = feed(2);
+    feed.follow(None);
+    assert!(feed.rows(Lsn::new(20)).is_none());
+    feed.follow(Some(RunNumber::default()));
+    more(&mut feed, 2..=2);
+    feed.connected(ONE).unwrap();
+    assert_eq!(given(&mut feed, ONE, 100), [20]);
+}
+
+#[test]
+fn nothing_is_kept_for_nobody() {
+    let mut feed = feed(2);
+    feed.leaves(ONE);
+    feed.leaves(TWO);
+    more(&mut feed, 3..=3);
+    assert!(feed.rows.is_empty() && feed.taken.is_empty());
+    assert_eq!((feed.unplaced, feed.placed), ((0, 0), 0));
+}
+
+#[test]
+fn who_is_furthest_behind_is_given_up_first() {
+    let mut feed = feed(3);
+    let end = feed.next(ONE, 20).unwrap().unwrap().end;
+    feed.kept(ONE, end);
+    assert_eq!(feed.too_far_behind(30), []);
+    assert_eq!(feed.too_far_behind(29), [TWO]);
+    feed.leaves(TWO);
+    assert_eq!(feed.too_far_behind(9), [], "the newest boundary alone is nobody's fault");
+    feed.came_out(Lsn::new(40), rows(500));
+    assert_eq!(feed.too_far_behind(9), [], "nor is one commit");
+    feed.came_out(Lsn::new(50), rows(500));
+    assert_eq!(feed.too_far_behind(9), [ONE]);
+}

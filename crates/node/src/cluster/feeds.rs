@@ -1,0 +1,298 @@
+//! The replicas that Consort feeds, as the cluster knows them: what each is given of each database, how far it has come,
+//! and what it keeps.
+
+use super::feed::{Feed, NotFed, Pending, Place, Rows, Stretch};
+use super::{Cluster, Database};
+use history::{DatabaseId, Incarnation, Lsn};
+use order::Boundary;
+use postgres::apply::Part;
+use scheduler::{Kind, StandbyId};
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// How many bytes of boundaries become one transaction at a replica that is behind.
+const STRETCH_BYTES: u64 = 4 << 20;
+
+/// What the feeding of one replica with one database does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for the server, or for the database to be followed: why.
+    Waiting(String),
+    /// The database is copied.
+    Copying,
+    /// It is given what commits.
+    Feeding,
+    /// The replica is not what the primary is: it serves no reads of the database until it is made anew.
+    Failed(String),
+}
+
+/// One replica and one database.
+#[derive(Debug)]
+struct Course {
+    stage: Stage,
+    /// It must be copied before it is fed again.
+    out: bool,
+    /// Everything below is visible there.
+    shown: Place,
+    /// What was shown and may not be flushed there, newest alone.
+    unkept: Option<Shown>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    life: Incarnation,
+    resume: Lsn,
+    place: Place,
+}
+
+/// A replica's feeding as the console shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CourseView {
+    /// Which replica.
+    pub replica: StandbyId,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// What is done.
+    pub stage: Stage,
+    /// What it does not show yet.
+    pub pending: Pending,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Feeds {
+    feeds: RefCell<BTreeMap<DatabaseId, Feed>>,
+    courses: RefCell<BTreeMap<(DatabaseId, StandbyId), Course>>,
+    more: Notify,
+}
+
+impl Feeds {
+    fn feed(&self, of: DatabaseId) -> RefMut<'_, Feed> {
+        RefMut::map(self.feeds.borrow_mut(), |feeds| feeds.entry(of).or_default())
+    }
+
+    fn course(&self, of: DatabaseId, replica: StandbyId) -> RefMut<'_, Course> {
+        let new = || Course {
+            stage: Stage::Waiting("the database is not followed yet".to_owned()),
+            out: false,
+            shown: Place::default(),
+            unkept: None,
+        };
+        RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
+    }
+
+    /// Completes when something may be given, or taken away, that was not before. Registered as soon as it is made.
+    pub(crate) fn more(&self) -> tokio::sync::futures::Notified<'_> {
+        self.more.notified()
+    }
+
+    /// What is done for a replica now.
+    pub(crate) fn set_stage(&self, of: DatabaseId, replica: StandbyId, stage: Stage) {
+        self.course(of, replica).stage = stage;
+    }
+
+    /// Whether it must be copied before it is fed.
+    pub(crate) fn is_out(&self, of: DatabaseId, replica: StandbyId) -> bool {
+        self.course(of, replica).out
+    }
+
+    /// A commit came out for the first time.
+    pub(crate) fn came_out(&self, of: DatabaseId, end: Lsn, rows: Rows<Part>) {
+        self.feed(of).came_out(end, rows);
+    }
+
+    /// What the replica is given next. See [`Feed::next`].
+    pub(crate) fn next(&self, of: DatabaseId, replica: StandbyId) -> Result<Option<Stretch>, NotFed> {
+        self.feed(of).next(replica, STRETCH_BYTES)
+    }
+
+    /// A connection to the replica begins. See [`Feed::connected`].
+    pub(crate) fn connected(&self, of: DatabaseId, replica: StandbyId) -> Result<(), NotFed> {
+        self.feed(of).connected(replica)
+    }
+
+    /// The rows of a commit that a boundary has; `None` if nobody has them any more.
+    pub(crate) fn rows(&self, of: DatabaseId, end: Lsn) -> Option<Rows<Part>> {
+        self.feed(of).rows(end)
+    }
+
+    /// This life of the replica shows all boundaries below a place, if one is said; feeding goes on at `resume` then.
+    pub(crate) fn shown(
+        &self,
+        (of, replica): (DatabaseId, StandbyId),
+        (life, resume): (Incarnation, Lsn),
+        place: Option<Place>,
+    ) {
+        let mut course = self.course(of, replica);
+        course.shown = place.unwrap_or(course.shown);
+        let place = place.unwrap_or_default();
+        course.unkept = Some(Shown { life, resume, place });
+    }
+
+    /// What this life of the replica has shown, of all databases, and may not have flushed.
+    pub(crate) fn take_unkept(&self, replica: StandbyId, life: Incarnation) -> Vec<(DatabaseId, Lsn, Place)> {
+        let mut courses = self.courses.borrow_mut();
+        let mine = courses.iter_mut().filter(|((_, other), _)| *other == replica);
+        let unkept = mine.filter_map(|((of, _), course)| {
+            let shown = course.unkept.take_if(|shown| shown.life == life)?;
+            Some((*of, shown.resume, shown.place))
+        });
+        unkept.collect()
+    }
+
+    /// The database is no more.
+    pub(crate) fn forget(&self, of: DatabaseId) {
+        self.feeds.borrow_mut().remove(&of);
+        self.courses.borrow_mut().retain(|(other, _), _| *other != of);
+        self.more.notify_waiters();
+    }
+
+    /// Wakes whoever waits for more.
+    pub(crate) fn changed(&self) {
+        self.more.notify_waiters();
+    }
+
+    fn views(&self) -> Vec<CourseView> {
+        let courses = self.courses.borrow();
+        let view = |((database, replica), course): (&(DatabaseId, StandbyId), &Course)| CourseView {
+            replica: *replica,
+            database: *database,
+            stage: course.stage.clone(),
+            pending: self.feed(*database).pending(course.shown),
+        };
+        courses.iter().map(view).collect()
+    }
+}
+
+impl Cluster {
+    /// The replicas that Consort feeds.
+    pub fn fed_ids(&self) -> impl Iterator<Item = StandbyId> + use<> {
+        let fed: Vec<_> = self.standby_ids().filter(|id| self.standby(*id).kind == Kind::Fed).collect();
+        fed.into_iter()
+    }
+
+    /// What is kept for the replicas that Consort feeds.
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.0.feeds
+    }
+
+    /// Each replica that Consort feeds, database by database.
+    pub fn courses(&self) -> Vec<CourseView> {
+        self.0.feeds.views()
+    }
+
+    /// Whether what came out of the database's slot is kept for a replica. If it is, and the order has no
+    /// [run](order::Order::run), the slot must be forgotten and opened again.
+    pub(crate) fn is_fed(&self, of: DatabaseId) -> bool {
+        self.feeds().feed(of).is_taken()
+    }
+
+    /// The database's slot is about to be opened: all replicas are fed that need not be copied first, so that it is
+    /// confirmed no further than what they keep. Whether there is any replica at all, whose rows are to be kept.
+    pub(crate) fn feed_all(&self, of: DatabaseId) -> bool {
+        for replica in self.fed_ids() {
+            if !self.feeds().is_out(of, replica) {
+                self.scheduler().fed_takes(replica, of);
+                self.feeds().feed(of).joins(replica);
+            }
+        }
+        self.fed_ids().next().is_some()
+    }
+
+    /// The database's slot was opened, or its commits are placed from now on: what is kept is of this run.
+    pub(crate) fn follow_run(&self, of: DatabaseId) {
+        let run = self.scheduler().order().run(of);
+        self.feeds().feed(of).follow(run);
+        self.feeds().changed();
+    }
+
+    /// A replica is about to be copied: what commits from here on is kept for it. What may be there still is no copy that
+    /// could be fed, until the new one is [made](Cluster::copied).
+    pub(crate) fn fed_takes(&self, replica: StandbyId, of: DatabaseId) {
+        self.fed_leaves(replica, of);
+        self.scheduler().fed_takes(replica, of);
+        self.feeds().feed(of).joins(replica);
+        self.follow_run(of);
+    }
+
+    /// The copy is made.
+    pub(crate) fn copied(&self, replica: StandbyId, of: DatabaseId) {
+        self.feeds().course(of, replica).out = false;
+    }
+
+    /// A replica is fed no more: it must be copied anew. Nothing is read there.
+    pub(crate) fn fed_leaves(&self, replica: StandbyId, of: DatabaseId) {
+        self.scheduler().fed_leaves(replica, of);
+        self.feeds().feed(of).leaves(replica);
+        let mut course = self.feeds().course(of, replica);
+        (course.out, course.unkept) = (true, None);
+        drop(course);
+        self.feeds().changed();
+        self.moved();
+    }
+
+    /// The replica has flushed what shows all boundaries below this place, and is fed from `resume` on whatever becomes of
+    /// it.
+    pub(crate) fn fed_keeps(&self, replica: StandbyId, of: DatabaseId, resume: Lsn, below: Place) {
+        self.scheduler().fed_keeps(replica, of, resume);
+        self.feeds().feed(of).kept(replica, below);
+    }
+
+    /// Takes the boundaries that the order has made, for all replicas. Who is too far behind is given up.
+    pub(crate) fn take_boundaries(&self) {
+        let boundaries = self.scheduler().take_boundaries();
+        if boundaries.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let mut grown: Vec<DatabaseId> = Vec::new();
+        for boundary in boundaries {
+            let Boundary { database, .. } = boundary;
+            self.feeds().feed(database).extend(boundary, now);
+            grown.push(database);
+        }
+        self.feeds().changed();
+        grown.sort_unstable();
+        grown.dedup();
+        grown.into_iter().for_each(|of| self.bound_feed(of));
+    }
+
+    /// Keeps what is kept for the replicas within its bound.
+    fn bound_feed(&self, of: DatabaseId) {
+        loop {
+            let behind = self.feeds().feed(of).too_far_behind(self.setup().fed_buffer_bytes as u64);
+            if behind.is_empty() {
+                return;
+            }
+            for replica in behind {
+                let name = &self.standby(replica).name;
+                tracing::warn!(
+                    replica = name,
+                    database = self.name_of(of),
+                    "the replica is further behind than fed_buffer holds: the database is copied anew"
+                );
+                self.fed_leaves(replica, of);
+            }
+        }
+    }
+
+    /// The name of a database, for people.
+    pub(crate) fn name_of(&self, of: DatabaseId) -> String {
+        let databases = self.databases();
+        let named = databases.iter().find(|database| database.id() == Some(of));
+        named.map_or_else(|| of.to_string(), |database| database.name().to_owned())
+    }
+
+    /// Whether a database of this name is followed.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.0.databases.borrow().contains_key(name)
+    }
+
+    /// Whether this is still the database of its name.
+    pub(crate) fn has(&self, database: &Database) -> bool {
+        let databases = self.0.databases.borrow();
+        databases.get(database.name()).is_some_and(|known| std::ptr::eq(Rc::as_ptr(known), database))
+    }
+}

@@ -1,0 +1,358 @@
+//! Feeds one database to one replica: boundary after boundary, each, or several whole ones, in one transaction with the
+//! position that it leads to.
+//!
+//! ```text
+//!   nothing there, or it lacks what nobody has any more --> copied --\
+//!   a copy of this database ------------------------------------------+--> fed, for as long as it goes well
+//!
+//!   connection lost                              --> connected again
+//!   DDL that cannot be run there, too far behind --> copied anew
+//!   it differs from the primary                  --> failed, until somebody drops the database there
+//! ```
+
+use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
+use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stretch};
+use history::{DatabaseId, Incarnation, Shown};
+use order::Boundary;
+use postgres::Error;
+use postgres::address::{Address, Control};
+use postgres::apply::{self, Batch, Feeder, Part};
+use postgres::clone::{self, Found};
+use postgres::facts;
+use postgres::local::Programs;
+use scheduler::StandbyId;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::rc::Rc;
+use tokio::time::Instant;
+
+/// Why feeding ended.
+enum Stop {
+    /// The replica, or the primary, went away or refused: it is tried again.
+    Again(Error),
+    /// What is there cannot be fed any more: the database is copied anew.
+    Anew(String),
+    /// The replica is not what the primary is. Nobody knows since when.
+    Failed(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Again(error)
+    }
+}
+
+impl From<NotFed> for Stop {
+    fn from(_: NotFed) -> Stop {
+        Stop::Anew("it was given up meanwhile".to_owned())
+    }
+}
+
+impl From<apply::Error> for Stop {
+    fn from(error: apply::Error) -> Stop {
+        let said = error.to_string();
+        match error {
+            apply::Error::Server(error) => Stop::Again(error),
+            apply::Error::Moved => Stop::Again(Error::NotReady(said)),
+            apply::Error::Ddl(_) | apply::Error::Kept(_) => Stop::Anew(said),
+            apply::Error::Diverged { .. } | apply::Error::Unfit { .. } => Stop::Failed(said),
+        }
+    }
+}
+
+/// Hands out what the primary has shown, for ever.
+pub(crate) async fn hand_out(cluster: Cluster) {
+    while !cluster.stopping() {
+        let moved = cluster.next_move();
+        cluster.take_boundaries();
+        moved.await;
+    }
+}
+
+/// Feeds the replica until the database is no more; then its copy goes too.
+pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId) {
+    let name = cluster.standby(id).name.clone();
+    let mut trouble = Trouble::default();
+    while let Some(of) = both_there(&cluster, &database, id).await {
+        let began = Instant::now();
+        let feeding = Feeding::new(&cluster, &database, id, of);
+        let Err(stop) = feeding.run().await;
+        cluster.scheduler().fed_lost(id, of);
+        cluster.moved();
+        let pause = match stop {
+            Stop::Again(error) => {
+                let why = error.to_string();
+                let (is_new, pause) = trouble.met(&why, &error, began.elapsed());
+                if is_new {
+                    tracing::warn!(replica = name, database = database.name(), error = why, "it is not fed");
+                }
+                cluster.feeds().set_stage(of, id, Stage::Waiting(why));
+                give_up_for_the_log(&cluster, &database, (of, id));
+                pause
+            }
+            Stop::Anew(why) => {
+                tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
+                cluster.fed_leaves(id, of);
+                cluster.feeds().set_stage(of, id, Stage::Waiting(why));
+                RECONNECT_AFTER
+            }
+            Stop::Failed(why) => {
+                tracing::error!(replica = name, database = database.name(), why, "the replica has failed");
+                cluster.fed_leaves(id, of);
+                cluster.feeds().set_stage(of, id, Stage::Failed(why));
+                feeding.until_dropped().await;
+                RECONNECT_AFTER
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+    remove(&cluster, &database, id).await;
+}
+
+/// Waits until the database is followed and the replica's server is there. `None`: the database is no more. Meanwhile the
+/// primary keeps its log for the replica, up to a bound.
+async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -> Option<DatabaseId> {
+    while !cluster.stopping() && cluster.has(database) {
+        let more = cluster.feeds().more();
+        if let Some(of) = database.id() {
+            let followed = cluster.scheduler().order().followed(of);
+            if followed && cluster.is_watched(id) {
+                return Some(of);
+            }
+            let what = if followed { "the server is away" } else { "the database is not followed" };
+            cluster.feeds().set_stage(of, id, Stage::Waiting(what.to_owned()));
+            if followed {
+                give_up_for_the_log(cluster, database, (of, id));
+            }
+        }
+        more.await;
+    }
+    None
+}
+
+/// A replica that is not fed is given up before the primary keeps too much of its log for it.
+fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (DatabaseId, StandbyId)) {
+    let slots = cluster.slots();
+    let slot = slots.iter().find(|slot| slot.database.as_deref() == Some(database.name()));
+    let kept_bytes = slot.map_or(0, |slot| slot.kept_bytes);
+    if kept_bytes > cluster.setup().fed_buffer_bytes as u64 && !cluster.feeds().is_out(of, id) {
+        let replica = &cluster.standby(id).name;
+        tracing::warn!(
+            replica,
+            database = database.name(),
+            kept_bytes,
+            "the replica was not fed for too long: it is copied anew"
+        );
+        cluster.fed_leaves(id, of);
+    }
+}
+
+/// The copy of a database that was dropped goes, unless another one has its name by now.
+async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
+    let address = cluster.standby(id).address.with_database(database.name());
+    let mut trouble = Trouble::default();
+    while !cluster.stopping() && !cluster.knows(database.name()) {
+        let Err(error) = clone::remove(&address).await else { return };
+        let (is_new, pause) = trouble.met(&error.to_string(), &error, std::time::Duration::ZERO);
+        if is_new {
+            tracing::warn!(database = database.name(), %error, "the copy of a dropped database is there still");
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// One attempt.
+struct Feeding<'a> {
+    cluster: &'a Cluster,
+    database: &'a Rc<Database>,
+    id: StandbyId,
+    of: DatabaseId,
+    primary: Address,
+    replica: Address,
+}
+
+impl<'a> Feeding<'a> {
+    fn new(cluster: &'a Cluster, database: &'a Rc<Database>, id: StandbyId, of: DatabaseId) -> Feeding<'a> {
+        let primary = cluster.setup().primary.with_database(database.name());
+        let replica = cluster.standby(id).address.with_database(database.name());
+        Feeding { cluster, database, id, of, primary, replica }
+    }
+
+    async fn run(&self) -> Result<Infallible, Stop> {
+        let is_there =
+            !self.cluster.feeds().is_out(self.of, self.id) && self.unless_lost(self.is_there()).await?;
+        if !is_there {
+            self.copy().await?;
+        }
+        self.unless_lost(self.feed()).await
+    }
+
+    /// Gives up when the replica's server is found dead or hanging.
+    async fn unless_lost<T>(&self, doing: impl Future<Output = Result<T, Stop>>) -> Result<T, Stop> {
+        tokio::select! {
+            done = doing => done,
+            () = self.cluster.standby_lost(self.id) => {
+                Err(Error::Unreachable("the server is away".to_owned()).into())
+            }
+        }
+    }
+
+    /// Whether there is a copy of this very database.
+    async fn is_there(&self) -> Result<bool, Stop> {
+        match clone::found(&self.replica).await? {
+            Found::Nothing => Ok(false),
+            Found::Copy(_) => Ok(clone::is_of(&self.primary, &self.replica).await?),
+        }
+    }
+
+    /// Copies the database. What commits from before the snapshot on is kept for it meanwhile.
+    async fn copy(&self) -> Result<(), Stop> {
+        let (cluster, name) = (self.cluster, &self.cluster.standby(self.id).name);
+        cluster.feeds().set_stage(self.of, self.id, Stage::Copying);
+        cluster.fed_takes(self.id, self.of);
+        let programs = tokio::task::spawn_blocking(Programs::find).await;
+        let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
+        tracing::info!(replica = name, database = self.database.name(), "copying the database");
+        let copying = async {
+            let resume = self.resume().await;
+            clone::clone(&programs, &self.primary, &self.replica, resume).await
+        };
+        tokio::select! {
+            copied = copying => copied.map(drop)?,
+            () = self.database.wanted_alone() => {
+                return Err(Error::NotReady("somebody needs the database alone".to_owned()).into());
+            }
+        }
+        cluster.copied(self.id, self.of);
+        tracing::info!(replica = name, database = self.database.name(), "the database is copied");
+        Ok(())
+    }
+
+    /// From where on a copy that is begun now can be fed.
+    async fn resume(&self) -> history::Lsn {
+        loop {
+            let moved = self.cluster.next_move();
+            let resume = self.cluster.scheduler().order().resume(self.of);
+            if let Some(resume) = resume {
+                return resume;
+            }
+            moved.await;
+        }
+    }
+
+    /// Feeds it for as long as it goes well.
+    async fn feed(&self) -> Result<Infallible, Stop> {
+        self.demand_equal().await?;
+        let feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?;
+        let (key, life) = ((self.of, self.id), feeder.sighting().incarnation);
+        let feeds = self.cluster.feeds();
+        feeds.connected(self.of, self.id)?;
+        feeds.shown(key, (life, feeder.shown().resume()), None);
+        feeds.set_stage(self.of, self.id, Stage::Feeding);
+        let mut line = Line { at: feeder.shown().clone(), by: self, feeder, life, sent: VecDeque::new() };
+        loop {
+            let more = feeds.more();
+            match feeds.next(self.of, self.id)? {
+                Some(stretch) => line.give(&stretch).await?,
+                None if line.sent.is_empty() => more.await,
+                None => line.finish().await?,
+            }
+        }
+    }
+
+    /// The copy must answer as the database would.
+    async fn demand_equal(&self) -> Result<(), Error> {
+        let primary = facts::facts(&Control::connect(&self.primary).await?).await?;
+        let replica = facts::facts(&Control::connect(&self.replica).await?).await?;
+        let differences = facts::differences_of_copy(&primary, &replica, self.database.name());
+        if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
+    }
+
+    /// Brings the roles in step. Whatever changed while nobody was connected is marked too.
+    async fn step(&self) -> Result<(), Stop> {
+        if clone::in_step(&self.primary, &self.replica).await? {
+            return Ok(());
+        }
+        Err(Stop::Anew("something belongs to somebody else than when it was copied".to_owned()))
+    }
+
+    /// Waits until the database that has failed is there no more: somebody wants it anew.
+    async fn until_dropped(&self) {
+        while !self.cluster.stopping() && self.cluster.has(self.database) {
+            tokio::time::sleep(LONGEST_PAUSE).await;
+            if let Ok(Found::Nothing) = clone::found(&self.replica).await {
+                return;
+            }
+        }
+    }
+}
+
+/// A connection to the replica, and what is under way on it.
+struct Line<'a> {
+    by: &'a Feeding<'a>,
+    feeder: Feeder,
+    life: Incarnation,
+    /// What it shows when all that was sent is visible.
+    at: Shown,
+    sent: VecDeque<Sent>,
+}
+
+/// Boundaries that were sent in one transaction.
+struct Sent {
+    to: Shown,
+    last: Rc<Boundary>,
+    end: Place,
+}
+
+impl Line<'_> {
+    /// Sends several whole boundaries in one transaction.
+    async fn give(&mut self, stretch: &Stretch) -> Result<(), Stop> {
+        let last = stretch.boundaries.last().expect("a stretch has at least one boundary");
+        if !last.feeds(&self.at) {
+            return Err(Stop::Anew("it lacks commits that its slot does not give any more".to_owned()));
+        }
+        let (parts, marked) = self.parts(stretch)?;
+        if marked {
+            // Whoever reads behind the mark reads under the roles that the primary has.
+            self.finish().await?;
+            self.by.step().await?;
+        }
+        let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
+        self.feeder.send(Batch { parts, to: to.clone() }).await?;
+        self.at = to.clone();
+        self.sent.push_back(Sent { to, last: last.clone(), end: stretch.end });
+        let shown = self.feeder.shown();
+        let visible = self.sent.iter().rposition(|sent| sent.to == *shown);
+        self.visible(visible.map_or(0, |place| place + 1));
+        Ok(())
+    }
+
+    /// What it lacks of these boundaries, and whether that marks a change of what no event trigger tells of.
+    fn parts(&self, stretch: &Stretch) -> Result<(Vec<Part>, bool), Stop> {
+        let (mut parts, mut marked) = (Vec::new(), false);
+        for commit in stretch.boundaries.iter().flat_map(|boundary| boundary.missing(&self.at)) {
+            let Some(rows) = self.by.cluster.feeds().rows(self.by.of, commit.end) else {
+                return Err(Stop::Anew("it lacks a commit whose rows are not kept any more".to_owned()));
+            };
+            marked |= rows.ddl && !rows.part.ran_ddl()?;
+            parts.push(rows.part);
+        }
+        Ok((parts, marked))
+    }
+
+    /// Waits until all that was sent is visible.
+    async fn finish(&mut self) -> Result<(), Stop> {
+        self.feeder.finish().await?;
+        self.visible(self.sent.len());
+        Ok(())
+    }
+
+    /// So many of those that were sent are visible, the first ones.
+    fn visible(&mut self, count: usize) {
+        let Some(Sent { to, last, end }) = self.sent.drain(..count).next_back() else { return };
+        let Feeding { cluster, id, of, .. } = *self.by;
+        cluster.scheduler().fed_shows(id, self.life, &last);
+        cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
+        cluster.moved();
+    }
+}
