@@ -2,7 +2,6 @@
 //! removed afterwards.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use bench::progress::Progress;
 use bench::stop::Stop;
 use clap::Args;
 use node::config::Config;
+use postgres::local::free_port;
 use tokio::runtime::Runtime;
 
 use crate::console::runtime;
@@ -82,11 +82,6 @@ pub(crate) fn compare(
 fn console_url(url: &str, config: &Config) -> String {
     let server = url.rsplit_once('/').map_or(url, |(server, _)| server);
     format!("{server}/{}", config.console_database)
-}
-
-/// A port that is free now.
-pub(crate) fn free_port() -> Result<u16, Failure> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A cluster for the demo, removed when it is dropped.

@@ -1,7 +1,7 @@
 //! `consort up`: a primary, its standbys and replicas on this machine, and Consort in front of them.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return in_the_foreground(&home, options);
     }
     let config = bring_up(&home, options)?;
-    announce(&home, &config);
+    announcement(&home, &config)();
     Ok(())
 }
 
@@ -141,8 +141,8 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
     }
     let (cluster, config) = prepare(home, options)?;
     drop(turn);
-    announce(home, &config);
-    let served = serve::in_this_process(&home.config_file(), config, Some(&home.pid_file()), Box::new(|| {}));
+    let ready = Box::new(announcement(home, &config));
+    let served = serve::in_this_process(&home.config_file(), config, Some(&home.pid_file()), ready);
     cluster.stop(Stop::Fast)?;
     served
 }
@@ -265,12 +265,18 @@ pub(crate) fn url(config: &Config) -> String {
     format!("postgres://postgres@{}/postgres", listen.replace("0.0.0.0", "127.0.0.1"))
 }
 
-fn announce(home: &Home, config: &Config) {
-    println!("{}", url(config));
-    eprintln!("local users are trusted; `consort status` tells how it is, `consort down` stops it");
-    if config.auth_file.is_some() {
-        let users = home.users_file();
-        eprintln!("clients of other machines need a password; the one of postgres is in {}", users.display());
+/// Says where the cluster is. To be called when clients can log in.
+fn announcement(home: &Home, config: &Config) -> impl FnOnce() + use<> {
+    let url = url(config);
+    let users = config.auth_file.is_some().then(|| home.users_file());
+    move || {
+        // Whoever waits for it may be gone.
+        let _ = writeln!(std::io::stdout(), "{url}");
+        eprintln!("local users are trusted; `consort status` tells how it is, `consort down` stops it");
+        if let Some(users) = users {
+            let file = users.display();
+            eprintln!("clients of other machines need a password; the one of postgres is in {file}");
+        }
     }
 }
 

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::session::{Protocol, Session, Trouble};
-use postgres::local::{Cluster, Node, Programs};
+use postgres::local::{Cluster, Node, Programs, free_port};
 
 use super::lines::Lines;
-use crate::demo::free_port;
 use crate::down;
 use crate::failure::Failure;
 use crate::home::Home;

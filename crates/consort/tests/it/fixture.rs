@@ -1,7 +1,6 @@
 //! The program, run; a folder of `consort up` and a `consort serve`, both ended with the test however that ends.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -66,12 +65,9 @@ pub(crate) fn psql(url: &str, sql: &str) -> Done {
     run(Command::new("psql").args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
 }
 
-/// A TCP port that is free now.
+/// A TCP port that is free, and stays so for a minute.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("loopback is there")
-        .port()
+    postgres::local::free_port().expect("loopback is there")
 }
 
 /// Looks again and again until it is so, at most for [`LIMIT`].

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
@@ -59,6 +60,15 @@ fn up_in_the_foreground_with_another_design_and_other_writers() {
     assert!(child.wait().expect("it is our child").success());
     assert!(!psql(&direct, "SELECT 1").status.success(), "its servers end with it");
     assert!(home.run("status", &[]).failed(3).contains("does not answer"));
+}
+
+#[test]
+fn up_in_the_foreground_says_no_address_at_which_it_does_not_listen() {
+    let home = UpFolder::new();
+    let _taken = TcpListener::bind(("127.0.0.1", home.port)).expect("it is free");
+    let (mut child, said) = foreground(&home, &[]);
+    assert_eq!(said, "");
+    assert_eq!(child.wait().expect("it is our child").code(), Some(1));
 }
 
 #[test]

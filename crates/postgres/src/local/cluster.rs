@@ -1,10 +1,10 @@
 //! A primary, its standbys and servers that Consort feeds in one folder: made once, started again as often as one likes.
 
 use super::node::{Node, Role, Stop};
+use super::port::free_port;
 use super::programs::{MAJOR, Programs};
 use super::settings::{self, LogIns, NodeSettings};
 use crate::Error;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.
@@ -150,7 +150,7 @@ impl Cluster {
         let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
         let node = NodeSettings {
             name,
-            port: free_port(options.log_ins, &ports)?,
+            port: port_for(options.log_ins, &ports)?,
             sockets: self.primary().socket_folder(),
             log_ins: options.log_ins,
             follows: Some(self.primary().port()),
@@ -232,7 +232,7 @@ fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathBuf, Error> 
 fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result<(), Error> {
     let node = NodeSettings {
         name: PRIMARY,
-        port: free_port(options.log_ins, &[])?,
+        port: port_for(options.log_ins, &[])?,
         sockets: &folder.join("sockets"),
         log_ins: options.log_ins,
         follows: None,
@@ -358,13 +358,12 @@ fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Err
     Ok(Node::new(programs, name, role, folder, port))
 }
 
-/// A port for one more node: by TCP one that the system has free, otherwise just the next number.
-fn free_port(log_ins: LogIns, taken: &[u16]) -> Result<u16, Error> {
+/// A port for one more node: by TCP one that is free, otherwise just the next number.
+fn port_for(log_ins: LogIns, taken: &[u16]) -> Result<u16, Error> {
     if log_ins == LogIns::SocketOnly {
         return Ok((FIRST_SOCKET_PORT..).find(|port| !taken.contains(port)).expect("there are few nodes"));
     }
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(setup)?;
-    Ok(listener.local_addr().map_err(setup)?.port())
+    free_port().map_err(setup)
 }
 
 /// Whether the environment names a locale; initdb takes it over then.

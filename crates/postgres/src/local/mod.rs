@@ -13,6 +13,7 @@
 mod account;
 mod cluster;
 mod node;
+mod port;
 mod probe;
 mod processes;
 mod programs;
@@ -22,6 +23,7 @@ mod settings;
 pub use account::Account;
 pub use cluster::{Cluster, Options};
 pub use node::{Node, NodeState, Role, Stop};
+pub use port::free_port;
 pub use programs::{MAJOR, Programs};
 pub use scratch::Scratch;
 pub use settings::LogIns;

@@ -1,0 +1,74 @@
+//! A TCP port for a server that is started later.
+//!
+//! Until the server listens nobody else may take it, neither another process that looks for one nor the system, for its
+//! end of some connection. So it lies below the ports that the system gives to connections, and a connection to it has
+//! just been closed from its own side: for a minute it is bound (`TIME_WAIT`) for all but those who say SO_REUSEADDR.
+//! Servers do, and who looks here does not. (The idea is that of Yelp's `ephemeral-port-reserve`.)
+
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+
+/// Lower ports belong to services that people know by their number.
+const FIRST: u16 = 10_000;
+/// The end of what is looked through where the system does not say which ports it gives to connections.
+const USUAL_END: u16 = 32_768;
+/// So many ports are tried. Of some ten thousand nearly all are free.
+const TRIES: u64 = 1_000;
+
+/// A port that is free on 127.0.0.1, and stays so for a minute for a server that says SO_REUSEADDR.
+///
+/// # Errors
+/// What the system says of the last port that was tried.
+pub fn free_port() -> io::Result<u16> {
+    let ports = u64::from(end() - FIRST);
+    let chance = RandomState::new();
+    let mut last = io::ErrorKind::AddrInUse.into();
+    for round in 0..TRIES {
+        let offset = u16::try_from(chance.hash_one(round) % ports).expect("less than a port");
+        match keep(FIRST + offset) {
+            Ok(()) => return Ok(FIRST + offset),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Where the ports begin that the system gives to connections.
+fn end() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let first = range.split_whitespace().next().and_then(|first| first.parse().ok());
+    first.filter(|first| *first > FIRST).unwrap_or(USUAL_END)
+}
+
+fn keep(port: u16) -> io::Result<()> {
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &address)?;
+    // Bound without it, so that nobody has the port; with it from here on, so that others may who say it too.
+    set_socket_reuseaddr(&socket, true)?;
+    listen(&socket, 1)?;
+    let client = TcpStream::connect(address)?;
+    let (ours, _) = TcpListener::from(socket).accept()?;
+    // Who closes first waits.
+    drop(ours);
+    drop(client);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_free_for_a_server_and_for_nobody_else_who_looks_for_one() {
+        let port = free_port().unwrap();
+        assert!((FIRST..end()).contains(&port), "{port}");
+        assert_eq!(keep(port).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // The standard library says SO_REUSEADDR, as servers do.
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+}
