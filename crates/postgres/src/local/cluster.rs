@@ -170,7 +170,7 @@ impl Cluster {
         let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
         let node = NodeSettings {
             name,
-            port: free_port(options.log_ins, &ports)?,
+            port: port_for(options.log_ins, &ports)?,
             sockets: self.primary().socket_folder(),
             log_ins: options.log_ins,
             follows: None,
