@@ -1,22 +1,19 @@
 //! The designs: each is one row of answers, chosen by a setting. The only crate that knows the papers' names.
 //!
-//! A design that this table does not name does not work yet; [`named`] says which do.
+//! There is one order of committed transactions, and a system is six answers: who makes the order and finds conflicts,
+//! what travels, what makes it durable, what "committed" waits for, how a replica takes it in, and what a read may see.
+//! The answers are in `answers`, the rows are here, and what cannot stand together is said by `check`. A row is
+//! not a licence to run: [`chosen`] refuses what no process can run yet.
+//!
+//! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section 5.3; Amza et
+//! al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V of Manassiev and Amza,
+//! "DMV"; Cecchet, "C-JDBC" (2004).
 
-/// What a read may see, if the session did not ask for something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// The latest for what the statement touches, per statement, proven; else the primary.
-    LatestProven,
-    /// Whatever a replica shows, of any age: what proxies without knowledge of the order do.
-    AnyAge,
-}
+mod answers;
+mod check;
 
-/// What the client's "committed" waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledgement {
-    /// The primary's own answer, under the session's `synchronous_commit`.
-    Primary,
-}
+pub use answers::{Acknowledgement, Durability, Effects, Intake, Orderer, Reads};
+use std::fmt;
 
 /// One design: one answer per question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,44 +22,158 @@ pub struct Design {
     pub name: &'static str,
     /// One sentence for `--help` and the manual.
     pub summary: &'static str,
-    /// What a read may see.
-    pub reads: Reads,
+    /// Who makes the order, and finds conflicts.
+    pub orderer: Orderer,
+    /// What travels to the replicas.
+    pub effects: Effects,
+    /// What makes a commit durable.
+    pub durability: Durability,
     /// What "committed" waits for.
     pub acknowledgement: Acknowledgement,
+    /// How a replica takes in what travels.
+    pub intake: Intake,
+    /// What a read may see.
+    pub reads: Reads,
 }
 
 /// The default design.
 pub const CONSORT: Design = Design {
     name: "consort",
     summary: "reads leave the primary only when they are proven to show what the primary would show",
-    reads: Reads::LatestProven,
+    orderer: Orderer::Primary,
+    effects: Effects::LogOrRows,
+    durability: Durability::Primary,
     acknowledgement: Acknowledgement::Primary,
+    intake: Intake::ByBoundary,
+    reads: Reads::LatestProven,
 };
 
 /// What read-splitting proxies do today; for comparison.
 pub const WEAK: Design = Design {
     name: "weak",
     summary: "reads go to any replica, whatever its age (stale reads: for comparison only)",
+    intake: Intake::AsItComes,
     reads: Reads::AnyAge,
+    ..CONSORT
+};
+
+/// RSI-PC.
+const GANYMED: Design = Design {
+    name: "ganymed",
+    summary: "one commit at a time at the primary; reads wait at a replica for the whole latest version",
+    orderer: Orderer::PrimaryOneByOne,
+    effects: Effects::Rows,
+    durability: Durability::Primary,
     acknowledgement: Acknowledgement::Primary,
+    intake: Intake::OneByOne,
+    reads: Reads::LatestWaiting,
+};
+
+/// Statements with footprints, executed in parallel and shown in order.
+const HIHOOI: Design = Design {
+    name: "hihooi",
+    summary: "statements travel and are executed in parallel where they are independent; reads go where it is fresh",
+    effects: Effects::Statements,
+    intake: Intake::ParallelByFootprint,
+    ..CONSORT
+};
+
+/// Lazy replication with queries that wait for a replica which has the whole latest version.
+const FORWARD: Design = Design {
+    name: "forward",
+    summary: "reads go to a replica that has the whole latest version; a refresh locks the replica",
+    effects: Effects::Rows,
+    intake: Intake::OneByOneLocking,
+    reads: Reads::LatestWaiting,
+    ..CONSORT
+};
+
+/// One-copy serializability by table locks in the scheduler (C-JDBC).
+const ONE_COPY: Design = Design {
+    name: "1sr",
+    summary: "statements run everywhere under table locks of the scheduler; reads run anywhere",
+    orderer: Orderer::Scheduler,
+    effects: Effects::Statements,
+    durability: Durability::EveryEngine,
+    acknowledgement: Acknowledgement::AppliedByAll,
+    intake: Intake::InsideTheTransaction,
+    reads: Reads::AnyReplica,
+};
+
+/// Per-table versions, handed out before the transaction.
+const CONFLICT_AWARE: Design = Design {
+    name: "conflict-aware",
+    summary: "tables are declared before the transaction; each replica executes in the order of the tables' versions",
+    orderer: Orderer::SchedulerByTable,
+    acknowledgement: Acknowledgement::Primary,
+    intake: Intake::InTableOrder,
+    reads: Reads::TableVersions,
+    ..ONE_COPY
 };
 
 /// Every design that works, the default first.
 pub const ALL: [Design; 2] = [CONSORT, WEAK];
 
-/// The design with this name.
-pub fn named(name: &str) -> Option<Design> {
-    ALL.into_iter().find(|design| design.name == name)
+/// Those whose rules are known and that no process can run yet.
+const NOT_YET: [Design; 5] = [GANYMED, HIHOOI, ONE_COPY, CONFLICT_AWARE, FORWARD];
+
+/// Why a design cannot be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No design has this name.
+    Unknown,
+    /// Its row is known, and no process can run it yet.
+    NotYet(&'static str),
+    /// Its answers cannot stand together, for this reason.
+    Senseless(&'static str),
+}
+
+/// A sentence for a person.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unknown => f.write_str("there is no design of this name"),
+            Refused::NotYet(name) => write!(f, "the design \"{name}\" is not available yet"),
+            Refused::Senseless(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The design with this name, if it works.
+///
+/// Errors: [`Refused`].
+pub fn chosen(name: &str) -> Result<Design, Refused> {
+    let named = |designs: &[Design]| designs.iter().copied().find(|design| design.name == name);
+    match (named(&ALL), named(&NOT_YET)) {
+        (Some(design), _) => design.check().map(|()| design).map_err(Refused::Senseless),
+        (None, Some(design)) => Err(Refused::NotYet(design.name)),
+        (None, None) => Err(Refused::Unknown),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn a_name_finds_its_row() {
-        assert_eq!(named("consort"), Some(CONSORT));
-        assert_eq!(named("weak"), Some(WEAK));
-        assert_eq!(named("Consort"), None);
+    fn a_name_finds_its_row_if_it_works() {
+        assert_eq!(chosen("consort"), Ok(CONSORT));
+        assert_eq!(chosen("weak"), Ok(WEAK));
+        assert_eq!(chosen("Consort"), Err(Refused::Unknown));
+        for design in NOT_YET {
+            let refused = chosen(design.name).expect_err("it cannot run");
+            assert_eq!(refused.to_string(), format!("the design \"{}\" is not available yet", design.name));
+        }
+    }
+
+    #[test]
+    fn every_row_makes_sense_and_has_a_name_of_its_own() {
+        let all: Vec<Design> = ALL.into_iter().chain(NOT_YET).collect();
+        assert!(all.iter().all(|design| design.check() == Ok(())));
+        let names: BTreeSet<&str> = all.iter().map(|design| design.name).collect();
+        assert_eq!(names.len(), all.len());
     }
 }

@@ -219,8 +219,8 @@ impl Config {
         let by_user = self.user_consistency.get(user).copied().unwrap_or_default();
         let chosen = [by_user, by_database, self.consistency];
         let by_design = match self.design().reads {
-            Reads::LatestProven => Consistency::Strong,
             Reads::AnyAge => Consistency::Weak,
+            _ => Consistency::Strong,
         };
         Own {
             consistency: chosen.iter().find_map(|choice| choice.consistency).unwrap_or(by_design),

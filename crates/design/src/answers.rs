@@ -1,0 +1,84 @@
+//! The six questions, and the answers that are known.
+
+/// Who makes the order of commits, and finds conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orderer {
+    /// The primary, all commits at once; the order in which it shows them is read back from it.
+    Primary,
+    /// The primary, one commit at a time.
+    PrimaryOneByOne,
+    /// The scheduler, by table locks, before anything is executed.
+    Scheduler,
+    /// The scheduler, by versions of the tables that a transaction declares before it begins.
+    SchedulerByTable,
+}
+
+impl Orderer {
+    /// Whether the order is made before anything is executed.
+    pub(crate) fn is_scheduler(self) -> bool {
+        matches!(self, Orderer::Scheduler | Orderer::SchedulerByTable)
+    }
+}
+
+/// What travels to the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effects {
+    /// The primary's log to standbys, rows to replicas that Consort feeds.
+    LogOrRows,
+    /// Rows.
+    Rows,
+    /// The statements themselves.
+    Statements,
+}
+
+/// What makes a commit durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The primary's disk.
+    Primary,
+    /// The disk of every engine.
+    EveryEngine,
+}
+
+/// What the client's "committed" waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledgement {
+    /// The primary's own answer, under the session's `synchronous_commit`.
+    Primary,
+    /// All replicas have applied it.
+    AppliedByAll,
+}
+
+/// How a replica takes in what travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intake {
+    /// A standby by PostgreSQL's own replay; a fed replica several commits in one step, from boundary to boundary.
+    ByBoundary,
+    /// One commit after the other.
+    OneByOne,
+    /// One commit after the other, while nothing reads there.
+    OneByOneLocking,
+    /// What is independent in parallel, shown in order.
+    ParallelByFootprint,
+    /// As a part of the transaction itself.
+    InsideTheTransaction,
+    /// In the order of the declared tables' versions.
+    InTableOrder,
+    /// However it comes.
+    AsItComes,
+}
+
+/// What a read may see, if the session did not ask for something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// The latest for what the statement touches, per statement, proven; else the primary.
+    LatestProven,
+    /// The whole latest version, at a replica, which the read waits for.
+    LatestWaiting,
+    /// Its tables at the versions that were handed out before it.
+    TableVersions,
+    /// What any replica shows: all show the same.
+    AnyReplica,
+    /// Whatever a replica shows, of any age: what proxies without knowledge of the order do.
+    AnyAge,
+}

@@ -1,0 +1,112 @@
+//! Which answers cannot stand together.
+
+use crate::{Acknowledgement, Design, Durability, Effects, Intake, Reads};
+
+/// A rule that a row breaks: what must not be, and why.
+type Rule = (fn(&Design) -> bool, &'static str);
+
+const RULES: &[Rule] = &[
+    (
+        |row| row.orderer.is_scheduler() && row.effects != Effects::Statements,
+        "an order that is made before anything is executed can only give statements",
+    ),
+    (
+        |row| row.intake == Intake::InsideTheTransaction && !row.orderer.is_scheduler(),
+        "what the primary orders at its commit cannot run at a replica inside the same transaction",
+    ),
+    (
+        |row| row.orderer.is_scheduler() && !executes(row.intake),
+        "what the scheduler orders is executed by every replica, in that order",
+    ),
+    (
+        |row| {
+            row.intake == Intake::InTableOrder
+                && row.reads != Reads::TableVersions
+                && row.reads != Reads::AnyAge
+        },
+        "where each table goes on by itself, a read that does not name its tables' versions sees a state that never was",
+    ),
+    (
+        |row| row.reads == Reads::TableVersions && row.intake != Intake::InTableOrder,
+        "a replica that does not keep versions of tables cannot say which it has",
+    ),
+    (
+        |row| row.effects == Effects::Statements && plain(row.intake),
+        "statements that are executed in the order of their commits alone diverge from the primary",
+    ),
+    (
+        |row| row.reads == Reads::AnyReplica && row.acknowledgement != Acknowledgement::AppliedByAll,
+        "a read at any replica sees what was acknowledged only if all have applied it",
+    ),
+    (
+        |row| {
+            row.acknowledgement == Acknowledgement::AppliedByAll && row.intake != Intake::InsideTheTransaction
+        },
+        "all can have applied it before the acknowledgement only inside the transaction",
+    ),
+    (
+        |row| row.durability == Durability::EveryEngine && !executes(row.intake),
+        "an engine makes durable what it has executed itself, not what it was fed later",
+    ),
+    (
+        |row| row.reads == Reads::LatestWaiting && row.effects != Effects::Rows,
+        "only a replica that is fed with rows says which version it shows",
+    ),
+    (
+        |row| row.intake == Intake::AsItComes && row.reads != Reads::AnyAge,
+        "of a replica that takes in what comes, nothing can be promised",
+    ),
+];
+
+/// Whether every replica executes what the scheduler has ordered.
+fn executes(intake: Intake) -> bool {
+    matches!(intake, Intake::InsideTheTransaction | Intake::InTableOrder)
+}
+
+/// Whether a replica applies what it is given without asking what depends on what.
+fn plain(intake: Intake) -> bool {
+    matches!(intake, Intake::ByBoundary | Intake::OneByOne | Intake::OneByOneLocking | Intake::AsItComes)
+}
+
+impl Design {
+    /// Whether the answers can stand together.
+    ///
+    /// Errors: the sentence that says why not.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        RULES.iter().find(|(broken, _)| broken(self)).map_or(Ok(()), |(_, why)| Err(why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, ONE_COPY, Orderer, WEAK};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_rule_refuses_a_row_that_differs_in_one_answer() {
+        let senseless = [
+            Design { effects: Effects::Rows, ..ONE_COPY },
+            Design { intake: Intake::InsideTheTransaction, ..CONSORT },
+            Design { intake: Intake::AsItComes, reads: Reads::AnyAge, ..ONE_COPY },
+            Design { reads: Reads::AnyReplica, ..CONFLICT_AWARE },
+            Design { reads: Reads::TableVersions, ..CONSORT },
+            Design { effects: Effects::Statements, ..GANYMED },
+            Design { reads: Reads::AnyReplica, ..GANYMED },
+            Design { acknowledgement: Acknowledgement::AppliedByAll, ..CONSORT },
+            Design { durability: Durability::EveryEngine, ..CONSORT },
+            Design { reads: Reads::LatestWaiting, ..CONSORT },
+            Design { reads: Reads::LatestProven, ..WEAK },
+        ];
+        let refused: BTreeSet<&str> =
+            senseless.iter().map(|row| row.check().expect_err("it makes no sense")).collect();
+        assert_eq!(refused.len(), RULES.len(), "each by another rule");
+    }
+
+    #[test]
+    fn one_answer_may_differ_where_that_makes_sense() {
+        let several = Design { orderer: Orderer::Primary, ..GANYMED };
+        assert_eq!(several.check(), Ok(()), "the order is read back");
+        assert_eq!(Design { reads: Reads::AnyAge, ..CONFLICT_AWARE }.check(), Ok(()), "for comparison");
+    }
+}
