@@ -7,7 +7,8 @@
 //! how far each standby has replayed. A replica that is fed with commits shows boundaries of the order and nothing
 //! between: what runs there is proven before it runs ([`ready`](Scheduler::ready)).
 //!
-//! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same time.
+//! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same time, and
+//! [`scheduled`] what runs where if they are ordered before they are executed.
 //!
 //! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a socket, a session or a
 //! text of a statement is.
@@ -25,6 +26,7 @@ mod reason;
 mod recent;
 mod route;
 mod rows;
+pub mod scheduled;
 mod scheduler;
 mod standby;
 

@@ -1,5 +1,6 @@
 //! Tests of the scheduler through its public functions: stories with reviewed answers, a random cluster, the freshness
-//! index against a naive one, bounds, and parallel execution by stories and against a serial model.
+//! index against a naive one, bounds, parallel execution by stories and against a serial model,
+//! and scheduled execution by stories.
 
 mod bounds;
 mod chance;
@@ -7,4 +8,5 @@ mod cluster;
 mod index;
 mod parallel;
 mod replay;
+mod scheduled;
 mod stories;

@@ -1,0 +1,170 @@
+//! Transactions that are ordered before anything is executed, and are then executed by every replica: no rows travel, and
+//! every replica is an engine of its own.
+//!
+//! [`Holding`] orders by *declared tables*: a transaction says before it begins which tables it will touch, and gets their
+//! versions. Each replica goes on by itself, in the order of the versions, and holds what cannot run yet (Amza et al., 2003;
+//! section V.A of Manassiev and Amza). [`Locking`] orders by *table locks* that are taken statement by statement and held
+//! until every replica has committed (C-JDBC: Cecchet, 2004). Both give one-copy serializability, in an order in which each
+//! transaction lies between its beginning and its answer; the arguments stand at the types.
+//!
+//! # What the caller owes
+//!
+//! - *Statements are deterministic*: what depends on clocks, chance, sequences or physical order is rewritten to values, or
+//!   refused, before it comes here. A replica that answers otherwise than the others is taken out.
+//! - *Tables are closed over*: views, triggers, rules, foreign keys (a child that comes reads its parent). A footprint of
+//!   everything is a table that every transaction names.
+//! - *Steps of one transaction* go to a replica over one connection, in their order; each is answered before the next is
+//!   sent. A replica whose connection is lost is [failed](Holding::replica_failed): its transactions may be half done.
+//! - *The engine's own locks*: transactions that run at the same time at one replica share no table of which one is written.
+
+mod bugs;
+mod holding;
+mod locking;
+
+pub use bugs::Bugs;
+pub use holding::Holding;
+pub use locking::Locking;
+
+use crate::StandbyId;
+use history::RelationId;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// One transaction. The numbers ascend in the order of their beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TransactionId(u64);
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "x{}", self.0)
+    }
+}
+
+/// The tables that a transaction or a statement touches. What is written counts as read too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// Read.
+    pub reads: BTreeSet<RelationId>,
+    /// Written.
+    pub writes: BTreeSet<RelationId>,
+}
+
+impl Tables {
+    /// Every table of them, once.
+    fn all(&self) -> BTreeSet<RelationId> {
+        self.reads.union(&self.writes).copied().collect()
+    }
+
+    /// A table that `used` touches in a way that is not declared here.
+    fn lacks(&self, used: &Tables) -> Option<RelationId> {
+        let unread = |table: &&RelationId| !self.reads.contains(table) && !self.writes.contains(table);
+        let unwritten = |table: &&RelationId| !self.writes.contains(table);
+        used.writes.iter().find(unwritten).or_else(|| used.reads.iter().find(unread)).copied()
+    }
+
+    /// Whether one must come after the other.
+    fn conflicts(&self, other: &Tables) -> bool {
+        let meets = |one: &Tables, other: &Tables| {
+            one.writes.iter().any(|table| other.writes.contains(table) || other.reads.contains(table))
+        };
+        meets(self, other) || meets(other, self)
+    }
+}
+
+/// Bounds and behaviour.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Transactions that have begun and not ended.
+    pub max_open: usize,
+    /// Transactions that a replica may still lack of those that have ended; one that lacks more is taken out.
+    pub max_held: usize,
+    /// Statements of one transaction.
+    pub max_statements: usize,
+    /// For the simulator's tests of its checkers.
+    pub bugs: Bugs,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { max_open: 4_096, max_held: 4_096, max_statements: 65_536, bugs: Bugs::default() }
+    }
+}
+
+/// What a replica answered to a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// An error of the statement's own: the transaction can only be rolled back.
+    Failed,
+}
+
+/// What is sent to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The transaction's statement of this number, from 0.
+    Statement(usize),
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+}
+
+/// Why a replica is taken out, or a transaction cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It answered otherwise than the others.
+    Diverged,
+    /// It lacks more transactions than [`Options::max_held`].
+    TooFarBehind,
+    /// The replica that ran it is gone.
+    ReplicaGone,
+}
+
+/// What the caller must do now, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send the step; the answer is [told](Holding::answered).
+    Send(StandbyId, TransactionId, Step),
+    /// Hand on to the client what this replica answered to its last step.
+    Answer(TransactionId, StandbyId),
+    /// The transaction is no more; its client gets an error. If its COMMIT was under way, nobody knows whether it stands.
+    Fail(TransactionId, Why),
+    /// The replica is not in the cluster any more: nothing is sent there, and what it answers is not told.
+    TakeOut(StandbyId, Why),
+}
+
+/// Why a step is refused. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The table was not declared. The transaction can only be rolled back.
+    Undeclared(RelationId),
+    /// It would wait for one that waits for it. The transaction can only be rolled back.
+    Deadlock,
+    /// The transaction has failed before.
+    Failed,
+    /// As many are open as may be, or it has as many statements as it may have.
+    Full,
+    /// No replica is left.
+    NoReplica,
+    /// Its last step is not answered.
+    Busy,
+    /// There is no such transaction.
+    Unknown,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Undeclared(table) => write!(f, "table {table} was not declared"),
+            Refused::Deadlock => f.write_str("deadlock"),
+            Refused::Failed => f.write_str("the transaction has failed"),
+            Refused::Full => f.write_str("too many are open"),
+            Refused::NoReplica => f.write_str("no replica is left"),
+            Refused::Busy => f.write_str("the last step is not answered"),
+            Refused::Unknown => f.write_str("there is no such transaction"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
