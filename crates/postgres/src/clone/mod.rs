@@ -18,6 +18,7 @@
 //! of unlogged tables and of materialized views. Who reads those is answered by the primary.
 
 mod held;
+mod owned;
 mod roles;
 mod tools;
 
@@ -137,8 +138,8 @@ pub async fn is_of(primary: &Address, replica: &Address) -> Result<bool, Error> 
 }
 
 /// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the
-/// primary's. Whether that was all: if not, something belongs to somebody else than when the copy was made (REASSIGN
-/// OWNED, a renamed role), and it must be made anew.
+/// primary's. Whether that was all: if not, something belongs to somebody else than at the replica (REASSIGN OWNED, a
+/// renamed role), and it must be made anew.
 ///
 /// # Errors
 /// As every query.
@@ -147,7 +148,9 @@ pub async fn in_step(primary: &Address, replica: &Address) -> Result<bool, Error
     roles::copy(&source, &there).await?;
     let then = there.query_opt("SELECT owners FROM consort.copied", &[]).await?;
     let now = roles::owners(&source).await?;
-    Ok(then.is_some_and(|row| row.get::<_, &str>(0) == now))
+    // DDL that has run since changes the digest; then both are looked at.
+    let unchanged = then.is_some_and(|row| row.get::<_, &str>(0) == now);
+    Ok(unchanged || owned::same(&source, &there).await?)
 }
 
 /// Removes what [`clone`] made.

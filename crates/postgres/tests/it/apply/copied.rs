@@ -253,6 +253,16 @@ async fn roles_are_brought_in_step() {
     primary.query("CREATE ROLE later IN ROLE staff");
     assert!(clone::in_step(&from, &to).await.unwrap());
     assert_eq!(one(&replica.query("SELECT pg_has_role('later', 'staff', 'MEMBER')")), "t");
+    // Nor does it matter what DDL made since, as long as it belongs to the same, or is not there yet.
+    for server in [&primary, &replica] {
+        server.query_in("shop", "CREATE TABLE since (n int); GRANT SELECT ON since TO later");
+    }
+    primary.query_in("shop", "CREATE TABLE on_its_way (n int)");
+    assert!(clone::in_step(&from, &to).await.unwrap());
+    replica.query_in("shop", "ALTER TABLE since OWNER TO staff");
+    assert!(!clone::in_step(&from, &to).await.unwrap());
+    replica.query_in("shop", "ALTER TABLE since OWNER TO postgres");
+    assert!(clone::in_step(&from, &to).await.unwrap());
     primary.query_in("shop", "REASSIGN OWNED BY clerk TO staff");
     assert!(!clone::in_step(&from, &to).await.unwrap());
 }
