@@ -3,6 +3,7 @@
 //! footprint of one execution.
 
 mod chance;
+mod copies;
 mod footprint;
 mod judge;
 mod keys;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use chance::Chance;
+pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
 pub use judge::judge;
 pub use stay::Stay;
@@ -59,6 +61,10 @@ pub struct Template {
     pub stays: BTreeSet<Stay>,
     /// Why two runs over the same data may give different answers.
     pub chance: Option<Chance>,
+    /// How it may run at a replica that Consort feeds.
+    pub at_copies: AtCopies,
+    /// The result's columns as the primary describes them; empty as long as it was not asked.
+    pub columns: Vec<Described>,
     /// It calls `random()`, or may: what it draws depends on the session, if that has set a seed.
     pub random: bool,
     /// It may change the session's state in a way that cannot be told.
@@ -125,6 +131,8 @@ impl Template {
             stay: Some(stay),
             stays: BTreeSet::from([stay]),
             chance: None,
+            at_copies: AtCopies { never: true, text_parameters: true, text_results: true },
+            columns: Vec::new(),
             random: true,
             dirties: true,
             exact: true,
@@ -158,7 +166,8 @@ impl Template {
     pub fn bytes(&self) -> usize {
         let types = self.parameters.len() + self.results.len() + self.order.len();
         let relations = self.relations.len() + self.named.len() + types;
-        size_of::<Template>() + 16 * relations + self.reads.bytes() + self.writes.bytes()
+        let columns = self.columns.len() * size_of::<Described>();
+        size_of::<Template>() + columns + 16 * relations + self.reads.bytes() + self.writes.bytes()
     }
 }
 

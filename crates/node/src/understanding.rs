@@ -193,7 +193,9 @@ async fn answer(
         return Ok(Outcome::Failed);
     }
     let input = Input { trees: &analysed.trees, text: &asked.text, literals: &asked.literals };
-    let template = Rc::new(analysis::judge(&input, &loaded.catalog));
+    let mut template = analysis::judge(&input, &loaded.catalog);
+    template.columns = analysed.columns;
+    let template = Rc::new(template);
     let bytes = template.bytes();
     Ok(if template.exact {
         Outcome::Exact { value: template, bytes }

@@ -9,9 +9,10 @@ use crate::Error;
 use crate::address::Address;
 use crate::link::Link;
 use analysis::session::{Settings, SettingsId};
+use analysis::template::Described;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{Message, NoticeResponseBody};
+use postgres_protocol::message::backend::{Field, Message, NoticeResponseBody};
 use postgres_protocol::message::frontend;
 
 /// Makes Parse send its tree, to us and not to the server's log, and bounds how long it waits for a lock.
@@ -29,8 +30,8 @@ pub struct Analysed {
     pub trees: String,
     /// The types of its parameters, by OID.
     pub parameters: Vec<u32>,
-    /// The types of its columns, by OID; none if it returns no rows.
-    pub columns: Vec<u32>,
+    /// Its columns; none if it returns no rows.
+    pub columns: Vec<Described>,
 }
 
 /// A connection that analyses statements.
@@ -80,7 +81,7 @@ impl Analyst {
                         analysed.parameters = body.parameters().collect()?
                     }
                     Message::RowDescription(body) => {
-                        analysed.columns = body.fields().map(|field| Ok(field.type_oid())).collect()?;
+                        analysed.columns = body.fields().map(|field| Ok(described(&field))).collect()?;
                     }
                     _ => {}
                 }
@@ -110,6 +111,10 @@ fn step(name: &str, value: &str) -> String {
     // Whatever `standard_conforming_strings` is by now: no backslash is left to be read in two ways.
     let quoted = value.replace('\\', "\\\\").replace('\'', "''");
     format!("pg_catalog.set_config('{name}', E'{quoted}', false)")
+}
+
+fn described(field: &Field<'_>) -> Described {
+    Described { table: field.table_oid(), attribute: field.column_id(), type_id: field.type_oid() }
 }
 
 /// The detail of the one notice that has it.

@@ -1,6 +1,7 @@
 //! From a tree to a template: what a statement touches, and all that keeps it at the primary.
 
 use super::chance::chance;
+use super::copies::at_copies;
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::keys::Keys;
 use super::literals::Literals;
@@ -41,6 +42,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let writes =
         if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
+    let results = results(&tree, &facts);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
             Kind::Read
@@ -56,7 +58,9 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         dirties: judge.dirties,
         exact: literals.unclaimed,
         parameters: parameters(&facts),
-        results: results(&tree, &facts),
+        at_copies: at_copies(&facts, catalog, &relations, &results),
+        columns: Vec::new(),
+        results,
         order: order(&tree, &facts),
         named: facts.named.iter().copied().collect(),
         relations,

@@ -109,6 +109,7 @@ fn describe(template: &Template, catalog: &Catalog) -> String {
     if !template.writes.is_nothing() {
         let _ = write!(text, " | writes {}", footprint(&template.writes, catalog));
     }
+    let leaves = template.stays.is_empty();
     match template.stays.iter().map(|stay| stay.name()).collect::<Vec<_>>() {
         stays if stays.is_empty() => text += " | may leave",
         stays => {
@@ -118,7 +119,11 @@ fn describe(template: &Template, catalog: &Catalog) -> String {
     if let Some(chance) = template.chance {
         let _ = write!(text, " | chance: {}", chance.name());
     }
+    let at_copies = template.at_copies;
     let marks = [
+        (leaves && at_copies.never, "not at copies"),
+        (leaves && at_copies.text_parameters, "text parameters at copies"),
+        (leaves && at_copies.text_results, "text results at copies"),
         (template.dirties, "dirties"),
         (template.exact && template.kind != Kind::Utility, "exact"),
         (template.clock_literals || !template.clock_parameters.is_empty(), "clock words"),

@@ -6,7 +6,7 @@ use history::Epoch;
 use postgres::address::Control;
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
-use postgres::{Analyst, Error, attach, differences, digest, facts, load};
+use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -19,6 +19,10 @@ fn settings(values: &[(&str, &str)]) -> Settings {
     let values: BTreeMap<String, String> =
         values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     INTERNER.with_borrow_mut(|interner| interner.intern(values))
+}
+
+fn types(analysed: &Analysed) -> Vec<u32> {
+    analysed.columns.iter().map(|column| column.type_id).collect()
 }
 
 #[tokio::test]
@@ -44,7 +48,7 @@ async fn trees_are_those_of_the_asking_session() {
     let select = "SELECT * FROM t WHERE id = $1";
     let seen = analyst.analyse(&plain, select, &[0]).await.unwrap();
     assert!(seen.trees.contains(&names(&public)) && !seen.trees.contains(&names(&a)), "{}", seen.trees);
-    assert_eq!((seen.parameters, seen.columns), (vec![23], vec![23, 25]));
+    assert_eq!((&*seen.parameters, types(&seen)), (&[23][..], vec![23, 25]));
     assert!(seen.trees.contains(":securityQuals <>"), "a superuser has no policy");
     let seen = analyst.analyse(&other, select, &[20]).await.unwrap();
     assert!(seen.trees.contains(&names(&a)));
@@ -61,7 +65,7 @@ async fn trees_are_those_of_the_asking_session() {
     assert!(analyst.analyse(&plain, "SELECT * FROM v", &[]).await.unwrap().trees.contains(&names(&public)));
 
     let written = analyst.analyse(&plain, "INSERT INTO t VALUES (1, 'x') RETURNING id", &[]).await.unwrap();
-    assert_eq!(written.columns, [23]);
+    assert_eq!(types(&written), [23]);
     assert_eq!(crate::one(&scratch.query("SELECT count(*) FROM t")), "0", "nothing is executed");
     assert_eq!(analyst.analyse(&plain, "", &[]).await.unwrap().trees, "");
     assert!(analyst.analyse(&plain, "CREATE TABLE nowhere (n int)", &[]).await.unwrap().columns.is_empty());
