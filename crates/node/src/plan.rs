@@ -160,6 +160,7 @@ pub fn tree(
         session: asker.marks,
         prefer: template.chance.as_ref().and(asker.home),
         now: asker.cluster.now(),
+        at_copies: !template.at_copies.never,
     };
     Plan::Leaves(Leaving { question, template, catalog: asker.database.version() })
 }

@@ -49,6 +49,9 @@ pub struct Question {
     pub prefer: Option<StandbyId>,
     /// The time since the caller's start, for [`Consistency::Bounded`].
     pub now: Duration,
+    /// A fed replica may run it too: its answer tells nothing in which that server differs from the primary, as long as
+    /// both hold the same rows.
+    pub at_copies: bool,
 }
 
 /// Where a read goes.

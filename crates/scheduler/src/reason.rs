@@ -13,6 +13,8 @@ pub enum Reason {
     NoStandby,
     /// No standby serves reads, or none whose position is known.
     NoneServing,
+    /// Only replicas that Consort feeds serve reads, and what the statement asks for is not equal there.
+    NotAtCopies,
     /// The database's commits are not decoded (yet), or not at the moment.
     DatabaseNotFollowed,
     /// The primary is away, so that no gauge can be taken, and without one nothing is proven.
@@ -68,10 +70,11 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason but [`Reason::Stay`].
-    pub const ALL: [Reason; 28] = [
+    pub const ALL: [Reason; 29] = [
         Reason::AskedForPrimary,
         Reason::NoStandby,
         Reason::NoneServing,
+        Reason::NotAtCopies,
         Reason::DatabaseNotFollowed,
         Reason::PrimaryLost,
         Reason::StandbysBehind,
@@ -113,6 +116,9 @@ impl Reason {
             Reason::Stay(name) => (name, name),
             Reason::NoStandby => ("no_standby", "there is no standby"),
             Reason::NoneServing => ("none_serving", "no standby serves reads"),
+            Reason::NotAtCopies => {
+                ("not_at_copies", "only fed replicas serve reads, and what it asks for is not equal there")
+            }
             Reason::DatabaseNotFollowed => {
                 ("database_not_followed", "the commits of the database are not decoded at the moment")
             }

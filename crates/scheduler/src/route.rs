@@ -43,17 +43,30 @@ impl Scheduler {
         }
         self.renew();
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
-        self.standbys.any(epoch)?;
+        self.standbys.any(epoch, question.at_copies)?;
         match question.consistency {
             Consistency::Primary | Consistency::Strong => self.strong(question, epoch),
             Consistency::Session => self.session(question, epoch),
             Consistency::Bounded(bound) => self.bounded(question, bound, epoch),
             Consistency::Weak => {
                 let has = |replica: &Standby| replica.surely(question.database).is_some();
-                let place = self.standbys.choose(epoch, question.prefer, |_, _, replica| has(replica));
+                let place = self.choose(question, epoch, |_, _, replica| has(replica));
                 place.map(|place| (place, Proof::Unproven)).ok_or(Reason::NoneServing)
             }
         }
+    }
+
+    /// The one that shall run it, of those that `fits` says can prove it, and whose answer would be the primary's.
+    fn choose(
+        &mut self,
+        question: &Question,
+        epoch: Option<Epoch>,
+        fits: impl Fn(StandbyId, Incarnation, &Standby) -> bool,
+    ) -> Option<Place> {
+        let equal = |replica: &Standby| question.at_copies || replica.kind == Kind::Standby;
+        self.standbys.choose(epoch, question.prefer, |id, incarnation, replica| {
+            equal(replica) && fits(id, incarnation, replica)
+        })
     }
 
     /// As from one server: where the newest commit that the read must see is known to be replayed.
@@ -78,7 +91,7 @@ impl Scheduler {
             Kind::Standby => replica.mark() >= Some(newest) || trusting,
             Kind::Fed => shows(replica),
         };
-        let place = self.standbys.choose(epoch, question.prefer, fits).ok_or(Reason::StandbysBehind)?;
+        let place = self.choose(question, epoch, fits).ok_or(Reason::StandbysBehind)?;
         let wanted = (!plain).then(|| self.order.want_gauge());
         let proof = match (place.kind, wanted) {
             (Kind::Fed, wanted) => Proof::Before(wanted),
@@ -96,7 +109,7 @@ impl Scheduler {
             mark >= Some(marks.own_commit)
                 && (mark >= Some(marks.last_seen) || marks.seen_at == Some((id, incarnation)))
         };
-        let place = self.standbys.choose(epoch, question.prefer, fits).ok_or(Reason::SessionAhead)?;
+        let place = self.choose(question, epoch, fits).ok_or(Reason::SessionAhead)?;
         Ok((place, Proof::Session))
     }
 
@@ -111,10 +124,9 @@ impl Scheduler {
             self.order.want_gauge();
         }
         let needed = self.ages.within(question.now, bound).ok_or(Reason::NoRecentGauge)?;
-        let place = self
-            .standbys
-            .choose(epoch, question.prefer, |_, _, replica| replica.surely(question.database) >= Some(needed))
-            .ok_or(Reason::OlderThanBound)?;
+        let within = |replica: &Standby| replica.surely(question.database) >= Some(needed);
+        let place = self.choose(question, epoch, |_, _, replica| within(replica));
+        let place = place.ok_or(Reason::OlderThanBound)?;
         Ok((place, Proof::Unproven))
     }
 

@@ -301,6 +301,11 @@ impl Scheduler {
         }
     }
 
+    /// How far a connection at this replica was opened that is opened now: what is at or below is shown there already.
+    pub fn surely_shown(&self, id: StandbyId, database: DatabaseId) -> Option<Lsn> {
+        self.standbys.all.get(&id)?.surely(database)
+    }
+
     /// Something changes that no decoder will tell of: roles, memberships, databases, the configuration. From here on no read leaves, but
     /// those that may be however old, and none that has left is proven, until as many [`open`](Scheduler::open).
     ///

@@ -233,13 +233,17 @@ pub(crate) struct Standbys {
 }
 
 impl Standbys {
-    /// Whether any may be chosen at all; else why not.
-    pub(crate) fn any(&self, epoch: Option<Epoch>) -> Result<(), Reason> {
+    /// Whether any may be chosen at all for a read that fed replicas may run or not; else why not.
+    pub(crate) fn any(&self, epoch: Option<Epoch>, at_copies: bool) -> Result<(), Reason> {
         if self.all.is_empty() {
             return Err(Reason::NoStandby);
         }
-        let eligible = self.all.values().any(|standby| standby.eligible(epoch).is_some());
-        if eligible { Ok(()) } else { Err(Reason::NoneServing) }
+        let mut eligible = self.all.values().filter(|standby| standby.eligible(epoch).is_some()).peekable();
+        if eligible.peek().is_none() {
+            return Err(Reason::NoneServing);
+        }
+        let fits = eligible.any(|standby| at_copies || standby.kind == Kind::Standby);
+        if fits { Ok(()) } else { Err(Reason::NotAtCopies) }
     }
 
     /// The one that shall run a read, of those that `fits` says can prove it: the preferred one, else the one with the

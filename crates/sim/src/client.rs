@@ -168,6 +168,7 @@ impl Client {
             session: self.marks,
             prefer: None,
             now: Duration::from_micros(self.world.env.now()),
+            at_copies: true,
         };
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");
@@ -410,6 +411,7 @@ impl Client {
             session: self.marks,
             prefer: None,
             now: Duration::from_micros(self.world.env.now()),
+            at_copies: true,
         };
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");

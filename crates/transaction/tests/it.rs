@@ -183,6 +183,7 @@ fn question() -> Question {
         session: SessionMarks::default(),
         prefer: None,
         now: Duration::ZERO,
+        at_copies: true,
     }
 }
 

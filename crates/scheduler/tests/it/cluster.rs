@@ -340,6 +340,7 @@ impl Cluster {
             session: SessionMarks::default(),
             prefer: None,
             now: Duration::ZERO,
+            at_copies: true,
         };
         if let Route::Standby(ticket) = self.scheduler.route(&question) {
             self.routed += 1;

@@ -61,6 +61,7 @@ fn newest(scheduler: &mut Scheduler, read: &Arc<Footprint>, ends: &[u64], life: 
             session: SessionMarks::default(),
             prefer: None,
             now: Duration::ZERO,
+            at_copies: true,
         };
         match scheduler.route(&question) {
             Route::Standby(ticket) => {

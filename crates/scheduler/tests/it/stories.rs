@@ -365,6 +365,7 @@ impl Story {
                 .transpose()?
                 .map(StandbyId::new),
             now: self.now,
+            at_copies: args.take_key("copies") != Some("no"),
         };
         Ok(match self.scheduler.route(&question) {
             Route::Primary(reason) => format!("{read}: primary, {}\n", reason.name()),
