@@ -6,11 +6,11 @@ use crate::log_in::{Refusal, Wish};
 use crate::peer::Rooms;
 use crate::pool::{Owner, Pool, Shelf};
 use crate::socket::Place;
-use crate::standby::{Answer, Failed, Standby};
+use crate::standby::{self, Answer, Failed, Standby};
 use analysis::session::{Interner, Own, Settings};
 use analysis::utility::Utilities;
 use history::{Incarnation, Lsn};
-use scheduler::{Reason, StandbyId};
+use scheduler::{Kind, Reason, StandbyId, Ticket};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -63,28 +63,33 @@ impl Service {
     /// Lends a connection from this shelf of a standby in this life of it, as the role that `wish` names. One that was
     /// opened before the newest change of the catalog is closed: it may be the connection of a role or a database that has
     /// another name now, and its statements may name what they would not name today. Before the read the standby had
-    /// replayed to `replayed`.
+    /// replayed to where the ticket says; a fed replica shows every change that came out.
     pub(crate) async fn lend(
         &self,
-        (standby, shelf): (StandbyId, &Rc<Shelf>),
-        (life, replayed): (Incarnation, Lsn),
+        ticket: &Ticket,
+        shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
     ) -> Result<Standby, Reason> {
+        let (standby, life) = (ticket.standby(), ticket.incarnation());
         let database = self.cluster.database(&wish.database).id().ok_or(Reason::DatabaseNotFollowed)?;
-        let catalog = self.cluster.scheduler().catalog_at(database, replayed);
+        let catalog = self.cluster.scheduler().catalog_at(database, ticket.low());
+        let replayed = match ticket.kind() {
+            Kind::Standby => Some(ticket.low()),
+            Kind::Fed => self.cluster.scheduler().surely_shown(standby, database),
+        };
         while let Some(idle) = shelf.take() {
             if idle.incarnation == life && idle.opened_at >= catalog {
                 return Ok(idle);
             }
         }
         let opened = tokio::select! {
-            opened = tokio::time::timeout(OPEN_LIMIT, self.open(standby, shelf, wish, rooms)) => opened,
+            opened = tokio::time::timeout(OPEN_LIMIT, self.open(ticket, shelf, wish, rooms)) => opened,
             () = self.cluster.standby_lost(standby) => return Err(Reason::StandbyFailed),
         };
         match opened {
             Ok(Ok(mut opened)) if opened.incarnation == life => {
-                opened.opened_at = replayed;
+                opened.opened_at = replayed.unwrap_or(Lsn::ZERO);
                 Ok(opened)
             }
             Ok(Ok(_)) => Err(Reason::StandbyRestarted),
@@ -103,33 +108,39 @@ impl Service {
         asked: Standby,
     ) -> Result<Answer, Failed> {
         let lost = || Failed::Gone("its watcher has lost it".to_owned());
+        let kind = asked.kind();
         let answer = tokio::select! {
             answered = asked.answer(self.cluster.setup().held_answer_bytes) => answered?,
             () = self.cluster.standby_lost(standby) => return Err(lost()),
         };
-        // What is whole was made by a standby, as its end says. A beginning has no end that could say so.
-        let is_its_own = answer.is_whole() || self.cluster.standby_life(standby).await == Some(life);
+        // What is whole was made by a standby, as its end says. A beginning has no end that could say so. Nobody promotes
+        // what takes writes, and another life of it has other connections.
+        let is_its_own =
+            answer.is_whole() || kind == Kind::Fed || self.cluster.standby_life(standby).await == Some(life);
         if is_its_own { Ok(answer) } else { Err(lost()) }
     }
 
     async fn open(
         &self,
-        standby: StandbyId,
+        ticket: &Ticket,
         shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
     ) -> Result<Standby, String> {
         let place = &shelf.owner.place;
         let lease = self.pool.lease(place).ok_or("as many connections as may be are used")?;
-        let wish = Wish { place: place.clone(), parameters: Vec::new(), limit: OPEN_LIMIT, ..wish.clone() };
-        let mut opened =
-            Standby::open(&wish, shelf.clone(), lease, rooms).await.map_err(|refusal| said(&refusal))?;
+        let (kind, place, limit) = (ticket.kind(), place.clone(), OPEN_LIMIT);
+        let wish = Wish { place, parameters: standby::parameters(kind), limit, ..wish.clone() };
+        let mut opened = Standby::open(kind, &wish, shelf.clone(), lease, rooms)
+            .await
+            .map_err(|refusal| said(&refusal))?;
         let row = opened.question(&Settings::probe()).await.map_err(|refusal| said(&refusal))?;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         opened.settings = Settings::of_probe(&row, &mut self.interner.borrow_mut());
         // Its life is the one that the watcher finds when it is asked after the connection was made: a crash in between
         // would have ended this connection.
-        opened.incarnation = self.cluster.standby_life(standby).await.ok_or("its watcher has lost it")?;
+        opened.incarnation =
+            self.cluster.standby_life(ticket.standby()).await.ok_or("its watcher has lost it")?;
         Ok(opened)
     }
 }

@@ -55,6 +55,7 @@ pub struct Bind<'a> {
     formats: &'a [u8],
     values: &'a [u8],
     count: usize,
+    results: &'a [u8],
 }
 
 impl<'a> Bind<'a> {
@@ -75,14 +76,19 @@ impl<'a> Bind<'a> {
         }
         let values = &before[..before.len() - scan.rest().len()];
         let results = scan.count()?;
-        scan.take(results * 2)?;
+        let results = scan.take(results * 2)?;
         scan.end()?;
-        Ok(Bind { portal, statement, rest, formats, values, count })
+        Ok(Bind { portal, statement, rest, formats, values, count, results })
     }
 
     /// The parameters, first to last.
     pub fn parameters(&self) -> Parameters<'a> {
         Parameters { formats: self.formats, values: Scan::new(self.values), at: 0, count: self.count }
+    }
+
+    /// Whether any column of the result is wanted in binary format.
+    pub fn wants_binary(&self) -> bool {
+        self.results.chunks_exact(2).any(|format| format != [0, 0])
     }
 }
 

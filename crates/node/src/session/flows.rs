@@ -11,8 +11,8 @@ use crate::pool::{self, Shelf};
 use crate::routes::Went;
 use crate::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
 use crate::understanding::{self, Statement as Asked};
-use analysis::Values;
 use analysis::utility::{Statement, Utility, What};
+use analysis::{Template, Values};
 use history::Incarnation;
 use order::DoubtId;
 use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
@@ -40,6 +40,8 @@ pub(super) struct Current {
     pub(super) statements: Rc<[Statement]>,
     /// The prepared statement that it binds.
     pub(super) statement: Option<Rc<Prepared>>,
+    /// What is known of it, if it may leave.
+    pub(super) template: Option<Rc<Template>>,
     /// Why it is at the primary.
     pub(super) reason: Reason,
     /// It is proven to be a read.
@@ -63,6 +65,7 @@ impl Default for Current {
             came: Instant::now(),
             statements: Rc::new([]),
             statement: None,
+            template: None,
             reason: Reason::AskedForPrimary,
             is_read: false,
             failed: false,
@@ -83,6 +86,7 @@ impl Current {
         self.request = Some(request);
         self.came = Instant::now();
         self.statement = None;
+        self.template = None;
         self.reason = Reason::AskedForPrimary;
         self.is_read = false;
         self.failed = false;
@@ -114,13 +118,12 @@ impl transaction::Session for Session {
     }
 
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
-        let (id, life, low) = (ticket.standby(), ticket.incarnation(), ticket.low());
+        let (id, life) = (ticket.standby(), ticket.incarnation());
         self.current.ran_at = Some((id, life, ticket.proof()));
         let rooms = self.line.door.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
-        let mut lent =
-            service.lend((id, &shelf), (life, low), &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let mut lent = service.lend(ticket, &shelf, &self.wish, &rooms).await.map_err(StandbyFailed)?;
         let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
         if self.line.seat.running.is_cancelled() {
             pool::give_back(lent);
@@ -283,6 +286,7 @@ impl Session {
     pub(super) fn ask(&self, lent: &mut Standby, form: Form) -> bool {
         let (Some(request), Some(becomes)) = (self.current.request, self.becomes(lent)) else { return false };
         let bytes = self.line.bytes(request);
+        lent.told_by(self.current.template.as_ref());
         if request.kind == Kind::Query {
             let Ok(text) = Frame::new(bytes).and_then(|frame| wire::query_text(&frame)) else { return false };
             lent.ask(&Work::Simple(text), form, becomes.as_deref());

@@ -285,6 +285,9 @@ impl Session {
         self.current.is_read = matches!(plan, Plan::Leaves(_) | Plan::Stays(_));
         let in_block = self.state.block() != BlockStatus::Idle;
         let first = std::mem::take(&mut self.fresh);
+        if let Plan::Leaves(leaving) = &plan {
+            self.current.template = Some(leaving.template.clone());
+        }
         match plan {
             Plan::Leaves(leaving) if !self.keeps_its_names().await? => {
                 // While that was asked, what it reads may have become something that writes.

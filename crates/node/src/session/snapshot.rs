@@ -28,6 +28,9 @@ use wire::{Answers, Frame, Problem, Status, Step};
 /// How long a statement waits until its standby shows the catalog that it must see, and until its tree is known.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Why a statement cannot run in a transaction that runs at a fed replica.
+const NOT_EQUAL: &str = "what it asks for is not equal at a fed replica";
+
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// A transaction at a standby.
@@ -36,6 +39,8 @@ pub(super) struct Snapshot {
     standby: Option<Standby>,
     /// Where, and what its snapshot was proven by.
     at: (StandbyId, Incarnation, Proof),
+    /// What feeds that server.
+    kind: scheduler::Kind,
     /// The client got an error of ours, of which the standby has not heard.
     failed: bool,
     /// A cancel request may be on its way to the connection.
@@ -97,12 +102,11 @@ impl Session {
 
     /// Takes the snapshot that a ticket names.
     pub(super) async fn begin_at_standby(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
-        let (id, life, low) = (ticket.standby(), ticket.incarnation(), ticket.low());
+        let (id, life) = (ticket.standby(), ticket.incarnation());
         let rooms = self.line.door.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
-        let mut lent =
-            service.lend((id, &shelf), (life, low), &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let mut lent = service.lend(ticket, &shelf, &self.wish, &rooms).await.map_err(StandbyFailed)?;
         let Some(becomes) = self.becomes(&mut lent) else {
             return Err(StandbyFailed(Reason::NoConnection));
         };
@@ -112,7 +116,8 @@ impl Session {
         let replayed = answer.position();
         let standby = answer.discard();
         let at = (id, life, ticket.proof());
-        self.snapshot = Some(Snapshot { standby, at, failed: false, cancelled: false });
+        let kind = ticket.kind();
+        self.snapshot = Some(Snapshot { standby, at, kind, failed: false, cancelled: false });
         Ok(Ran { incarnation: life, replayed })
     }
 
@@ -295,6 +300,7 @@ impl Session {
     /// One statement.
     async fn part_in_snapshot(&mut self, part: Request, todo: Todo) -> Result<Outcome, Ended> {
         self.current.request = Some(part);
+        self.current.template = None;
         let utility = utility_of(&todo).cloned();
         let failed = self.line.status() == Status::Failed;
         match (&utility, &todo) {
@@ -365,10 +371,16 @@ impl Session {
             plan => plan,
         };
         match plan {
-            Plan::Leaves(leaving) if leaving.question.consistency != scheduler::Consistency::Primary => {
+            Plan::Leaves(leaving) if leaving.question.consistency == scheduler::Consistency::Primary => {
+                Ok(self.fail(part, needs_the_primary(Reason::AskedForPrimary.name())))
+            }
+            Plan::Leaves(leaving) if self.is_at_copy() && !leaving.question.at_copies => {
+                Ok(self.fail(part, needs_the_primary(NOT_EQUAL)))
+            }
+            Plan::Leaves(leaving) => {
+                self.current.template = Some(leaving.template);
                 self.read_in_snapshot(part, None).await
             }
-            Plan::Leaves(_) => Ok(self.fail(part, needs_the_primary(Reason::AskedForPrimary.name()))),
             // Every server refuses it in such a transaction, in the same words.
             Plan::Writes(Writing { reason: Reason::Stay(name), .. }) | Plan::Stays(Reason::Stay(name))
                 if name == Stay::Writes.name() || name == Stay::LocksRows.name() =>
@@ -377,6 +389,10 @@ impl Session {
             }
             Plan::Writes(Writing { reason, .. }) | Plan::Stays(reason) => Ok(self.fail(part, stays(reason))),
         }
+    }
+
+    fn is_at_copy(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.kind == scheduler::Kind::Fed)
     }
 
     /// A statement that a failed block refuses; one that does not exist has an error of its own.

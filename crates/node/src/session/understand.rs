@@ -9,6 +9,7 @@ use super::snapshot::PATIENCE;
 use super::statements::Statement as Prepared;
 use super::{Session, own};
 use crate::plan::{self, Asker, Plan};
+use crate::standby::may_be_bound;
 use crate::understanding::Statement as Asked;
 use analysis::session::{BlockStatus, Consistency, Dirt, set_by_function};
 use analysis::shape::{Hint, Shape, Strings};
@@ -231,13 +232,16 @@ impl Session {
             self.know_before_parse().await?;
         }
         let mut words = std::mem::take(&mut self.words);
-        let todo = if words.read(self, &prepared.text) {
+        let mut todo = if words.read(self, &prepared.text) {
             let parameters: Vec<Parameter<'_>> = batch.bind.parameters().map(parameter).collect();
             self.understand(&words, &types(&prepared), &parameters).await
         } else {
             Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
         };
         self.words = words;
+        if let Ok(Todo::One(Plan::Leaves(leaving))) = &mut todo {
+            leaving.question.at_copies &= may_be_bound(&leaving.template, &prepared.types, &batch.bind);
+        }
         if let (Some(parse), Ok(Todo::One(Plan::Leaves(leaving)))) = (&batch.parse, &todo)
             && !parse.name.is_empty()
         {

@@ -1,9 +1,10 @@
 //! A standby's answer, held until it may leave: all of it, or its beginning while the rest stays in the socket.
 
-use super::turn::{Failed, Turn, Way, is_the_standbys_own};
-use super::{Kept, Owed, PROMOTED, Standby};
+use super::turn::{Failed, Turn, Way, is_a_copys_own, is_the_standbys_own};
+use super::{Kept, Owed, Standby, told};
 use crate::peer::{GATHERED_BYTES, Peer};
 use history::Lsn;
+use scheduler::Kind;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use wire::tag::back;
@@ -65,8 +66,8 @@ impl Answer {
             standby.peer.fill().await?;
         }
         standby.peer.rest();
-        if standby.owed.promoted {
-            return Err(Failed::Gone(PROMOTED.to_owned()));
+        if standby.owed.turned {
+            return Err(Failed::Gone(standby.owed.why_turned().to_owned()));
         }
         match seen.refused {
             Some(why) if seen.whole => Err(Failed::Refused(Box::new(standby), why)),
@@ -217,7 +218,11 @@ impl Owed {
             tag => match turn.way(tag) {
                 Way::On => out.extend_from_slice(frame.bytes()),
                 Way::Last => {
-                    out.extend_from_slice(frame.bytes());
+                    if self.kind == Kind::Standby {
+                        out.extend_from_slice(frame.bytes());
+                    } else if told::in_the_primarys_numbers(self.template.as_deref(), frame, out)?.is_none() {
+                        seen.refused = Some("it describes the result otherwise than the primary".to_owned());
+                    }
                     self.over(turn);
                 }
                 Way::Swallowed => {
@@ -291,7 +296,9 @@ impl Owed {
         let bound = self.bound.take();
         seen.unparsed =
             matches!(turn, Turn::Hidden(back::PARSE_COMPLETE) | Turn::Client(back::PARSE_COMPLETE));
-        let is_an_answer = self.kept == Kept::Seen || !is_the_standbys_own(&complaint);
+        let is_its_own =
+            is_the_standbys_own(&complaint) || self.kind == Kind::Fed && is_a_copys_own(&complaint);
+        let is_an_answer = self.kept == Kept::Seen || !is_its_own;
         if turn.is_the_statements() && is_an_answer {
             out.extend_from_slice(frame.bytes());
             seen.is_error = true;

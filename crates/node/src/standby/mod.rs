@@ -9,12 +9,19 @@
 //! No answer comes from a server that somebody has promoted, and may have written to: it reports that it is no standby any
 //! more before the first ReadyForQuery behind that. Who takes the beginning of an answer asks its watcher whether it was
 //! one still.
+//!
+//! A replica that Consort feeds takes writes, and its life ends with its connections: there is nothing to promote. A read
+//! runs there as it is. It could not write either: what leaves was found to call nothing that does, and should that have
+//! been wrong (a function that was declared harmless and is not), all transactions of such a connection are READ ONLY, so
+//! that the replica refuses as a standby does. What it says of types and tables is told in the primary's OIDs (`told`).
 
 mod answer;
 mod known;
+mod told;
 mod turn;
 
 pub use answer::{Answer, CutOff, Ending};
+pub use told::may_be_bound;
 pub use turn::{Failed, is_the_standbys_own};
 
 use crate::door::Cancel;
@@ -23,9 +30,11 @@ use crate::peer::{Peer, Rooms, malformed};
 use crate::pool::{Lease, Shelf};
 use crate::session::batch::Batch;
 use crate::session::statements::Statement;
+use analysis::Template;
 use analysis::session::Settings;
 use history::{Epoch, Incarnation, Lsn, Timeline};
 use known::Known;
+use scheduler::Kind;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -43,7 +52,13 @@ const BEGIN: &[u8] = b"consort_begin";
 const POSITION: &[u8] = b"consort_position";
 const COMMIT: &[u8] = b"consort_commit";
 
-const PROMOTED: &str = "it is no standby any more";
+/// What the start-up packet of a connection asks for, besides who wants in.
+pub fn parameters(kind: Kind) -> Vec<(String, String)> {
+    match kind {
+        Kind::Standby => Vec::new(),
+        Kind::Fed => vec![("default_transaction_read_only".to_owned(), "on".to_owned())],
+    }
+}
 
 /// A connection whose standby's life is not known yet.
 const NO_LIFE: Incarnation = Incarnation { epoch: Epoch::new(0), timeline: Timeline::new(0), started_us: 0 };
@@ -60,7 +75,7 @@ pub struct Standby {
     pub cancel: Rc<Cancel>,
     /// The life of the standby in which it was opened: it ends with it.
     pub incarnation: Incarnation,
-    /// Its standby had replayed to here before it was opened.
+    /// Its standby had replayed to here before it was opened; a fed replica surely showed what starts below.
     pub opened_at: Lsn,
     /// Its settings, once they were read.
     pub settings: Option<Settings>,
@@ -77,8 +92,11 @@ impl std::fmt::Debug for Standby {
 }
 
 /// What the connection owes, and what it knows.
-#[derive(Default)]
 struct Owed {
+    /// What feeds the server.
+    kind: Kind,
+    /// What the primary says of the statement, for what a fed replica says of it.
+    template: Option<Rc<Template>>,
     turns: VecDeque<Turn>,
     known: Known,
     /// The statement that is being parsed.
@@ -93,8 +111,8 @@ struct Owed {
     in_block: bool,
     /// The status in its last ReadyForQuery, while a transaction of the client is open.
     status: Option<Status>,
-    /// It is no standby any more: it has said so before a ReadyForQuery, or when it let us in.
-    promoted: bool,
+    /// It is no standby any more, or has become one: it has said so before a ReadyForQuery, or when it let us in.
+    turned: bool,
 }
 
 /// Whether a transaction of the client is open on a connection.
@@ -127,32 +145,59 @@ pub enum Form {
     Positioned,
 }
 
-/// Whether a server says of itself that it is no standby. It looks before each ReadyForQuery and reports a change
-/// (`ReportChangedGUCOptions` of PostgreSQL), so an answer that is whole without this report was made by a standby.
-fn tells_promotion(name: &[u8], value: &[u8]) -> bool {
-    name == b"in_hot_standby" && value != b"on"
-}
-
 impl Owed {
+    fn new(kind: Kind) -> Owed {
+        Owed {
+            kind,
+            template: None,
+            turns: VecDeque::new(),
+            known: Known::default(),
+            parsing: None,
+            bound: None,
+            block_failed: false,
+            kept: Kept::No,
+            in_block: false,
+            status: None,
+            turned: false,
+        }
+    }
+
     /// A ParameterStatus has come.
     fn reported(&mut self, frame: &Frame<'_>) -> Result<(), Malformed> {
         let (name, value) = wire::parameter_status(frame)?;
-        self.promoted |= tells_promotion(name, value);
+        self.hears(name, value);
         Ok(())
+    }
+
+    /// A server says of itself whether it is a standby. It looks before each ReadyForQuery and reports a change
+    /// (`ReportChangedGUCOptions` of PostgreSQL), so an answer that is whole without this report was made by a standby.
+    fn hears(&mut self, name: &[u8], value: &[u8]) {
+        let is_standby = self.kind == Kind::Standby;
+        self.turned |= name == b"in_hot_standby" && (value == b"on") != is_standby;
+    }
+
+    /// Why nothing that it says counts any more.
+    fn why_turned(&self) -> &'static str {
+        match self.kind {
+            Kind::Standby => "it is no standby any more",
+            Kind::Fed => "it is a standby, and no server that Consort feeds",
+        }
     }
 }
 
 impl Standby {
-    /// Opens a connection. The caller says its incarnation: the one that the standby is found in after the connection was
-    /// made.
+    /// Opens a connection, with a wish that has the [`parameters`] of its kind. The caller says its incarnation: the one
+    /// that the standby is found in after the connection was made.
     pub async fn open(
+        kind: Kind,
         wish: &Wish,
         shelf: Rc<Shelf>,
         lease: Lease,
         rooms: &Rooms,
     ) -> Result<Standby, Refusal> {
         let logged_in = log_in(wish, rooms).await?;
-        let promoted = logged_in.parameters.iter().any(|(name, value)| tells_promotion(name, value));
+        let mut owed = Owed::new(kind);
+        logged_in.parameters.iter().for_each(|(name, value)| owed.hears(name, value));
         let mut standby = Standby {
             peer: logged_in.peer,
             shelf,
@@ -161,7 +206,7 @@ impl Standby {
             opened_at: Lsn::ZERO,
             settings: None,
             since: SystemTime::now(),
-            owed: Owed { promoted, ..Owed::default() },
+            owed,
             _lease: lease,
         };
         for (name, text) in OURS {
@@ -196,8 +241,8 @@ impl Standby {
             if let Some(error) = error {
                 return Err(Refusal::Answered(error));
             }
-            if ready && self.owed.promoted {
-                return Err(Refusal::Unreachable(PROMOTED.to_owned()));
+            if ready && self.owed.turned {
+                return Err(Refusal::Unreachable(self.owed.why_turned().to_owned()));
             }
             if ready {
                 self.peer.rest();
@@ -209,18 +254,37 @@ impl Standby {
     /// The server has closed it, said something that nobody asked for, or is no standby any more: it is of no more use.
     pub fn is_gone(&mut self) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let of_no_use = self.owed.promoted || !self.owed.turns.is_empty();
+        let of_no_use = self.owed.turned || !self.owed.turns.is_empty();
         let gone = of_no_use || self.peer.poll_fill(&mut cx).is_ready();
         self.peer.rest();
         gone
     }
 
-    /// Begins a transaction of the client's in a snapshot whose replay position is read. It stays open until
-    /// [`Standby::end`]; meanwhile answers come without their ReadyForQuery, and [`Standby::status`] says how it stands.
+    /// What feeds its server.
+    pub fn kind(&self) -> Kind {
+        self.owed.kind
+    }
+
+    /// What is asked next is known by this template; `None`: nothing is known of it.
+    pub fn told_by(&mut self, template: Option<&Rc<Template>>) {
+        if self.owed.kind == Kind::Fed {
+            self.owed.template = template.cloned();
+        }
+    }
+
+    /// Begins a transaction of the client's in a snapshot whose replay position is read; a fed replica has none, and the
+    /// question for it takes the snapshot. It stays open until [`Standby::end`]; meanwhile answers come without their
+    /// ReadyForQuery, and [`Standby::status`] says how it stands.
     pub fn ask_snapshot(&mut self, becomes: Option<&str>) {
         self.prepare(becomes);
         self.run_own(BEGIN, &[]);
-        self.run_own(POSITION, &[Turn::Position]);
+        self.run_own(
+            POSITION,
+            &[match self.owed.kind {
+                Kind::Standby => Turn::Position,
+                Kind::Fed => Turn::Ours(back::DATA_ROW),
+            }],
+        );
         self.peer.out().sync();
         self.owed.turns.push_back(Turn::Ready);
         self.owed.kept = Kept::Unseen;
@@ -272,8 +336,8 @@ impl Standby {
                 return Some(Failed::fatal(&Complaint::read(&frame)));
             }
         }
-        if self.owed.promoted {
-            return Some(Failed::Gone(PROMOTED.to_owned()));
+        if self.owed.turned {
+            return Some(Failed::Gone(self.owed.why_turned().to_owned()));
         }
         closed.then(|| Failed::Gone("it has closed the connection".to_owned()))
     }

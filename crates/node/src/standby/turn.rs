@@ -122,3 +122,10 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
             | b"26000"
         )
 }
+
+/// Is this error a fed replica's own matter? It has copies of the catalog and of the roles, and plans of its own, which
+/// meet rows in another order: what it finds wrong the primary finds too, or it is for the primary to say. Not so what was
+/// cancelled, or took too long.
+pub(super) fn is_a_copys_own(complaint: &Complaint<'_>) -> bool {
+    complaint.sqlstate() != b"57014"
+}

@@ -1,25 +1,32 @@
 //! One statement after the other on a connection at a real standby.
 
 use crate::stage::{LIMIT, SERVERS, database, place, run};
-use node::log_in::Wish;
+use node::log_in::{Refusal, Wish};
 use node::peer::{Peer, Rooms};
 use node::pool::{Owner, Pool};
 use node::session::batch;
 use node::session::statements::Statement;
 use node::socket::Socket;
-use node::standby::{Answer, CutOff, Failed, Form, Standby, Work};
+use node::standby::{Answer, CutOff, Failed, Form, Standby, Work, parameters};
+use postgres::local::Node;
+use scheduler::Kind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
-use wire::{Asks, Complaint, Side, Splitter, Step, Target};
+use wire::{Asks, Complaint, Side, Splitter, Status, Step, Target};
 
 const HELD_BYTES: usize = 64 * 1024;
 
 async fn standby(database: &str) -> Standby {
     SERVERS.catch_up(LIMIT);
-    let place = place(SERVERS.standby(0));
+    opened(Kind::Standby, SERVERS.standby(0), database).await.unwrap()
+}
+
+/// A connection to a server that is taken for one of this kind.
+async fn opened(kind: Kind, node: &Node, database: &str) -> Result<Standby, Refusal> {
+    let place = place(node);
     let pool = Pool::new(9);
     let lease = pool.lease(&place).unwrap();
     let owner = Owner { place: place.clone(), database: database.to_owned(), user: "postgres".to_owned() };
@@ -28,11 +35,11 @@ async fn standby(database: &str) -> Standby {
         place,
         user: "postgres".into(),
         database: database.into(),
-        parameters: Vec::new(),
+        parameters: parameters(kind),
         secret: None,
         limit: Duration::from_secs(5),
     };
-    Standby::open(&wish, shelf, lease, &Rooms::default()).await.unwrap()
+    Standby::open(kind, &wish, shelf, lease, &Rooms::default()).await
 }
 
 fn tags(bytes: &[u8]) -> String {
@@ -221,6 +228,58 @@ fn what_the_standby_cannot_do_is_not_an_answer() {
         );
         assert!(matches!(standby.answer(HELD_BYTES).await, Err(Failed::Gone(_))));
     });
+}
+
+#[test]
+fn a_server_of_another_kind_answers_nothing() {
+    database("other_kind");
+    run(async {
+        SERVERS.catch_up(LIMIT);
+        for (kind, node, wanted) in [
+            (Kind::Standby, SERVERS.primary(), "no standby"),
+            (Kind::Fed, SERVERS.standby(0), "is a standby"),
+        ] {
+            match opened(kind, node, "other_kind").await {
+                Err(Refusal::Unreachable(why)) => assert!(why.contains(wanted), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn what_reads_at_a_fed_replica_cannot_write_there() {
+    database("fed_replica");
+    run(async {
+        let mut standby = opened(Kind::Fed, SERVERS.primary(), "fed_replica").await.unwrap();
+        for wrong in [
+            &b"INSERT INTO items VALUES (0, 'x')"[..],
+            b"SELECT 1/(id-50) FROM items",
+            b"SELECT * FROM nowhere",
+        ] {
+            standby.ask(&Work::Simple(wrong), Form::Plain, None);
+            let Err(Failed::Refused(back, _)) = standby.answer(HELD_BYTES).await else { panic!("refused") };
+            standby = *back;
+        }
+        let (mut standby, bytes, _) =
+            simple(standby, "SELECT count(*) FROM generate_series(1, 9)", Form::Plain).await;
+        assert_eq!(tags(&bytes), "TDCZ");
+        // How the primary describes a column of a table is not known here.
+        standby.ask(&Work::Simple(b"SELECT name FROM items WHERE id < 3"), Form::Plain, None);
+        let Err(Failed::Refused(back, why)) = standby.answer(HELD_BYTES).await else { panic!("refused") };
+        assert!(why.contains("otherwise"), "{why}");
+        let (mut standby, bytes, _) = simple(*back, "SELECT 1", Form::Plain).await;
+        assert_eq!(tags(&bytes), "TDCZ");
+        standby.ask_snapshot(None);
+        let answer = standby.answer(HELD_BYTES).await.unwrap();
+        assert!(answer.is_whole() && answer.position().is_none() && answer.held().is_empty());
+        let standby = answer.discard().unwrap();
+        assert_eq!(standby.status(), Status::InBlock);
+        let (standby, bytes, _) = simple(standby, "SHOW transaction_read_only", Form::Plain).await;
+        assert!(tags(&bytes) == "TDC" && bytes.ends_with(b"SHOW\0"));
+        assert!(standby.end().await.is_some());
+    });
+    assert_eq!(SERVERS.query_in("fed_replica", "SELECT count(*) FROM items")[0][0].as_deref(), Some("100"));
 }
 
 #[test]
