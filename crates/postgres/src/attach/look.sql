@@ -22,7 +22,7 @@ SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(line, E'\n' ORDER BY line COLLATE "C") FROM (
         SELECT concat_ws(' ', 'relation', c.relkind, c.relpersistence, c.relowner::regrole, c.relreplident,
             c.relrowsecurity, c.relforcerowsecurity, ARRAY(SELECT o FROM unnest(c.reloptions) o ORDER BY o),
-            CASE WHEN c.reloftype <> 0 THEN c.reloftype::regtype END, pg_get_partkeydef(c.oid),
+            CASE WHEN c.reloftype <> 0 THEN c.reloftype::regtype END, consort.plain(pg_get_partkeydef(c.oid)),
             consort.plain(pg_get_expr(c.relpartbound, c.oid)),
             CASE WHEN c.relkind IN ('v', 'm') THEN consort.plain(pg_get_viewdef(c.oid)) END,
             CASE WHEN c.relkind IN ('i', 'I') THEN consort.plain(pg_get_indexdef(c.oid)) END,
@@ -43,7 +43,7 @@ SET search_path = pg_catalog, pg_temp AS $$
         FROM pg_constraint WHERE conrelid = object
         UNION ALL SELECT concat_ws(' ', 'index', consort.plain(pg_get_indexdef(indexrelid)), indisclustered, indisreplident)
         FROM pg_index WHERE indrelid = object AND (indisclustered OR indisreplident)
-        UNION ALL SELECT concat_ws(' ', 'trigger', pg_get_triggerdef(oid), tgenabled)
+        UNION ALL SELECT concat_ws(' ', 'trigger', consort.plain(pg_get_triggerdef(oid)), tgenabled)
         FROM pg_trigger WHERE tgrelid = object AND NOT tgisinternal
         UNION ALL SELECT concat_ws(' ', 'rule', consort.plain(pg_get_ruledef(oid)), ev_enabled)
         FROM pg_rewrite WHERE ev_class = object AND rulename <> '_RETURN'
@@ -99,7 +99,7 @@ BEGIN
             obj_description(object, 'pg_extension')) FROM pg_extension WHERE oid = object)
         WHEN 'pg_constraint'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_constraintdef(object)),
             obj_description(object, 'pg_constraint')))
-        WHEN 'pg_trigger'::regclass THEN (SELECT concat_ws(' ', pg_get_triggerdef(object), tgenabled,
+        WHEN 'pg_trigger'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_triggerdef(object)), tgenabled,
             obj_description(object, 'pg_trigger')) FROM pg_trigger WHERE oid = object)
         WHEN 'pg_rewrite'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_ruledef(object)), ev_enabled,
             obj_description(object, 'pg_rewrite')) FROM pg_rewrite WHERE oid = object)

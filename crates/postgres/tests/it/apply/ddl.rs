@@ -1,11 +1,15 @@
 //! DDL runs at the replica too, in its place between the rows, however it came; or it is said that it cannot.
 
-use super::Fed;
-use super::commands::{COMMANDS, ROLES, UNRUN};
+use super::commands::{COMMANDS, LATER, OLDER, ROLES, UNRUN};
+use super::{EPOCH, Fed, server};
 use crate::soon;
+use history::Lsn;
 use postgres::address::{Control, Host};
-use postgres::apply::Error;
+use postgres::apply::{Error, Feeder};
 use postgres::attach;
+use postgres::clone::clone;
+use postgres::decoder::Decoder;
+use postgres::gauge::Gauger;
 use postgres::local::{Programs, Scratch};
 use std::process::Command;
 
@@ -341,4 +345,30 @@ async fn tablespaces_are_the_primarys_own() {
     }
     fed.compare();
     compare_definitions(&fed.primary, &fed.replica);
+}
+
+#[tokio::test]
+async fn a_copy_that_a_dump_made_runs_ddl_too() {
+    let (primary, replica) = (server(), server());
+    primary.query("CREATE DATABASE shop");
+    primary.query("CREATE ROLE clerk");
+    primary.query_in("shop", OLDER);
+    let (from, to) = (primary.address("shop"), replica.address("shop"));
+    let control = Control::connect(&from).await.unwrap();
+    let attached = attach::attach(&control).await.unwrap();
+    attach::log_commands(&control).await.unwrap();
+    let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
+    decoder.keep_rows(true);
+    let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
+    soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO)).await.unwrap();
+    let feeder = Feeder::open(&to, EPOCH).await.unwrap();
+    let mut fed = Fed { primary, replica, decoder, gauger, feeder, unplaced: Vec::new() };
+    for command in LATER {
+        control.batch_execute(command).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        feed(&mut fed, command).await;
+    }
+    for table in ["v", "child", "parts", "bare"] {
+        let rows = format!("SELECT t::text FROM {table} AS t ORDER BY 1");
+        assert_eq!(fed.primary.query_in("shop", &rows), fed.replica.query_in("shop", &rows), "{table}");
+    }
 }
