@@ -42,4 +42,10 @@ pub struct Bugs {
     pub fed_no_freshness: bool,
     /// What a fed replica has once shown it shows for ever, whatever life of it answers.
     pub replica_forgets_commits: bool,
+    /// What a whole read must see is what was acknowledged when it arrived.
+    pub in_flight_not_counted: bool,
+    /// A refresh that locks does not wait for those who read.
+    pub refresh_passes_readers: bool,
+    /// A commit's turn ends with its connection.
+    pub turn_ends_with_connection: bool,
 }

@@ -7,6 +7,9 @@
 //! how far each standby has replayed. A replica that is fed with commits shows boundaries of the order and nothing
 //! between: what runs there is proven before it runs ([`ready`](Scheduler::ready)).
 //!
+//! Reads that see the whole latest state wait for a fed replica that shows it ([`whole_arrives`](Scheduler::whole_arrives)),
+//! and commits may take turns at the primary ([`turn_asked`](Scheduler::turn_asked)).
+//!
 //! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same time, and
 //! [`scheduled`] what runs where if they are ordered before they are executed.
 //!
@@ -29,9 +32,13 @@ mod rows;
 pub mod scheduled;
 mod scheduler;
 mod standby;
+mod turns;
+mod whole;
 
 pub use bugs::Bugs;
 pub use question::{Consistency, End, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
 pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};
 pub use standby::{Kind, Mark, Serving, StandbyId, StandbyView};
+pub use turns::TurnId;
+pub use whole::{Arrival, Whole, WholeId};

@@ -105,6 +105,8 @@ pub struct Ticket {
     /// Whether it runs at a fed replica; then, once judged, no boundary that it has seen lies above `seen`.
     pub(crate) kind: Kind,
     pub(crate) seen: Lsn,
+    /// Whether a refresh of its replica waits for it.
+    pub(crate) gated: bool,
 }
 
 impl Ticket {

@@ -9,6 +9,8 @@ use crate::question::{End, Proof, Ticket};
 use crate::recent::{Limits, Recent};
 use crate::rows::Rows;
 use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
+use crate::turns::Turns;
+use crate::whole::Waiters;
 use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::{Gauge, GaugeNumber, Order, Void};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,6 +41,12 @@ pub struct Options {
     /// Commits of one database that no settled gauge has seen; when there are more, everything counts as unseen until a
     /// gauge sees them all. At half of it a gauge is wanted.
     pub max_unseen: usize,
+    /// Whole reads that wait for a replica.
+    pub max_whole_reads: usize,
+    /// Commits that wait for their turn at the primary.
+    pub max_turns: usize,
+    /// Whether a replica that is brought further is locked for that: whole reads there wait, and are waited for.
+    pub refresh_locks: bool,
     /// Bounds of the order.
     pub order: order::Options,
     /// For the simulator's tests of its checkers.
@@ -53,6 +61,9 @@ impl Default for Options {
             max_tables: 16_384,
             max_recent: 4_096,
             max_unseen: 4_096,
+            max_whole_reads: 4_096,
+            max_turns: 4_096,
+            refresh_locks: false,
             order: order::Options::default(),
             bugs: Bugs::default(),
         }
@@ -95,6 +106,8 @@ pub struct Scheduler {
     pub(crate) standbys: Standbys,
     pub(crate) ages: Ages,
     patience: Patience,
+    pub(crate) waiters: Waiters,
+    pub(crate) turns: Turns,
     /// The life of the primary that `databases`, `rows` and `ages` are about.
     life: u64,
     /// So often a slot was forgotten.
@@ -145,6 +158,8 @@ impl Scheduler {
             standbys: Standbys::default(),
             ages: Ages::default(),
             patience: Patience::default(),
+            waiters: Waiters::default(),
+            turns: Turns::default(),
             life: 0,
             forgotten: 0,
             closed: 0,
@@ -413,6 +428,7 @@ impl Scheduler {
 
     /// The ticket has come to its end. Exactly once for each.
     pub fn finish(&mut self, ticket: Ticket, end: End) {
+        self.leaves_gate(&ticket);
         let pinned = self.low.get_mut(&ticket.low).expect("a ticket pins its low until it is finished");
         *pinned -= 1;
         if *pinned == 0 {

@@ -5,7 +5,7 @@ use crate::consort::{Consort, Handle};
 use crate::executor::Micros;
 use crate::model::primary::{Isolation, Pace, Primary, Reply, Request};
 use crate::model::statement::{Change, Select, Surroundings, in_doubt};
-use crate::record::{Block as BlockRecord, Breach, Moment, Read, Sent, Where};
+use crate::record::{Acknowledged, Block as BlockRecord, Breach, Moment, Read, Sent, Where};
 use crate::session::Session;
 use crate::world::World;
 use history::{DatabaseId, Footprint};
@@ -19,6 +19,8 @@ use transaction::{AtPrimary, Block, Ended, Pinned, Standing};
 pub const READ_LIMIT: Micros = 80_000;
 /// No write takes longer.
 pub const WRITE_LIMIT: Micros = 300_000;
+/// A whole read waits so long for a replica, a commit for its turn, and an acknowledgement for replicas.
+const WHOLE_LIMIT: Duration = Duration::from_millis(20);
 
 /// How a statement that may commit is to go.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,13 +123,7 @@ impl Client {
         self.world.record.borrow_mut().candidates += u64::from(footprint.is_ok());
         let ended = match footprint {
             Ok(footprint) => self.leave(footprint).await,
-            Err(reason) => {
-                let session = self.session.as_mut()?;
-                match transaction::Session::at_primary(session, reason).await {
-                    AtPrimary::Answered => Ended::Primary(reason),
-                    AtPrimary::ConnectionLost => Ended::PrimaryLost,
-                }
-            }
+            Err(reason) => at_primary(self.session.as_mut()?, reason).await,
         };
         self.answered(select, arrived, &ended)
     }
@@ -172,8 +168,16 @@ impl Client {
         };
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");
+        let whole = self.world.ways.get().whole;
         match self.open.as_mut().and_then(|open| open.flow.as_mut()) {
+            // A transaction that may write reads at the primary.
+            Some(_) if whole => at_primary(session, Reason::AskedForPrimary).await,
             Some(block) => block.read(session, &question).await,
+            None if whole => {
+                let ended = transaction::read_whole(&handle, session, &question, WHOLE_LIMIT).await;
+                // What was not answered in time is an error to the client: there is no reply.
+                ended.unwrap_or_else(Ended::Primary)
+            }
             None => transaction::read(&handle, session, &question).await,
         }
     }
@@ -240,6 +244,9 @@ impl Client {
 
     /// A procedure with these transactions inside.
     pub async fn call(&mut self, transactions: Vec<Vec<Change>>, how: How) -> bool {
+        if self.world.ways.get().serial {
+            return self.in_turns(transactions, how).await;
+        }
         self.connected().await;
         let since = self.world.env.now();
         let bugs = self.world.planted.model;
@@ -271,6 +278,23 @@ impl Client {
         };
         self.took("write", since, WRITE_LIMIT);
         self.done(sent, outcome)
+    }
+
+    /// Where commits take turns, each transaction is a block, whose COMMIT alone has the turn.
+    async fn in_turns(&mut self, transactions: Vec<Vec<Change>>, how: How) -> bool {
+        let mut done = true;
+        for changes in transactions {
+            if !self.begin(Isolation::Committed).await {
+                return false;
+            }
+            let changed = self.change(&changes, how.savepoint).await;
+            if how.fails || !changed {
+                self.roll_back().await;
+                return false;
+            }
+            done &= self.commit(how).await;
+        }
+        done
     }
 
     /// What the statement puts in doubt, as it is understood now.
@@ -370,6 +394,17 @@ impl Client {
 
     /// COMMIT.
     pub async fn commit(&mut self, how: How) -> bool {
+        let (handle, ways) = (Handle(self.consort.clone()), self.world.ways.get());
+        let turn = match ways.serial {
+            true => match transaction::turn(&handle, self.database, WHOLE_LIMIT).await {
+                Ok(turn) => Some(turn),
+                Err(_) => {
+                    self.roll_back().await;
+                    return false;
+                }
+            },
+            false => None,
+        };
         let (Some(session), Some(mut open)) = (self.session.as_mut(), self.open.take()) else { return false };
         session.command(Request::Commit(how.pace));
         session.dies_after = how.dies_after;
@@ -378,8 +413,25 @@ impl Client {
         self.world.record.borrow_mut().blocks[open.place].ending = Some(self.world.env.now());
         let session = self.session.as_mut().expect("connected");
         let outcome = flow.commit(session, Reason::Stay("commit")).await;
+        if let Some(turn) = turn {
+            turn.over(outcome);
+        }
         self.world.record.borrow_mut().blocks[open.place].ended = Some(self.world.env.now());
-        self.done(sent, outcome)
+        let done = self.done(sent, outcome);
+        done && self.acknowledged(sent).await
+    }
+
+    /// Whether so many replicas show the commit that its client may hear of it.
+    async fn acknowledged(&self, sent: usize) -> bool {
+        let (handle, wanted) = (Handle(self.consort.clone()), self.world.ways.get().shown_by);
+        let shown = transaction::shown_by(&handle, self.database, wanted, WHOLE_LIMIT).await.is_ok();
+        if shown && wanted > 0 {
+            let mut record = self.world.record.borrow_mut();
+            let Sent { pid, database, sent, .. } = record.sent[sent];
+            let at = self.world.env.now();
+            record.acknowledged.push(Acknowledged { pid, database, sent, at });
+        }
+        shown
     }
 
     /// ROLLBACK.
@@ -415,7 +467,11 @@ impl Client {
         };
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");
-        let opened = transaction::snapshot(&handle, session, &question).await;
+        let opened = if self.world.ways.get().whole {
+            transaction::snapshot_whole(&handle, session, &question, WHOLE_LIMIT).await
+        } else {
+            transaction::snapshot(&handle, session, &question).await
+        };
         let pid = session.backend.pid;
         self.took("snapshot", arrived.at, READ_LIMIT);
         let Ok(pinned) = opened else { return self.snapshot_at_primary(selects, pause).await };
@@ -512,6 +568,13 @@ impl Client {
         } else {
             session.known_tenant = tenant;
         }
+    }
+}
+
+async fn at_primary(session: &mut Session, reason: Reason) -> Ended {
+    match transaction::Session::at_primary(session, reason).await {
+        AtPrimary::Answered => Ended::Primary(reason),
+        AtPrimary::ConnectionLost => Ended::PrimaryLost,
     }
 }
 

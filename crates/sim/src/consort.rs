@@ -71,6 +71,11 @@ impl Cluster for Handle {
         self.0.gauges.notify();
     }
 
+    fn moved(&self) {
+        self.0.changed.notify();
+        self.0.fed_on.notify();
+    }
+
     fn orphaned(&self, doubt: DoubtId, backend: Backend) {
         let consort = self.0.clone();
         self.0.spawn(async move { consort.watch_backend(doubt, backend).await });
@@ -92,6 +97,7 @@ impl Consort {
             writers,
             order: order::Options { bugs: world.planted.order, ..bounds.order },
             bugs: world.planted.scheduler,
+            refresh_locks: world.ways.get().locking,
             ..bounds
         };
         let executor = &world.env.executor;

@@ -95,8 +95,15 @@ impl Consort {
                 let pause = env.executor.sleep(1_000);
                 either(either(more, kick), pause).await;
             } else {
+                if !self.input(|s| s.refresh(replica.id, of)) {
+                    // Readers are there. Whoever ends says so.
+                    let pause = env.executor.sleep(1_000);
+                    either(more, pause).await;
+                    continue;
+                }
                 let several = if self.world.groups_boundaries.get() { next.len() } else { 1 };
                 self.give_boundaries(&replica, open, &next[..several]).await;
+                self.input(|s| s.refreshed(replica.id, of));
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod client;
 pub mod consort;
 mod directed;
 mod directed_fed;
+mod directed_whole;
 pub mod env;
 pub mod executor;
 pub mod feeding;

@@ -1,13 +1,14 @@
 //! The list of planted bugs: name, hole, how it is planted. Its name is what `--bug` takes.
 
 use crate::bugs::Planted;
+use crate::run::{Outcome, run, run_whole};
 
 /// One planted bug.
 pub struct PlantedBug {
     /// Its name.
     pub name: &'static str,
     /// The hole that it opens again: X order and doubt, F footprints, S sessions and isolation, P standbys, D restarts,
-    /// L the later readings of the protocol.
+    /// L the later readings of the protocol, G1 whole reads and commits that take turns.
     pub hole: &'static str,
     /// What it leaves out.
     pub what: &'static str,
@@ -95,6 +96,10 @@ bugs! {
     policy_column_missed "L9" "a column that only a policy reads is left out" => model.policy_column_missed;
     partition_not_closed "L9" "a partitioned table does not stand for its partitions" => model.partition_not_closed;
     analysis_miss_narrow_doubt "L9" "a miss puts only a part in doubt" => model.analysis_miss_narrow_doubt;
+    in_flight_not_counted "G1" "the latest state is what was acknowledged: a commit in flight does not count" => scheduler.in_flight_not_counted;
+    turn_ends_with_connection "G1" "a turn to commit ends with its connection" => scheduler.turn_ends_with_connection;
+    refresh_passes_readers "G1" "a refresh that locks does not wait for readers" => scheduler.refresh_passes_readers;
+    acknowledged_alone "G1" "a commit is acknowledged without its replicas" => flows.acknowledged_alone;
 }
 
 /// The bug of this name.
@@ -103,6 +108,14 @@ pub fn named(name: &str) -> Option<&'static PlantedBug> {
 }
 
 impl PlantedBug {
+    /// What one seed runs for it: the cluster in which it matters.
+    pub fn seeded(&self, seed: u64) -> Outcome {
+        match self.hole {
+            "G1" => run_whole(seed, self.planted()),
+            _ => run(seed, self.planted()),
+        }
+    }
+
     /// A run's switches with this bug. The net under all of them, that a commit which no doubt explains switches the
     /// mode of writers, is taken away: each must be found by what clients got.
     pub fn planted(&self) -> Planted {

@@ -100,6 +100,19 @@ pub struct Fact {
     pub at: Micros,
 }
 
+/// A commit whose client heard of it when so many replicas had shown it.
+#[derive(Clone, Debug)]
+pub struct Acknowledged {
+    /// The backend.
+    pub pid: i32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// When it was sent.
+    pub sent: Micros,
+    /// When it was acknowledged.
+    pub at: Micros,
+}
+
 /// Something that a client got and must never get, or had to wait for too long: found while it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Breach {
@@ -122,6 +135,8 @@ pub struct Record {
     pub blocks: Vec<Block>,
     /// Statements that may commit.
     pub sent: Vec<Sent>,
+    /// Commits that were acknowledged by replicas.
+    pub acknowledged: Vec<Acknowledged>,
     /// Commits.
     pub facts: Vec<Fact>,
     /// Breaches of the wire's rules and of bounds.

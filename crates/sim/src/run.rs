@@ -11,7 +11,7 @@ use crate::model::schema::{DATABASES, ROWS, SERVED, Table, database};
 use crate::model::statement::{Change, Part, Select};
 use crate::random::Random;
 use crate::record::Breach;
-use crate::world::World;
+use crate::world::{Ways, World};
 use scheduler::{Options, Writers};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -141,12 +141,26 @@ impl Mix {
 
 /// Runs one seed with these bugs planted.
 pub fn run(seed: u64, planted: Planted) -> Outcome {
+    run_in(seed, planted, Ways::default())
+}
+
+/// Runs one seed of a cluster whose reads see the whole latest state at fed replicas: half of them with commits that take
+/// turns, half with refreshes that lock.
+pub fn run_whole(seed: u64, planted: Planted) -> Outcome {
+    let mut random = Random::new(seed ^ 0x3401E);
+    let serial = random.chance(500);
+    let shown_by = if serial { random.below(3) as usize } else { 0 };
+    run_in(seed, planted, Ways { whole: true, locking: !serial, serial, shown_by })
+}
+
+fn run_in(seed: u64, planted: Planted, ways: Ways) -> Outcome {
     let mut random = Random::new(seed ^ 0x5EED);
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Rc::new(Mix::drawn(&mut random, &planted));
     let standbys = u32::from(random.chance(500)) + 1;
-    let (standbys, fed, joins) = replicas(seed, standbys);
+    let (standbys, fed, joins) = if ways.whole { (0, standbys, None) } else { replicas(seed, standbys) };
     let world = World::new(&env, (standbys, fed), joins, planted);
+    world.ways.set(ways);
     world.groups_boundaries.set(seed.is_multiple_of(2));
     world.proof_limit.set(random.one(&[500, 2000, 2000, 10_000]));
     let cluster = Rc::new(Cluster::start(&world, &mix, &mut random));
@@ -196,7 +210,8 @@ struct Cluster {
 impl Cluster {
     fn start(world: &Rc<World>, mix: &Rc<Mix>, random: &mut Random) -> Cluster {
         let closed = mix.writers == Writers::ThroughConsort;
-        let several = world.planted.model.second_node || (!closed && random.chance(400));
+        let alone = world.ways.get().whole;
+        let several = !alone && (world.planted.model.second_node || (!closed && random.chance(400)));
         let count = if several { 2 } else { 1 };
         let clients = (0..random.between(2, 5)).map(|_| random.below(2)).collect::<Vec<u64>>();
         let clients = clients

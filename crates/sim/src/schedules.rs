@@ -12,6 +12,7 @@ use crate::directed::{
     view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
 };
 use crate::directed_fed::{fed_lag, fed_written_past, forked, one_hangs, replicas_return_older};
+use crate::directed_whole::{answer_hangs, refreshed_under_a_read, shown_by_nobody, turn_of_the_dead};
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
 use crate::run::{Outcome, run};
@@ -374,5 +375,29 @@ pub const ALL: &[Schedule] = &[
         bugs: &["analysis_miss_narrow_doubt"],
         story: "a write of two rows, its tree not known; a read of the second",
         play: tree_late,
+    },
+    Schedule {
+        name: "answer_hangs",
+        bugs: &["in_flight_not_counted"],
+        story: "a commit is visible, its answer hangs, it is not decoded; a read that must see the whole",
+        play: answer_hangs,
+    },
+    Schedule {
+        name: "turn_of_the_dead",
+        bugs: &["turn_ends_with_connection"],
+        story: "commits take turns; a connection breaks in its COMMIT, the backend goes on; another commit",
+        play: turn_of_the_dead,
+    },
+    Schedule {
+        name: "refreshed_under_a_read",
+        bugs: &["refresh_passes_readers"],
+        story: "a long read at replicas without versions; what it reads is written and brought there",
+        play: refreshed_under_a_read,
+    },
+    Schedule {
+        name: "shown_by_nobody",
+        bugs: &["acknowledged_alone"],
+        story: "replicas are not fed; a commit that two of them must show before it is acknowledged",
+        play: shown_by_nobody,
     },
 ];

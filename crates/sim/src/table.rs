@@ -3,7 +3,6 @@
 
 use crate::checks::Checker;
 use crate::planted::{ALL, PlantedBug};
-use crate::run::run;
 use crate::schedules::{self, Schedule};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -24,7 +23,7 @@ pub fn found_by(bug: &PlantedBug) -> BTreeSet<Checker> {
 
 /// The number of the first seed that finds the bug, of this many.
 pub fn first_seed(bug: &PlantedBug, of: u64) -> Option<u64> {
-    (0..of).find(|seed| !run(*seed, bug.planted()).violations.is_empty())
+    (0..of).find(|seed| !bug.seeded(*seed).violations.is_empty())
 }
 
 /// The row of a bug, as far as the code says it: everything but the number of seeds.

@@ -12,6 +12,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// How reads and commits go, where a design has other rules than proofs per statement. All are off by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ways {
+    /// Reads see the whole latest state, at fed replicas, which they wait for.
+    pub whole: bool,
+    /// A refresh locks its replica; reads there have no snapshot of their own.
+    pub locking: bool,
+    /// One COMMIT at a time.
+    pub serial: bool,
+    /// So many replicas show a commit before its client hears of it.
+    pub shown_by: usize,
+}
+
 /// One run.
 pub struct World {
     /// Time, chance, delays.
@@ -48,6 +61,8 @@ pub struct World {
     pub watchers_paused: Cell<bool>,
     /// How long an answer that is not proven is held.
     pub proof_limit: Cell<Micros>,
+    /// How reads and commits go.
+    pub ways: Cell<Ways>,
     /// Feeders apply all boundaries that wait in one transaction.
     pub groups_boundaries: Cell<bool>,
     next_pid: Cell<i32>,
@@ -86,6 +101,7 @@ impl World {
             gauge_lingers: Cell::new(false),
             watchers_paused: Cell::new(false),
             proof_limit: Cell::new(2000),
+            ways: Cell::default(),
             groups_boundaries: Cell::new(false),
             next_pid: Cell::new(1000),
         })

@@ -3,7 +3,7 @@
 
 use sim::bugs::Planted;
 use sim::planted::ALL;
-use sim::run::{Outcome, run};
+use sim::run::{Outcome, run, run_whole};
 use sim::table::{first_seed, found_by, row, schedule};
 use sim::{checks::Checker, schedules};
 
@@ -11,6 +11,10 @@ use sim::{checks::Checker, schedules};
 const SEEDS: u64 = 5_000;
 /// Of the reads that could leave the primary, at least this share does, in the random mixes (hot rows, faults and all).
 const LEAST_OFFLOADED: f64 = 0.35;
+/// Seeds of whole reads in an ordinary test run.
+const WHOLE_SEEDS: u64 = 1_500;
+/// Of those, at least this share is answered by replicas in time; the others are in blocks that may write, or fail.
+const LEAST_WHOLE: f64 = 0.5;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
 
@@ -51,6 +55,22 @@ fn all_seeds_are_clean_and_reads_leave() {
     let share = sum.offloaded as f64 / sum.candidates as f64;
     println!("{seeds} seeds, {} reads, {:.0} % of those that could leave left", sum.reads, share * 100.0);
     assert!(share > LEAST_OFFLOADED, "only {share:.2} of the reads that could leave left");
+}
+
+/// Reads that see the whole latest state wait for a replica: none of them burdens the primary.
+#[test]
+fn whole_reads_are_clean_and_run_at_replicas() {
+    let (mut found, mut reads, mut elsewhere) = (Vec::new(), 0, 0);
+    for seed in 0..WHOLE_SEEDS {
+        let outcome = run_whole(seed, Planted::default());
+        (reads, elsewhere) = (reads + outcome.candidates, elsewhere + outcome.offloaded);
+        found.extend(outcome.violations.first().map(|violation| format!("seed {seed}: {violation}")));
+    }
+    assert!(found.is_empty(), "{} seeds with violations: {}", found.len(), found.join("\n"));
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let share = elsewhere as f64 / reads as f64;
+    println!("{WHOLE_SEEDS} seeds, {reads} reads, {:.0} % of them at replicas", share * 100.0);
+    assert!(share > LEAST_WHOLE, "only {share:.2} of the reads were answered by replicas");
 }
 
 #[test]

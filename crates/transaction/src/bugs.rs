@@ -27,4 +27,6 @@ pub struct Bugs {
     pub doubt_after_answer: bool,
     /// A connection that is lost while it may commit is taken for an abort.
     pub forget_dead_commit: bool,
+    /// "Committed" is said without waiting for replicas.
+    pub acknowledged_alone: bool,
 }

@@ -14,6 +14,8 @@ mod doubt;
 mod pinned;
 mod read;
 mod snapshot;
+mod turn;
+mod whole;
 mod world;
 mod write;
 
@@ -23,5 +25,7 @@ pub use doubt::InDoubt;
 pub use pinned::Pinned;
 pub use read::{Ended, read};
 pub use snapshot::{SNAPSHOT_ATTEMPTS, catalog_shown, snapshot};
+pub use turn::{Turn, turn};
+pub use whole::{WHOLE_ATTEMPTS, read_whole, shown_by, snapshot_whole};
 pub use world::{AtPrimary, Backend, Cluster, Delivered, Locks, Session, StandbyFailed};
 pub use write::{quiet, write};

@@ -27,6 +27,10 @@ pub trait Cluster: Clone {
     /// wait.
     fn gauge_wanted(&self);
 
+    /// Something ended in the scheduler for which others may wait: a turn at the primary, a whole read. Clusters whose
+    /// sessions take turns, or whose refreshes lock, wake those who wait in `changed`. Must not wait.
+    fn moved(&self) {}
+
     /// The connection to this backend is lost, or its session is, while `doubt` may still commit. From here on the
     /// cluster watches the primary until that backend is gone, and then says `Order::backend_gone(doubt)`; it does so
     /// although the session is no more. Must not wait.

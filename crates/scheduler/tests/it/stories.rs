@@ -7,6 +7,8 @@
 //! by `.new`, no column by `.none`; `all` is everything. Positions are bytes. `begin` makes the usual start: a primary of life 1, database 5
 //! with a slot at 100, no orphans, a settled gauge with xmax 10, and standby s1, life 1, at 100.
 
+mod whole;
+
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::{
     Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows,
@@ -14,8 +16,8 @@ use history::{
 };
 use order::{Boundary, DoubtId, Gauge, GaugeNumber};
 use scheduler::{
-    Consistency, End, Kind, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks,
-    StandbyId, Ticket, Verdict, Writers,
+    Arrival, Consistency, End, Kind, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving,
+    SessionMarks, StandbyId, Ticket, TurnId, Verdict, WholeId, Writers,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -33,6 +35,10 @@ struct Story {
     statements: BTreeMap<String, Option<GaugeNumber>>,
     /// By the numbers of their gauges.
     boundaries: BTreeMap<u64, Boundary>,
+    /// Whole reads that wait, instants, and turns, by their names in the story.
+    wholes: BTreeMap<String, WholeId>,
+    arrivals: BTreeMap<String, Arrival>,
+    turns: BTreeMap<String, TurnId>,
     now: Duration,
 }
 
@@ -80,6 +86,10 @@ impl goldenscript::Runner for Story {
             "fed" | "takes" | "leaves" | "shows" | "keeps" | "left" => self.fed(name, &mut args)?,
             "boundaries" => self.boundaries(),
             "ready" => self.ready(&mut args)?,
+            "whole" | "place" | "leave" | "arrival" | "shown_by" | "refresh" | "refreshed" => {
+                self.wholes(name, &mut args)?
+            }
+            "turn" | "turns" | "turn_ended" | "turn_lost" => self.turns(name, &mut args)?,
             "forget" => {
                 self.scheduler.forget_slot(DatabaseId::new(5));
                 String::new()
@@ -88,6 +98,7 @@ impl goldenscript::Runner for Story {
         };
         args.reject_next()?;
         self.scheduler.order().audit();
+        self.scheduler.audit_whole();
         Ok(said)
     }
 }
@@ -99,6 +110,9 @@ impl Story {
             reads: BTreeMap::new(),
             statements: BTreeMap::new(),
             boundaries: BTreeMap::new(),
+            wholes: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            turns: BTreeMap::new(),
             now: Duration::ZERO,
         }
     }
@@ -112,6 +126,9 @@ impl Story {
                 "tables" => options.max_tables = value.parse()?,
                 "recent" => options.max_recent = value.parse()?,
                 "unseen" => options.max_unseen = value.parse()?,
+                "wholes" => options.max_whole_reads = value.parse()?,
+                "turns" => options.max_turns = value.parse()?,
+                "locks" => options.refresh_locks = value.parse()?,
                 _ => return Err(format!("no option {name}").into()),
             }
         }
@@ -461,6 +478,9 @@ fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
         "ddl_leaves_doubts_narrow" => &mut bugs.ddl_leaves_doubts_narrow,
         "replica_forgets_commits" => &mut bugs.replica_forgets_commits,
         "stale_analysis" => &mut bugs.stale_analysis,
+        "in_flight_not_counted" => &mut bugs.in_flight_not_counted,
+        "refresh_passes_readers" => &mut bugs.refresh_passes_readers,
+        "turn_ends_with_connection" => &mut bugs.turn_ends_with_connection,
         "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
         "proof_before_settled" => &mut order.proof_before_settled,
         "keep_proofs_over_restart" => &mut order.keep_proofs_over_restart,

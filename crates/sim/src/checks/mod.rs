@@ -1,6 +1,7 @@
 //! The checkers. They know what clients did and got, and the ghost (the states that the primary really showed); nothing
 //! of gauges, doubts, proofs or routes.
 
+pub mod commits;
 pub mod fed;
 pub mod locks;
 pub mod one_server;
@@ -22,12 +23,16 @@ pub enum Checker {
     K3,
     /// Content: what a fed replica shows is what its position says.
     K4,
+    /// Acknowledgements: so many replicas had shown what was acknowledged.
+    K5,
     /// No wait without bound; at rest everything comes to rest.
     K7,
     /// SERIALIZABLE transactions have a serial order.
     K8,
     /// The wire: nothing twice, nothing in a failed block.
     K9,
+    /// Turns: no commit is sent while another is under way.
+    Turns,
     /// Locks: nobody empties or changes a table that a block reads.
     Locks,
 }
@@ -36,6 +41,8 @@ impl fmt::Display for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Checker::Locks => "locks",
+            Checker::Turns => "turns",
+            Checker::K5 => "K5",
             Checker::K1 => "K1",
             Checker::K2 => "K2",
             Checker::K3 => "K3",
@@ -66,6 +73,7 @@ impl fmt::Display for Violation {
 pub fn all(world: &World, closed: bool) -> Vec<Violation> {
     let record = world.record.borrow();
     let mut found = breaches(&record);
+    found.extend(commits::check(world, &record));
     found.extend(fed::check(world));
     found.extend(shown::check(world, &record));
     found.extend(locks::check(world, &record, closed));

@@ -1,0 +1,337 @@
+//! Reads that see the whole latest state of a database: at a fed replica, for which they wait, and never at the primary
+//! (RSI-PC: Plattner and Alonso, 2004, sections 3.4 and 4.3; the highest freshness of Röhm et al., 2002).
+//!
+//! # Why a whole read is right
+//!
+//! It arrived at `a`. What the primary had shown by then, somebody may have seen and told: an update transaction reads at
+//! the primary what was committed there and *not yet answered*. So "the newest version that was acknowledged" is too old:
+//! a commit in flight counts from its sending, until it is known whether the primary had shown it at `a`.
+//!
+//! - With writers through Consort and nothing in doubt at `a`: whatever the primary had shown has ended its doubt by a
+//!   settled gauge, so it has a version, which the newest version at `a` is not below.
+//! - Else let `g` be a gauge sent after `a`. What the primary had shown at `a` is seen by `g`, and when `g` has settled it
+//!   has a version, which the newest version *then* is not below. A commit in flight that `g` does not see is not owed.
+//!
+//! Either way there is one version that the read needs. A replica that shows it shows a boundary `p` which has all that was
+//! shown at `a`. If the primary showed `p` after `a`, the read is put at that instant. If it did so before, nothing was
+//! shown between `p` and `a`, and the read is put at `a`. The whole state is the primary's, so a snapshot that is taken
+//! there is right for every statement of a transaction: strong snapshot isolation for transactions that only read.
+//!
+//! # A refresh that locks
+//!
+//! Where a replica's engine keeps no versions, a refresh locks the whole database there: [`Options::refresh_locks`].
+//! Reads that wait for what a replica shows are let in before its next refresh begins, and whoever comes while a refresh
+//! waits for readers waits for it: neither starves the other.
+//!
+//! [`Options::refresh_locks`]: crate::Options::refresh_locks
+
+use crate::question::{Consistency, Proof, Question, Ticket, Verdict};
+use crate::scheduler::{Scheduler, Writers};
+use crate::standby::{Place, Standby};
+use crate::{Kind, Reason, StandbyId};
+use history::{DatabaseId, Footprint, Incarnation, Lsn, Version};
+use order::{GaugeNumber, RunNumber};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An instant, and what a replica must show to have all that the primary had shown by then.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    database: DatabaseId,
+    life: u64,
+    /// The gauge sent after it that says what is needed; `None`: nothing was in doubt.
+    wanted: Option<GaugeNumber>,
+    needs: Option<(RunNumber, Version)>,
+}
+
+/// One whole read that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WholeId(u64);
+
+/// Where a whole read runs.
+#[derive(Debug)]
+#[must_use]
+pub enum Whole {
+    /// Here and now: the replica shows what it must see. It does not wait any more.
+    At(Ticket),
+    /// Not yet, for this reason: ask again when something has moved.
+    Wait(Reason),
+    /// At the primary: there is no replica that could ever run it as the primary would. It does not wait any more.
+    Primary(Reason),
+}
+
+#[derive(Debug)]
+struct Waiter {
+    question: Question,
+    arrival: Arrival,
+    /// It was let in before a refresh, and has not been told yet.
+    admitted: Option<Ticket>,
+}
+
+/// Who reads one database of one replica, where a refresh locks.
+///
+/// Invariant: nobody reads while it is refreshed.
+#[derive(Debug, Default)]
+struct Gate {
+    reading: usize,
+    refreshing: bool,
+    /// A refresh waits for the readers.
+    asked: bool,
+}
+
+impl Gate {
+    fn is_open(&self) -> bool {
+        !self.refreshing && !self.asked
+    }
+}
+
+/// All whole reads that wait, and the gates of those who are refreshed.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    next: u64,
+    all: BTreeMap<WholeId, Waiter>,
+    gates: BTreeMap<(StandbyId, DatabaseId), Gate>,
+}
+
+impl Scheduler {
+    /// Now: what a commit must be shown by, or a read must see. May want a gauge.
+    pub fn arrival(&mut self, database: DatabaseId) -> Arrival {
+        self.look(database);
+        let plain = self.writers == Writers::ThroughConsort
+            && self.undoubted(database, &Footprint::Everything, Lsn::MAX);
+        let answered_only = self.options.bugs.in_flight_not_counted;
+        let wanted = (!plain && !answered_only).then(|| self.order.want_gauge());
+        let run = self.order.run(database).filter(|_| wanted.is_none());
+        let needs = run.map(|run| (run, self.order.newest_version(database)));
+        Arrival { database, life: self.order.life(), wanted, needs }
+    }
+
+    /// A read arrived that must see the whole, as fresh as its question says. It waits until it is
+    /// [placed](Scheduler::whole_place) or [leaves](Scheduler::whole_leaves). May want a gauge.
+    ///
+    /// Errors: [`Reason::TimedOut`]: as many wait as may ([`max_whole_reads`](crate::Options::max_whole_reads)).
+    pub fn whole_arrives(&mut self, question: &Question) -> Result<WholeId, Reason> {
+        if self.waiters.all.len() >= self.options.max_whole_reads {
+            return Err(Reason::TimedOut);
+        }
+        let arrival = self.arrival(question.database);
+        self.waiters.next += 1;
+        let id = WholeId(self.waiters.next);
+        self.waiters.all.insert(id, Waiter { question: question.clone(), arrival, admitted: None });
+        Ok(id)
+    }
+
+    /// Where the read runs, as things stand now: of the replicas that show what it must see, the one with the least
+    /// pending. May want a gauge.
+    ///
+    /// # Panics
+    /// If it does not wait.
+    pub fn whole_place(&mut self, id: WholeId) -> Whole {
+        let mut waiter = self.waiters.all.remove(&id).expect("a whole read is asked for as long as it waits");
+        let placed = match waiter.admitted.take() {
+            Some(ticket) => Whole::At(ticket),
+            None => self.place_whole(&mut waiter, None),
+        };
+        if let Whole::Wait(_) = placed {
+            self.waiters.all.insert(id, waiter);
+        }
+        placed
+    }
+
+    /// The read waits no more: its client has gone, or its limit has passed.
+    pub fn whole_leaves(&mut self, id: WholeId) {
+        let admitted = self.waiters.all.remove(&id).and_then(|waiter| waiter.admitted);
+        if let Some(ticket) = admitted {
+            self.finish(ticket, crate::End::Refused(Reason::TimedOut));
+        }
+    }
+
+    /// Whether at least so many replicas show all that the primary had shown at this instant. A commit that was answered
+    /// before the instant is shown by them. After [`Verdict::Wait`] ask again when something has moved.
+    pub fn shown_by(&mut self, arrival: &mut Arrival, replicas: usize) -> Verdict {
+        let Some((run, version)) = self.needs(arrival) else { return Verdict::Wait(Reason::GaugeNotSettled) };
+        let shows = |replica: &&Standby| replica.version(arrival.database, run) >= Some(version);
+        let showing = self.standbys.all.values().filter(shows).count();
+        if showing >= replicas { Verdict::Proven } else { Verdict::Wait(Reason::ReplicasBehind) }
+    }
+
+    /// Somebody wants to bring a replica's database further, and to lock it for that. First the reads are let in that
+    /// wait for what it shows now. `true`: it is locked until [`refreshed`](Scheduler::refreshed). `false`: readers are
+    /// there; ask again when one has finished.
+    pub fn refresh(&mut self, id: StandbyId, database: DatabaseId) -> bool {
+        if !self.options.refresh_locks {
+            return true;
+        }
+        let waiting: Vec<WholeId> = self.waiters.all.keys().copied().collect();
+        for whole in waiting {
+            let Some(mut waiter) = self.waiters.all.remove(&whole) else { continue };
+            if waiter.admitted.is_none() && waiter.question.database == database {
+                match self.place_whole(&mut waiter, Some(id)) {
+                    Whole::At(ticket) => waiter.admitted = Some(ticket),
+                    Whole::Wait(_) | Whole::Primary(_) => {}
+                }
+            }
+            self.waiters.all.insert(whole, waiter);
+        }
+        let gate = self.waiters.gates.entry((id, database)).or_default();
+        gate.refreshing = gate.reading == 0 || self.options.bugs.refresh_passes_readers;
+        gate.asked = !gate.refreshing;
+        gate.refreshing
+    }
+
+    /// What was brought there is shown, or came to nothing: readers may come.
+    pub fn refreshed(&mut self, id: StandbyId, database: DatabaseId) {
+        if let Some(gate) = self.waiters.gates.get_mut(&(id, database)) {
+            (gate.refreshing, gate.asked) = (false, false);
+        }
+    }
+
+    /// A ticket's read has ended at a replica whose refreshes lock.
+    pub(crate) fn leaves_gate(&mut self, ticket: &Ticket) {
+        if ticket.gated
+            && let Some(gate) = self.waiters.gates.get_mut(&(ticket.standby, ticket.database))
+        {
+            gate.reading -= 1;
+        }
+    }
+
+    /// Places a read, at this replica if one is named.
+    fn place_whole(&mut self, waiter: &mut Waiter, only: Option<StandbyId>) -> Whole {
+        self.renew();
+        let question = &waiter.question;
+        if question.consistency == Consistency::Primary {
+            return Whole::Primary(Reason::AskedForPrimary);
+        }
+        if !question.at_copies {
+            return Whole::Primary(Reason::NotAtCopies);
+        }
+        if self.closed > 0 && question.consistency != Consistency::Weak {
+            return Whole::Wait(Reason::RolesChanged);
+        }
+        let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
+        let fed = self.standbys.all.values().filter(|replica| replica.kind == Kind::Fed);
+        if !fed.clone().any(|replica| replica.serving == crate::Serving::Yes) {
+            return Whole::Primary(Reason::NoneServing);
+        }
+        let fresh = match self.fresh(waiter) {
+            Ok(fresh) => fresh,
+            Err(reason) => return Whole::Wait(reason),
+        };
+        let (database, gates) = (waiter.question.database, &self.waiters.gates);
+        let open = |id: StandbyId| gates.get(&(id, database)).is_none_or(Gate::is_open);
+        let place = self.standbys.choose(epoch, waiter.question.prefer, |id, incarnation, replica| {
+            replica.kind == Kind::Fed
+                && only.is_none_or(|only| only == id)
+                && fresh.holds(id, incarnation, replica, &waiter.question)
+                && open(id)
+        });
+        match place {
+            Some(place) => Whole::At(self.whole_ticket(waiter, place)),
+            None => Whole::Wait(Reason::ReplicasBehind),
+        }
+    }
+
+    /// What a replica must have for the read, if that is known yet.
+    fn fresh(&mut self, waiter: &mut Waiter) -> Result<Fresh, Reason> {
+        Ok(match waiter.question.consistency {
+            Consistency::Primary | Consistency::Strong => {
+                let (run, version) = self.needs(&mut waiter.arrival).ok_or(Reason::GaugeNotSettled)?;
+                Fresh::Version(run, version)
+            }
+            Consistency::Session => Fresh::Session,
+            Consistency::Bounded(bound) => {
+                let now = waiter.question.now;
+                if self.ages.stale(now, bound) {
+                    self.order.want_gauge();
+                }
+                Fresh::Position(self.ages.within(now, bound).ok_or(Reason::NoRecentGauge)?)
+            }
+            Consistency::Weak => Fresh::Position(Lsn::ZERO),
+        })
+    }
+
+    /// The version that a replica must show, when it is known. If the order began anew meanwhile, what is owed has other
+    /// versions, and a gauge that is sent now sees all of it.
+    fn needs(&mut self, arrival: &mut Arrival) -> Option<(RunNumber, Version)> {
+        self.look(arrival.database);
+        let (life, run) = (self.order.life(), self.order.run(arrival.database)?);
+        let other_run = arrival.needs.is_some_and(|(of, _)| of != run);
+        if arrival.life != life || other_run {
+            *arrival = Arrival { life, wanted: Some(self.order.want_gauge()), needs: None, ..*arrival };
+        }
+        if arrival.needs.is_none() {
+            let settled = self.order.settled(arrival.database).map(|(number, _)| number);
+            let known = arrival.wanted.is_some() && settled >= arrival.wanted;
+            arrival.needs = known.then(|| (run, self.order.newest_version(arrival.database)));
+            if arrival.wanted.is_none() {
+                arrival.wanted = Some(self.order.want_gauge());
+            }
+        }
+        arrival.needs
+    }
+
+    fn whole_ticket(&mut self, waiter: &Waiter, place: Place) -> Ticket {
+        let (question, database) = (&waiter.question, waiter.question.database);
+        self.pin(place.low);
+        let gated = self.options.refresh_locks;
+        let any = self.order.settled(database).filter(|_| self.options.bugs.in_flight_not_counted);
+        let wanted = waiter.arrival.wanted.or(any.map(|(number, _)| number));
+        if gated {
+            self.waiters.gates.entry((place.id, database)).or_default().reading += 1;
+        }
+        Ticket {
+            database,
+            footprint: Arc::new(Footprint::Everything),
+            standby: place.id,
+            incarnation: place.incarnation,
+            low: place.low,
+            proof: match question.consistency {
+                Consistency::Primary | Consistency::Strong => Proof::Before(wanted),
+                Consistency::Session => Proof::Session,
+                Consistency::Bounded(_) | Consistency::Weak => Proof::Unproven,
+            },
+            given_up: place.given_up,
+            barriers: self.barriers(database),
+            life: self.order.life(),
+            closings: (question.consistency != Consistency::Weak).then_some(self.closings),
+            after: None,
+            kind: place.kind,
+            seen: Lsn::MAX,
+            gated,
+        }
+    }
+
+    /// Checks the invariants of whole reads; for tests. Panics if one does not hold.
+    pub fn audit_whole(&self) {
+        for ((id, database), gate) in &self.waiters.gates {
+            assert!(!gate.refreshing || gate.reading == 0, "{id} is refreshed in {database} and read");
+            assert!(!(gate.refreshing && gate.asked), "a refresh has begun or waits");
+        }
+        assert!(self.waiters.all.len() <= self.options.max_whole_reads, "bound of whole reads");
+    }
+}
+
+/// What a replica must have.
+enum Fresh {
+    /// This version, in this run of the order.
+    Version(RunNumber, Version),
+    /// All that ends at or below.
+    Position(Lsn),
+    /// All that the session has written and seen.
+    Session,
+}
+
+impl Fresh {
+    fn holds(&self, id: StandbyId, incarnation: Incarnation, replica: &Standby, question: &Question) -> bool {
+        let mark = replica.surely(question.database);
+        match self {
+            Fresh::Version(run, version) => replica.version(question.database, *run) >= Some(*version),
+            Fresh::Position(needed) => mark >= Some(*needed),
+            Fresh::Session => {
+                let marks = question.session;
+                mark >= Some(marks.own_commit)
+                    && (mark >= Some(marks.last_seen) || marks.seen_at == Some((id, incarnation)))
+            }
+        }
+    }
+}

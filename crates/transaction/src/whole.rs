@@ -1,0 +1,165 @@
+//! The life of a read that sees the whole latest state of its database: it waits for a fed replica that shows it, and never
+//! burdens the primary. And of what waits for replicas behind the primary's answer: an acknowledgement.
+
+use crate::read::{deliver, proven};
+use crate::{AtPrimary, Cluster, Ended, Pinned, Session, StandbyFailed};
+use history::DatabaseId;
+use scheduler::{Question, Reason, Verdict, Whole, WholeId};
+use std::time::Duration;
+
+/// How many replicas may fail under one whole read before it ends with an error.
+pub const WHOLE_ATTEMPTS: usize = 5;
+
+/// One read outside a block. It runs at a replica as soon as one shows all that it must see; a replica that fails before the
+/// first byte has left is given up for another. Only if no replica serves at all it runs at the primary.
+///
+/// Errors: why no replica had answered it within `limit`. Nothing has reached the client.
+pub async fn read_whole<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    question: &Question,
+    limit: Duration,
+) -> Result<Ended, Reason> {
+    let (understood, mut left) = (cluster.scheduler().catalog(question.database), limit);
+    let mut last = Reason::StandbyFailed;
+    for _ in 0..WHOLE_ATTEMPTS {
+        let mut pinned = match place(cluster, question, &mut left).await? {
+            Placed::At(pinned) => pinned,
+            Placed::Primary(reason) => {
+                let outcome = crate::quiet(cluster, session, question.database, understood, reason).await;
+                let answered = outcome == AtPrimary::Answered;
+                return Ok(if answered { Ended::Primary(reason) } else { Ended::PrimaryLost });
+            }
+        };
+        match session.at_standby(pinned.ticket()).await {
+            Ok((answer, ran)) => match proven(cluster, &mut pinned, &ran).await {
+                Ok(()) => {
+                    let ended = deliver(cluster, session, pinned, &ran, answer).await;
+                    cluster.moved();
+                    return Ok(ended);
+                }
+                Err(reason) => {
+                    session.discard(answer).await;
+                    last = reason;
+                }
+            },
+            Err(StandbyFailed(reason)) => {
+                pinned.failed(reason);
+                last = reason;
+            }
+        }
+        drop(pinned);
+        cluster.moved();
+        left = cluster.changed(left).await.ok_or(last)?;
+    }
+    Err(last)
+}
+
+/// A transaction that only reads: its snapshot is opened at a replica that shows the whole, and is right for all its
+/// statements. Keep the ticket until it has ended.
+///
+/// Errors: why no snapshot was opened within `limit`.
+pub async fn snapshot_whole<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    question: &Question,
+    limit: Duration,
+) -> Result<Pinned<C>, Reason> {
+    let (mut left, mut last) = (limit, Reason::StandbyFailed);
+    for _ in 0..WHOLE_ATTEMPTS {
+        let mut pinned = match place(cluster, question, &mut left).await? {
+            Placed::At(pinned) => pinned,
+            Placed::Primary(reason) => return Err(reason),
+        };
+        match session.open_snapshot(pinned.ticket()).await {
+            Ok(ran) => match proven(cluster, &mut pinned, &ran).await {
+                Ok(()) => {
+                    pinned.delivered();
+                    return Ok(pinned);
+                }
+                Err(reason) => {
+                    session.close_snapshot().await;
+                    last = reason;
+                }
+            },
+            Err(StandbyFailed(reason)) => {
+                pinned.failed(reason);
+                last = reason;
+            }
+        }
+        drop(pinned);
+        cluster.moved();
+        left = cluster.changed(left).await.ok_or(last)?;
+    }
+    Err(last)
+}
+
+/// Behind the primary's answer to a commit: waits until so many replicas show all that the primary shows by now, the commit
+/// too. Then the client may hear of it.
+///
+/// Errors: why that was not so within `limit`. The commit stands at the primary all the same.
+pub async fn shown_by<C: Cluster>(
+    cluster: &C,
+    database: DatabaseId,
+    replicas: usize,
+    limit: Duration,
+) -> Result<(), Reason> {
+    if replicas == 0 || cluster.bugs().acknowledged_alone {
+        return Ok(());
+    }
+    let mut arrival = cluster.scheduler().arrival(database);
+    let mut left = limit;
+    loop {
+        let verdict = cluster.scheduler().shown_by(&mut arrival, replicas);
+        let (Verdict::Wait(reason) | Verdict::Refused(reason)) = verdict else { return Ok(()) };
+        cluster.gauge_wanted();
+        left = cluster.changed(left).await.ok_or(reason)?;
+    }
+}
+
+enum Placed<C: Cluster> {
+    At(Pinned<C>),
+    Primary(Reason),
+}
+
+/// Waits in the scheduler's queue; `left` is what is left of the limit afterwards.
+async fn place<C: Cluster>(
+    cluster: &C,
+    question: &Question,
+    left: &mut Duration,
+) -> Result<Placed<C>, Reason> {
+    let id = cluster.scheduler().whole_arrives(question)?;
+    let mut waits = Waits { cluster: cluster.clone(), id: Some(id) };
+    loop {
+        let placed = cluster.scheduler().whole_place(id);
+        // The read may want a gauge that is sent after its arrival.
+        cluster.gauge_wanted();
+        let reason = match placed {
+            Whole::Wait(reason) => reason,
+            Whole::At(ticket) => {
+                waits.id = None;
+                return Ok(Placed::At(Pinned::new(cluster, ticket)));
+            }
+            Whole::Primary(reason) => {
+                waits.id = None;
+                return Ok(Placed::Primary(reason));
+            }
+        };
+        *left = cluster.changed(*left).await.ok_or(reason)?;
+    }
+}
+
+/// A place in the queue that is given back, also when its flow is dropped half-way.
+struct Waits<C: Cluster> {
+    cluster: C,
+    id: Option<WholeId>,
+}
+
+impl<C: Cluster> Drop for Waits<C> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.cluster.scheduler().whole_leaves(id);
+            self.cluster.moved();
+        }
+    }
+}
