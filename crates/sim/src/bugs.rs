@@ -45,6 +45,8 @@ pub struct Bugs {
     pub bypass_writer: bool,
     /// A second Consort writes, and both were told that nobody else does.
     pub second_node: bool,
+    /// Of what several commits did to a row, the last one's image alone is applied.
+    pub toast_last_writer: bool,
     /// What a boundary has is applied at a replica commit by commit.
     pub torn_boundary: bool,
     /// The gauge says the flushed position, not the inserted one.
@@ -70,4 +72,8 @@ pub struct Planted {
     pub order: order::Bugs,
     /// Of the scheduler.
     pub scheduler: scheduler::Bugs,
+    /// Of parallel execution.
+    pub parallel: scheduler::parallel::Bugs,
+    /// Of execution that is ordered before.
+    pub scheduled: scheduler::scheduled::Bugs,
 }

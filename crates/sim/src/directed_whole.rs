@@ -12,7 +12,7 @@ use crate::world::{Ways, World};
 use scheduler::Options;
 use scheduler::Writers::ThroughConsort;
 
-const WHOLE: Ways = Ways { whole: true, locking: false, serial: false, shown_by: 0 };
+const WHOLE: Ways = Ways { whole: true, locking: false, serial: false, parallel: false, shown_by: 0 };
 
 /// Two replicas that are fed, whole reads, and nobody who writes past Consort.
 fn whole_stage<F: Future<Output = ()> + 'static>(

@@ -6,12 +6,15 @@ use crate::executor::either;
 use crate::model::primary::Committed;
 use crate::model::schema::{Cell, Table, number};
 use crate::model::standby::Standby;
+use crate::random::Random;
 use crate::record::Breach;
-use history::{DatabaseId, Incarnation, Lsn, Shown};
+use history::{DatabaseId, Footprint, Incarnation, Lsn, Shown, Version};
 use order::{Boundary, RunNumber};
 use scheduler::Serving;
+use scheduler::parallel::{self, Class, Executor, Place, Sets};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What came out and who needs it.
 #[derive(Default)]
@@ -40,18 +43,51 @@ impl Buffer {
         mine.map(|(place, boundary)| (place, boundary.clone())).collect()
     }
 
-    /// What a replica at this position lacks of these boundaries, commit by commit, as far as it is in the stream.
-    fn effects(&self, these: &[(usize, Rc<Boundary>)], at: &Shown) -> Vec<Vec<(Cell, u32)>> {
-        let mut effects = Vec::new();
-        for (_, boundary) in these {
-            for commit in boundary.missing(at) {
-                let commit = &self.commits[&(boundary.database, commit.end)];
-                let published = commit.effects.iter().filter(|(cell, _)| !cell.is_of(Table::Outside));
-                effects.push(published.copied().collect());
-            }
-        }
-        effects
+    /// What a replica at this position lacks of these boundaries.
+    fn lacks(&self, these: &[(usize, Rc<Boundary>)], at: &Shown) -> Vec<Rc<Committed>> {
+        let missing = |(_, boundary): &(usize, Rc<Boundary>)| -> Vec<Rc<Committed>> {
+            let ends = boundary.missing(at).map(|commit| commit.end);
+            ends.map(|end| self.commits[&(boundary.database, end)].clone()).collect()
+        };
+        these.iter().flat_map(missing).collect()
     }
+}
+
+/// What a commit does at a replica: as far as it is in the stream.
+fn published(commit: &Committed) -> Vec<(Cell, u32)> {
+    commit.effects.iter().filter(|(cell, _)| !cell.is_of(Table::Outside)).copied().collect()
+}
+
+/// The planted bug `toast_last_writer`: what a later commit of these does not change in a row is lost.
+fn keep_last_images(effects: &mut [Vec<(Cell, u32)>]) {
+    for place in 0..effects.len() {
+        let (these, later) = effects.split_at_mut(place + 1);
+        let again = |cell: Cell| later.iter().flatten().any(|(other, _)| other.row() == cell.row());
+        these[place].retain(|(cell, _)| !again(*cell));
+    }
+}
+
+/// The order in which these commits end where they are executed in parallel: the scheduler says which may run at the same
+/// time, and chance which of them ends next.
+fn executed(commits: &[Rc<Committed>], random: &mut Random, bugs: parallel::Bugs) -> Vec<Rc<Committed>> {
+    let options = parallel::Options { bugs, ..parallel::Options::default() };
+    let mut executor = Executor::new(options, Version::ZERO);
+    let (mut version, mut running) = (Version::ZERO, Vec::new());
+    for commit in commits {
+        version = version.next();
+        let wrote = commit.wrote.as_ref().expect("what came out is in the stream");
+        let sets = Arc::new(Sets::of(&Footprint::NOTHING, wrote, |_| Class::Row));
+        if executor.offer(version, sets) == Ok(Place::Running) {
+            running.push(version);
+        }
+    }
+    let mut ended = Vec::new();
+    while !running.is_empty() {
+        let one = running.swap_remove(random.below(running.len() as u64) as usize);
+        ended.push(commits[one.get() as usize - 1].clone());
+        running.extend(executor.completed(one).expect("it runs").started);
+    }
+    ended
 }
 
 /// A connection to a replica, and how far it has been fed over it.
@@ -146,7 +182,14 @@ impl Consort {
             let lacks = Breach::NotLive("a fed replica lacks what its slot does not give any more");
             self.world.record.borrow_mut().breaches.push(lacks);
         }
-        let effects = self.buffer.borrow().effects(these, &link.at);
+        let mut lacks = self.buffer.borrow().lacks(these, &link.at);
+        if self.world.ways.get().parallel {
+            lacks = executed(&lacks, &mut env.random.borrow_mut(), self.world.planted.parallel);
+        }
+        let mut effects: Vec<Vec<(Cell, u32)>> = lacks.iter().map(|commit| published(commit)).collect();
+        if self.world.planted.model.toast_last_writer {
+            keep_last_images(&mut effects);
+        }
         let to = these.iter().fold(link.at.clone(), |at, (_, boundary)| boundary.after(&at));
         if !effects.is_empty() || to.resume() > link.at.resume() {
             env.step(|d| d.network).await;

@@ -1,14 +1,16 @@
 //! The list of planted bugs: name, hole, how it is planted. Its name is what `--bug` takes.
 
 use crate::bugs::Planted;
-use crate::run::{Outcome, run, run_whole};
+use crate::run::{Outcome, run, run_parallel, run_whole};
+use crate::{scheduled, statements};
 
 /// One planted bug.
 pub struct PlantedBug {
     /// Its name.
     pub name: &'static str,
     /// The hole that it opens again: X order and doubt, F footprints, S sessions and isolation, P standbys, D restarts,
-    /// L the later readings of the protocol, G1 whole reads and commits that take turns.
+    /// L the later readings of the protocol, G1 whole reads and commits that take turns,
+    /// G2 parallel execution, G3 order before execution.
     pub hole: &'static str,
     /// What it leaves out.
     pub what: &'static str,
@@ -100,6 +102,21 @@ bugs! {
     turn_ends_with_connection "G1" "a turn to commit ends with its connection" => scheduler.turn_ends_with_connection;
     refresh_passes_readers "G1" "a refresh that locks does not wait for readers" => scheduler.refresh_passes_readers;
     acknowledged_alone "G1" "a commit is acknowledged without its replicas" => flows.acknowledged_alone;
+    waiting_not_asked "G2" "what comes is compared with what runs, not with what waits" => parallel.waiting_not_asked;
+    counts_not_kept "G2" "what one transaction touches is forgotten when another that touches it ends" => parallel.counts_not_kept;
+    everything_not_compared "G2" "what touches everything depends on nothing" => parallel.everything_not_compared;
+    waiting_passed "G2" "what waits is passed by what depends on it" => parallel.waiting_passed;
+    statement_in_commit_order "F11" "a deterministic statement stands for its rows, whatever was committed since it began" => parallel.statement_in_commit_order;
+    toast_last_writer "F10" "of what several commits did to a row, the last one's image is applied" => model.toast_last_writer;
+    versions_not_asked "G3" "a read asks for no versions of its tables" => scheduled.versions_not_asked;
+    versions_at_least "G3" "a read takes later versions than its own" => scheduled.versions_at_least;
+    writers_not_ordered "G3" "writers of a table run as they come" => scheduled.writers_not_ordered;
+    undeclared_runs "G3" "a table that was not declared is touched" => scheduled.undeclared_runs;
+    divergence_unnoticed "G3" "a replica that answers otherwise stays" => scheduled.divergence_unnoticed;
+    failed_replica_waited_for "G3" "a replica that has failed is waited for" => scheduled.failed_replica_waited_for;
+    applied_by_one "G3" "locks end when the first replica has applied" => scheduled.applied_by_one;
+    reads_unlocked "G3" "reads take no locks" => scheduled.reads_unlocked;
+    deadlock_unnoticed "G3" "those who wait for each other are not found" => scheduled.deadlock_unnoticed;
 }
 
 /// The bug of this name.
@@ -112,6 +129,9 @@ impl PlantedBug {
     pub fn seeded(&self, seed: u64) -> Outcome {
         match self.hole {
             "G1" => run_whole(seed, self.planted()),
+            "G2" | "F10" => run_parallel(seed, self.planted()),
+            "F11" => statements::run(seed, self.planted()),
+            "G3" => scheduled::run(seed, self.planted()),
             _ => run(seed, self.planted()),
         }
     }

@@ -150,7 +150,12 @@ pub fn run_whole(seed: u64, planted: Planted) -> Outcome {
     let mut random = Random::new(seed ^ 0x3401E);
     let serial = random.chance(500);
     let shown_by = if serial { random.below(3) as usize } else { 0 };
-    run_in(seed, planted, Ways { whole: true, locking: !serial, serial, shown_by })
+    run_in(seed, planted, Ways { whole: true, locking: !serial, serial, shown_by, parallel: false })
+}
+
+/// Runs one seed of a cluster whose fed replicas execute in parallel what is independent.
+pub fn run_parallel(seed: u64, planted: Planted) -> Outcome {
+    run_in(seed, planted, Ways { parallel: true, ..Ways::default() })
 }
 
 fn run_in(seed: u64, planted: Planted, ways: Ways) -> Outcome {
@@ -158,10 +163,11 @@ fn run_in(seed: u64, planted: Planted, ways: Ways) -> Outcome {
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Rc::new(Mix::drawn(&mut random, &planted));
     let standbys = u32::from(random.chance(500)) + 1;
-    let (standbys, fed, joins) = if ways.whole { (0, standbys, None) } else { replicas(seed, standbys) };
+    let (standbys, fed, joins) =
+        if ways.whole || ways.parallel { (0, standbys, None) } else { replicas(seed, standbys) };
     let world = World::new(&env, (standbys, fed), joins, planted);
     world.ways.set(ways);
-    world.groups_boundaries.set(seed.is_multiple_of(2));
+    world.groups_boundaries.set(seed.is_multiple_of(2) || ways.parallel);
     world.proof_limit.set(random.one(&[500, 2000, 2000, 10_000]));
     let cluster = Rc::new(Cluster::start(&world, &mix, &mut random));
     faults(&world, &cluster, &mix, &mut random);

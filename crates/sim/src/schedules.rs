@@ -15,7 +15,8 @@ use crate::directed_fed::{fed_lag, fed_written_past, forked, one_hangs, replicas
 use crate::directed_whole::{answer_hangs, refreshed_under_a_read, shown_by_nobody, turn_of_the_dead};
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
-use crate::run::{Outcome, run};
+use crate::run::{Outcome, run, run_parallel};
+use crate::{scheduled, statements};
 use scheduler::Writers::Anywhere;
 
 /// One schedule.
@@ -399,5 +400,65 @@ pub const ALL: &[Schedule] = &[
         bugs: &["acknowledged_alone"],
         story: "replicas are not fed; a commit that two of them must show before it is acknowledged",
         play: shown_by_nobody,
+    },
+    Schedule {
+        name: "executed_in_parallel",
+        bugs: &[
+            "waiting_not_asked",
+            "counts_not_kept",
+            "everything_not_compared",
+            "waiting_passed",
+            "toast_last_writer",
+        ],
+        story: "a random run whose replicas execute in parallel what is independent",
+        play: |planted| run_parallel(6, planted),
+    },
+    Schedule {
+        name: "executed_again",
+        bugs: &["statement_in_commit_order"],
+        story: "a random run whose replica executes statements again, some of which read what was committed beside them",
+        play: |planted| statements::run(0, planted),
+    },
+    Schedule {
+        name: "read_at_versions",
+        bugs: &["versions_not_asked", "versions_at_least"],
+        story: "a random run by declared tables, whose readers come between writers",
+        play: |planted| scheduled::run(2, planted),
+    },
+    Schedule {
+        name: "written_in_order",
+        bugs: &["writers_not_ordered"],
+        story: "a random run by declared tables, whose replicas are not equally quick",
+        play: |planted| scheduled::run(0, planted),
+    },
+    Schedule {
+        name: "undeclared",
+        bugs: &["undeclared_runs"],
+        story: "a random run by declared tables, in which a client writes another one",
+        play: |planted| scheduled::run(8, planted),
+    },
+    Schedule {
+        name: "fails_alone",
+        bugs: &["divergence_unnoticed"],
+        story: "a random run by declared tables, in which a statement fails at one replica",
+        play: |planted| scheduled::run(4, planted),
+    },
+    Schedule {
+        name: "dies_waited_for",
+        bugs: &["failed_replica_waited_for"],
+        story: "a random run by table locks, in which a replica dies",
+        play: |planted| scheduled::run(1, planted),
+    },
+    Schedule {
+        name: "locked_everywhere",
+        bugs: &["applied_by_one"],
+        story: "a random run by table locks, whose readers come when a writer ends",
+        play: |planted| scheduled::run(3, planted),
+    },
+    Schedule {
+        name: "locked_in_circles",
+        bugs: &["reads_unlocked", "deadlock_unnoticed"],
+        story: "a random run by table locks, whose clients want each other's tables",
+        play: |planted| scheduled::run(5, planted),
     },
 ];

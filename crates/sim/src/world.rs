@@ -21,6 +21,8 @@ pub struct Ways {
     pub locking: bool,
     /// One COMMIT at a time.
     pub serial: bool,
+    /// Replicas execute what is independent at the same time, and show it from boundary to boundary.
+    pub parallel: bool,
     /// So many replicas show a commit before its client hears of it.
     pub shown_by: usize,
 }

@@ -3,9 +3,9 @@
 
 use sim::bugs::Planted;
 use sim::planted::ALL;
-use sim::run::{Outcome, run, run_whole};
+use sim::run::{Outcome, run, run_parallel, run_whole};
 use sim::table::{first_seed, found_by, row, schedule};
-use sim::{checks::Checker, schedules};
+use sim::{checks::Checker, scheduled, schedules, statements};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 5_000;
@@ -15,6 +15,9 @@ const LEAST_OFFLOADED: f64 = 0.35;
 const WHOLE_SEEDS: u64 = 1_500;
 /// Of those, at least this share is answered by replicas in time; the others are in blocks that may write, or fail.
 const LEAST_WHOLE: f64 = 0.5;
+/// Seeds of parallel execution, and of order before execution, in an ordinary test run.
+const PARALLEL_SEEDS: u64 = 500;
+const SCHEDULED_SEEDS: u64 = 2_000;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
 
@@ -71,6 +74,43 @@ fn whole_reads_are_clean_and_run_at_replicas() {
     let share = elsewhere as f64 / reads as f64;
     println!("{WHOLE_SEEDS} seeds, {reads} reads, {:.0} % of them at replicas", share * 100.0);
     assert!(share > LEAST_WHOLE, "only {share:.2} of the reads were answered by replicas");
+}
+
+/// What is executed in parallel shows what it would show if it were executed in order.
+#[test]
+fn parallel_execution_is_clean() {
+    for seed in 0..PARALLEL_SEEDS {
+        let violations = run_parallel(seed, Planted::default()).violations;
+        assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
+    }
+}
+
+/// A statement that stands for its rows gives what it gave; and many do stand for them.
+#[test]
+fn statements_stand_for_their_rows() {
+    let (mut commits, mut as_statements) = (0, 0);
+    for seed in 0..SCHEDULED_SEEDS {
+        let outcome = statements::run(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        (commits, as_statements) = (commits + outcome.commits, as_statements + outcome.reads);
+    }
+    assert!(4 * as_statements > commits, "{as_statements} of {commits} travelled as statements");
+}
+
+/// Transactions that are ordered before they are executed are as if there were one copy, and they get on.
+#[test]
+fn scheduled_execution_is_one_copy() {
+    let (mut commits, mut reads) = (0, 0);
+    for seed in 0..SCHEDULED_SEEDS {
+        let outcome = scheduled::run(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        (commits, reads) = (commits + outcome.commits as u64, reads + outcome.reads as u64);
+    }
+    println!("{SCHEDULED_SEEDS} seeds, {commits} commits, {reads} reads in them");
+    assert!(
+        commits > 10 * SCHEDULED_SEEDS && reads > 5 * SCHEDULED_SEEDS,
+        "{commits} commits, {reads} reads"
+    );
 }
 
 #[test]

@@ -19,4 +19,6 @@ pub struct Bugs {
     pub waiting_passed: bool,
     /// The prefix is the newest that is done.
     pub prefix_with_gaps: bool,
+    /// A deterministic statement stands for its rows, whatever was committed since it began.
+    pub statement_in_commit_order: bool,
 }

@@ -56,8 +56,8 @@
 //! - *The engine may make independent ones wait*: two that change different columns of the same rows lock the same rows,
 //!   perhaps in a circle. The replica's sessions are READ COMMITTED, and what was rolled back by a deadlock is run again;
 //!   until it is done it stays a running one here.
-//! - *Whether a statement may stand for its rows* is another question: only if nothing that it read or wrote was
-//!   committed between its start and its version.
+//! - *Whether a statement may stand for its rows* is another question, which the [`Guard`] answers: only if nothing that
+//!   it read or wrote was committed between its start and its version.
 
 mod bugs;
 mod class;
@@ -65,6 +65,7 @@ mod class_index;
 mod combined;
 mod counts;
 mod executor;
+mod guard;
 mod prefix;
 mod sets;
 
@@ -73,4 +74,5 @@ pub use class::Class;
 pub use class_index::ClassIndex;
 pub use combined::{Combined, Compare};
 pub use executor::{Completed, Executor, Options, Place, Refused};
+pub use guard::Guard;
 pub use sets::Sets;

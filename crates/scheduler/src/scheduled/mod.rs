@@ -11,6 +11,8 @@
 //!
 //! - *Statements are deterministic*: what depends on clocks, chance, sequences or physical order is rewritten to values, or
 //!   refused, before it comes here. A replica that answers otherwise than the others is taken out.
+//! - *An outcome is the statement's own*: what fails for the replica's sake (no disk, no memory, no connection) is no
+//!   outcome but a replica that has [failed](Holding::replica_failed). A leader's would take out all others.
 //! - *Tables are closed over*: views, triggers, rules, foreign keys (a child that comes reads its parent). A footprint of
 //!   everything is a table that every transaction names.
 //! - *Steps of one transaction* go to a replica over one connection, in their order; each is answered before the next is

@@ -76,6 +76,11 @@ impl Cell {
         Cell(u8::try_from(place).expect("54 cells"))
     }
 
+    /// The number of its row, among those of all tables.
+    pub fn row(self) -> usize {
+        usize::from(self.0) / CELLS
+    }
+
     /// Whether it lies in this table.
     pub fn is_of(self, table: Table) -> bool {
         usize::from(self.0) / (ROWS * CELLS) == table.storage() as usize
