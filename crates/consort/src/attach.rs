@@ -34,7 +34,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     runtime()?.block_on(async {
         for name in databases(&found, &options.databases).await? {
             let address = found.address(&found.config.primary, &name)?;
-            let attached = attach::attach(&Control::connect(&address).await?).await?;
+            let control = Control::connect(&address).await?;
+            let attached = attach::attach(&control).await?;
+            if !found.config.replicas.is_empty() {
+                attach::log_commands(&control).await?;
+            }
             let how = if attached.created { "made" } else { "there already" };
             println!("{name}: attached, slot {} ({how})", attached.slot);
             for table in &attached.given_identity {

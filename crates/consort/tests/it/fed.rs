@@ -177,7 +177,7 @@ fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
     client.rows("UPDATE quiet SET v = v + 1").unwrap();
     eventually("a replica that has failed", || console.feed("replica1", "postgres").state == "failed");
     let why = console.feed("replica1", "postgres").why;
-    assert!(why.contains("public.quiet differs at the replica") && why.contains("(id)=(1)"), "{why}");
+    assert!(why.contains("public.quiet differs at the replica") && why.contains("(id) = (1)"), "{why}");
     client.rows("UPDATE quiet SET v = v + 1").unwrap();
     replica.query("template1", "DROP DATABASE postgres WITH (FORCE)").unwrap();
     all_equal(&serving, &mut console);

@@ -215,7 +215,12 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
 /// Attaches the database if that is ours to do; otherwise it must have been done.
 async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error> {
     if cluster.setup().attach {
-        return attach::attach(control).await;
+        let attached = attach::attach(control).await?;
+        let is_fed = cluster.fed_ids().next().is_some();
+        if is_fed && !attach::logs_commands(control).await? {
+            attach::log_commands(control).await?;
+        }
+        return Ok(attached);
     }
     match attach::attached(control).await? {
         State::Attached(attached) => Ok(attached),

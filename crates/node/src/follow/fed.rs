@@ -77,6 +77,9 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
         let began = Instant::now();
         let feeding = Feeding::new(&cluster, &database, id, of);
         let Err(stop) = feeding.run().await;
+        if !cluster.has(&database) {
+            break;
+        }
         cluster.scheduler().fed_lost(id, of);
         cluster.moved();
         let pause = match stop {
