@@ -12,6 +12,17 @@
 //! (`attach/look.sql`), what the rows of a table that was written anew came to, and who has which privileges. If the same is
 //! not found here, if the command is refused, or if code that it called wrote rows (which come in the stream as well), the
 //! batch ends with [`Error::Ddl`].
+//!
+//! | command | at the replica |
+//! |---|---|
+//! | CREATE TABLE AS, SELECT INTO | an empty table, as the primary defines it; its rows come in the stream |
+//! | what writes a table anew | run here too; then the rows must be those of the primary |
+//! | indexes, CONCURRENTLY | in the batch's transaction, without that |
+//! | materialized and unlogged | their definitions; REFRESH is nothing |
+//! | temporary objects, publications, subscriptions, large objects, tablespaces | nothing |
+//! | roles, databases, event triggers, ALTER SYSTEM, VACUUM, CLUSTER, REINDEX | not logged: no event trigger fires |
+//! | a partition detached CONCURRENTLY, DROP OWNED, IMPORT FOREIGN SCHEMA | a new copy |
+//! | a new label of an enum that another transaction of the batch uses | a new copy |
 
 use super::build::{Build, Stop, With};
 use super::logged::{self, Run, Statement, Step};

@@ -278,3 +278,31 @@ fn is_unknown(what: &analysis::utility::What) -> bool {
     use analysis::utility::{Utility, What};
     matches!(what, What::Utility(Utility::Unknown))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_command_stands() {
+        let source = |place| source(place, "the query", Strings::Standard);
+        let behind = "\nPL/pgSQL function f() line 3 at EXECUTE\nSQL statement \"SELECT f()\"\nPL/pgSQL function g() line 1 at PERFORM";
+        for (place, expected) in [
+            ("", Some(Source::Text("the query"))),
+            ("unnamed portal with parameters: $1 = '1'", Some(Source::Text("the query"))),
+            ("SQL function \"odd\" statement 7\" statement 2", Some(Source::Numbered(2))),
+            ("SQL function \"f\" during startup", None),
+            ("SQL statement \"CREATE TABLE \"a b\" ()\"", Some(Source::Text("CREATE TABLE \"a b\" ()"))),
+            ("SQL-Anweisung »CREATE TABLE a ()«", None),
+            ("SQL statement \"CREATE TABLE (\"", None),
+        ] {
+            assert_eq!(source(place), expected, "{place}");
+        }
+        let nested = format!("SQL statement \"DROP TABLE a\"{behind}");
+        assert_eq!(source(&nested), Some(Source::Text("DROP TABLE a")));
+        // What looks like the end stands in the statement.
+        let statement = format!("COMMENT ON TABLE a IS 'x\"{behind}'");
+        let odd = format!("SQL statement \"{statement}\"{behind}");
+        assert_eq!(source(&odd), Some(Source::Text(statement.as_str())));
+    }
+}
