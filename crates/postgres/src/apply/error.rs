@@ -16,7 +16,7 @@ pub enum Error {
         /// What is wrong, with the row's key.
         what: String,
     },
-    /// A table of the replica is not as it is at the primary; DDL has not come that far.
+    /// A table of the replica is not as it is at the primary: it was changed there.
     #[error("{table} {why}")]
     Unfit {
         /// The table.

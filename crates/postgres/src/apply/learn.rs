@@ -6,6 +6,9 @@ use crate::decoder::message::Relation;
 use crate::link::Link;
 use std::collections::BTreeMap;
 
+/// What is said of a table that the replica does not have.
+pub(super) const NOT_THERE: &str = "is not there at the replica";
+
 /// Asks the replica for a table and fits it to what the stream says of it.
 pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> Result<Table, Error> {
     let unfit = |why: String| Error::Unfit { table: format!("{}.{}", relation.schema, relation.name), why };
@@ -16,7 +19,7 @@ pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> 
     let kind = format!("SELECT relkind FROM pg_class WHERE oid = {table}");
     let kind = link.query(&kind).await?;
     match kind.first().and_then(|row| row.first()?.as_deref()) {
-        None => return Err(unfit("is not there at the replica".to_owned())),
+        None => return Err(unfit(NOT_THERE.to_owned())),
         Some("r") => {}
         Some(_) => return Err(unfit("is no ordinary table at the replica".to_owned())),
     }

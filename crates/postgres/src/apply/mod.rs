@@ -422,7 +422,8 @@ impl Feeder {
                 // Questions have their answers only when nothing else is under way.
                 self.finish_all().await?;
                 let number = self.tables.next_number();
-                let table = learn::learn(&mut self.link, relation, number).await?;
+                let table = learn::learn(&mut self.link, relation, number).await;
+                let table = table.map_err(|error| ddl::made_unseen(part.xid, error))?;
                 self.tables.add(Arc::clone(relation), table);
             }
         }
