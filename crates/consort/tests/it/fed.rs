@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use postgres::local::{Node, Options, Scratch};
+use tokio_postgres::SimpleQueryRow;
 
 use crate::fixture::{Serving, eventually};
-use crate::load::{ANYWHERE, Client, Console, Load, TABLES, THROUGH, kill_a_backend, serves};
+use crate::load::{
+    ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, kill_a_backend, served, serves,
+};
 
 /// Consort in front of a primary, so many standbys and one replica, which is fed.
 fn serving(standbys: usize, lines: &str) -> (Serving, Console, String) {
@@ -57,9 +60,30 @@ fn a_replica_is_fed_beside_a_standby() {
         let load = Load::start(&url);
         load.goes_on(40, 20);
         serves(&mut console, "standby1");
+        serves(&mut console, "replica1");
         load.end();
         all_equal(&serving, &mut console);
     }
+}
+
+#[test]
+fn a_row_that_was_written_through_consort_is_read_at_the_replica() {
+    let (_serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let before = served(&mut console, "replica1");
+    let mut value = 7;
+    eventually("reads at the replica", || {
+        client.rows("UPDATE quiet SET v = v + 1").unwrap();
+        value += 1;
+        for _ in 0..5 {
+            assert_eq!(client.number(READ_QUIET).unwrap(), value);
+        }
+        served(&mut console, "replica1") > before + 20
+    });
+    let routes = console.rows("SHOW ROUTES");
+    let there = |row: &&SimpleQueryRow| row.get("node") == Some("replica1");
+    let statement = routes.iter().find(there).and_then(|row| row.get("statement"));
+    assert_eq!(statement, Some("SELECT v FROM quiet WHERE id = ?"));
 }
 
 const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TYPE pair AS (a int, b text); \
@@ -105,7 +129,7 @@ fn a_replica_whose_server_dies_recovers_or_hangs_goes_on() {
     let load = Load::start(&url);
     let replica = serving.servers.replica(0);
     for fail in [Node::kill as fn(&Node), Node::hang] {
-        load.goes_on(20, 10);
+        serves(&mut console, "replica1");
         fail(replica);
         load.goes_on(20, 10);
         eventually("a replica that is left", || console.feed("replica1", "postgres").state == "waiting");

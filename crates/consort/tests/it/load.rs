@@ -173,6 +173,11 @@ impl Console {
         row.map_or("nobody uses it", |row| row.get("why_not_serving").unwrap_or_default()).to_owned()
     }
 
+    /// The rows of a command.
+    pub(crate) fn rows(&mut self, command: &str) -> Vec<SimpleQueryRow> {
+        self.0.rows(command).expect("the console answers")
+    }
+
     /// How a replica is fed with a database; nothing is said before it begins.
     pub(crate) fn feed(&mut self, replica: &str, database: &str) -> Feed {
         let rows = self.0.rows("SHOW FEEDS").expect("the console answers");

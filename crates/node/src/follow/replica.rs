@@ -14,10 +14,6 @@ use std::time::Duration;
 /// How often the server flushes what it shows, if that is more than it keeps.
 const KEEP_ROUND: Duration = Duration::from_millis(500);
 
-/// No read leaves for a fed replica yet.
-const SERVING: Serving =
-    Serving::No(std::borrow::Cow::Borrowed("it is fed, and no reads are sent there yet"));
-
 /// Watches one replica's server, for ever.
 pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
     let mut said = String::new();
@@ -38,7 +34,7 @@ async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     within_limit(address, demand_a_replica(cluster, address)).await?;
     let looker = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let keeper = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
-    cluster.scheduler().standby_serving(id, SERVING);
+    cluster.scheduler().standby_serving(id, Serving::Yes);
     cluster.standby_watched(id);
     cluster.feeds().changed();
     cluster.moved();
