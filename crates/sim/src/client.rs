@@ -395,6 +395,11 @@ impl Client {
     /// COMMIT.
     pub async fn commit(&mut self, how: How) -> bool {
         let (handle, ways) = (Handle(self.consort.clone()), self.world.ways.get());
+        if let Some(open) = &self.open {
+            // Its end is sent: that it waits for its turn is not the client's doing.
+            let now = self.world.env.now();
+            self.world.record.borrow_mut().blocks[open.place].ending.get_or_insert(now);
+        }
         let turn = match ways.serial {
             true => match transaction::turn(&handle, self.database, WHOLE_LIMIT).await {
                 Ok(turn) => Some(turn),
@@ -410,7 +415,7 @@ impl Client {
         session.dies_after = how.dies_after;
         let flow = open.flow.take().expect("a block at the primary");
         let sent = self.sent();
-        self.world.record.borrow_mut().blocks[open.place].ending = Some(self.world.env.now());
+        self.world.record.borrow_mut().blocks[open.place].ending.get_or_insert(self.world.env.now());
         let session = self.session.as_mut().expect("connected");
         let outcome = flow.commit(session, Reason::Stay("commit")).await;
         if let Some(turn) = turn {
@@ -439,7 +444,7 @@ impl Client {
         let (Some(session), Some(mut open)) = (self.session.as_mut(), self.open.take()) else { return };
         session.command(Request::Rollback);
         let flow = open.flow.take().expect("a block at the primary");
-        self.world.record.borrow_mut().blocks[open.place].ending = Some(self.world.env.now());
+        self.world.record.borrow_mut().blocks[open.place].ending.get_or_insert(self.world.env.now());
         let outcome = flow.roll_back(session, Reason::Stay("rollback")).await;
         self.world.record.borrow_mut().blocks[open.place].ended = Some(self.world.env.now());
         if outcome == AtPrimary::ConnectionLost {
