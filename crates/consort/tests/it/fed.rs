@@ -6,7 +6,7 @@ use std::sync::Arc;
 use postgres::local::{Node, Options, Scratch};
 use tokio_postgres::SimpleQueryRow;
 
-use crate::fixture::{Serving, eventually};
+use crate::fixture::{Serving, UpFolder, eventually};
 use crate::load::{
     ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, kill_a_backend, served, serves,
 };
@@ -258,4 +258,23 @@ fn a_server_that_is_somebody_elses_is_not_touched() {
         console.feed("replica1", "postgres").why.contains("holds tables and was not made by Consort")
     });
     assert_eq!(serving.servers.replica(0).query("postgres", "SELECT n FROM mine").unwrap().len(), 1);
+}
+
+#[test]
+fn up_makes_replicas_and_starts_them_again() {
+    let folder = UpFolder::new();
+    let listen = format!("127.0.0.1:{}", folder.port);
+    folder.run("up", &["--listen", &listen, "--standbys", "0", "--replicas", "1"]).worked();
+    let mut client = Client::connect(&folder.url()).unwrap();
+    client.rows(TABLES).unwrap();
+    let console = format!("postgres://postgres@{listen}/consort");
+    is_fed(&mut Console::connect(&console), "postgres");
+    drop(client);
+    folder.run("down", &[]).worked();
+    folder.run("up", &[]).worked();
+    let mut client = Client::connect(&folder.url()).unwrap();
+    assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+    is_fed(&mut Console::connect(&console), "postgres");
+    assert!(folder.run("status", &[]).worked().contains("replica1"));
+    assert!(folder.run("check", &[]).worked().contains("replica1: nothing is missing"));
 }
