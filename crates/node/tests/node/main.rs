@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
 
+mod copies;
 mod door;
 mod in_block;
 mod malformed;

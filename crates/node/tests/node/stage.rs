@@ -66,23 +66,27 @@ type MakeSetup = Box<dyn FnOnce() -> Setup + Send>;
 /// A cluster of these servers.
 fn setup(servers: &Scratch, writers: Writers, set: impl FnOnce(&mut Setup) + Send + 'static) -> MakeSetup {
     let primary = servers.address("postgres");
-    let standby = servers.standby(0).address("postgres", "postgres");
+    let read_node = |node: &Node, kind, name: &str| StandbySetup {
+        name: name.to_owned(),
+        kind,
+        address: node.address("postgres", "postgres"),
+        weight: 1,
+    };
+    let cluster = servers.cluster();
+    let standbys = cluster.standbys().iter().map(|node| read_node(node, Kind::Standby, "standby"));
+    let replicas = cluster.replicas().iter().map(|node| read_node(node, Kind::Fed, "replica"));
+    let read_nodes = standbys.chain(replicas).collect();
     Box::new(move || {
-        let mut setup = setup_of(primary, standby, writers);
+        let mut setup = setup_of(primary, read_nodes, writers);
         set(&mut setup);
         setup
     })
 }
 
-fn setup_of(primary: Address, standby: Address, writers: Writers) -> Setup {
+fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> Setup {
     Setup {
         primary,
-        standbys: vec![StandbySetup {
-            name: "standby".to_owned(),
-            kind: Kind::Standby,
-            address: standby,
-            weight: 1,
-        }],
+        standbys,
         writers,
         design: design::CONSORT,
         proof_limit: Duration::from_millis(20),
