@@ -145,6 +145,23 @@ fn a_replica_whose_server_dies_recovers_or_hangs_goes_on() {
 }
 
 #[test]
+fn a_replica_that_comes_back_without_its_last_commits_is_given_them_again() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let replica = serving.servers.replica(0);
+    replica.set("wal_writer_delay", "10s").unwrap();
+    let mut client = Client::connect(&url).unwrap();
+    for round in 1..6 {
+        for n in 0..4 {
+            client.rows(&format!("INSERT INTO counter VALUES ({round}{n}, 0)")).unwrap();
+        }
+        is_fed(&mut console, "postgres");
+        replica.kill();
+        replica.start().unwrap();
+    }
+    all_equal(&serving, &mut console);
+}
+
+#[test]
 fn a_replica_goes_on_after_the_feeding_backend_was_killed() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let load = Load::start(&url);
