@@ -44,11 +44,12 @@ impl Order {
         self.databases.get(&database).map_or(Version::ZERO, |database| database.placing.newest)
     }
 
-    /// Commits of all databases that have come out and have no version. As long as there are any, want a gauge now and
-    /// then: one that hangs, and is shown at last, is seen by nobody else.
+    /// Commits of all databases that have come out and have no version, and runs without a boundary. As long as there are
+    /// any, want a gauge now and then: a commit that hangs, and is shown at last, is seen by nobody else, and what the first
+    /// gauge of a run saw running may end without a trace.
     pub fn waiting(&self) -> usize {
         let runs = self.databases.values().filter_map(|database| database.placing.run.as_ref());
-        runs.map(|run| run.waiting.len()).sum()
+        runs.map(|run| run.waiting.len() + usize::from(run.resume.is_none())).sum()
     }
 
     /// Whoever copies the primary under a snapshot taken after this call may be fed from here: every commit whose record
