@@ -171,17 +171,26 @@ fn what_was_prepared_before_its_database_was_followed_leaves_too() {
     let mut first = Client::connect(&url).unwrap();
     let expected = first.one(READ_QUIET).unwrap();
     leaves_as(&mut console, || first.one(READ_QUIET).unwrap(), &expected);
-    eventually("a statement of the first moment that leaves", || {
-        serving.signal("TERM");
-        serving.ended();
-        serving.start_again();
-        let mut client = Client::connect(&url).unwrap();
-        let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
-        // Others leave by now: it does, or it never will.
-        let mut console = Console::connect(&serving.url("postgres", "consort"));
-        leaves_as(&mut console, || client.one(READ_QUIET).unwrap(), &expected);
-        leaves_soon(&mut console, || client.execute(&statement), &expected)
-    });
+    for in_block in [false, true] {
+        eventually("a statement of the first moment that leaves", || {
+            serving.signal("TERM");
+            serving.ended();
+            serving.start_again();
+            let mut client = Client::connect(&url).unwrap();
+            // In a block nobody can ask what the session's settings are.
+            if in_block {
+                client.rows("BEGIN").unwrap();
+            }
+            let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+            if in_block {
+                client.rows("COMMIT").unwrap();
+            }
+            // Others leave by now: it does, or it never will.
+            let mut console = Console::connect(&serving.url("postgres", "consort"));
+            leaves_as(&mut console, || client.one(READ_QUIET).unwrap(), &expected);
+            leaves_soon(&mut console, || client.execute(&statement), &expected)
+        });
+    }
 }
 
 #[test]

@@ -26,6 +26,11 @@ impl Configured {
         self.floor.get()
     }
 
+    /// Whether it is known since when the primary is configured as it is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.seen.get().is_some()
+    }
+
     /// How many reloads were found.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads.get()
@@ -58,12 +63,12 @@ mod tests {
     fn while_a_reload_is_looked_at_nobody_counts_as_having_heeded_it() {
         let configured = Configured::default();
         let [first, before, after] = [10, 20, 21].map(LoadTime::new);
-        assert!(configured.is_news(first));
+        assert!(!configured.is_known() && configured.is_news(first));
         configured.found(first, first);
-        assert!(!configured.is_news(first));
+        assert!(configured.is_known() && !configured.is_news(first));
         assert_eq!((configured.floor(), configured.reloads()), (first, 1));
         assert!(configured.is_news(after));
-        assert_eq!(configured.floor(), LoadTime::MAX);
+        assert!(!configured.is_known() && configured.floor() == LoadTime::MAX);
         // It could not be asked.
         assert!(configured.is_news(after));
         configured.found(after, before);

@@ -1,6 +1,6 @@
 //! One database that clients use: its identity, its catalog, and whether its reads may leave the primary.
 
-use super::Names;
+use super::{Cluster, Names};
 use crate::metrics::Traffic;
 use history::{DatabaseId, Xid};
 use postgres::catalogs::Loaded;
@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// DDL came out of the decoder, and the catalog is being read again: for a moment nobody knows what statements touch.
 pub const CATALOG_BEING_READ: Reason = Reason::Stay("catalog_being_read");
@@ -41,6 +42,8 @@ pub struct Database {
     holds: Cell<usize>,
     following: Cell<bool>,
     held: Notify,
+    /// Statements wait for it to be followed, at most until then.
+    awaited: Cell<Option<Instant>>,
 }
 
 /// The database is not followed while this lives: somebody needs it alone (DROP DATABASE).
@@ -73,6 +76,23 @@ impl Database {
             holds: Cell::default(),
             following: Cell::default(),
             held: Notify::new(),
+            awaited: Cell::default(),
+        }
+    }
+
+    /// It will soon be followed: until then, or until this moment at the latest, statements wait. What is prepared before it
+    /// is followed, in a session of which nothing is known, could not leave as long as that session lives.
+    pub(crate) fn is_awaited_until(&self, limit: Instant) {
+        self.awaited.set(Some(limit));
+    }
+
+    /// Completes when statements need not wait for it to be followed, or not any more.
+    pub(crate) async fn no_more_awaited(&self, cluster: &Cluster) {
+        while let Some(limit) = self.awaited.get() {
+            let moved = cluster.next_move();
+            if self.not_serving().is_none() || timeout_at(limit, moved).await.is_err() {
+                self.awaited.set(None);
+            }
         }
     }
 
@@ -192,6 +212,9 @@ impl Database {
 
     pub(crate) fn set_trouble(&self, trouble: Option<Cow<'static, str>>) {
         self.away.set(false);
+        if trouble.is_some() {
+            self.awaited.set(None);
+        }
         *self.trouble.borrow_mut() = trouble;
     }
 

@@ -43,6 +43,10 @@ use tokio::time::Instant;
 use transaction::Backend;
 use written::Written;
 
+/// In this time after its start statements wait until their database is followed: that its clients come all at once is
+/// usual when a process is started again.
+const FIRST_MOMENT: Duration = Duration::from_secs(2);
+
 /// One standby, or a replica that Consort feeds, as the configuration names it.
 #[derive(Clone, Debug)]
 pub struct StandbySetup {
@@ -233,6 +237,7 @@ impl Cluster {
             database.set_trouble(Some("the setting databases does not name it".into()));
             return database;
         }
+        database.is_awaited_until(self.0.started + FIRST_MOMENT);
         tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
         for replica in self.fed_ids() {
             tokio::task::spawn_local(follow::fed::run(self.clone(), database.clone(), replica));

@@ -193,6 +193,7 @@ impl Session {
         {
             return self.run_head(request, head).await;
         }
+        self.database.no_more_awaited(&self.service.cluster).await;
         self.heed_reloads();
         let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
         let todo = match request.kind {

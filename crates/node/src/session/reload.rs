@@ -3,12 +3,13 @@
 //! under the old. So reads are kept in from before its first byte until the gauge has found the reload.
 
 use super::Session;
-use super::understand::Words;
+use super::understand::{GAUGE_LIMIT, Words};
 use crate::barrier::Everywhere;
 use crate::cluster::Cluster;
 use analysis::{Stay, Template};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use transaction::Cluster as _;
 
 /// The function.
 const NAME: &[u8] = b"pg_reload_conf";
@@ -71,6 +72,17 @@ impl Session {
     /// Whether one of several statements demands one.
     pub(super) fn heed_demands(&mut self, words: &Words) {
         self.reloads |= names_it(&words.text);
+    }
+
+    /// Waits until it is known since when the primary is configured as it is; while that is looked at, what is known of the
+    /// session would be void.
+    pub(super) async fn configuration_found(&mut self) {
+        let cluster = &self.service.cluster;
+        let mut left = Some(GAUGE_LIMIT);
+        while let Some(within) = left.filter(|_| !cluster.configured().is_known()) {
+            left = cluster.changed(within).await;
+        }
+        self.heed_reloads();
     }
 
     /// Heeds what is known of reloads: the session's settings may be others than those that were asked for. What runs at a

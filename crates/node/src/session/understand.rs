@@ -39,7 +39,7 @@ pub(super) struct Words {
 /// A prepared statement that is not followed, or is not there.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
 /// How long a Parse waits for a gauge while names may have changed in a way that is not known yet.
-const GAUGE_LIMIT: Duration = Duration::from_millis(50);
+pub(super) const GAUGE_LIMIT: Duration = Duration::from_millis(50);
 /// A text longer than this is not kept while the session is idle.
 const TEXT_KEPT_BYTES: usize = 4096;
 
@@ -298,8 +298,9 @@ impl Session {
             }
             [one] if is_own(one) => Ok(Todo::Own(statements)),
             [one] => {
-                if matches!(one.what, What::Utility(Utility::Begin(_))) && self.is_unknown_for_nothing() {
-                    // Inside the block nobody can ask.
+                if matches!(one.what, What::Utility(Utility::Begin(_))) && !self.state.knows_names() {
+                    // Inside the block nobody can ask, and what is prepared there is used long afterwards.
+                    self.configuration_found().await;
                     self.probe().await?;
                 }
                 Ok(Todo::Utility(statements))
