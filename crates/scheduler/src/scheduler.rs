@@ -71,14 +71,14 @@ impl Default for Options {
 }
 
 /// What a decoded commit was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// It came for the first time, and its database is followed.
     pub fresh: bool,
     /// A doubt covered it.
     pub explained: bool,
-    /// It was not explained, and from here on writers are taken to be anywhere: say so to the operator.
-    pub switched: bool,
+    /// The commit, if it was not explained and from here on writers are taken to be anywhere: say so to the operator.
+    pub switched: Option<Arc<Commit>>,
 }
 
 /// Where statements run, and whether their answers are right.
@@ -259,7 +259,7 @@ impl Scheduler {
         let before = self.order.position(database);
         let followed = self.databases.get_mut(&database);
         let (Some(followed), Some(_)) = (followed, before.filter(|decoded| *decoded < commit.end)) else {
-            return Decoded { fresh: false, explained: true, switched: false };
+            return Decoded { fresh: false, explained: true, switched: None };
         };
         let commit = Arc::new(commit);
         let explained = self.order.explained(&commit);
@@ -288,8 +288,8 @@ impl Scheduler {
         if many_unseen || placed {
             self.order.want_gauge();
         }
-        let switched = !explained && !self.options.bugs.bypass_unnoticed && self.foreign_login();
-        Decoded { fresh: true, explained, switched }
+        let switches = !explained && !self.options.bugs.bypass_unnoticed && self.foreign_login();
+        Decoded { fresh: true, explained, switched: switches.then_some(commit) }
     }
 
     /// A commit came out that changed the catalog: it counts as having written everything.

@@ -178,7 +178,7 @@ fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
 fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
         Decoded::Commit { commit, ddl, changes } => {
-            let (of, end, xid, wrote) = (commit.database, commit.end, commit.xid, commit.wrote.to_string());
+            let (of, end, xid) = (commit.database, commit.end, commit.xid);
             let rows = changes.map(|changes| {
                 let bytes = changes.bytes() + COMMIT_BYTES;
                 Rows { part: Part::new(&commit, changes), ddl, bytes }
@@ -194,11 +194,11 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
             if let Some(rows) = rows.filter(|_| decoded.fresh) {
                 cluster.feeds().came_out(of, end, rows);
             }
-            if decoded.switched {
+            if let Some(commit) = decoded.switched {
                 tracing::warn!(
                     database = database.name(),
                     %xid,
-                    wrote,
+                    wrote = %commit.wrote,
                     "a commit came past Consort: from now on every read is proven against writers anywhere"
                 );
             }

@@ -225,7 +225,7 @@ impl Story {
                 for (so, word) in [
                     (!decoded.fresh, "known\n"),
                     (closed && !decoded.explained, "no doubt explains it\n"),
-                    (decoded.switched, "writers are anywhere from here on\n"),
+                    (decoded.switched.is_some(), "writers are anywhere from here on\n"),
                 ] {
                     said.push_str(if so { word } else { "" });
                 }
