@@ -3,7 +3,7 @@
 
 use crate::cluster::{Cluster, Database};
 use crate::understanding::Statement;
-use analysis::session::{self, SessionState, SessionStay};
+use analysis::session::{self, Dirt, SessionState, SessionStay};
 use analysis::shape::Hint;
 use analysis::utility::Utility;
 use analysis::{Kind, Stay, Template, Values};
@@ -43,8 +43,8 @@ pub struct Writing {
     pub locks_out_readers: bool,
     /// Its tree is not known yet: the doubt can be narrowed when it arrives.
     pub unknown: bool,
-    /// It may leave the session in a state that only a probe can tell.
-    pub dirties: bool,
+    /// What it may do to the session that nobody can follow.
+    pub dirties: Option<Dirt>,
     /// Why it is at the primary.
     pub reason: Reason,
     /// The catalog's version under which the footprint was understood. Once there is another one, nobody knows what it
@@ -59,7 +59,7 @@ impl Writing {
             footprint: Footprint::Everything,
             locks_out_readers: true,
             unknown: false,
-            dirties: true,
+            dirties: Some(Dirt::Function),
             reason,
             catalog: 0,
         }
@@ -121,7 +121,7 @@ pub fn tree(
             footprint: writes,
             locks_out_readers: false,
             unknown: false,
-            dirties: template.dirties,
+            dirties: template.dirties.then_some(Dirt::Function),
             reason,
             catalog: asker.database.version(),
         });
@@ -133,7 +133,7 @@ pub fn tree(
         let reason = asker.may_leave().err().map_or("write", SessionStay::name);
         return Plan::Writes(Writing {
             locks_out_readers: false,
-            dirties: false,
+            dirties: None,
             ..Writing::everything(Reason::Stay(reason))
         });
     }
@@ -176,7 +176,7 @@ pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
         footprint: Footprint::Everything,
         locks_out_readers: utility.doubt_at_statement(),
         unknown: false,
-        dirties: false,
+        dirties: None,
         reason,
         catalog: 0,
     })
@@ -192,7 +192,8 @@ fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
         }
         Ok(()) => Reason::Stay("not_analysed_yet"),
     };
-    Plan::Writes(Writing { unknown: true, locks_out_readers: false, ..Writing::everything(reason) })
+    let dirties = Some(Dirt::Unknown);
+    Plan::Writes(Writing { unknown: true, dirties, locks_out_readers: false, ..Writing::everything(reason) })
 }
 
 /// How fresh the statement's answer must be: its own hint, else the session's.

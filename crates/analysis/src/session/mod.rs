@@ -43,6 +43,8 @@ pub enum Dirt {
     Function,
     /// A statement ran of which nothing is known.
     Unknown,
+    /// A statement ran whose tree was not known yet. The tree tells what it did.
+    Unjudged,
     /// A setting was given a value that only the server knows.
     Setting,
     /// The server's configuration was loaded anew since its settings were asked for.
@@ -58,10 +60,11 @@ pub enum Dirt {
 }
 
 impl Dirt {
-    const ALL: [Dirt; 9] = [
+    const ALL: [Dirt; 10] = [
         Dirt::Fresh,
         Dirt::Function,
         Dirt::Unknown,
+        Dirt::Unjudged,
         Dirt::Setting,
         Dirt::Reload,
         Dirt::Temporary,
@@ -76,6 +79,7 @@ impl Dirt {
             Dirt::Fresh => "session_not_probed",
             Dirt::Function => "session_ran_code",
             Dirt::Unknown => "session_ran_unknown",
+            Dirt::Unjudged => "session_not_judged_yet",
             Dirt::Setting => "session_setting_unknown",
             Dirt::Reload => "session_before_reload",
             Dirt::Temporary => "session_has_temporary_objects",

@@ -140,6 +140,11 @@ impl SessionState {
     /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
     /// another table, and what the statement writes is not known either.
     pub fn knows_settings(&self) -> bool {
+        self.knows_settings_if_judged() && self.dirt & bit(Dirt::Unjudged) == 0
+    }
+
+    /// The same, if nothing that ran before its tree was known changed the session.
+    fn knows_settings_if_judged(&self) -> bool {
         let unknown =
             [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Reload, Dirt::Library];
         !self.overflown && unknown.iter().all(|dirt| self.dirt & bit(*dirt) == 0)
@@ -150,9 +155,19 @@ impl SessionState {
         self.knows_settings().then(|| self.now.settings.id())
     }
 
+    /// Which settings the session has, if nothing that ran before its tree was known changed them.
+    pub fn settings_if_judged(&self) -> Option<super::SettingsId> {
+        self.knows_settings_if_judged().then(|| self.now.settings.id())
+    }
+
     /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
     pub fn knows_names(&self) -> bool {
-        self.knows_settings() && self.dirt & bit(Dirt::Temporary) == 0 && !self.block.set_local
+        self.knows_names_if_judged() && self.knows_settings()
+    }
+
+    /// The same, if nothing that ran before its tree was known changed the session.
+    pub fn knows_names_if_judged(&self) -> bool {
+        self.knows_settings_if_judged() && !self.may_hide() && !self.block.set_local
     }
 
     /// Whether a name may stand for something that hides what the analysis took it for: a temporary view, or one that a
@@ -238,7 +253,7 @@ impl SessionState {
 
     /// Whether `random()` may be a sequence that was begun at the primary.
     pub fn is_seeded(&self) -> bool {
-        self.seeded
+        self.seeded || self.dirt & bit(Dirt::Unjudged) != 0
     }
 
     /// The dirtiest thing about it.
@@ -267,6 +282,17 @@ impl SessionState {
         self.dirt |= bit(dirt);
         self.probe_due = true;
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
+    }
+
+    /// All that ran before its tree was known has been judged: it changed nothing, or did this.
+    pub fn judged(&mut self, dirt: Option<Dirt>) {
+        if self.dirt & bit(Dirt::Unjudged) == 0 {
+            return;
+        }
+        self.dirt &= !bit(Dirt::Unjudged);
+        if let Some(dirt) = dirt {
+            self.dirtied(dirt);
+        }
     }
 
     /// Processes of the primary that began at this moment or heeded its last reload have read the configuration at `floor`
@@ -503,6 +529,7 @@ impl SessionState {
     fn discard_all(&mut self) {
         self.now.own = self.defaults;
         self.now.own_after = None;
+        self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);
         self.overflown = false;
         self.moved = true;
@@ -554,6 +581,7 @@ impl SessionState {
         }
         self.now.settings = settings;
         self.committed.settings = self.now.settings.clone();
+        self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);
         for found in found {
             self.dirt |= bit(match found {

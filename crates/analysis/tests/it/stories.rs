@@ -145,6 +145,15 @@ impl goldenscript::Runner for Story {
                 self.session.dirtied(Dirt::Function);
                 String::new()
             }
+            "unjudged" => {
+                self.session.dirtied(Dirt::Unjudged);
+                String::new()
+            }
+            "random" => format!("seeded: {}\n", self.session.is_seeded()),
+            "judged" => {
+                self.session.judged((arg(0) == "dirties").then_some(Dirt::Function));
+                String::new()
+            }
             other => return Err(format!("no command {other}").into()),
         };
         Ok(format!("{said}{}", self.state()))

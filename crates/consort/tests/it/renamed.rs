@@ -193,6 +193,50 @@ fn what_was_prepared_before_its_database_was_followed_leaves_too() {
     }
 }
 
+/// A select list of so many columns: a shape that nobody has seen, and that takes a while to analyse.
+fn columns(many: usize) -> String {
+    (0..many).map(|at| format!("1 AS c{at}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What runs in a block before its tree is known may have changed anything, until the tree tells that it has not.
+#[test]
+fn what_was_prepared_behind_a_statement_that_was_not_known_yet_leaves() {
+    let (_serving, mut console, url) = serving(1, ANYWHERE);
+    let expected = Client::connect(&url).unwrap().one(READ_QUIET).unwrap();
+    let mut many = 400;
+    eventually("a statement that was prepared behind an unknown one, and leaves", || {
+        let mut client = Client::connect(&url).unwrap();
+        leaves_as(&mut console, || client.one(READ_QUIET).unwrap(), &expected);
+        many += 1;
+        client.rows("BEGIN").unwrap();
+        client.rows(&format!("SELECT {}", columns(many))).unwrap();
+        let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+        client.rows("COMMIT").unwrap();
+        leaves_soon(&mut console, || client.execute(&statement), &expected)
+    });
+}
+
+#[test]
+fn what_an_unknown_statement_set_holds_for_what_is_prepared_behind_it() {
+    let (_serving, mut console, url) = serving(1, ANYWHERE);
+    let mut admin = Client::connect(&url).unwrap();
+    admin.rows("CREATE TABLE w AS SELECT 'old'::text AS v; CREATE SCHEMA s").unwrap();
+    admin.rows("CREATE TABLE s.w AS SELECT 'new'::text AS v").unwrap();
+    leaves_as(&mut console, || admin.one("SELECT v FROM w").unwrap(), "old");
+    for many in 500..510 {
+        let mut client = Client::connect(&url).unwrap();
+        leaves_as(&mut console, || client.one("SELECT v FROM w").unwrap(), "old");
+        client.rows("BEGIN").unwrap();
+        client.rows(&format!("SELECT {}, set_config('search_path', 's', false)", columns(many))).unwrap();
+        let statement = client.prepare("SELECT v FROM w");
+        client.rows("COMMIT").unwrap();
+        for _ in 0..AGAIN {
+            assert_eq!(client.execute(&statement), "new", "prepared under the search_path that was set");
+            assert_eq!(client.one("SELECT v FROM w").unwrap(), "new");
+        }
+    }
+}
+
 #[test]
 fn a_label_that_takes_the_name_of_another_is_not_what_a_statement_was_prepared_for() {
     for lines in [THROUGH, ANYWHERE] {

@@ -22,6 +22,7 @@ mod shadowed;
 mod snapshot;
 pub mod statements;
 mod understand;
+mod unjudged;
 
 pub use line::Line;
 
@@ -31,7 +32,7 @@ use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
 use crate::pool::Shelf;
 use crate::service::Service;
-use analysis::session::{BlockStatus, Dirt, SessionState, Startup};
+use analysis::session::{BlockStatus, SessionState, Startup};
 use analysis::utility::{Statement, Utility, What};
 use early::Early;
 use flows::Current;
@@ -40,11 +41,11 @@ use primary::Ended;
 use request::{Kind, Request};
 use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
 use snapshot::Snapshot;
-use statements::Under;
 use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::{Backend, Block, Standing};
 use understand::{Several, Todo, Words};
+use unjudged::Unjudged;
 use wire::{Answers, Problem, Status};
 
 /// A read inside a block stays with the block.
@@ -85,6 +86,7 @@ pub struct Session {
     shown: Option<Rc<history::Snapshot>>,
     /// What named statements of the request mean that are about to be parsed.
     meanings: Vec<(Box<[u8]>, u64)>,
+    unjudged: Unjudged,
     /// It waits long for a statement's tree.
     patient: bool,
     /// It has written in a database that is not followed yet.
@@ -138,6 +140,7 @@ impl Session {
             probe_first: false,
             shown: None,
             meanings: Vec::new(),
+            unjudged: Unjudged::default(),
             patient: false,
             early: None,
             reloads: false,
@@ -195,6 +198,7 @@ impl Session {
         }
         self.database.no_more_awaited(&self.service.cluster).await;
         self.heed_reloads();
+        self.judge();
         let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
         let todo = match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
@@ -219,9 +223,8 @@ impl Session {
                 self.keeps_its_names().await?;
             }
         }
-        let settings = if todo.keeps_settings() { self.state.known_settings() } else { None };
-        let names = self.database.names().now(self.shown.take());
-        self.line.statements.parses_under(Under { settings, names }, std::mem::take(&mut self.meanings));
+        let under = self.parses_under(&todo);
+        self.line.statements.parses_under(under, std::mem::take(&mut self.meanings));
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements).await,
@@ -341,8 +344,7 @@ impl Session {
     /// Runs at the primary what may write: outside a block it may commit at once.
     async fn writes(&mut self, mut writing: Writing) {
         self.still_understood(&mut writing.footprint, writing.catalog);
-        if writing.dirties {
-            let dirt = if writing.unknown { Dirt::Unknown } else { Dirt::Function };
+        if let Some(dirt) = writing.dirties {
             self.state.dirtied(dirt);
         }
         self.current.reason = writing.reason;
@@ -425,7 +427,7 @@ impl Session {
                     footprint: several.footprint,
                     locks_out_readers: several.locks_out_readers,
                     unknown: false,
-                    dirties: false,
+                    dirties: None,
                     reason: several.reason,
                     catalog: several.catalog,
                 })

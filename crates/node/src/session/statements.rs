@@ -42,6 +42,8 @@ pub struct Statements {
 pub struct Under {
     /// The session's settings, where they are known. PostgreSQL makes constants of some of them.
     pub settings: Option<SettingsId>,
+    /// The same, if what ran before its tree was known turns out to have changed nothing.
+    pub if_judged: Option<SettingsId>,
     /// What names stood for, or a moment before.
     pub names: NamesAt,
 }
@@ -91,6 +93,16 @@ impl Statements {
             self.likely.push(name.into());
         }
         true
+    }
+
+    /// What ran before its tree was known has been judged; `clean`: it changed nothing of the session.
+    pub fn judged(&mut self, clean: bool) {
+        for parsed in self.named.values_mut().chain(&mut self.unnamed) {
+            let seemed = parsed.under.if_judged.take();
+            if clean {
+                parsed.under.settings = parsed.under.settings.or(seemed);
+            }
+        }
     }
 
     /// A read was proven: up to now nothing has changed names but what is counted. So the statements that were parsed under
@@ -267,7 +279,7 @@ mod tests {
         let statement = Rc::new(Statement { text: (*b"SELECT v FROM t").into(), types: [].into() });
         let settings = SettingsId::default();
         let names = Names::default();
-        let under = |settings| Under { settings, names: names.now(None) };
+        let under = |settings| Under { settings, if_judged: None, names: names.now(None) };
         let mut statements = Statements::default();
         statements.parses_under(under(Some(settings)), Vec::new());
         for name in [&b"early"[..], b"proven", b"unproven"] {

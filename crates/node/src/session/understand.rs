@@ -363,12 +363,16 @@ impl Session {
         let settings = self.state.settings().clone();
         let statement =
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
-        let plan = plan::tree(self.asker(), statement, &values, template);
-        if let Plan::Writes(writing) = &plan
+        let mut plan = plan::tree(self.asker(), statement, &values, template);
+        if let Plan::Writes(writing) = &mut plan
             && writing.unknown
-            && self.state.knows_names()
         {
-            self.narrow_later(statement, &values);
+            if self.state.knows_names() {
+                self.narrow_later(statement, &values);
+            }
+            if self.state.knows_names_if_judged() && self.unjudged.keep(statement, &self.database) {
+                writing.dirties = Some(Dirt::Unjudged);
+            }
         }
         Ok(plan)
     }
@@ -623,8 +627,7 @@ impl Session {
         match todo {
             Todo::One(Plan::Writes(writing)) => {
                 several.footprint.union(&writing.footprint);
-                let dirt = if writing.unknown { Dirt::Unknown } else { Dirt::Function };
-                several.dirt = several.dirt.or(writing.dirties.then_some(dirt));
+                several.dirt = several.dirt.or(writing.dirties);
                 statements.push(Statement { range: 0..0, what: What::Tree });
             }
             Todo::One(Plan::Leaves(_) | Plan::Stays(_)) | Todo::Quiet => {
@@ -690,7 +693,7 @@ impl Session {
 fn or_refused(plan: Plan, words: &Words, parameters: &[Parameter<'_>]) -> Todo {
     match &plan {
         Plan::Writes(writing)
-            if writing.dirties && set_by_function(&words.shape, &words.text, parameters) =>
+            if writing.dirties.is_some() && set_by_function(&words.shape, &words.text, parameters) =>
         {
             Todo::Refuse(own::set_at_server())
         }
