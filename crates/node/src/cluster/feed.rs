@@ -166,7 +166,10 @@ impl<R: Clone> Feed<R> {
         if let Some(last) = last.filter(|_| boundary.commits.is_empty()) {
             last.boundary = Rc::new(boundary);
             let given = self.takers.values_mut().filter(|taker| taker.next == end);
-            given.for_each(|taker| taker.next = Place(end.0 - 1));
+            for taker in given {
+                taker.next = Place(end.0 - 1);
+                taker.kept = taker.kept.min(taker.next);
+            }
             return;
         }
         let mine = boundary.commits.iter().filter_map(|commit| self.rows.get(&commit.end));

@@ -112,6 +112,23 @@ fn boundaries_without_commits_do_not_pile_up() {
 }
 
 #[test]
+fn a_boundary_in_the_place_of_one_that_all_keep_is_given() {
+    let mut feed = feed(0);
+    for _ in 0..2 {
+        feed.extend(boundary(&[]), Duration::ZERO);
+        for replica in [ONE, TWO] {
+            let end = feed.next(replica, 100).unwrap().unwrap().end;
+            feed.kept(replica, end);
+        }
+    }
+    feed.extend(boundary(&[]), Duration::ZERO);
+    more(&mut feed, 1..=1);
+    for replica in [ONE, TWO] {
+        assert_eq!(given(&mut feed, replica, 100), [0, 10]);
+    }
+}
+
+#[test]
 fn who_joins_is_given_what_is_taken_later() {
     let mut feed = feed(2);
     feed.leaves(ONE);
