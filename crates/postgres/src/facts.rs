@@ -26,15 +26,21 @@ pub struct Facts {
     pub brings: BTreeMap<String, String>,
 }
 
-/// The versions of PostgreSQL's own collations are told by one sum: there are hundreds.
+/// The versions of collations are told by sums: there are hundreds. Those of initdb (16384 is FirstNormalObjectId of
+/// access/transam.h) tell of the server; others belong to a database.
 const BRINGS: &str = "\
     SELECT 'collation of database ' || datname, \
            concat_ws(' ', datlocprovider, datcollate, datctype, daticulocale, pg_database_collation_actual_version(oid)) \
       FROM pg_database WHERE datallowconn \
     UNION ALL \
     SELECT 'collations of provider ' || collprovider::text, \
+           md5(string_agg(concat_ws(' ', collname, collencoding, pg_collation_actual_version(oid)), ',' \
+             ORDER BY collname, collencoding)) \
+      FROM pg_collation WHERE oid < 16384 GROUP BY collprovider \
+    UNION ALL \
+    SELECT 'later collations of provider ' || collprovider::text, \
            md5(string_agg(concat_ws(' ', oid, pg_collation_actual_version(oid)), ',' ORDER BY oid)) \
-      FROM pg_collation GROUP BY collprovider \
+      FROM pg_collation WHERE oid >= 16384 GROUP BY collprovider \
     UNION ALL \
     SELECT 'extension ' || name, default_version FROM pg_available_extensions WHERE installed_version IS NOT NULL \
     UNION ALL \

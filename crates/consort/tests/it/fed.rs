@@ -284,6 +284,10 @@ fn up_makes_replicas_and_starts_them_again() {
     folder.run("up", &["--listen", &listen, "--standbys", "0", "--replicas", "1"]).worked();
     let mut client = Client::connect(&folder.url()).unwrap();
     client.rows(TABLES).unwrap();
+    // A database may have collations that a fresh server lacks.
+    client
+        .rows("CREATE COLLATION own (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        .unwrap();
     let console = format!("postgres://postgres@{listen}/consort");
     is_fed(&mut Console::connect(&console), "postgres");
     drop(client);

@@ -207,7 +207,8 @@ impl Open {
             let databases: Vec<String> = databases.iter().map(state).collect();
             let counters = cluster.understanding().counters();
             let gauge = cluster.scheduler().order().newest_gauge().map(|(number, _)| number);
-            format!("{reasons:?}; {databases:?}; {counters:?}; newest gauge {gauge:?}")
+            let copies: Vec<_> = cluster.courses().into_iter().map(|course| course.stage).collect();
+            format!("{reasons:?}; {databases:?}; {copies:?}; {counters:?}; newest gauge {gauge:?}")
         })
     }
 
