@@ -39,7 +39,7 @@ fn reachable(host: &str) -> &str {
     }
 }
 
-/// The answers to several SHOW commands.
+/// The answers to several commands; what does not answer with rows has none.
 pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
     let (host, port) = place(&found.config)?;
     let user = found.config.admin_users.first().map_or("postgres", String::as_str);
@@ -66,7 +66,10 @@ pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, F
         Ok::<_, tokio_postgres::Error>(answers)
     };
     tokio::select! {
-        answers = asked => answers.map_err(|error| not_running(&with_causes(&error))),
+        answers = asked => answers.map_err(|error| match error.as_db_error() {
+            Some(refusal) => Failure::new(said(refusal)),
+            None => not_running(&with_causes(&error)),
+        }),
         ended = connection => Err(not_running(&ended.err().map_or_else(String::new, |error| error.to_string()))),
         () = tokio::time::sleep(LIMIT) => Err(not_running(&format!("nothing within {LIMIT:?}"))),
     }
@@ -95,6 +98,12 @@ async fn connect(
     plain.ssl_mode(SslMode::Disable);
     let (client, connection) = plain.connect_raw(stream, NoTls).await.map_err(causes)?;
     Ok((client, Box::pin(connection)))
+}
+
+/// A refusal with its hint.
+fn said(refusal: &tokio_postgres::error::DbError) -> String {
+    let hint = refusal.hint().map(|hint| format!("\n{hint}"));
+    refusal.message().to_owned() + &hint.unwrap_or_default()
 }
 
 /// An error with what caused it.

@@ -20,6 +20,7 @@ mod home;
 mod logging;
 mod psql;
 mod repair;
+mod replica;
 mod serve;
 mod settings_file;
 mod status;
@@ -59,6 +60,7 @@ enum Command {
     Detach(detach::Options),
     Check(check::Options),
     Repair(repair::Options),
+    Replica(replica::Options),
     Status(status::Options),
     Explain(explain::Options),
     Psql(psql::Options),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Detach(options) => detach::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Repair(options) => repair::run(&options),
+        Command::Replica(options) => replica::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Psql(options) => psql::run(&options),

@@ -2,7 +2,7 @@
 //!
 //! Commands and columns are PgBouncer's where it has them, so that what reads its console reads this one. Each SHOW
 //! command is a file with one pure function from a [`View`] to a [`Table`]; this file finds the command. What changes
-//! something (RELOAD, PAUSE, RESUME, SHUTDOWN) is only recognised here: the node acts.
+//! something (RELOAD, PAUSE, RESUME, REBUILD, SHUTDOWN) is only recognised here: the node acts.
 
 #[cfg(test)]
 mod fixture;
@@ -26,6 +26,7 @@ pub mod view;
 #[cfg(test)]
 pub(crate) use fixture::fixture;
 pub use view::View;
+use view::Role;
 
 use crate::config::Config;
 
@@ -58,8 +59,31 @@ pub enum Command {
     Pause(Option<String>),
     /// Go on.
     Resume(Option<String>),
+    /// Do this with the replica of this name, which Consort feeds.
+    Replica(Change, String),
     /// End, after open transactions.
     Shutdown,
+}
+
+/// What is done with a replica that Consort feeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// No read goes there, and it takes nothing.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// Every database is copied to it anew.
+    Rebuild,
+}
+
+impl Change {
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Pause => "PAUSE",
+            Self::Resume => "RESUME",
+            Self::Rebuild => "REBUILD",
+        }
+    }
 }
 
 /// Why a command was not understood or not allowed.
@@ -117,6 +141,7 @@ impl Command {
             Self::Reload => "RELOAD",
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
+            Self::Replica(change, _) => change.tag(),
             Self::Shutdown => "SHUTDOWN",
         }
     }
@@ -152,6 +177,9 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RELOAD", "read the configuration again"),
     ("PAUSE [database]", "let transactions end and hold new ones; answered when all is quiet"),
     ("RESUME [database]", "go on after PAUSE"),
+    ("PAUSE REPLICA name", "a replica that Consort feeds: no read goes there, and it takes nothing"),
+    ("RESUME REPLICA name", "it goes on where it was"),
+    ("REBUILD REPLICA name", "copy every database to it anew"),
     ("SHUTDOWN", "let transactions end, at most for drain_time, then stop"),
 ];
 
@@ -174,16 +202,24 @@ pub fn answer(command: &str, rights: Rights, view: &dyn View) -> Reply {
     let words: Vec<&str> = command.split_whitespace().collect();
     let upper: Vec<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
     let database = || words.get(1).map(|name| name.trim_matches('"').to_owned());
+    let replica =
+        |change| Command::Replica(change, words[2..].join(" ").trim_matches('"').to_owned());
     let wanted = match upper.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["SHOW", name] => return show(command, name, view),
         ["RELOAD"] => Command::Reload,
+        ["PAUSE", "REPLICA", _, ..] => replica(Change::Pause),
+        ["RESUME", "REPLICA", _, ..] => replica(Change::Resume),
+        ["REBUILD", "REPLICA", _, ..] => replica(Change::Rebuild),
         ["PAUSE"] | ["PAUSE", _] => Command::Pause(database()),
         ["RESUME"] | ["RESUME", _] => Command::Resume(database()),
         ["SHUTDOWN"] => Command::Shutdown,
         _ => return unknown(command),
     };
     match rights {
-        Rights::Command => Reply::Do(wanted),
+        Rights::Command => match &wanted {
+            Command::Replica(_, name) => no_replica(name, view).map_or(Reply::Do(wanted), Reply::Refused),
+            _ => Reply::Do(wanted),
+        },
         Rights::Look => Reply::Refused(Refusal {
             sqlstate: "42501",
             message: format!("permission denied for {}", wanted.tag()),
@@ -197,6 +233,23 @@ fn show(command: &str, name: &str, view: &dyn View) -> Reply {
         Some(show) => Reply::Rows((show.rows)(view)),
         None => unknown(command),
     }
+}
+
+/// Why nothing of this name is a replica that Consort feeds, unless it is one.
+fn no_replica(name: &str, view: &dyn View) -> Option<Refusal> {
+    let nodes = view.nodes();
+    let (sqlstate, message) = match nodes.iter().find(|node| node.name == name).map(|node| node.role) {
+        Some(Role::Replica) => return None,
+        Some(_) => ("42809", format!("\"{name}\" is no replica that Consort feeds")),
+        None => ("42704", format!("there is no replica \"{name}\"")),
+    };
+    let fed = nodes.iter().filter(|node| node.role == Role::Replica);
+    let fed: Vec<&str> = fed.map(|node| node.name.as_str()).collect();
+    let hint = match fed.is_empty() {
+        true => "Consort feeds no replica: the configuration has no [[replica]].".to_owned(),
+        false => format!("Consort feeds {}.", fed.join(", ")),
+    };
+    Some(Refusal { sqlstate, message, hint })
 }
 
 fn unknown(command: &str) -> Reply {

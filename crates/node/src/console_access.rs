@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use wire::{Answers, Problem, Severity};
 
-use crate::console::{self, Command, Kind, Reply, Rights, Table};
+use crate::console::{self, Change, Command, Kind, Reply, Rights, Table};
 use crate::door::{Console, Soon};
 use crate::process::Process;
 use crate::shown::Shown;
@@ -81,9 +81,22 @@ impl Access {
                 self.0.door.pause(database.as_deref(), limit).await?;
             }
             Command::Resume(database) => self.0.door.resume(database.as_deref()),
+            Command::Replica(change, name) => self.change(*change, name)?,
             Command::Shutdown => self.0.shut_down(),
         }
         Ok(None)
+    }
+
+    /// Does it with the replica of this name.
+    fn change(&self, change: Change, name: &str) -> Result<(), String> {
+        let cluster = &self.0.cluster;
+        let id = cluster.fed_named(name).ok_or_else(|| format!("there is no replica \"{name}\""))?;
+        match change {
+            Change::Pause => cluster.pause_replica(id),
+            Change::Resume => cluster.resume_replica(id),
+            Change::Rebuild => cluster.rebuild_replica(id),
+        }
+        Ok(())
     }
 }
 

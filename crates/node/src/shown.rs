@@ -285,6 +285,7 @@ fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
     });
     let (state, why) = match stage {
         Stage::Waiting(why) => ("waiting", Some(why)),
+        Stage::Paused => ("paused", None),
         Stage::Copying => ("copying", None),
         Stage::Failed(why) => ("failed", Some(why)),
         Stage::Feeding if version.is_some() && not_serving.is_none() => ("serving", None),

@@ -12,7 +12,7 @@ use crate::load::{
 };
 
 /// Consort in front of a primary, so many standbys and one replica, which is fed.
-fn serving(standbys: usize, lines: &str) -> (Serving, Console, String) {
+pub(crate) fn serving(standbys: usize, lines: &str) -> (Serving, Console, String) {
     let servers = Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() });
     let serving = Serving::over(servers, lines);
     let url = serving.url("postgres", "postgres");
@@ -23,7 +23,7 @@ fn serving(standbys: usize, lines: &str) -> (Serving, Console, String) {
 }
 
 /// Waits until the replica shows all that the primary has.
-fn is_fed(console: &mut Console, database: &str) {
+pub(crate) fn is_fed(console: &mut Console, database: &str) {
     eventually("a replica that is fed", || {
         let feed = console.feed("replica1", database);
         matches!(feed.state.as_str(), "feeding" | "serving") && feed.version == feed.newest_version
@@ -31,7 +31,7 @@ fn is_fed(console: &mut Console, database: &str) {
 }
 
 /// The rows of a table, as texts.
-fn rows(node: &Node, database: &str, table: &str) -> Option<Vec<Vec<Option<String>>>> {
+pub(crate) fn rows(node: &Node, database: &str, table: &str) -> Option<Vec<Vec<Option<String>>>> {
     node.query(database, &format!("SELECT t::text FROM {table} AS t ORDER BY 1")).ok()
 }
 
@@ -46,7 +46,7 @@ fn becomes_equal(servers: &Scratch, database: &str, table: &str) {
     });
 }
 
-fn all_equal(serving: &Serving, console: &mut Console) {
+pub(crate) fn all_equal(serving: &Serving, console: &mut Console) {
     is_fed(console, "postgres");
     for table in ["counter", "quiet"] {
         becomes_equal(&serving.servers, "postgres", table);

@@ -17,6 +17,7 @@ mod load;
 mod promoted;
 mod readme;
 mod reloads;
+mod replicas;
 mod renamed;
 mod resources;
 mod serving;

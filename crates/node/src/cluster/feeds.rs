@@ -20,6 +20,8 @@ const STRETCH_BYTES: u64 = 4 << 20;
 pub enum Stage {
     /// It waits for the server, or for the database to be followed: why.
     Waiting(String),
+    /// An operator wants nothing to be done.
+    Paused,
     /// The database is copied.
     Copying,
     /// It is given what commits.
@@ -96,6 +98,18 @@ impl Feeds {
     /// Whether it must be copied before it is fed.
     pub(crate) fn is_out(&self, of: DatabaseId, replica: StandbyId) -> bool {
         self.course(of, replica).out
+    }
+
+    /// Whether the replica is not what the primary is, and nobody has said yet that it is to be made anew.
+    pub(crate) fn has_failed(&self, of: DatabaseId, replica: StandbyId) -> bool {
+        matches!(self.course(of, replica).stage, Stage::Failed(_))
+    }
+
+    /// The databases of a replica that are not being copied.
+    pub(crate) fn not_copied_now(&self, replica: StandbyId) -> Vec<DatabaseId> {
+        let courses = self.courses.borrow();
+        let mine = courses.iter().filter(|((_, other), course)| *other == replica && course.stage != Stage::Copying);
+        mine.map(|((of, _), _)| *of).collect()
     }
 
     /// A commit came out for the first time.

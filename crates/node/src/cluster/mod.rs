@@ -9,6 +9,7 @@ mod database;
 mod feed;
 mod feeds;
 mod names;
+mod replicas;
 mod written;
 
 pub use backends::Backends;
@@ -132,6 +133,10 @@ struct Standby {
     heard: Notify,
     /// How far it has received, as it said last.
     received: Cell<Option<Lsn>>,
+    /// An operator wants nothing to be read or written there.
+    paused: Cell<bool>,
+    /// An operator has said something else of it.
+    told: Notify,
 }
 
 impl Cluster {
@@ -149,6 +154,8 @@ impl Cluster {
             answered: Cell::default(),
             heard: Notify::new(),
             received: Cell::default(),
+            paused: Cell::default(),
+            told: Notify::new(),
         };
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),

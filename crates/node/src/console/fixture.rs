@@ -88,7 +88,11 @@ impl View for Fixture {
     }
 
     fn nodes(&self) -> Vec<Node> {
-        vec![node("primary", Role::Primary, 1_000), node("standby1", Role::Standby, 900)]
+        vec![
+            node("primary", Role::Primary, 1_000),
+            node("standby1", Role::Standby, 900),
+            node("replica1", Role::Replica, 0),
+        ]
     }
 
     fn routes(&self) -> Vec<Route> {

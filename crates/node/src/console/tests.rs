@@ -174,8 +174,26 @@ fn what_changes_something_is_for_admins() {
 }
 
 #[test]
+fn what_is_done_with_a_replica_names_one() {
+    let view = fixture();
+    let wanted = |change| Reply::Do(Command::Replica(change, "replica1".into()));
+    assert_eq!(answer("PAUSE REPLICA replica1", Rights::Command, &view), wanted(Change::Pause));
+    assert_eq!(answer("resume replica \"replica1\"", Rights::Command, &view), wanted(Change::Resume));
+    assert_eq!(answer("Rebuild Replica replica1", Rights::Command, &view), wanted(Change::Rebuild));
+    let refused = |text, rights| match answer(text, rights, &view) {
+        Reply::Refused(refusal) => refusal,
+        reply => panic!("{text}: {reply:?}"),
+    };
+    let unknown = refused("PAUSE REPLICA \"my replica\"", Rights::Command);
+    assert_eq!((unknown.sqlstate, unknown.message.as_str()), ("42704", "there is no replica \"my replica\""));
+    assert_eq!(unknown.hint, "Consort feeds replica1.");
+    assert_eq!(refused("REBUILD REPLICA standby1", Rights::Command).sqlstate, "42809");
+    assert_eq!(refused("REBUILD REPLICA replica1", Rights::Look).sqlstate, "42501");
+}
+
+#[test]
 fn what_is_no_command_gets_a_hint() {
-    for text in ["SELECT 1", "SHOW", "SHOW NONSENSE", "RELOAD now", "SHOW CLIENTS now"] {
+    for text in ["SELECT 1", "SHOW", "SHOW NONSENSE", "RELOAD now", "SHOW CLIENTS now", "REBUILD", "REBUILD REPLICA"] {
         let Reply::Refused(refusal) = answer(text, Rights::Command, &fixture()) else { panic!("{text}") };
         assert_eq!(refusal.sqlstate, "42601");
         assert!(refusal.message.contains("SHOW HELP") && !refusal.hint.is_empty());

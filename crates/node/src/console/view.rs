@@ -252,7 +252,7 @@ pub struct Feed {
     pub port: u16,
     /// The database.
     pub database: String,
-    /// `waiting`, `copying`, `feeding`, `serving` or `failed`.
+    /// `waiting`, `paused`, `copying`, `feeding`, `serving` or `failed`.
     pub state: &'static str,
     /// Why it does not serve, if that is more than the state says.
     pub why: Option<String>,

@@ -7,7 +7,8 @@
 //!
 //!   connection lost                              --> connected again
 //!   DDL that cannot be run there, too far behind --> copied anew
-//!   it differs from the primary                  --> failed, until somebody drops the database there
+//!   it differs from the primary                  --> failed, until somebody drops the database there or wants it anew
+//!   paused by an operator                        --> nothing, until it is resumed
 //! ```
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
@@ -24,7 +25,11 @@ use scheduler::StandbyId;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// A copy is given up when the server to which it is made has been away for so long.
+const COPY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why feeding ended.
 enum Stop {
@@ -34,6 +39,8 @@ enum Stop {
     Anew(String),
     /// The replica is not what the primary is. Nobody knows since when.
     Failed(String),
+    /// An operator wants nothing to be done there.
+    Paused,
 }
 
 impl From<Error> for Stop {
@@ -103,8 +110,12 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                 tracing::error!(replica = name, database = database.name(), why, "the replica has failed");
                 cluster.fed_leaves(id, of);
                 cluster.feeds().set_stage(of, id, Stage::Failed(why));
-                feeding.until_dropped().await;
+                feeding.until_wanted_anew().await;
                 RECONNECT_AFTER
+            }
+            Stop::Paused => {
+                cluster.feeds().set_stage(of, id, Stage::Paused);
+                Duration::ZERO
             }
         };
         tokio::time::sleep(pause).await;
@@ -119,11 +130,13 @@ async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -
         let more = cluster.feeds().more();
         if let Some(of) = database.id() {
             let followed = cluster.scheduler().order().followed(of);
-            if followed && cluster.is_watched(id) {
-                return Some(of);
-            }
-            let what = if followed { "the server is away" } else { "the database is not followed" };
-            cluster.feeds().set_stage(of, id, Stage::Waiting(what.to_owned()));
+            let stage = match (followed, cluster.is_watched(id)) {
+                _ if cluster.is_paused(id) => Stage::Paused,
+                (true, true) => return Some(of),
+                (true, false) => Stage::Waiting("the server is away".to_owned()),
+                (false, _) => Stage::Waiting("the database is not followed".to_owned()),
+            };
+            cluster.feeds().set_stage(of, id, stage);
             if followed {
                 give_up_for_the_log(cluster, database, (of, id));
             }
@@ -156,7 +169,7 @@ async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
     let mut trouble = Trouble::default();
     while !cluster.stopping() && !cluster.knows(database.name()) {
         let Err(error) = clone::remove(&address).await else { return };
-        let (is_new, pause) = trouble.met(&error.to_string(), &error, std::time::Duration::ZERO);
+        let (is_new, pause) = trouble.met(&error.to_string(), &error, Duration::ZERO);
         if is_new {
             tracing::warn!(database = database.name(), %error, "the copy of a dropped database is there still");
         }
@@ -181,7 +194,15 @@ impl<'a> Feeding<'a> {
         Feeding { cluster, database, id, of, primary, replica }
     }
 
+    /// Until it goes no further, or somebody wants nothing to be done.
     async fn run(&self) -> Result<Infallible, Stop> {
+        tokio::select! {
+            ended = self.go() => ended,
+            () = self.cluster.replica_paused(self.id) => Err(Stop::Paused),
+        }
+    }
+
+    async fn go(&self) -> Result<Infallible, Stop> {
         let is_there =
             !self.cluster.feeds().is_out(self.of, self.id) && self.unless_lost(self.is_there()).await?;
         if !is_there {
@@ -212,7 +233,7 @@ impl<'a> Feeding<'a> {
     async fn copy(&self) -> Result<(), Stop> {
         let (cluster, name) = (self.cluster, &self.cluster.standby(self.id).name);
         cluster.feeds().set_stage(self.of, self.id, Stage::Copying);
-        cluster.fed_takes(self.id, self.of);
+        let kept = Kept::begin(self);
         let programs = tokio::task::spawn_blocking(Programs::find).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
         tracing::info!(replica = name, database = self.database.name(), "copying the database");
@@ -225,10 +246,31 @@ impl<'a> Feeding<'a> {
             () = self.database.wanted_alone() => {
                 return Err(Error::NotReady("somebody needs the database alone".to_owned()).into());
             }
+            () = self.away_for_long() => {
+                return Err(Error::Unreachable("the server went away while it was copied to".to_owned()).into());
+            }
         }
-        cluster.copied(self.id, self.of);
+        kept.copied();
         tracing::info!(replica = name, database = self.database.name(), "the database is copied");
         Ok(())
+    }
+
+    /// Completes when the replica's server has been away for so long that a copy to it is given up: the primary's tables are
+    /// locked for its sake. One that is very busy may not answer for a while.
+    async fn away_for_long(&self) {
+        loop {
+            self.cluster.standby_lost(self.id).await;
+            let back = async {
+                let mut more = self.cluster.feeds().more();
+                while !self.cluster.is_watched(self.id) {
+                    more.await;
+                    more = self.cluster.feeds().more();
+                }
+            };
+            if tokio::time::timeout(COPY_PATIENCE, back).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// From where on a copy that is begun now can be fed.
@@ -279,13 +321,43 @@ impl<'a> Feeding<'a> {
         Err(Stop::Anew("something belongs to somebody else than when it was copied".to_owned()))
     }
 
-    /// Waits until the database that has failed is there no more: somebody wants it anew.
-    async fn until_dropped(&self) {
-        while !self.cluster.stopping() && self.cluster.has(self.database) {
-            tokio::time::sleep(LONGEST_PAUSE).await;
-            if let Ok(Found::Nothing) = clone::found(&self.replica).await {
+    /// Waits until somebody says that the database that has failed is wanted anew, or has dropped it there.
+    async fn until_wanted_anew(&self) {
+        let wanted = || !self.cluster.feeds().has_failed(self.of, self.id);
+        while !self.cluster.stopping() && self.cluster.has(self.database) && !wanted() {
+            let told = self.cluster.replica_told(self.id);
+            let was_told = tokio::time::timeout(LONGEST_PAUSE, told).await.is_ok();
+            if !was_told && let Ok(Found::Nothing) = clone::found(&self.replica).await {
                 return;
             }
+        }
+    }
+}
+
+/// What commits is kept for a copy that is being made. One that is broken off leaves nothing behind: neither rows here nor
+/// log at the primary.
+struct Kept<'a> {
+    by: &'a Feeding<'a>,
+    is_whole: bool,
+}
+
+impl Kept<'_> {
+    fn begin<'a>(by: &'a Feeding<'a>) -> Kept<'a> {
+        by.cluster.fed_takes(by.id, by.of);
+        Kept { by, is_whole: false }
+    }
+
+    /// The copy is made.
+    fn copied(mut self) {
+        self.is_whole = true;
+        self.by.cluster.copied(self.by.id, self.by.of);
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        if !self.is_whole && self.by.cluster.has(self.by.database) {
+            self.by.cluster.fed_leaves(self.by.id, self.by.of);
         }
     }
 }

@@ -8,7 +8,7 @@ use postgres::Error;
 use postgres::address::{Address, Control, within_limit};
 use postgres::facts;
 use postgres::gauge::Gauger;
-use scheduler::{Serving, StandbyId};
+use scheduler::StandbyId;
 use std::time::Duration;
 
 /// How often the server flushes what it shows, if that is more than it keeps.
@@ -34,10 +34,9 @@ async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     within_limit(address, demand_a_replica(cluster, address)).await?;
     let looker = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let keeper = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
-    cluster.scheduler().standby_serving(id, Serving::Yes);
     cluster.standby_watched(id);
+    cluster.replica_serves(id);
     cluster.feeds().changed();
-    cluster.moved();
     tracing::info!(replica = cluster.standby(id).name, "the replica is there");
     tokio::select! {
         ended = look(cluster, id, looker) => ended,

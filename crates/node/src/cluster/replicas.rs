@@ -1,0 +1,69 @@
+//! What an operator says of a replica that Consort feeds while the process runs: paused, resumed, made anew.
+
+use super::{Cluster, Stage};
+use scheduler::{Serving, StandbyId};
+
+impl Cluster {
+    /// The replica of this name that Consort feeds.
+    pub(crate) fn fed_named(&self, name: &str) -> Option<StandbyId> {
+        self.fed_ids().find(|id| self.standby(*id).name == name)
+    }
+
+    /// From here on no read begins at the replica, and it takes nothing; a copy that is being made is broken off. What it
+    /// lacks is kept for it for as long as `fed_buffer` holds it.
+    pub(crate) fn pause_replica(&self, id: StandbyId) {
+        self.entry(id).paused.set(true);
+        self.told(id);
+    }
+
+    /// The replica goes on where it was, or is copied anew if too much was written meanwhile.
+    pub(crate) fn resume_replica(&self, id: StandbyId) {
+        self.entry(id).paused.set(false);
+        self.told(id);
+    }
+
+    /// Every database is copied to the replica anew, as soon as it may take anything. A copy that is being made is one.
+    pub(crate) fn rebuild_replica(&self, id: StandbyId) {
+        for of in self.feeds().not_copied_now(id) {
+            self.fed_leaves(id, of);
+            self.feeds().set_stage(of, id, Stage::Waiting("it is to be copied anew".to_owned()));
+        }
+        self.told(id);
+    }
+
+    /// Whether an operator wants nothing to be read or written there.
+    pub(crate) fn is_paused(&self, id: StandbyId) -> bool {
+        self.entry(id).paused.get()
+    }
+
+    /// Completes when the replica is paused; at once if it is.
+    pub(crate) async fn replica_paused(&self, id: StandbyId) {
+        loop {
+            let told = self.replica_told(id);
+            if self.is_paused(id) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Completes when an operator has said something else of the replica. Registered as soon as it is made.
+    pub(crate) fn replica_told(&self, id: StandbyId) -> tokio::sync::futures::Notified<'_> {
+        self.entry(id).told.notified()
+    }
+
+    /// The replica's server is there: it takes reads unless it is paused.
+    pub(crate) fn replica_serves(&self, id: StandbyId) {
+        let serving = if self.is_paused(id) { Serving::No("paused".into()) } else { Serving::Yes };
+        self.scheduler().standby_serving(id, serving);
+        self.moved();
+    }
+
+    fn told(&self, id: StandbyId) {
+        if self.is_watched(id) {
+            self.replica_serves(id);
+        }
+        self.entry(id).told.notify_waiters();
+        self.feeds().changed();
+    }
+}
