@@ -16,8 +16,15 @@ use crate::failure::Failure;
 /// The console answers within this time, or it counts as not running.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The rows of one SHOW command: column and value, `None` for NULL.
-pub(crate) type Rows = Vec<Vec<(String, Option<String>)>>;
+/// A row of a SHOW command: column and value, `None` for NULL.
+pub(crate) type Row = Vec<(String, Option<String>)>;
+/// All of them.
+pub(crate) type Rows = Vec<Row>;
+
+/// The value of a column, if there is a row, and it is not NULL.
+pub(crate) fn value<'a>(row: Option<&'a Row>, column: &str) -> Option<&'a str> {
+    row?.iter().find(|(name, _)| name == column)?.1.as_deref()
+}
 
 /// Where clients of this machine connect: host (or the socket's folder) and port.
 pub(crate) fn place(config: &Config) -> Result<(String, u16), Failure> {

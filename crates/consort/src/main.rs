@@ -16,6 +16,7 @@ mod detach;
 mod down;
 mod explain;
 mod failure;
+mod feeds;
 mod home;
 mod logging;
 mod psql;

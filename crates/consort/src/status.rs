@@ -4,9 +4,9 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cluster_in::{Found, Which};
-use crate::console::{self, Rows};
+use crate::console::{self, Row, Rows, value};
 use crate::failure::Failure;
-use crate::up;
+use crate::{feeds, up};
 
 /// Tell how the cluster is: nodes, positions, share of reads, doubts, gauges
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ Examples:
 It asks the console of the Consort that runs, which has more: consort psql -d consort -c 'SHOW HELP'";
 
 /// What is asked, in this order.
-const COMMANDS: &[&str] = &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW VERSION"];
+const COMMANDS: &[&str] = &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW VERSION"];
 
 /// Columns whose values are texts although they may look like numbers.
 const TEXTS: &[&str] = &["name", "host", "database", "why", "footprint"];
@@ -37,9 +37,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     let runtime = console::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
-    let [replicas, gauges, doubts, version] = answers.try_into().expect("as many answers as questions");
+    let [replicas, gauges, doubts, feeds, version] = answers.try_into().expect("as many answers as questions");
     if options.json {
-        println!("{:#}", as_json(&found, &replicas, &gauges, &doubts, &version)?);
+        println!("{:#}", as_json(&found, [&replicas, &gauges, &doubts, &feeds], &version)?);
         return Ok(());
     }
     let version = value(version.first(), "version").unwrap_or("Consort");
@@ -55,6 +55,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             Some(why) => println!("database {name}: reads stay at the primary: {why}{slot}"),
         }
     }
+    for feed in &feeds {
+        let of = |column| value(Some(feed), column).unwrap_or_default();
+        println!("{}, database {}: {}", of("name"), of("database"), feeds::state(feed));
+    }
     let count = |column| value(gauges.first(), column).unwrap_or("0");
     let (sent, quick, by_lsn) = (count("sent"), count("settled_quick"), count("settled_by_lsn"));
     println!(
@@ -65,12 +69,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn value<'a>(row: Option<&'a Vec<(String, Option<String>)>>, column: &str) -> Option<&'a str> {
-    row?.iter().find(|(name, _)| name == column)?.1.as_deref()
-}
-
 /// What a database's slot keeps at the primary, as the end of a line.
-fn slot(database: &Vec<(String, Option<String>)>) -> String {
+fn slot(database: &Row) -> String {
     let megabytes = |column| {
         let bytes = value(Some(database), column)?.parse::<f64>().ok()?;
         Some(format!("{:.1} MB", bytes / f64::from(1 << 20)))
@@ -124,9 +124,7 @@ fn print_table(lines: &[Vec<String>]) {
 
 fn as_json(
     found: &Found,
-    replicas: &Rows,
-    gauges: &Rows,
-    doubts: &Rows,
+    [replicas, gauges, doubts, feeds]: [&Rows; 4],
     version: &Rows,
 ) -> Result<Value, Failure> {
     let local = found.local()?;
@@ -149,6 +147,7 @@ fn as_json(
         "nodes": nodes,
         "databases": objects(gauges),
         "doubts": objects(doubts),
+        "feeds": objects(feeds),
     }))
 }
 

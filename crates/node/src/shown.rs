@@ -283,10 +283,14 @@ fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
         Serving::Yes => None,
         Serving::No(why) => Some(why.clone().into_owned()),
     });
+    let copied = match stage {
+        Stage::Copying(far) => far,
+        _ => None,
+    };
     let (state, why) = match stage {
         Stage::Waiting(why) => ("waiting", Some(why)),
         Stage::Paused => ("paused", None),
-        Stage::Copying => ("copying", None),
+        Stage::Copying(_) => ("copying", None),
         Stage::Failed(why) => ("failed", Some(why)),
         Stage::Feeding if version.is_some() && not_serving.is_none() => ("serving", None),
         Stage::Feeding => ("feeding", not_serving),
@@ -305,6 +309,7 @@ fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
         lag: pending.since.map_or(Duration::ZERO, |since| cluster.now().saturating_sub(since)),
         pending_commits: pending.commits,
         pending_bytes: pending.bytes,
+        copied,
     }
 }
 

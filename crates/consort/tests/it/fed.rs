@@ -23,7 +23,7 @@ pub(crate) fn serving(standbys: usize, lines: &str) -> (Serving, Console, String
 }
 
 /// Waits until the replica shows all that the primary has.
-pub(crate) fn is_fed(console: &mut Console, database: &str) {
+fn is_fed(console: &mut Console, database: &str) {
     eventually("a replica that is fed", || {
         let feed = console.feed("replica1", database);
         matches!(feed.state.as_str(), "feeding" | "serving") && feed.version == feed.newest_version

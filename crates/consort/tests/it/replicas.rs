@@ -1,11 +1,13 @@
 //! What an operator does with a replica that Consort feeds while everybody works: paused, resumed, made anew.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use postgres::local::Node;
 
-use crate::fed::{all_equal, is_fed, rows, serving};
-use crate::fixture::{CONSORT, Done, Serving, eventually, run};
+use crate::fed::{all_equal, rows, serving};
+use crate::fixture::{CONSORT, Done, Serving, eventually, run, temporary};
 use crate::load::{Client, Console, Load, READ_QUIET, THROUGH, served, serves};
 
 /// `consort replica` for what is served.
@@ -64,10 +66,11 @@ fn a_replica_is_made_anew_while_everybody_works() {
     let load = Load::start(&url);
     let node = serving.servers.replica(0);
     let before = number(node);
-    replica(&serving, "rebuild", "replica1").worked();
-    eventually("another copy", || number(node).is_some_and(|now| Some(now) != before));
+    let done = replica(&serving, "rebuild", "replica1");
+    assert!(done.err.contains("replica1, database postgres: "), "{done:?}");
+    assert_eq!(done.worked(), "replica1: is copied anew\n");
+    assert_ne!(number(node), before);
     load.goes_on(20, 10);
-    is_fed(&mut console, "postgres");
     serves(&mut console, "replica1");
     load.end();
     all_equal(&serving, &mut console);
@@ -97,4 +100,91 @@ fn what_is_no_replica_is_refused() {
     psql.args(["-X", "-v", "VERBOSITY=verbose", "-d", &console, "-c", "RESUME REPLICA nobody"]);
     let refused = run(&mut psql).err;
     assert!(refused.contains("42704") && refused.contains("HINT:  Consort feeds replica1."), "{refused}");
+}
+
+/// A table of three whose copy stands still in its middle for as long as this lives.
+struct Still(PathBuf);
+
+impl Still {
+    fn made(client: &mut Client) -> Still {
+        let file = temporary("still");
+        let there = format!("EXISTS (SELECT FROM pg_stat_file('{}', true) WHERE size IS NOT NULL)", file.display());
+        let wait = format!("WHILE id = 500 AND {there} LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN true;");
+        client
+            .rows(&format!(
+                "CREATE FUNCTION waited(id int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN {wait} END $$; \
+                 CREATE TABLE still (id int PRIMARY KEY, v text NOT NULL, CHECK (waited(id))); \
+                 INSERT INTO still SELECT n, repeat('x', 1000) FROM generate_series(1, 1000) n"
+            ))
+            .unwrap();
+        fs::write(&file, "").unwrap();
+        Still(file)
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Waits until some of a table has been copied. How far that is: tables, all of them, bytes, all of them.
+fn is_half_copied(console: &mut Console) -> [u64; 4] {
+    let mut far = [0; 4];
+    eventually("a copy half-way", || {
+        let rows = console.rows("SHOW FEEDS");
+        let figure = |column| rows.first()?.get::<&str>(column)?.parse().ok();
+        let figures =
+            ["copied_tables", "tables_to_copy", "copied_bytes", "bytes_to_copy"].map(|of| figure(of).unwrap_or_default());
+        far = figures;
+        far[2] > 100_000 && rows[0].get::<&str>("copy_left_ms").is_some()
+    });
+    far
+}
+
+#[test]
+fn how_far_a_copy_is_can_be_seen() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let still = Still::made(&mut Client::connect(&url).unwrap());
+    console.rows("REBUILD REPLICA replica1");
+    let [tables, all_tables, bytes, all_bytes] = is_half_copied(&mut console);
+    assert!(tables < all_tables && all_tables == 3, "{tables} of {all_tables}");
+    assert!(bytes < all_bytes && all_bytes > 1_000_000, "{bytes} of {all_bytes}");
+    let status = serving.run("status", &[]).worked();
+    assert!(status.contains("replica1, database postgres: copying: ") && status.contains(" of 3 tables, "), "{status}");
+    drop(still);
+    all_equal(&serving, &mut console);
+    assert!(serving.run("status", &[]).worked().contains("replica1, database postgres: serving, version "));
+}
+
+#[test]
+fn a_replica_that_dies_in_the_middle_of_its_copy_leaves_no_trace() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let still = Still::made(&mut client);
+    console.rows("REBUILD REPLICA replica1");
+    is_half_copied(&mut console);
+    let node = serving.servers.replica(0);
+    node.kill();
+    eventually("a replica that is left", || state(&mut console) == "waiting");
+    let primary = serving.servers.primary();
+    let copying = "SELECT FROM pg_stat_activity WHERE application_name = 'consort' AND backend_type = 'client backend' \
+        AND (query LIKE 'COPY %' OR query LIKE '%pg_export_snapshot%' OR state = 'idle in transaction')";
+    eventually("no locks and no snapshot", || primary.query("postgres", copying).unwrap().is_empty());
+    let folders = format!("consort-copy-{}-", serving.pid());
+    let mine = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(&folders);
+    let left = fs::read_dir(std::env::temp_dir()).unwrap().filter(|entry| mine(&entry.as_ref().unwrap().file_name()));
+    assert_eq!(left.count(), 0);
+    // Neither log nor rows are kept for it.
+    client.rows("UPDATE quiet SET v = v + 1").unwrap();
+    let here = primary.query("postgres", "SELECT pg_current_wal_lsn()").unwrap()[0][0].clone().unwrap();
+    let kept = format!("SELECT FROM pg_replication_slots WHERE confirmed_flush_lsn < '{here}'");
+    eventually("a slot that goes on", || {
+        client.rows("UPDATE quiet SET v = v + 1").unwrap();
+        primary.query("postgres", &kept).unwrap().is_empty()
+    });
+    assert_eq!(console.rows("SHOW FEEDS")[0].get("pending_commits"), Some("0"));
+    drop(still);
+    node.start().unwrap();
+    all_equal(&serving, &mut console);
 }

@@ -6,6 +6,7 @@ use super::{Cluster, Database};
 use history::{DatabaseId, Incarnation, Lsn};
 use order::Boundary;
 use postgres::apply::Part;
+use postgres::clone::Progress;
 use scheduler::{Kind, StandbyId};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -22,8 +23,8 @@ pub enum Stage {
     Waiting(String),
     /// An operator wants nothing to be done.
     Paused,
-    /// The database is copied.
-    Copying,
+    /// The database is copied: how far that is, as soon as it is known.
+    Copying(Option<Progress>),
     /// It is given what commits.
     Feeding,
     /// The replica is not what the primary is: it serves no reads of the database until it is made anew.
@@ -108,7 +109,8 @@ impl Feeds {
     /// The databases of a replica that are not being copied.
     pub(crate) fn not_copied_now(&self, replica: StandbyId) -> Vec<DatabaseId> {
         let courses = self.courses.borrow();
-        let mine = courses.iter().filter(|((_, other), course)| *other == replica && course.stage != Stage::Copying);
+        let is_copied = |course: &Course| matches!(course.stage, Stage::Copying(_));
+        let mine = courses.iter().filter(|((_, other), course)| *other == replica && !is_copied(course));
         mine.map(|((of, _), _)| *of).collect()
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use history::Lsn;
+use postgres::clone::Progress;
 
 use super::view::*;
 use crate::config::Config;
@@ -124,19 +125,28 @@ impl View for Fixture {
     }
 
     fn feeds(&self) -> Vec<Feed> {
-        vec![Feed {
+        let feed = |database: &str, state, version, copied| Feed {
             replica: "replica1".into(),
             host: "db3".into(),
             port: 5432,
-            database: "shop".into(),
-            state: "feeding",
+            database: database.into(),
+            state,
             why: None,
-            version: Some(7),
+            version,
             newest_version: 9,
             lag: Duration::from_millis(12),
             pending_commits: 2,
             pending_bytes: 300,
-        }]
+            copied,
+        };
+        let far = Progress {
+            tables: 3,
+            all_tables: 8,
+            bytes: 4096,
+            all_bytes: 65536,
+            left: Some(Duration::from_secs(15)),
+        };
+        vec![feed("shop", "feeding", Some(7), None), feed("crm", "copying", None, Some(far))]
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -1,5 +1,7 @@
 //! `SHOW FEEDS`: the replicas that Consort feeds, database by database: what is done, how far each has come, what it lacks.
 
+use postgres::clone::Progress;
+
 use super::view::{Feed, View};
 use super::{Column, Show, Table, number, text, value};
 
@@ -21,6 +23,11 @@ const COLUMNS: &[Column] = &[
     number("lag_ms"),
     number("pending_commits"),
     number("pending_bytes"),
+    number("copied_tables"),
+    number("tables_to_copy"),
+    number("copied_bytes"),
+    number("bytes_to_copy"),
+    number("copy_left_ms"),
 ];
 
 fn rows(view: &dyn View) -> Table {
@@ -28,6 +35,8 @@ fn rows(view: &dyn View) -> Table {
 }
 
 fn row(feed: Feed) -> Vec<Option<String>> {
+    let copied = |figure: fn(Progress) -> u64| feed.copied.map(|far| figure(far).to_string());
+    let left = feed.copied.and_then(|far| far.left);
     vec![
         Some(feed.replica),
         Some(feed.host),
@@ -40,5 +49,10 @@ fn row(feed: Feed) -> Vec<Option<String>> {
         value(feed.lag.as_millis()),
         value(feed.pending_commits),
         value(feed.pending_bytes),
+        copied(|far| far.tables),
+        copied(|far| far.all_tables),
+        copied(|far| far.bytes),
+        copied(|far| far.all_bytes),
+        left.map(|left| left.as_millis().to_string()),
     ]
 }

@@ -61,7 +61,9 @@ fn show_feeds() {
         shown("SHOW FEEDS"),
         [
             "name=replica1 host=db3 port=5432 database=shop state=feeding version=7 newest_version=9 lag_ms=12 \
-          pending_commits=2 pending_bytes=300"
+          pending_commits=2 pending_bytes=300",
+            "name=replica1 host=db3 port=5432 database=crm state=copying newest_version=9 lag_ms=12 pending_commits=2 \
+          pending_bytes=300 copied_tables=3 tables_to_copy=8 copied_bytes=4096 bytes_to_copy=65536 copy_left_ms=15000"
         ]
     );
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use history::Lsn;
+use postgres::clone::Progress;
 use scheduler::Kind;
 
 use crate::config::Config;
@@ -266,6 +267,8 @@ pub struct Feed {
     pub pending_commits: u64,
     /// Bytes of their rows.
     pub pending_bytes: u64,
+    /// How far its copy is, while it is made.
+    pub copied: Option<Progress>,
 }
 
 /// A slot at the primary.

@@ -232,14 +232,15 @@ impl<'a> Feeding<'a> {
     /// Copies the database. What commits from before the snapshot on is kept for it meanwhile.
     async fn copy(&self) -> Result<(), Stop> {
         let (cluster, name) = (self.cluster, &self.cluster.standby(self.id).name);
-        cluster.feeds().set_stage(self.of, self.id, Stage::Copying);
+        cluster.feeds().set_stage(self.of, self.id, Stage::Copying(None));
         let kept = Kept::begin(self);
         let programs = tokio::task::spawn_blocking(Programs::find).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
         tracing::info!(replica = name, database = self.database.name(), "copying the database");
         let copying = async {
             let resume = self.resume().await;
-            clone::clone(&programs, &self.primary, &self.replica, resume).await
+            let tell = |far| cluster.feeds().set_stage(self.of, self.id, Stage::Copying(Some(far)));
+            clone::clone(&programs, &self.primary, &self.replica, resume, &tell).await
         };
         tokio::select! {
             copied = copying => copied.map(drop)?,

@@ -19,6 +19,7 @@
 
 mod held;
 mod owned;
+mod progress;
 mod roles;
 mod tools;
 
@@ -30,6 +31,8 @@ use crate::incarnation::Sighting;
 use crate::local::Programs;
 use held::Held;
 use history::{Epoch, Lsn, Shown};
+pub use progress::Progress;
+use progress::{Looking, Step};
 pub(crate) use roles::literal;
 use tokio_postgres::SimpleQueryMessage;
 use tools::Tools;
@@ -82,7 +85,7 @@ const CONTENTS: &str = "\
 /// whose record starts below `resume` must have been shown before this is called. Returns what the copy shows.
 ///
 /// To be fed from here, `resume` must come from the order (`Order::resume`), before the call. Given up half-way it leaves
-/// nothing that counts.
+/// nothing that counts. While it is made `tell` hears now and then how far it is.
 ///
 /// # Errors
 /// [`Error::Setup`] if the two servers do not fit or a program fails, in its own words; [`Error::Refused`] with 55P03 if a
@@ -92,6 +95,7 @@ pub async fn clone(
     primary: &Address,
     replica: &Address,
     resume: Lsn,
+    tell: &dyn Fn(Progress),
 ) -> Result<Shown, Error> {
     let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
     let source = Control::connect(primary).await?;
@@ -115,8 +119,10 @@ pub async fn clone(
         ))
         .await?;
     tools.restore(&definitions, "pre-data").await?;
-    tools.copy_rows().await?;
-    tools.restore(&definitions, "post-data").await?;
+    let looking = Looking::begin(primary, replica, tell).await?;
+    looking.beside(Step::Rows, tools.copy_rows()).await?;
+    looking.beside(Step::Indexes, tools.restore(&definitions, "post-data")).await?;
+    drop(looking);
     there.batch_execute("ANALYZE").await?;
     // What the snapshot sees must outlive a crash of the primary: a connection of the same life says that it is flushed.
     Gauger::connect(primary, Epoch::default()).await?.flush().await?;

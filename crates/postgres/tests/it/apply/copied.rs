@@ -103,7 +103,7 @@ async fn copy_and_feed() {
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
     // What commits meanwhile is kept, for whoever feeds the copy.
     let mut unplaced = Vec::new();
-    let mut copy = Box::pin(soon("the copy", clone(&programs, &from, &to, Lsn::ZERO)));
+    let mut copy = Box::pin(soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)));
     let shown = loop {
         tokio::select! {
             shown = &mut copy => break shown.unwrap(),
@@ -170,7 +170,7 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
         replica.primary().query("shop", there).is_ok_and(|rows| one(&rows) == "1")
     };
     {
-        let mut copy = Box::pin(clone(&programs, &from, &to, Lsn::ZERO));
+        let mut copy = Box::pin(clone(&programs, &from, &to, Lsn::ZERO, &drop));
         soon("its first tables", async {
             loop {
                 tokio::select! {
@@ -194,11 +194,11 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
         }
     })
     .await;
-    let shown = soon("the copy", clone(&programs, &from, &to, Lsn::ZERO)).await.unwrap();
+    let shown = soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)).await.unwrap();
     assert_eq!(clone::found(&to).await.unwrap(), Found::Copy(shown.clone()));
     assert_eq!(one(&replica.query_in("shop", "SELECT count(*) FROM bare")), "200000");
     // One that is there is made anew; one that is removed is gone.
-    let again: Shown = soon("the copy", clone(&programs, &from, &to, Lsn::ZERO)).await.unwrap();
+    let again: Shown = soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)).await.unwrap();
     assert!(again.decoded() > shown.decoded());
     clone::remove(&to).await.unwrap();
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
@@ -210,7 +210,7 @@ async fn what_is_not_ours_is_not_replaced() {
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let programs = Programs::find().unwrap();
     let refused = async |from: &Address, to: &Address, says: &str| {
-        let error = clone(&programs, from, to, Lsn::ZERO).await.unwrap_err();
+        let error = clone(&programs, from, to, Lsn::ZERO, &drop).await.unwrap_err();
         assert!(matches!(&error, Error::Setup(why) if why.contains(says)), "{error}");
     };
     replica.query("CREATE DATABASE shop");
@@ -221,10 +221,10 @@ async fn what_is_not_ours_is_not_replaced() {
     refused(&from.with_database("template1"), &to.with_database("template1"), "cannot be copied").await;
     replica.query_in("shop", "DROP TABLE precious");
     let away = Address { port: 1, ..to.clone() };
-    assert!(matches!(clone(&programs, &from, &away, Lsn::ZERO).await, Err(Error::Unreachable(_))));
+    assert!(matches!(clone(&programs, &from, &away, Lsn::ZERO, &drop).await, Err(Error::Unreachable(_))));
     let locked = Control::connect(&from).await.unwrap();
     locked.batch_execute("BEGIN READ WRITE; LOCK TABLE bare IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    let error = clone(&programs, &from, &to, Lsn::ZERO).await.unwrap_err();
+    let error = clone(&programs, &from, &to, Lsn::ZERO, &drop).await.unwrap_err();
     assert!(error.is("55P03"), "{error}");
 }
 
@@ -239,7 +239,7 @@ async fn roles_are_brought_in_step() {
     replica.query("GRANT clerk TO staff");
     replica.query("GRANT stranger TO clerk");
     replica.query("ALTER ROLE clerk SET jit = off");
-    soon("the copy", clone(&programs, &from, &to, Lsn::ZERO)).await.unwrap();
+    soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)).await.unwrap();
     let clerk = "SELECT rolsuper, rolcanlogin, rolconfig FROM pg_roles WHERE rolname = 'clerk'";
     assert_eq!(primary.query(clerk), replica.query(clerk));
     let members = "SELECT string_agg(roleid::regrole || ' ' || member::regrole || admin_option, ', ' ORDER BY 1) \

@@ -360,7 +360,7 @@ async fn a_copy_that_a_dump_made_runs_ddl_too() {
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
     decoder.keep_rows(true);
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
-    soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO)).await.unwrap();
+    soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO, &drop)).await.unwrap();
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
     let mut fed = Fed { primary, replica, decoder, gauger, feeder, unplaced: Vec::new() };
     for command in LATER {
