@@ -103,8 +103,8 @@ impl<'a> Tools<'a> {
         let rows = dump.stdout.take().expect("it was piped");
         let rows: Stdio =
             rows.try_into().map_err(|error| unusable(Path::new("the pipe of pg_dump"), &error))?;
-        let mut restore = self.restore_into(self.replica);
-        let restore = restore.arg("--section=data").stdin(rows).spawn();
+        // Nobody else holds the pipe's end when it is gone: who writes into it would wait for ever.
+        let restore = self.restore_into(self.replica).arg("--section=data").stdin(rows).spawn();
         // Whoever of the two fails first ends the other, which complains of that: his own words come first.
         let (dumped, restored) = tokio::join!(finished("pg_dump", Ok(dump)), finished("pg_restore", restore));
         match (dumped, restored) {
