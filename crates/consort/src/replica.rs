@@ -1,19 +1,27 @@
 //! `consort replica`: what is done with a replica that Consort feeds, while everybody works.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use postgres::local;
 
 use crate::cluster_in::{Found, Which};
 use crate::console::{self, Rows, value};
 use crate::failure::Failure;
-use crate::feeds;
+use crate::home::Home;
+use crate::settings_file::SettingsFile;
+use crate::{feeds, up};
 
 /// How often is looked how far a copy is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often is looked whether a replica has left.
+const LEFT_EVERY: Duration = Duration::from_millis(50);
+/// Beyond the drain time a replica has so long to leave.
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Pause, resume or rebuild a replica that Consort feeds, while everybody works
+/// Add or remove a replica that Consort feeds, pause, resume or rebuild it, while everybody works
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -23,14 +31,25 @@ pub(crate) struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
+  consort replica add                            another server, made, copied to and fed
+  consort replica remove replica2                it is fed no more, and its data go
   consort replica pause replica1                 reads go elsewhere; nothing is written there
   consort replica resume replica1                it goes on where it was
   consort replica rebuild replica1               every database is copied to it anew, and how far that is
 
-It asks the console of the Consort that runs: PAUSE REPLICA, RESUME REPLICA, REBUILD REPLICA, SHOW FEEDS.";
+It asks the console of the Consort that runs: RELOAD, PAUSE REPLICA, RESUME REPLICA, REBUILD REPLICA, SHOW FEEDS. Servers
+that `consort up` did not make are added and removed in the configuration, as [[replica]], and by RELOAD.";
 
 #[derive(Subcommand, Debug)]
 enum What {
+    /// Make another server, copy every database to it, and tell how far that is (servers of `consort up` only)
+    ///
+    /// The copies are made while everybody works, and go on if this command is broken off.
+    Add(Add),
+    /// Feed a replica no more, and throw its server and its data away (servers of `consort up` only)
+    ///
+    /// Reads that are under way there may end, at most for the setting drain_time.
+    Remove(Named),
     /// No read goes there, and it takes nothing, until it is resumed or Consort is started again
     ///
     /// What it lacks is kept for it, at most fed_buffer bytes for each database; then it is copied anew when it is resumed.
@@ -53,6 +72,15 @@ struct Named {
 }
 
 #[derive(Args, Debug)]
+struct Add {
+    #[command(flatten)]
+    which: Which,
+    /// Do not wait for the copies
+    #[arg(long)]
+    no_wait: bool,
+}
+
+#[derive(Args, Debug)]
 struct Rebuild {
     #[command(flatten)]
     named: Named,
@@ -64,6 +92,8 @@ struct Rebuild {
 /// Tells the Consort that runs.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     match &options.what {
+        What::Add(Add { which, no_wait }) => add(&which.find()?, *no_wait),
+        What::Remove(Named { name, which }) => remove(&which.find()?, name),
         What::Pause(named) => tell(named, "PAUSE", "paused").map(drop),
         What::Resume(named) => tell(named, "RESUME", "goes on").map(drop),
         What::Rebuild(Rebuild { named, no_wait: true }) => tell(named, "REBUILD", "is copied anew").map(drop),
@@ -74,21 +104,87 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
+/// The folder of a cluster that `consort up` made, for what is done to its servers.
+fn home<'a>(found: &'a Found, how: &str) -> Result<&'a Home, Failure> {
+    found.home.as_ref().ok_or_else(|| {
+        Failure::new(format!(
+            "its servers were not made by `consort up`: {how} {} and tell Consort to read it again (RELOAD, SIGHUP)",
+            found.config_file.display()
+        ))
+    })
+}
+
+fn add(found: &Found, no_wait: bool) -> Result<(), Failure> {
+    let home = home(found, "make one with initdb, write it as [[replica]] into")?;
+    let turn = home.take_turn()?;
+    if home.running().is_none() {
+        return Err(Failure::not_running("Consort does not run: `consort up --replicas N` makes replicas"));
+    }
+    let (mut cluster, file) = made(found, home)?;
+    let log_ins = up::writers(&file, &up::Options::default())?.log_ins();
+    let name = cluster.next_replica();
+    eprintln!("making {name} ..");
+    cluster.add_replica(&local::Options { log_ins, ..local::Options::default() })?.start()?;
+    up::write(home, &file, cluster.nodes())?;
+    drop(turn);
+    ask(found, "RELOAD")?;
+    println!("{name}: joins");
+    if no_wait { Ok(()) } else { until_copied(found, &name) }
+}
+
+fn remove(found: &Found, name: &str) -> Result<(), Failure> {
+    let home = home(found, "take its [[replica]] out of")?;
+    let _turn = home.take_turn()?;
+    let (mut cluster, file) = made(found, home)?;
+    if !cluster.replicas().iter().any(|node| node.name() == name) {
+        let names: Vec<&str> = cluster.replicas().iter().map(|node| node.name()).collect();
+        return Err(Failure::new(format!("there is no replica \"{name}\"; there are: {}", names.join(", "))));
+    }
+    up::write(home, &file, cluster.nodes().iter().filter(|node| node.name() != name))?;
+    if home.running().is_some() {
+        ask(found, "RELOAD")?;
+        until_gone(found, name)?;
+    }
+    cluster.remove_replica(name)?;
+    println!("{name}: removed");
+    Ok(())
+}
+
+/// The servers that `consort up` made, and the part of the configuration that is not about them.
+fn made(found: &Found, home: &Home) -> Result<(local::Cluster, SettingsFile), Failure> {
+    let cluster = found.local()?.ok_or_else(|| Failure::new("there is no cluster"))?;
+    Ok((cluster, SettingsFile::of(Some(&fs::read_to_string(home.config_file())?))))
+}
+
+fn ask(found: &Found, command: &str) -> Result<Rows, Failure> {
+    let answers = console::runtime()?.block_on(console::ask(found, &[command]))?;
+    Ok(answers.into_iter().next().unwrap_or_default())
+}
+
+/// Waits until it has left the cluster.
+fn until_gone(found: &Found, name: &str) -> Result<(), Failure> {
+    let deadline = Instant::now() + found.config.drain_time + LEAVE_LIMIT;
+    while ask(found, "SHOW REPLICAS")?.iter().any(|node| value(Some(node), "name") == Some(name)) {
+        if Instant::now() > deadline {
+            return Err(Failure::new(format!("{name} has not left within the drain time; try again")));
+        }
+        std::thread::sleep(LEFT_EVERY);
+    }
+    Ok(())
+}
+
 fn tell(Named { name, which }: &Named, verb: &str, done: &str) -> Result<Found, Failure> {
     let found = which.find()?;
-    let command = format!("{verb} REPLICA \"{name}\"");
-    console::runtime()?.block_on(console::ask(&found, &[&command]))?;
+    ask(&found, &format!("{verb} REPLICA \"{name}\""))?;
     println!("{name}: {done}");
     Ok(found)
 }
 
 /// Says how far its copies are until all are made.
 fn until_copied(found: &Found, name: &str) -> Result<(), Failure> {
-    let runtime = console::runtime()?;
     let mut said = BTreeMap::new();
     loop {
-        let answers = runtime.block_on(console::ask(found, &["SHOW FEEDS"]))?;
-        let rows = answers.first().map(|rows| of_replica(rows, name)).unwrap_or_default();
+        let rows = of_replica(&ask(found, "SHOW FEEDS")?, name);
         for (database, state, words) in &rows {
             if said.insert(database.clone(), words.clone()).as_ref() != Some(words) {
                 eprintln!("{name}, database {database}: {words}");

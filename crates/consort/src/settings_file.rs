@@ -58,7 +58,7 @@ impl SettingsFile {
     }
 
     /// The whole file, with these servers, the primary first.
-    pub(crate) fn with_servers(&self, nodes: &[Node]) -> String {
+    pub(crate) fn with_servers<'a>(&self, nodes: impl IntoIterator<Item = &'a Node>) -> String {
         let mut text = self.lines.join("\n");
         let _ = write!(text, "\n\n{MARK}\n");
         for node in nodes {

@@ -37,7 +37,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     let runtime = console::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
-    let [replicas, gauges, doubts, feeds, version] = answers.try_into().expect("as many answers as questions");
+    let [replicas, gauges, doubts, feeds, version] =
+        answers.try_into().expect("as many answers as questions");
     if options.json {
         println!("{:#}", as_json(&found, [&replicas, &gauges, &doubts, &feeds], &version)?);
         return Ok(());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use node::config::Config;
-use postgres::local::{self, Cluster, LogIns, Programs, Stop};
+use postgres::local::{self, Cluster, LogIns, Node, Programs, Stop};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -86,7 +86,7 @@ impl Writers {
         }
     }
 
-    fn log_ins(self) -> LogIns {
+    pub(crate) fn log_ins(self) -> LogIns {
         match self {
             Self::ThroughConsort => LogIns::SocketOnly,
             Self::Anywhere => LogIns::Loopback,
@@ -147,6 +147,18 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
     served
 }
 
+/// Writes the configuration with these servers.
+pub(crate) fn write<'a>(
+    home: &Home,
+    file: &SettingsFile,
+    nodes: impl IntoIterator<Item = &'a Node>,
+) -> Result<Config, Failure> {
+    let text = file.with_servers(nodes);
+    let config = Config::parse(&text, &home.config_file())?;
+    fs::write(home.config_file(), &text)?;
+    Ok(config)
+}
+
 /// The servers, running, and the configuration, written.
 fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure> {
     let written = fs::read_to_string(home.config_file()).ok();
@@ -157,14 +169,12 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
     }
     let cluster = servers(home, options, writers)?;
     settings(&mut file, home, options, writers)?;
-    let text = file.with_servers(cluster.nodes());
-    let config = Config::parse(&text, &home.config_file())?;
-    fs::write(home.config_file(), &text)?;
+    let config = write(home, &file, cluster.nodes())?;
     Ok((cluster, config))
 }
 
 /// Who writes is decided when the servers are made: it is their own rule who may log in.
-fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failure> {
+pub(crate) fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failure> {
     let made_for = match file.get("writers") {
         Some("\"anywhere\"") => Writers::Anywhere,
         Some(_) => Writers::ThroughConsort,

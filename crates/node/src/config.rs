@@ -266,11 +266,11 @@ impl Config {
         let keys = self.shown().zip(new.shown());
         let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
         let servers = |config: &Config| {
-            let all = std::iter::once(&config.primary).chain(config.read_nodes());
+            let all = std::iter::once(&config.primary).chain(&config.standbys);
             let all = all.map(|server| (server.name.clone(), server.host.clone(), server.port));
-            (config.standbys.len(), all.collect::<Vec<_>>())
+            all.collect::<Vec<_>>()
         };
-        let servers = (servers(self) != servers(new)).then_some("the servers");
+        let servers = (servers(self) != servers(new)).then_some("the primary or the standbys");
         changed.map(|((key, _), _)| key.name).chain(servers).collect()
     }
 

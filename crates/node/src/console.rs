@@ -25,8 +25,8 @@ pub mod view;
 
 #[cfg(test)]
 pub(crate) use fixture::fixture;
-pub use view::View;
 use view::Role;
+pub use view::View;
 
 use crate::config::Config;
 
@@ -202,8 +202,7 @@ pub fn answer(command: &str, rights: Rights, view: &dyn View) -> Reply {
     let words: Vec<&str> = command.split_whitespace().collect();
     let upper: Vec<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
     let database = || words.get(1).map(|name| name.trim_matches('"').to_owned());
-    let replica =
-        |change| Command::Replica(change, words[2..].join(" ").trim_matches('"').to_owned());
+    let replica = |change| Command::Replica(change, words[2..].join(" ").trim_matches('"').to_owned());
     let wanted = match upper.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["SHOW", name] => return show(command, name, view),
         ["RELOAD"] => Command::Reload,

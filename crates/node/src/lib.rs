@@ -10,6 +10,7 @@ pub mod door;
 mod follow;
 pub mod http;
 pub mod log_in;
+mod members;
 pub mod metrics;
 pub mod peer;
 pub mod plan;

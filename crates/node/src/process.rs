@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use analysis::session::Own;
+use postgres::Tls;
 use postgres::address::{Address, Control};
 use postgres::attach::Finding;
 use scheduler::Kind;
@@ -28,6 +29,7 @@ use crate::config::auth_file::AuthFile;
 use crate::config::{AuthType, Config, Mistake, Server};
 use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
 use crate::follow::answered;
+use crate::members;
 use crate::metrics;
 use crate::room::check_room;
 use crate::service::Service;
@@ -168,8 +170,13 @@ impl Process {
             let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
             lines.join("; ")
         })?;
+        let reach = Reach::of(&config)?;
         *self.door.secrets.borrow_mut() = secrets(&config)?;
-        self.cluster.reload(config.writers(), config.read_nodes().map(|server| server.weight));
+        let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
+        self.cluster.reload(config.writers(), &weights.collect());
+        if let Some(service) = &*self.door.service.borrow() {
+            members::renew(service, reach.replicas(&config).collect(), config.drain_time);
+        }
         self.door.max_clients.set(config.max_clients);
         self.door.log_in_limit.set(config.login_time);
         (self.log_level)(&config.log_level);
@@ -281,29 +288,45 @@ async fn first_gauge(cluster: &Cluster) {
     }
 }
 
+/// How Consort itself reaches the servers.
+struct Reach {
+    user: String,
+    password: Option<String>,
+    tls: Option<Tls>,
+}
+
+impl Reach {
+    fn of(config: &Config) -> Result<Reach, String> {
+        let (user, password) = (config.control_user.clone(), password(config));
+        Ok(Reach { user, password, tls: config.tls_to_servers()? })
+    }
+
+    fn address(&self, server: &Server) -> Address {
+        let address = server.address(&self.user, self.password.as_deref(), CONTROL_DATABASE);
+        Address { tls: self.tls.clone(), ..address }
+    }
+
+    fn read_node(&self, kind: Kind, server: &Server) -> StandbySetup {
+        let address = match kind {
+            Kind::Standby => self.address(server),
+            Kind::Fed => self.address(server).with_database(postgres::clone::CONTROL_DATABASE),
+        };
+        StandbySetup { name: server.name.clone(), kind, address, weight: server.weight }
+    }
+
+    fn replicas(&self, config: &Config) -> impl Iterator<Item = StandbySetup> {
+        config.replicas.iter().map(|server| self.read_node(Kind::Fed, server))
+    }
+}
+
 fn setup(config: &Config) -> Result<Setup, String> {
-    let password = password(config);
-    let tls = config.tls_to_servers()?;
-    let address = |server: &Server| Address {
-        tls: tls.clone(),
-        ..server.address(&config.control_user, password.as_deref(), CONTROL_DATABASE)
-    };
-    let read_node = |kind, server: &Server| StandbySetup {
-        name: server.name.clone(),
-        kind,
-        address: match kind {
-            Kind::Standby => address(server),
-            Kind::Fed => address(server).with_database(postgres::clone::CONTROL_DATABASE),
-        },
-        weight: server.weight,
-    };
-    let standbys = config.standbys.iter().map(|server| read_node(Kind::Standby, server));
-    let replicas = config.replicas.iter().map(|server| read_node(Kind::Fed, server));
+    let reach = Reach::of(config)?;
+    let standbys = config.standbys.iter().map(|server| reach.read_node(Kind::Standby, server));
     let shadow = config.shadow.as_deref().map(shadow::Report::new).transpose();
     let shadow = shadow.map_err(|error| format!("the report of shadow mode: {error}"))?;
     Ok(Setup {
-        primary: address(&config.primary),
-        standbys: standbys.chain(replicas).collect(),
+        primary: reach.address(&config.primary),
+        standbys: standbys.chain(reach.replicas(config)).collect(),
         writers: config.writers(),
         design: config.design(),
         proof_limit: config.proof_limit,

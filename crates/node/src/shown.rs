@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use history::Footprint;
 use order::{DoubtState, DoubtView};
 use postgres::attach::SlotState;
-use scheduler::{Serving, StandbyId, Writers};
+use scheduler::{Serving, StandbyId, StandbyView, Writers};
 
-use crate::cluster::{self, Cluster, CourseView, Stage};
+use crate::cluster::{self, Cluster, CourseView, Stage, StandbySetup};
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
     Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot,
@@ -81,7 +81,7 @@ impl View for Shown<'_> {
 
     fn nodes(&self) -> Vec<Node> {
         let scheduler = self.process.cluster.scheduler();
-        let standbys = scheduler.standbys().zip(self.config.read_nodes()).map(|(standby, setup)| Node {
+        let shown = |standby: StandbyView<'_>, setup: &StandbySetup| Node {
             not_serving: match standby.serving {
                 Serving::Yes => None,
                 Serving::No(why) => Some(why.clone().into_owned()),
@@ -92,16 +92,19 @@ impl View for Shown<'_> {
             pending: u64::from(standby.pending),
             served: standby.served,
             refused: standby.refused.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
-            ..node(setup, Role::of(standby.kind))
-        });
+            ..node(&setup.name, address(setup), Role::of(standby.kind), standby.weight)
+        };
+        let standbys =
+            scheduler.standbys().map(|standby| shown(standby, &self.process.cluster.standby(standby.id)));
         let written = scheduler.order().newest_gauge().map(|(_, gauge)| gauge.insert_lsn);
         let here = scheduler.order().primary_here();
+        let ServerSetup { name, host, port, weight } = &self.config.primary;
         let primary = Node {
             not_serving: (!here).then(|| "it does not answer".to_owned()),
             received: written,
             replayed: written,
             served: self.process.cluster.metrics().reads_at_primary.get(),
-            ..node(&self.config.primary, Role::Primary)
+            ..node(name, (host.clone(), *port), Role::Primary, *weight)
         };
         std::iter::once(primary).chain(standbys).collect()
     }
@@ -175,11 +178,7 @@ impl View for Shown<'_> {
 
     fn feeds(&self) -> Vec<Feed> {
         let cluster = &self.process.cluster;
-        let feeds = cluster.courses().into_iter().filter_map(|course| {
-            let setup = self.config.read_nodes().nth(course.replica.get() as usize)?;
-            Some(feed(cluster, setup, course))
-        });
-        feeds.collect()
+        cluster.courses().into_iter().map(|course| feed(cluster, course)).collect()
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -205,16 +204,16 @@ impl Shown<'_> {
         let cluster = &self.process.cluster;
         let ids: Vec<StandbyId> = cluster.standby_ids().collect();
         let server = |place: &Place, pid: i32| {
-            let at = ids.iter().position(|id| Place::from(&cluster.standby(*id).address) == *place)?;
-            let setup = self.config.read_nodes().nth(at)?;
+            let id = *ids.iter().find(|id| Place::from(&cluster.standby(**id).address) == *place)?;
+            let setup = cluster.standby(id);
             Some(Server {
                 // Processes of two standbys may have one number.
-                id: (at as u64 + 1) << 32 | u64::from(pid.cast_unsigned()),
+                id: (u64::from(id.get()) + 1) << 32 | u64::from(pid.cast_unsigned()),
                 node: setup.name.clone(),
                 user: String::new(),
                 database: String::new(),
                 client: None,
-                to: (setup.host.clone(), setup.port),
+                to: address(&setup),
                 connected_unix_s: 0,
                 requested_unix_s: 0,
                 backend_pid: pid,
@@ -274,8 +273,10 @@ fn client(seat: &Seat, config: &Config) -> Client {
     }
 }
 
-fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
+fn feed(cluster: &Cluster, course: CourseView) -> Feed {
     let CourseView { replica, database, stage, pending } = course;
+    let setup = cluster.standby(replica);
+    let (host, port) = address(&setup);
     let scheduler = cluster.scheduler();
     let node = scheduler.standbys().find(|standby| standby.id == replica);
     let version = node.as_ref().and_then(|node| Some(node.shows.get(&database)?.version.get()));
@@ -299,8 +300,8 @@ fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
     drop(scheduler);
     Feed {
         replica: setup.name.clone(),
-        host: setup.host.clone(),
-        port: setup.port,
+        host,
+        port,
         database: cluster.name_of(database),
         state,
         why,
@@ -313,13 +314,18 @@ fn feed(cluster: &Cluster, setup: &ServerSetup, course: CourseView) -> Feed {
     }
 }
 
-fn node(server: &ServerSetup, role: Role) -> Node {
+/// Host, or socket folder, and port.
+fn address(setup: &StandbySetup) -> (String, u16) {
+    (setup.address.host.to_string(), setup.address.port)
+}
+
+fn node(name: &str, (host, port): (String, u16), role: Role, weight: u32) -> Node {
     Node {
-        name: server.name.clone(),
+        name: name.to_owned(),
         role,
-        host: server.host.clone(),
-        port: server.port,
-        weight: server.weight,
+        host,
+        port,
+        weight,
         not_serving: None,
         received: None,
         replayed: None,

@@ -17,7 +17,7 @@ fn replica(serving: &Serving, what: &str, name: &str) -> Done {
 }
 
 /// The number of a database, which each copy of it has anew.
-fn number(node: &Node) -> Option<String> {
+pub(crate) fn number(node: &Node) -> Option<String> {
     let sql = "SELECT oid FROM pg_database WHERE datname = 'postgres'";
     node.query("template1", sql).ok()?.first()?.first()?.clone()
 }
@@ -52,7 +52,8 @@ fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
     let before = number(serving.servers.replica(0));
     console.rows("PAUSE REPLICA replica1");
     for round in 1..20 {
-        let sql = format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
+        let sql =
+            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
         client.rows(&sql).unwrap();
     }
     console.rows("RESUME REPLICA replica1");
@@ -108,7 +109,8 @@ struct Still(PathBuf);
 impl Still {
     fn made(client: &mut Client) -> Still {
         let file = temporary("still");
-        let there = format!("EXISTS (SELECT FROM pg_stat_file('{}', true) WHERE size IS NOT NULL)", file.display());
+        let there =
+            format!("EXISTS (SELECT FROM pg_stat_file('{}', true) WHERE size IS NOT NULL)", file.display());
         let wait = format!("WHILE id = 500 AND {there} LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN true;");
         client
             .rows(&format!(
@@ -116,8 +118,8 @@ impl Still {
                  CREATE TABLE still (id int PRIMARY KEY, v text NOT NULL, CHECK (waited(id))); \
                  INSERT INTO still SELECT n, repeat('x', 1000) FROM generate_series(1, 1000) n"
             ))
-            .unwrap();
-        fs::write(&file, "").unwrap();
+            .expect("the table can be made");
+        fs::write(&file, "").expect("a temporary file can be written");
         Still(file)
     }
 }
@@ -134,8 +136,8 @@ fn is_half_copied(console: &mut Console) -> [u64; 4] {
     eventually("a copy half-way", || {
         let rows = console.rows("SHOW FEEDS");
         let figure = |column| rows.first()?.get::<&str>(column)?.parse().ok();
-        let figures =
-            ["copied_tables", "tables_to_copy", "copied_bytes", "bytes_to_copy"].map(|of| figure(of).unwrap_or_default());
+        let figures = ["copied_tables", "tables_to_copy", "copied_bytes", "bytes_to_copy"]
+            .map(|of| figure(of).unwrap_or_default());
         far = figures;
         far[2] > 100_000 && rows[0].get::<&str>("copy_left_ms").is_some()
     });
@@ -151,10 +153,28 @@ fn how_far_a_copy_is_can_be_seen() {
     assert!(tables < all_tables && all_tables == 3, "{tables} of {all_tables}");
     assert!(bytes < all_bytes && all_bytes > 1_000_000, "{bytes} of {all_bytes}");
     let status = serving.run("status", &[]).worked();
-    assert!(status.contains("replica1, database postgres: copying: ") && status.contains(" of 3 tables, "), "{status}");
+    assert!(
+        status.contains("replica1, database postgres: copying: ") && status.contains(" of 3 tables, "),
+        "{status}"
+    );
     drop(still);
     all_equal(&serving, &mut console);
     assert!(serving.run("status", &[]).worked().contains("replica1, database postgres: serving, version "));
+}
+
+#[test]
+fn a_copy_that_fails_is_begun_again() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let still = Still::made(&mut Client::connect(&url).unwrap());
+    console.rows("REBUILD REPLICA replica1");
+    is_half_copied(&mut console);
+    let node = serving.servers.replica(0);
+    let before = number(node);
+    let filling = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'COPY %'";
+    assert_eq!(node.query("template1", filling).unwrap().len(), 1);
+    eventually("another copy", || number(node).is_some_and(|now| Some(now) != before));
+    drop(still);
+    all_equal(&serving, &mut console);
 }
 
 #[test]
@@ -169,11 +189,13 @@ fn a_replica_that_dies_in_the_middle_of_its_copy_leaves_no_trace() {
     eventually("a replica that is left", || state(&mut console) == "waiting");
     let primary = serving.servers.primary();
     let copying = "SELECT FROM pg_stat_activity WHERE application_name = 'consort' AND backend_type = 'client backend' \
-        AND (query LIKE 'COPY %' OR query LIKE '%pg_export_snapshot%' OR state = 'idle in transaction')";
+        AND pid <> pg_backend_pid() AND (query LIKE 'COPY %' OR query LIKE '%pg_export_snapshot%' OR state = 'idle in transaction')";
     eventually("no locks and no snapshot", || primary.query("postgres", copying).unwrap().is_empty());
     let folders = format!("consort-copy-{}-", serving.pid());
     let mine = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(&folders);
-    let left = fs::read_dir(std::env::temp_dir()).unwrap().filter(|entry| mine(&entry.as_ref().unwrap().file_name()));
+    let left = fs::read_dir(std::env::temp_dir())
+        .unwrap()
+        .filter(|entry| mine(&entry.as_ref().unwrap().file_name()));
     assert_eq!(left.count(), 0);
     // Neither log nor rows are kept for it.
     client.rows("UPDATE quiet SET v = v + 1").unwrap();

@@ -246,6 +246,12 @@ impl Database {
         self.arrived.notified().await;
     }
 
+    /// A replica has joined the cluster or left it: whoever follows the database looks whether its rows are to be kept, as
+    /// when a catalog arrives.
+    pub(crate) fn replicas_changed(&self) {
+        self.arrived.notify_one();
+    }
+
     /// A DDL command came out of the decoder, or the roles changed: the catalog in hand is void.
     pub(crate) fn catalog_changed(&self, by: Option<Xid>) {
         self.owed.borrow_mut().extend(by);

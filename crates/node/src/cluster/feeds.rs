@@ -106,6 +106,21 @@ impl Feeds {
         matches!(self.course(of, replica).stage, Stage::Failed(_))
     }
 
+    /// The database must be copied to a replica before it is fed: the replica has only joined.
+    pub(crate) fn begin_anew(&self, of: DatabaseId, replica: StandbyId) {
+        self.course(of, replica).out = true;
+    }
+
+    /// The databases of a replica.
+    pub(crate) fn of_replica(&self, replica: StandbyId) -> Vec<DatabaseId> {
+        self.courses.borrow().keys().filter(|(_, other)| *other == replica).map(|(of, _)| *of).collect()
+    }
+
+    /// The replica is in the cluster no more.
+    pub(crate) fn forget_replica(&self, replica: StandbyId) {
+        self.courses.borrow_mut().retain(|(_, other), _| *other != replica);
+    }
+
     /// The databases of a replica that are not being copied.
     pub(crate) fn not_copied_now(&self, replica: StandbyId) -> Vec<DatabaseId> {
         let courses = self.courses.borrow();
@@ -196,7 +211,8 @@ impl Cluster {
 
     /// Each replica that Consort feeds, database by database.
     pub fn courses(&self) -> Vec<CourseView> {
-        self.0.feeds.views()
+        let here = |course: &CourseView| self.is_here(course.replica);
+        self.0.feeds.views().into_iter().filter(here).collect()
     }
 
     /// Whether what came out of the database's slot is kept for a replica. If it is, and the order has no
@@ -283,9 +299,8 @@ impl Cluster {
                 return;
             }
             for replica in behind {
-                let name = &self.standby(replica).name;
                 tracing::warn!(
-                    replica = name,
+                    replica = self.standby(replica).name,
                     database = self.name_of(of),
                     "the replica is further behind than fed_buffer holds: the database is copied anew"
                 );

@@ -8,6 +8,7 @@ mod configured;
 mod database;
 mod feed;
 mod feeds;
+mod members;
 mod names;
 mod replicas;
 mod written;
@@ -30,6 +31,7 @@ use crate::shadow;
 use crate::understanding::Understanding;
 use design::Design;
 use history::{DatabaseId, Incarnation, Lsn};
+use members::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
@@ -66,7 +68,7 @@ pub struct StandbySetup {
 pub struct Setup {
     /// The primary, and the role that gauges, decodes and analyses there.
     pub primary: Address,
-    /// The standbys, and behind them the replicas that Consort feeds.
+    /// The standbys, and behind them the replicas that Consort feeds at first.
     pub standbys: Vec<StandbySetup>,
     /// Who may write besides the clients of this process.
     pub writers: Writers,
@@ -101,7 +103,8 @@ pub struct Cluster(Rc<Shared>);
 struct Shared {
     setup: Setup,
     scheduler: RefCell<Scheduler>,
-    standbys: Vec<Standby>,
+    /// By their numbers. Who has left stays here: what it served is shown with its name.
+    standbys: RefCell<Vec<Rc<Standby>>>,
     databases: RefCell<BTreeMap<String, Rc<Database>>>,
     understanding: Understanding,
     backends: Backends,
@@ -114,29 +117,13 @@ struct Shared {
     written: RefCell<Written>,
     slots: RefCell<Vec<SlotState>>,
     feeds: Feeds,
+    /// Boundaries are handed out to the replicas that Consort feeds.
+    handing_out: Cell<bool>,
     primary_facts: RefCell<Option<Rc<Facts>>>,
     moved: Notify,
     gauge_wanted: Notify,
     started: Instant,
     stopping: Cell<bool>,
-}
-
-struct Standby {
-    setup: StandbySetup,
-    lost: Notify,
-    watched: Cell<bool>,
-    /// Wakes its watcher: something lies above its mark that somebody waits for.
-    ask: Notify,
-    /// Its watcher's questions: begun, and answered in this life.
-    begun: Cell<u64>,
-    answered: Cell<(u64, Option<Incarnation>)>,
-    heard: Notify,
-    /// How far it has received, as it said last.
-    received: Cell<Option<Lsn>>,
-    /// An operator wants nothing to be read or written there.
-    paused: Cell<bool>,
-    /// An operator has said something else of it.
-    told: Notify,
 }
 
 impl Cluster {
@@ -145,21 +132,9 @@ impl Cluster {
     pub fn start(setup: Setup) -> Cluster {
         let mut bounds = setup.bounds;
         bounds.writers = setup.writers;
-        let standby = |setup: &StandbySetup| Standby {
-            setup: setup.clone(),
-            lost: Notify::new(),
-            watched: Cell::new(false),
-            ask: Notify::new(),
-            begun: Cell::default(),
-            answered: Cell::default(),
-            heard: Notify::new(),
-            received: Cell::default(),
-            paused: Cell::default(),
-            told: Notify::new(),
-        };
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
-            standbys: setup.standbys.iter().map(standby).collect(),
+            standbys: RefCell::default(),
             databases: RefCell::default(),
             understanding: Understanding::new(setup.analysis_bytes),
             backends: Backends::default(),
@@ -171,6 +146,7 @@ impl Cluster {
             written: RefCell::default(),
             slots: RefCell::default(),
             feeds: Feeds::default(),
+            handing_out: Cell::default(),
             primary_facts: RefCell::default(),
             moved: Notify::new(),
             gauge_wanted: Notify::new(),
@@ -183,21 +159,8 @@ impl Cluster {
         tokio::task::spawn_local(follow::roles::run(cluster.clone()));
         tokio::task::spawn_local(barrier::run(cluster.clone()));
         tokio::task::spawn_local(follow::slots::run(cluster.clone()));
-        for id in cluster.standby_ids() {
-            let StandbySetup { kind, weight, .. } = *cluster.standby(id);
-            match kind {
-                Kind::Standby => {
-                    cluster.scheduler().standby_joined(id, weight);
-                    tokio::task::spawn_local(follow::standby::run(cluster.clone(), id));
-                }
-                Kind::Fed => {
-                    cluster.scheduler().fed_joined(id, weight);
-                    tokio::task::spawn_local(follow::replica::run(cluster.clone(), id));
-                }
-            }
-        }
-        if cluster.fed_ids().next().is_some() {
-            tokio::task::spawn_local(follow::fed::hand_out(cluster.clone()));
+        for standby in cluster.setup().standbys.clone() {
+            cluster.join(standby);
         }
         cluster
     }
@@ -240,7 +203,7 @@ impl Cluster {
         }
         let database = Rc::new(Database::new(name));
         self.0.databases.borrow_mut().insert(name.to_owned(), database.clone());
-        if !self.0.setup.follows.iter().any(|followed| followed == "*" || followed == name) {
+        if !self.follows(name) {
             database.set_trouble(Some("the setting databases does not name it".into()));
             return database;
         }
@@ -250,6 +213,11 @@ impl Cluster {
             tokio::task::spawn_local(follow::fed::run(self.clone(), database.clone(), replica));
         }
         database
+    }
+
+    /// Whether the setting `databases` names it.
+    fn follows(&self, name: &str) -> bool {
+        self.0.setup.follows.iter().any(|followed| followed == "*" || followed == name)
     }
 
     /// The databases that are followed.
@@ -286,15 +254,16 @@ impl Cluster {
         }
     }
 
-    /// The identities of the standbys and, behind them, of the replicas, in the order of the configuration.
+    /// The identities of the standbys and the replicas that are in the cluster, in the order in which they joined.
     pub fn standby_ids(&self) -> impl Iterator<Item = StandbyId> + use<> {
-        (0..self.0.standbys.len())
-            .map(|place| StandbyId::new(u32::try_from(place).expect("standbys are few")))
+        let standbys = self.0.standbys.borrow();
+        let here = standbys.iter().enumerate().filter(|(_, standby)| standby.member.get() == Member::Here);
+        here.map(|(place, _)| numbered(place)).collect::<Vec<_>>().into_iter()
     }
 
-    /// What the configuration says of a standby.
-    pub fn standby(&self, id: StandbyId) -> &StandbySetup {
-        &self.entry(id).setup
+    /// What the configuration says of a standby, or said of one that has left.
+    pub fn standby(&self, id: StandbyId) -> Rc<StandbySetup> {
+        self.entry(id).setup.clone()
     }
 
     /// Completes when the watcher of this standby finds it dead or hanging; at once if it is known to be so. To be
@@ -399,10 +368,10 @@ impl Cluster {
 
     /// Wakes the watchers of the standbys that have something above their mark.
     pub(crate) fn wake_watchers(&self) {
-        for id in self.standby_ids() {
-            let wanted = self.scheduler().mark_wanted(id);
+        for (place, standby) in self.0.standbys.borrow().iter().enumerate() {
+            let wanted = self.scheduler().mark_wanted(numbered(place));
             if wanted {
-                self.entry(id).ask.notify_one();
+                standby.ask.notify_one();
             }
         }
     }
@@ -411,8 +380,8 @@ impl Cluster {
         self.entry(id).ask.notified().await;
     }
 
-    fn entry(&self, id: StandbyId) -> &Standby {
-        &self.0.standbys[id.get() as usize]
+    fn entry(&self, id: StandbyId) -> Rc<Standby> {
+        self.0.standbys.borrow()[id.get() as usize].clone()
     }
 
     /// What statements touch.
@@ -462,13 +431,15 @@ impl Cluster {
         self.0.gauge_wanted.notify_one();
     }
 
-    /// The operator says anew who writes, and how much each standby takes. The way back to writers through this process
-    /// alone leads through here: everything is in doubt until no other backend is left.
-    pub fn reload(&self, writers: Writers, weights: impl Iterator<Item = u32>) {
+    /// The operator says anew who writes, and how much each standby takes, by its name. The way back to writers through this
+    /// process alone leads through here: everything is in doubt until no other backend is left.
+    pub fn reload(&self, writers: Writers, weights: &BTreeMap<&str, u32>) {
         self.scheduler().set_writers(writers);
         self.0.backends.distrust();
-        for (id, weight) in self.standby_ids().zip(weights) {
-            self.scheduler().standby_weight(id, weight);
+        for id in self.standby_ids() {
+            if let Some(weight) = weights.get(self.standby(id).name.as_str()) {
+                self.scheduler().standby_weight(id, *weight);
+            }
         }
         self.moved();
     }

@@ -36,30 +36,44 @@ impl Cluster {
         self.entry(id).paused.get()
     }
 
-    /// Completes when the replica is paused; at once if it is.
-    pub(crate) async fn replica_paused(&self, id: StandbyId) {
+    /// Completes when nothing may be written at the replica, for it is paused or leaves; at once if that is so.
+    pub(crate) async fn replica_stopped(&self, id: StandbyId) {
+        self.once_told(id, || self.is_paused(id) || !self.is_here(id)).await;
+    }
+
+    /// Completes when nothing is done any more at a replica that has left.
+    pub(crate) async fn until_gone(&self, id: StandbyId) {
+        self.once_told(id, || self.is_gone(id)).await;
+    }
+
+    /// Completes when an operator has said something of the replica, and this is so.
+    async fn once_told(&self, id: StandbyId, is_so: impl Fn() -> bool) {
+        let entry = self.entry(id);
         loop {
-            let told = self.replica_told(id);
-            if self.is_paused(id) {
+            let told = entry.told.notified();
+            if is_so() {
                 return;
             }
             told.await;
         }
     }
 
-    /// Completes when an operator has said something else of the replica. Registered as soon as it is made.
-    pub(crate) fn replica_told(&self, id: StandbyId) -> tokio::sync::futures::Notified<'_> {
-        self.entry(id).told.notified()
+    /// Completes when an operator has said something else of the replica.
+    pub(crate) async fn replica_told(&self, id: StandbyId) {
+        self.entry(id).told.notified().await;
     }
 
-    /// The replica's server is there: it takes reads unless it is paused.
+    /// The replica's server is there: it takes reads unless it is paused, or leaves.
     pub(crate) fn replica_serves(&self, id: StandbyId) {
-        let serving = if self.is_paused(id) { Serving::No("paused".into()) } else { Serving::Yes };
-        self.scheduler().standby_serving(id, serving);
+        if self.is_here(id) {
+            let serving = if self.is_paused(id) { Serving::No("paused".into()) } else { Serving::Yes };
+            self.scheduler().standby_serving(id, serving);
+        }
         self.moved();
     }
 
-    fn told(&self, id: StandbyId) {
+    /// Wakes whoever heeds it.
+    pub(super) fn told(&self, id: StandbyId) {
         if self.is_watched(id) {
             self.replica_serves(id);
         }

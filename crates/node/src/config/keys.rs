@@ -357,15 +357,22 @@ pub static KEYS: &[Key] = &[
         "Its share of the reads against the other nodes'; 0: it is watched and never read from.",
         |server, value| put(&mut server.weight, number(value, 0, 1_000)),
     ),
-    server(
+    reloaded_server(
         Place::Replica,
         "name",
         "\"\"",
-        "Its name in Consort's words; empty: `replica1`, `replica2` ..",
+        "Its name in Consort's words; empty: `replica1`, `replica2` .. RELOAD takes in who is new, and lets go of who is not \
+         named any more.",
         set_name,
     ),
-    server(Place::Replica, "host", "", "Host name, address, or the folder of its Unix socket.", set_host),
-    server(Place::Replica, "port", "5432", "Its port.", set_port),
+    reloaded_server(
+        Place::Replica,
+        "host",
+        "",
+        "Host name, address, or the folder of its Unix socket. Another one is another replica.",
+        set_host,
+    ),
+    reloaded_server(Place::Replica, "port", "5432", "Its port.", set_port),
     reloaded_server(
         Place::Replica,
         "weight",

@@ -195,7 +195,9 @@ fn what_is_done_with_a_replica_names_one() {
 
 #[test]
 fn what_is_no_command_gets_a_hint() {
-    for text in ["SELECT 1", "SHOW", "SHOW NONSENSE", "RELOAD now", "SHOW CLIENTS now", "REBUILD", "REBUILD REPLICA"] {
+    for text in
+        ["SELECT 1", "SHOW", "SHOW NONSENSE", "RELOAD now", "SHOW CLIENTS now", "REBUILD", "REBUILD REPLICA"]
+    {
         let Reply::Refused(refusal) = answer(text, Rights::Command, &fixture()) else { panic!("{text}") };
         assert_eq!(refusal.sqlstate, "42601");
         assert!(refusal.message.contains("SHOW HELP") && !refusal.hint.is_empty());

@@ -108,7 +108,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     drop(control);
     drop(upkeep);
     // Before the slot is opened: its commits have versions from the first one on.
-    let fed = cluster.feed_all(id);
+    let mut fed = cluster.feed_all(id);
     let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;
     decoder.keep_rows(fed);
     let life = Some(decoder.sighting().incarnation);
@@ -150,6 +150,9 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
                 if let Some(loaded) = database.loaded() {
                     decoder.know(loaded);
                 }
+                // The first replica may have joined, or the last one left.
+                fed = cluster.fed_ids().next().is_some();
+                decoder.keep_rows(fed);
             }
         }
         if fed {

@@ -12,12 +12,14 @@
 //! ```
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
+use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stretch};
 use history::{DatabaseId, Incarnation, Shown};
 use order::Boundary;
 use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::apply::{self, Batch, Feeder, Part};
+use postgres::attach;
 use postgres::clone::{self, Found};
 use postgres::facts;
 use postgres::local::Programs;
@@ -76,7 +78,7 @@ pub(crate) async fn hand_out(cluster: Cluster) {
     }
 }
 
-/// Feeds the replica until the database is no more; then its copy goes too.
+/// Feeds the replica until it leaves, or the database is no more; then its copy goes too.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId) {
     let name = cluster.standby(id).name.clone();
     let mut trouble = Trouble::default();
@@ -84,7 +86,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
         let began = Instant::now();
         let feeding = Feeding::new(&cluster, &database, id, of);
         let Err(stop) = feeding.run().await;
-        if !cluster.has(&database) {
+        if !cluster.has(&database) || !cluster.is_here(id) {
             break;
         }
         cluster.scheduler().fed_lost(id, of);
@@ -120,13 +122,15 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
         };
         tokio::time::sleep(pause).await;
     }
-    remove(&cluster, &database, id).await;
+    if cluster.is_here(id) {
+        remove(&cluster, &database, id).await;
+    }
 }
 
-/// Waits until the database is followed and the replica's server is there. `None`: the database is no more. Meanwhile the
-/// primary keeps its log for the replica, up to a bound.
+/// Waits until the database is followed and the replica's server is there. `None`: the database is no more, or the replica
+/// leaves. Meanwhile the primary keeps its log for the replica, up to a bound.
 async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -> Option<DatabaseId> {
-    while !cluster.stopping() && cluster.has(database) {
+    while !cluster.stopping() && cluster.has(database) && cluster.is_here(id) {
         let more = cluster.feeds().more();
         if let Some(of) = database.id() {
             let followed = cluster.scheduler().order().followed(of);
@@ -152,9 +156,9 @@ fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (Databa
     let slot = slots.iter().find(|slot| slot.database.as_deref() == Some(database.name()));
     let kept_bytes = slot.map_or(0, |slot| slot.kept_bytes);
     if kept_bytes > cluster.setup().fed_buffer_bytes as u64 && !cluster.feeds().is_out(of, id) {
-        let replica = &cluster.standby(id).name;
+        let replica = cluster.standby(id);
         tracing::warn!(
-            replica,
+            replica = replica.name,
             database = database.name(),
             kept_bytes,
             "the replica was not fed for too long: it is copied anew"
@@ -167,7 +171,7 @@ fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (Databa
 async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
     let address = cluster.standby(id).address.with_database(database.name());
     let mut trouble = Trouble::default();
-    while !cluster.stopping() && !cluster.knows(database.name()) {
+    while !cluster.stopping() && cluster.is_here(id) && !cluster.knows(database.name()) {
         let Err(error) = clone::remove(&address).await else { return };
         let (is_new, pause) = trouble.met(&error.to_string(), &error, Duration::ZERO);
         if is_new {
@@ -198,7 +202,7 @@ impl<'a> Feeding<'a> {
     async fn run(&self) -> Result<Infallible, Stop> {
         tokio::select! {
             ended = self.go() => ended,
-            () = self.cluster.replica_paused(self.id) => Err(Stop::Paused),
+            () = self.cluster.replica_stopped(self.id) => Err(Stop::Paused),
         }
     }
 
@@ -231,8 +235,9 @@ impl<'a> Feeding<'a> {
 
     /// Copies the database. What commits from before the snapshot on is kept for it meanwhile.
     async fn copy(&self) -> Result<(), Stop> {
-        let (cluster, name) = (self.cluster, &self.cluster.standby(self.id).name);
+        let (cluster, name) = (self.cluster, self.cluster.standby(self.id).name.clone());
         cluster.feeds().set_stage(self.of, self.id, Stage::Copying(None));
+        self.log_commands().await?;
         let kept = Kept::begin(self);
         let programs = tokio::task::spawn_blocking(Programs::find).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
@@ -253,6 +258,19 @@ impl<'a> Feeding<'a> {
         }
         kept.copied();
         tracing::info!(replica = name, database = self.database.name(), "the database is copied");
+        Ok(())
+    }
+
+    /// The primary logs DDL as replicas need it before a copy is made that is to run it, if making that is our part.
+    async fn log_commands(&self) -> Result<(), Error> {
+        if !self.cluster.setup().attach {
+            return Ok(());
+        }
+        let control = Control::connect(&self.primary).await?;
+        if !attach::logs_commands(&control).await? {
+            let _upkeep = Upkeep::begin(self.cluster, self.database);
+            attach::log_commands(&control).await?;
+        }
         Ok(())
     }
 
@@ -324,9 +342,11 @@ impl<'a> Feeding<'a> {
 
     /// Waits until somebody says that the database that has failed is wanted anew, or has dropped it there.
     async fn until_wanted_anew(&self) {
-        let wanted = || !self.cluster.feeds().has_failed(self.of, self.id);
-        while !self.cluster.stopping() && self.cluster.has(self.database) && !wanted() {
-            let told = self.cluster.replica_told(self.id);
+        let (cluster, id) = (self.cluster, self.id);
+        let failed =
+            || cluster.is_here(id) && cluster.has(self.database) && cluster.feeds().has_failed(self.of, id);
+        while !cluster.stopping() && failed() {
+            let told = cluster.replica_told(id);
             let was_told = tokio::time::timeout(LONGEST_PAUSE, told).await.is_ok();
             if !was_told && let Ok(Found::Nothing) = clone::found(&self.replica).await {
                 return;
@@ -357,8 +377,9 @@ impl Kept<'_> {
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        if !self.is_whole && self.by.cluster.has(self.by.database) {
-            self.by.cluster.fed_leaves(self.by.id, self.by.of);
+        let Feeding { cluster, database, id, of, .. } = *self.by;
+        if !self.is_whole && cluster.has(database) && cluster.is_here(id) {
+            cluster.fed_leaves(id, of);
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod replica;
 pub(crate) mod roles;
 pub(crate) mod slots;
 pub(crate) mod standby;
+pub(crate) mod watch;
 
 use history::Epoch;
 use postgres::Error;

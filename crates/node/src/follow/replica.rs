@@ -2,7 +2,7 @@
 //! has it flushed. What it is given is in [`super::fed`].
 
 use super::standby::{IDLE_ROUND, primary_facts};
-use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
+use super::{FIRST_EPOCH, answered};
 use crate::cluster::Cluster;
 use postgres::Error;
 use postgres::address::{Address, Control, within_limit};
@@ -14,33 +14,24 @@ use std::time::Duration;
 /// How often the server flushes what it shows, if that is more than it keeps.
 const KEEP_ROUND: Duration = Duration::from_millis(500);
 
-/// Watches one replica's server, for ever.
-pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
-    let mut said = String::new();
-    while !cluster.stopping() {
-        let Err(error) = follow(&cluster, id).await else { return };
-        let why = error.to_string();
-        if why != said {
-            tracing::warn!(replica = cluster.standby(id).name, %error, "the replica serves no reads");
-            said = why.clone();
-        }
-        cluster.standby_gone(id, why);
-        tokio::time::sleep(RECONNECT_AFTER).await;
-    }
-}
-
-async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
-    let address = &cluster.standby(id).address;
+/// Watches it until it is lost, or has left.
+pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
+    let setup = cluster.standby(id);
+    let address = &setup.address;
     within_limit(address, demand_a_replica(cluster, address)).await?;
     let looker = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let keeper = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
+    if cluster.is_gone(id) {
+        return Ok(());
+    }
     cluster.standby_watched(id);
     cluster.replica_serves(id);
     cluster.feeds().changed();
-    tracing::info!(replica = cluster.standby(id).name, "the replica is there");
+    tracing::info!(replica = setup.name, "the replica is there");
     tokio::select! {
         ended = look(cluster, id, looker) => ended,
         ended = keep(cluster, id, keeper) => ended,
+        () = cluster.until_gone(id) => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The watcher of one standby: is it there, is it a standby of this primary, and how far has it replayed.
 
-use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
+use super::{FIRST_EPOCH, answered};
 use crate::cluster::Cluster;
 use postgres::Error;
 use postgres::address::{Address, Control, within_limit};
@@ -19,23 +19,10 @@ const BUSY_ROUND: Duration = Duration::from_millis(1);
 /// How often a standby is asked how far it has received, which only people want to know.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches one standby, for ever.
-pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
-    let mut said = String::new();
-    while !cluster.stopping() {
-        let Err(error) = follow(&cluster, id).await else { return };
-        let why = error.to_string();
-        if why != said {
-            tracing::warn!(standby = cluster.standby(id).name, %error, "the standby serves no reads");
-            said = why.clone();
-        }
-        cluster.standby_gone(id, why);
-        tokio::time::sleep(RECONNECT_AFTER).await;
-    }
-}
-
-async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
-    let address = &cluster.standby(id).address;
+/// Watches it until it is lost.
+pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
+    let setup = cluster.standby(id);
+    let address = &setup.address;
     let mut watcher = within_limit(address, Watcher::connect(address, FIRST_EPOCH)).await?;
     let incarnation = watcher.sighting().incarnation;
     within_limit(address, demand_a_twin(cluster, address)).await?;
@@ -47,7 +34,7 @@ async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     }
     cluster.standby_watched(id);
     cluster.moved();
-    tracing::info!(standby = cluster.standby(id).name, %replayed, "the standby serves reads");
+    tracing::info!(standby = setup.name, %replayed, "the standby serves reads");
     let mut last = replayed;
     let mut looked: Option<Instant> = None;
     while !cluster.stopping() {

@@ -156,8 +156,7 @@ mod tests {
         let begun = progress(&all, &Things::new(), Step::Rows, took);
         assert_eq!(begun, Progress { all_tables: 4, all_bytes: 900, ..Progress::default() });
         // Without its dead rows it is smaller there; the next one grows; the third is not begun.
-        let there =
-            things(&[("a", 250, false), ("b", 150, true), ("c", 0, false), ("elsewhere", 9, false)]);
+        let there = things(&[("a", 250, false), ("b", 150, true), ("c", 0, false), ("elsewhere", 9, false)]);
         let half = progress(&all, &there, Step::Rows, took);
         assert_eq!((half.tables, half.bytes, half.left), (1, 450, Some(took)));
         // It has grown beyond what the primary has: free space, or rows that were written since.

@@ -69,9 +69,9 @@ impl Cluster {
             progress(&format!("copying the primary to standby{number}"));
             cluster.add_standby(&format!("standby{number}"), options)?;
         }
-        for number in cluster.replicas().len() + 1..=options.replicas {
-            progress(&format!("making replica{number}"));
-            cluster.add_replica(&format!("{REPLICA}{number}"), options)?;
+        while cluster.replicas().len() < options.replicas {
+            progress(&format!("making {}", cluster.next_replica()));
+            cluster.add_replica(options)?;
         }
         progress("starting the standbys");
         cluster.start().map(|()| cluster)
@@ -161,12 +161,20 @@ impl Cluster {
         Ok(&self.nodes[place])
     }
 
+    /// The name of the server that is made next for Consort to feed.
+    pub fn next_replica(&self) -> String {
+        let names = (1..).map(|number| format!("{REPLICA}{number}"));
+        let free = |name: &String| self.nodes.iter().all(|node| node.name() != name);
+        names.into_iter().find(free).expect("there are few nodes")
+    }
+
     /// Makes one server more for Consort to feed, with the encoding and the locale of the running primary. It is not
     /// started yet.
     ///
     /// # Errors
     /// [`Error::Setup`] with what `initdb` says.
-    fn add_replica(&mut self, name: &str, options: &Options) -> Result<(), Error> {
+    pub fn add_replica(&mut self, options: &Options) -> Result<&Node, Error> {
+        let name = &self.next_replica();
         let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
         let node = NodeSettings {
             name,
@@ -181,8 +189,21 @@ impl Cluster {
         let like = like.map(|(option, value)| format!("--{option}={value}"));
         run_initdb(&self.programs, &self.folder, name, options, &like)?;
         finish_server(&self.programs, &self.folder, &node, options)?;
+        let place = self.nodes.len();
         self.nodes.push(open_node(&self.programs, &self.folder, name)?);
-        Ok(())
+        Ok(&self.nodes[place])
+    }
+
+    /// Stops a server that Consort feeds, and throws it away.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is no such replica.
+    pub fn remove_replica(&mut self, name: &str) -> Result<(), Error> {
+        let place = self.nodes.iter().position(|node| node.role() == Role::Replica && node.name() == name);
+        let Some(place) = place else { return Err(Error::Setup(format!("there is no replica {name}"))) };
+        let node = self.nodes.remove(place);
+        node.stop(Stop::Fast)?;
+        remove_folder(&self.folder.join(name))
     }
 
     /// Stops a standby, throws its data away and makes it anew. It is not started yet.
@@ -194,11 +215,14 @@ impl Cluster {
         let Some(place) = place else { return Err(Error::Setup(format!("there is no standby {name}"))) };
         let node = self.nodes.remove(place + 1);
         node.stop(Stop::Immediate)?;
-        let folder = self.folder.join(name);
-        std::fs::remove_dir_all(&folder)
-            .map_err(|error| Error::Setup(format!("cannot remove {}: {error}", folder.display())))?;
+        remove_folder(&self.folder.join(name))?;
         self.add_standby(name, options)
     }
+}
+
+fn remove_folder(folder: &Path) -> Result<(), Error> {
+    std::fs::remove_dir_all(folder)
+        .map_err(|error| Error::Setup(format!("cannot remove {}: {error}", folder.display())))
 }
 
 /// What the primary was made with.

@@ -1,0 +1,60 @@
+//! The replicas that the configuration names, while the process runs: who is new joins, who is not named any more leaves.
+
+use crate::cluster::StandbySetup;
+use crate::service::Service;
+use crate::socket::Place;
+use scheduler::StandbyId;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep};
+
+/// How often is looked whether the last read has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// From now on these are the replicas. Reads at those who leave may end, at most for this time.
+pub(crate) fn renew(service: &Rc<Service>, wanted: Vec<StandbySetup>, drain_time: Duration) {
+    let cluster = &service.cluster;
+    let mut here = Vec::new();
+    for id in cluster.fed_ids() {
+        let replica = cluster.standby(id);
+        if wanted.iter().any(|setup| is_same(setup, &replica)) {
+            here.push(replica);
+            continue;
+        }
+        tracing::info!(replica = replica.name, "the replica leaves the cluster");
+        cluster.replica_leaves(id);
+        spawn_local(let_go(service.clone(), id, drain_time));
+    }
+    for setup in wanted {
+        if !here.iter().any(|replica| is_same(&setup, replica)) {
+            tracing::info!(replica = setup.name, "the replica joins the cluster");
+            cluster.join(setup);
+        }
+    }
+}
+
+/// Another server under an old name is another replica.
+fn is_same(one: &StandbySetup, other: &StandbySetup) -> bool {
+    let place = |setup: &StandbySetup| (setup.address.host.clone(), setup.address.port);
+    one.name == other.name && place(one) == place(other)
+}
+
+/// Waits for the reads that run at a replica, then closes all connections to it.
+async fn let_go(service: Rc<Service>, id: StandbyId, drain_time: Duration) {
+    let cluster = &service.cluster;
+    let deadline = Instant::now() + drain_time;
+    while cluster.pending_at(id) > 0 && Instant::now() < deadline {
+        sleep(LOOK_EVERY).await;
+    }
+    cluster.replica_gone(id);
+    let replica = cluster.standby(id);
+    tracing::info!(replica = replica.name, "the replica has left the cluster");
+    let place = Place::from(&replica.address);
+    let is_another = || cluster.standby_ids().any(|id| Place::from(&cluster.standby(id).address) == place);
+    // What is lent may be given back still.
+    while service.pool.open(&place) > 0 && !is_another() {
+        service.pool.close(&place);
+        sleep(LOOK_EVERY).await;
+    }
+}
