@@ -15,8 +15,8 @@ use crate::home::Home;
 use crate::settings_file::{SettingsFile, quoted};
 use crate::{daemon, serve};
 
-/// A new cluster has this many standbys.
-const STANDBYS: usize = 2;
+/// A new cluster has this many standbys; replicas, if its design has reads wait for them.
+const READ_NODES: usize = 2;
 
 /// A new cluster listens here.
 const LISTEN: &str = "127.0.0.1:6432";
@@ -28,10 +28,10 @@ const LISTEN: &str = "127.0.0.1:6432";
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Standbys to have at least; 2 at first
+    /// Standbys to have at least; 2 at first, none where the design has reads wait for replicas
     #[arg(long, value_name = "N")]
     standbys: Option<usize>,
-    /// Replicas that Consort feeds itself, to have at least; none at first
+    /// Replicas that Consort feeds itself, to have at least; none at first, 2 where the design has reads wait for them
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
     /// Folder of the cluster; by default /var/lib/consort for root, else ~/.local/state/consort
@@ -206,8 +206,11 @@ fn servers(home: &Home, options: &Options, writers: Writers) -> Result<Cluster, 
     let programs = Programs::find()?;
     let there = Cluster::open(&programs, home.folder()).ok();
     let there = there.map(|cluster| (cluster.standbys().len(), cluster.replicas().len()));
-    let standbys = options.standbys.or(there.map(|(standbys, _)| standbys)).unwrap_or(STANDBYS);
-    let replicas = options.replicas.or(there.map(|(_, replicas)| replicas)).unwrap_or_default();
+    let design = options.design.as_deref().and_then(|name| design::chosen(name).ok());
+    let reads_wait = design.is_some_and(|design| design.reads == design::Reads::LatestWaiting);
+    let at_first = if reads_wait { (0, READ_NODES) } else { (READ_NODES, 0) };
+    let standbys = options.standbys.or(there.map(|(standbys, _)| standbys)).unwrap_or(at_first.0);
+    let replicas = options.replicas.or(there.map(|(_, replicas)| replicas)).unwrap_or(at_first.1);
     let wanted =
         local::Options { standbys, replicas, log_ins: writers.log_ins(), ..local::Options::default() };
     let is_new = there.is_none_or(|there| standbys > there.0 || replicas > there.1);

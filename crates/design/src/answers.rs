@@ -54,7 +54,7 @@ pub enum Acknowledgement {
 pub enum Intake {
     /// A standby by PostgreSQL's own replay; a fed replica several commits in one step, from boundary to boundary.
     ByBoundary,
-    /// One commit after the other.
+    /// One boundary after the other, none together: as a rule each has one commit.
     OneByOne,
     /// One commit after the other, while nothing reads there.
     OneByOneLocking,

@@ -60,7 +60,7 @@ pub const WEAK: Design = Design {
 /// RSI-PC.
 const GANYMED: Design = Design {
     name: "ganymed",
-    summary: "one commit at a time at the primary; reads wait at a replica for the whole latest version",
+    summary: "one commit at a time at the primary; reads wait at replicas that Consort feeds for the whole latest version",
     orderer: Orderer::PrimaryOneByOne,
     effects: Effects::Rows,
     durability: Durability::Primary,
@@ -112,10 +112,10 @@ const CONFLICT_AWARE: Design = Design {
 };
 
 /// Every design that works, the default first.
-pub const ALL: [Design; 2] = [CONSORT, WEAK];
+pub const ALL: [Design; 3] = [CONSORT, WEAK, GANYMED];
 
 /// Those whose rules are known and that no process can run yet.
-const NOT_YET: [Design; 5] = [GANYMED, HIHOOI, ONE_COPY, CONFLICT_AWARE, FORWARD];
+const NOT_YET: [Design; 4] = [HIHOOI, ONE_COPY, CONFLICT_AWARE, FORWARD];
 
 /// Why a design cannot be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +162,7 @@ mod tests {
     fn a_name_finds_its_row_if_it_works() {
         assert_eq!(chosen("consort"), Ok(CONSORT));
         assert_eq!(chosen("weak"), Ok(WEAK));
+        assert_eq!(chosen("ganymed"), Ok(GANYMED));
         assert_eq!(chosen("Consort"), Err(Refused::Unknown));
         for design in NOT_YET {
             let refused = chosen(design.name).expect_err("it cannot run");

@@ -69,6 +69,8 @@ pub struct Config {
     pub user_consistency: BTreeMap<String, Choice>,
     /// How long an answer is held until it is proven.
     pub proof_limit: Duration,
+    /// How long a read waits for a replica, and a commit for its turn, where the design has them wait.
+    pub wait_limit: Duration,
     /// Clients at one time.
     pub max_clients: usize,
     /// How long a client may take to log in.
@@ -217,7 +219,12 @@ impl Config {
     pub fn defaults(&self, database: &str, user: &str) -> Own {
         let by_database = self.database_consistency.get(database).copied().unwrap_or_default();
         let by_user = self.user_consistency.get(user).copied().unwrap_or_default();
-        let chosen = [by_user, by_database, self.consistency];
+        let reads_wait = self.design().reads == Reads::LatestWaiting;
+        let mut global = self.consistency;
+        if reads_wait {
+            global.read_only_snapshots = Some(true);
+        }
+        let chosen = [by_user, by_database, global];
         let by_design = match self.design().reads {
             Reads::AnyAge => Consistency::Weak,
             _ => Consistency::Strong,
@@ -228,6 +235,7 @@ impl Config {
                 .iter()
                 .find_map(|choice| choice.read_only_snapshots)
                 .unwrap_or_default(),
+            read_only_is_repeatable: reads_wait,
         }
     }
 
@@ -483,6 +491,12 @@ impl<'a> Reader<'a> {
         }
         if config.listen.is_empty() && config.unix_socket_dir.is_none() {
             refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");
+        }
+        if config.design().reads == Reads::LatestWaiting && !config.standbys.is_empty() {
+            refuse(
+                "standby",
+                "is of no use to this design: its reads wait at replicas, each in a [[replica]]",
+            );
         }
         let mut names: Vec<&str> = config.read_nodes().map(|server| server.name.as_str()).collect();
         names.push(&config.primary.name);

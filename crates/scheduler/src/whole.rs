@@ -56,7 +56,7 @@ pub enum Whole {
     At(Ticket),
     /// Not yet, for this reason: ask again when something has moved.
     Wait(Reason),
-    /// At the primary: there is no replica that could ever run it as the primary would. It does not wait any more.
+    /// At the primary: there is no replica that could run it as the primary would, now or soon. It does not wait any more.
     Primary(Reason),
 }
 
@@ -209,15 +209,20 @@ impl Scheduler {
             return Whole::Wait(Reason::RolesChanged);
         }
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
-        let fed = self.standbys.all.values().filter(|replica| replica.kind == Kind::Fed);
-        if !fed.clone().any(|replica| replica.serving == crate::Serving::Yes) {
+        let database = question.database;
+        let serves = |replica: &Standby| {
+            replica.kind == Kind::Fed
+                && replica.eligible(epoch).is_some()
+                && replica.surely(database).is_some()
+        };
+        if !self.standbys.all.values().any(serves) {
             return Whole::Primary(Reason::NoneServing);
         }
         let fresh = match self.fresh(waiter) {
             Ok(fresh) => fresh,
             Err(reason) => return Whole::Wait(reason),
         };
-        let (database, gates) = (waiter.question.database, &self.waiters.gates);
+        let gates = &self.waiters.gates;
         let open = |id: StandbyId| gates.get(&(id, database)).is_none_or(Gate::is_open);
         let place = self.standbys.choose(epoch, waiter.question.prefer, |id, incarnation, replica| {
             replica.kind == Kind::Fed

@@ -13,7 +13,7 @@ use scheduler::{Consistency, Question, Reason, SessionMarks};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use transaction::{AtPrimary, Block, Ended, Pinned, Standing};
+use transaction::{AtPrimary, Block, Ended, Pinned, Placed, Standing};
 
 /// No read takes longer, whatever stands still.
 pub const READ_LIMIT: Micros = 80_000;
@@ -473,7 +473,10 @@ impl Client {
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");
         let opened = if self.world.ways.get().whole {
-            transaction::snapshot_whole(&handle, session, &question, WHOLE_LIMIT).await
+            match transaction::snapshot_whole(&handle, session, &question, WHOLE_LIMIT).await {
+                Ok(Placed::At(pinned)) => Ok(pinned),
+                Ok(Placed::Primary(reason)) | Err(reason) => Err(reason),
+            }
         } else {
             transaction::snapshot(&handle, session, &question).await
         };

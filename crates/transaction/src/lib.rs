@@ -26,6 +26,6 @@ pub use pinned::Pinned;
 pub use read::{Ended, read};
 pub use snapshot::{SNAPSHOT_ATTEMPTS, catalog_shown, snapshot};
 pub use turn::{Turn, turn};
-pub use whole::{WHOLE_ATTEMPTS, read_whole, shown_by, snapshot_whole};
+pub use whole::{Placed, WHOLE_ATTEMPTS, read_whole, shown_by, snapshot_whole};
 pub use world::{AtPrimary, Backend, Cluster, Delivered, Locks, Session, StandbyFailed};
 pub use write::{quiet, write};

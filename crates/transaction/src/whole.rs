@@ -4,16 +4,27 @@
 use crate::read::{deliver, proven};
 use crate::{AtPrimary, Cluster, Ended, Pinned, Session, StandbyFailed};
 use history::DatabaseId;
-use scheduler::{Question, Reason, Verdict, Whole, WholeId};
+use scheduler::{CatalogMark, Question, Reason, Verdict, Whole, WholeId};
 use std::time::Duration;
 
-/// How many replicas may fail under one whole read before it ends with an error.
+/// How many replicas may fail under one whole read before it runs at the primary.
 pub const WHOLE_ATTEMPTS: usize = 5;
 
+/// Where something runs that sees the whole.
+#[derive(Debug)]
+#[must_use]
+pub enum Placed<C: Cluster> {
+    /// At a replica, under this ticket.
+    At(Pinned<C>),
+    /// At the primary, for this reason: no replica serves, or they fail one after the other.
+    Primary(Reason),
+}
+
 /// One read outside a block. It runs at a replica as soon as one shows all that it must see; a replica that fails before the
-/// first byte has left is given up for another. Only if no replica serves at all it runs at the primary.
+/// first byte has left is given up for another. Only if no replica serves at all, or if they go on failing, it runs at the
+/// primary; and if the catalog has changed while it waited, for what it touches is not known any more.
 ///
-/// Errors: why no replica had answered it within `limit`. Nothing has reached the client.
+/// Errors: why no replica showed within `limit` what it must see. Nothing has reached the client.
 pub async fn read_whole<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,
@@ -23,59 +34,86 @@ pub async fn read_whole<C: Cluster, S: Session>(
     let (understood, mut left) = (cluster.scheduler().catalog(question.database), limit);
     let mut last = Reason::StandbyFailed;
     for _ in 0..WHOLE_ATTEMPTS {
-        let mut pinned = match place(cluster, question, &mut left).await? {
+        let pinned = match place(cluster, question, &mut left).await? {
             Placed::At(pinned) => pinned,
             Placed::Primary(reason) => {
-                let outcome = crate::quiet(cluster, session, question.database, understood, reason).await;
-                let answered = outcome == AtPrimary::Answered;
-                return Ok(if answered { Ended::Primary(reason) } else { Ended::PrimaryLost });
+                last = reason;
+                break;
             }
         };
-        match session.at_standby(pinned.ticket()).await {
-            Ok((answer, ran)) => match proven(cluster, &mut pinned, &ran).await {
-                Ok(()) => {
-                    let ended = deliver(cluster, session, pinned, &ran, answer).await;
-                    cluster.moved();
-                    return Ok(ended);
-                }
-                Err(reason) => {
-                    session.discard(answer).await;
-                    last = reason;
-                }
-            },
-            Err(StandbyFailed(reason)) => {
-                pinned.failed(reason);
-                last = reason;
-            }
+        if cluster.scheduler().catalog(question.database) != understood && !cluster.bugs().wait_outlives_ddl {
+            last = Reason::CatalogChanged;
+            break;
         }
-        drop(pinned);
-        cluster.moved();
-        left = cluster.changed(left).await.ok_or(last)?;
+        match at_replica(cluster, session, pinned).await {
+            Ok(ended) => return Ok(ended),
+            Err(reason) => last = reason,
+        }
+        let Some(rest) = cluster.changed(left).await else { break };
+        left = rest;
     }
-    Err(last)
+    Ok(at_primary(cluster, session, question.database, understood, last).await)
+}
+
+/// One attempt. The error is why the replica's answer was none; the client has seen nothing of it.
+async fn at_replica<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    mut pinned: Pinned<C>,
+) -> Result<Ended, Reason> {
+    let ended = match session.at_standby(pinned.ticket()).await {
+        Ok((answer, ran)) => match proven(cluster, &mut pinned, &ran).await {
+            Ok(()) => Ok(deliver(cluster, session, pinned, &ran, answer).await),
+            Err(reason) => {
+                session.discard(answer).await;
+                drop(pinned);
+                Err(reason)
+            }
+        },
+        Err(StandbyFailed(reason)) => {
+            pinned.failed(reason);
+            drop(pinned);
+            Err(reason)
+        }
+    };
+    cluster.moved();
+    ended
+}
+
+async fn at_primary<C: Cluster, S: Session>(
+    cluster: &C,
+    session: &mut S,
+    database: DatabaseId,
+    understood: CatalogMark,
+    reason: Reason,
+) -> Ended {
+    match crate::quiet(cluster, session, database, understood, reason).await {
+        AtPrimary::Answered => Ended::Primary(reason),
+        AtPrimary::ConnectionLost => Ended::PrimaryLost,
+    }
 }
 
 /// A transaction that only reads: its snapshot is opened at a replica that shows the whole, and is right for all its
 /// statements. Keep the ticket until it has ended.
 ///
-/// Errors: why no snapshot was opened within `limit`.
+/// Errors: why no replica showed within `limit` what it must see.
 pub async fn snapshot_whole<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,
     question: &Question,
     limit: Duration,
-) -> Result<Pinned<C>, Reason> {
+) -> Result<Placed<C>, Reason> {
     let (mut left, mut last) = (limit, Reason::StandbyFailed);
     for _ in 0..WHOLE_ATTEMPTS {
         let mut pinned = match place(cluster, question, &mut left).await? {
             Placed::At(pinned) => pinned,
-            Placed::Primary(reason) => return Err(reason),
+            primary @ Placed::Primary(_) => return Ok(primary),
         };
         match session.open_snapshot(pinned.ticket()).await {
             Ok(ran) => match proven(cluster, &mut pinned, &ran).await {
                 Ok(()) => {
                     pinned.delivered();
-                    return Ok(pinned);
+                    return Ok(Placed::At(pinned));
                 }
                 Err(reason) => {
                     session.close_snapshot().await;
@@ -89,9 +127,10 @@ pub async fn snapshot_whole<C: Cluster, S: Session>(
         }
         drop(pinned);
         cluster.moved();
-        left = cluster.changed(left).await.ok_or(last)?;
+        let Some(rest) = cluster.changed(left).await else { break };
+        left = rest;
     }
-    Err(last)
+    Ok(Placed::Primary(last))
 }
 
 /// Behind the primary's answer to a commit: waits until so many replicas show all that the primary shows by now, the commit
@@ -115,11 +154,6 @@ pub async fn shown_by<C: Cluster>(
         cluster.gauge_wanted();
         left = cluster.changed(left).await.ok_or(reason)?;
     }
-}
-
-enum Placed<C: Cluster> {
-    At(Pinned<C>),
-    Primary(Reason),
 }
 
 /// Waits in the scheduler's queue; `left` is what is left of the limit afterwards.

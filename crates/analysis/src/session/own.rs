@@ -20,6 +20,9 @@ pub struct Own {
     pub consistency: Consistency,
     /// Declared REPEATABLE READ READ ONLY transactions may leave the primary.
     pub read_only_snapshots: bool,
+    /// Those that are declared READ ONLY at READ COMMITTED count as such too, and see one snapshot. No setting: the design
+    /// says so.
+    pub read_only_is_repeatable: bool,
 }
 
 /// Why a setting was refused: an error for the client, in PostgreSQL's form.

@@ -176,11 +176,17 @@ impl SessionState {
         self.dirt & bit(Dirt::Temporary) != 0 || self.block.names_set_local
     }
 
-    /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole.
+    /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole; or one that counts
+    /// as such.
     pub fn read_only_snapshot(&self) -> bool {
+        let own = &self.now.own;
+        let one_snapshot = |isolation: Isolation| {
+            isolation == Isolation::RepeatableRead
+                || (own.read_only_is_repeatable && isolation.is_read_committed())
+        };
         self.status == BlockStatus::Open
-            && self.now.own.read_only_snapshots
-            && self.now.modes.isolation == Some(Isolation::RepeatableRead)
+            && own.read_only_snapshots
+            && self.now.modes.isolation.is_some_and(one_snapshot)
             && self.now.modes.read_only == Some(true)
             && self.known().is_ok()
     }

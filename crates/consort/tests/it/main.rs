@@ -24,3 +24,4 @@ mod resources;
 mod serving;
 mod snapshots;
 mod subcommands;
+mod waiting;

@@ -13,9 +13,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// How many bytes of boundaries become one transaction at a replica that is behind.
-const STRETCH_BYTES: u64 = 4 << 20;
-
 /// What the feeding of one replica with one database does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -135,8 +132,13 @@ impl Feeds {
     }
 
     /// What the replica is given next. See [`Feed::next`].
-    pub(crate) fn next(&self, of: DatabaseId, replica: StandbyId) -> Result<Option<Stretch>, NotFed> {
-        self.feed(of).next(replica, STRETCH_BYTES)
+    pub(crate) fn next(
+        &self,
+        of: DatabaseId,
+        replica: StandbyId,
+        most: u64,
+    ) -> Result<Option<Stretch>, NotFed> {
+        self.feed(of).next(replica, most)
     }
 
     /// A connection to the replica begins. See [`Feed::connected`].

@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 use crate::routes::Routes;
 use crate::shadow;
 use crate::understanding::Understanding;
-use design::Design;
+use design::{Design, Orderer, Reads};
 use history::{DatabaseId, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
 use order::DoubtId;
@@ -76,6 +76,8 @@ pub struct Setup {
     pub design: Design,
     /// How long an answer that is not yet proven is held before the statement runs at the primary.
     pub proof_limit: Duration,
+    /// Where reads wait for replicas and commits for their turn: how long.
+    pub wait_limit: Duration,
     /// Whether a database is attached by itself when it is first used (`consort up`), or by `consort attach` alone.
     pub attach: bool,
     /// The databases that are followed, so that their reads may leave; `*` is all.
@@ -168,6 +170,16 @@ impl Cluster {
     /// What it was started with.
     pub fn setup(&self) -> &Setup {
         &self.0.setup
+    }
+
+    /// Reads wait at a replica for the whole latest version.
+    pub(crate) fn reads_wait(&self) -> bool {
+        self.0.setup.design.reads == Reads::LatestWaiting
+    }
+
+    /// The primary gets one commit at a time.
+    pub(crate) fn commits_take_turns(&self) -> bool {
+        self.0.setup.design.orderer == Orderer::PrimaryOneByOne
     }
 
     /// Time since the start.
@@ -469,6 +481,10 @@ impl transaction::Cluster for Cluster {
 
     fn gauge_wanted(&self) {
         self.0.gauge_wanted.notify_one();
+    }
+
+    fn moved(&self) {
+        Cluster::moved(self);
     }
 
     fn orphaned(&self, doubt: DoubtId, backend: Backend) {

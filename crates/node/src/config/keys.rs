@@ -202,8 +202,8 @@ pub static KEYS: &[Key] = &[
     global(
         "design",
         "\"consort\"",
-        "What decides where a read runs: `consort` (only where it is proven to show what the primary would show) or \
-         `weak` (anywhere: stale reads, for comparison only).",
+        "What decides where a read runs: `consort` (only where it is proven to show what the primary would show), \
+         `weak` (anywhere: stale reads, for comparison only), or the design of a paper ([designs](designs.md)).",
         |config, value| put(&mut config.design, design(value).map(Some)),
     ),
     reloaded(global(
@@ -218,8 +218,8 @@ pub static KEYS: &[Key] = &[
         "consistency",
         "\"\"",
         "What a session's reads may see that asks for nothing else: `strong`, `session`, `bounded 200ms` (any \
-         duration), `weak` or `primary`; docs/consistency.md says what each means. Empty: what the design says, `strong` \
-         for `consort`, `weak` for `weak`.",
+         duration), `weak` or `primary`; docs/consistency.md says what each means. Empty: what the design says, `weak` \
+         for `weak`, else `strong`.",
         |config, value| match text(value)?.as_str() {
             "" => put(&mut config.consistency.consistency, Ok(None)),
             _ => set_consistency(&mut config.consistency, value),
@@ -228,7 +228,7 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "read_only_snapshots",
         "false",
-        "Transactions declared REPEATABLE READ READ ONLY may run at a standby as a whole ([what that means](consistency.md#transactions)).",
+        "Transactions declared REPEATABLE READ READ ONLY may run at a standby as a whole ([what that means](consistency.md#transactions)). Where the design has reads wait for replicas it counts as true.",
         |config, value| put(&mut config.consistency.read_only_snapshots, flag(value).map(Some)),
     )),
     global(
@@ -236,6 +236,12 @@ pub static KEYS: &[Key] = &[
         "\"2ms\"",
         "How long a standby's answer is held for its proof before the statement runs at the primary instead; and how long a read waits for a standby that is about to replay what it must see.",
         |config, value| put(&mut config.proof_limit, duration(value)),
+    ),
+    global(
+        "wait_limit",
+        "\"5s\"",
+        "Where the design has reads wait for a replica, or commits for their turn: how long at most. Then the client gets SQLSTATE 40001.",
+        |config, value| put(&mut config.wait_limit, duration(value)),
     ),
     reloaded(global(
         "max_clients",

@@ -114,6 +114,20 @@ fn the_whole_must_make_sense() {
 }
 
 #[test]
+fn where_reads_wait_for_replicas() {
+    let waits = |design: &&design::Design| design.reads == design::Reads::LatestWaiting;
+    let name = design::ALL.iter().find(waits).expect("there is one").name;
+    let config = parse(&format!("design = \"{name}\"\n{LEAST}[[replica]]\nhost = \"b\"\n")).unwrap();
+    let own = config.defaults("x", "y");
+    assert!(own.read_only_snapshots && own.read_only_is_repeatable);
+    assert!(!parse(LEAST).unwrap().defaults("x", "y").read_only_is_repeatable);
+    let not_by_user = format!("design = \"{name}\"\n{LEAST}[user.y]\nread_only_snapshots = false\n");
+    assert!(!parse(&not_by_user).unwrap().defaults("x", "y").read_only_snapshots);
+    let found = mistakes(&format!("design = \"{name}\"\n{LEAST}[[standby]]\nhost = \"b\"\n"));
+    assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
+}
+
+#[test]
 fn what_is_no_toml_is_refused_with_its_line() {
     let found = mistakes("auth_type = \"trust\"\nlisten = [\n");
     assert!(found[0].starts_with("dir/consort.toml:"), "{found:?}");

@@ -14,6 +14,7 @@
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stretch};
+use design::Intake;
 use history::{DatabaseId, Incarnation, Shown};
 use order::Boundary;
 use postgres::Error;
@@ -32,6 +33,9 @@ use tokio::time::Instant;
 
 /// A copy is given up when the server to which it is made has been away for so long.
 const COPY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many bytes of boundaries become one transaction at a replica that is behind.
+const STRETCH_BYTES: u64 = 4 << 20;
 
 /// Why feeding ended.
 enum Stop {
@@ -314,9 +318,11 @@ impl<'a> Feeding<'a> {
         feeds.shown(key, (life, feeder.shown().resume()), None);
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         let mut line = Line { at: feeder.shown().clone(), by: self, feeder, life, sent: VecDeque::new() };
+        let one_by_one = self.cluster.setup().design.intake == Intake::OneByOne;
+        let most = if one_by_one { 0 } else { STRETCH_BYTES };
         loop {
             let more = feeds.more();
-            match feeds.next(self.of, self.id)? {
+            match feeds.next(self.of, self.id, most)? {
                 Some(stretch) => line.give(&stretch).await?,
                 None if line.sent.is_empty() => more.await,
                 None => line.finish().await?,

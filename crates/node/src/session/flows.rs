@@ -2,10 +2,11 @@
 
 use super::Session;
 use super::batch;
-use super::primary::Ended;
+use super::primary::{Ended, Seen};
 use super::request::{Kind, Request};
 use super::shadowed::Before;
 use super::statements::Statement as Prepared;
+use super::turns::Way;
 use crate::plan::Leaving;
 use crate::pool::{self, Shelf};
 use crate::routes::Went;
@@ -56,6 +57,10 @@ pub(super) struct Current {
     held: Option<Instant>,
     /// In shadow mode: what the primary said before.
     pub(super) before: Option<Before>,
+    /// How it is given to the primary if it may commit.
+    pub(super) way: Way,
+    /// The end of its answer, which the client gets when its commit has ended.
+    pub(super) withheld: Option<Vec<u8>>,
 }
 
 impl Default for Current {
@@ -73,6 +78,8 @@ impl Default for Current {
             ran_at: None,
             held: None,
             before: None,
+            way: Way::AsItIs,
+            withheld: None,
         }
     }
 }
@@ -94,6 +101,8 @@ impl Current {
         self.ran_at = None;
         self.held = None;
         self.before = None;
+        self.way = Way::AsItIs;
+        self.withheld = None;
     }
 
     /// It is the BEGIN of a block and nothing else.
@@ -244,7 +253,10 @@ impl transaction::Session for Session {
             narrow(doubt);
         }
         let reason = self.current.reason;
-        self.at_primary(reason).await
+        match self.current.way {
+            Way::AsItIs => self.at_primary(reason).await,
+            Way::InOurBlock => self.run_in_our_block().await,
+        }
     }
 
     async fn ask_locks(&mut self) -> AtPrimary {
@@ -322,6 +334,11 @@ impl Session {
     /// What the primary's answers say of the session.
     pub(super) fn learn(&mut self) {
         let seen = self.line.primary.seen();
+        self.learn_from(&seen);
+    }
+
+    /// What these answers of the primary say of it.
+    pub(super) fn learn_from(&mut self, seen: &Seen) {
         let interner = &mut *self.service.interner.borrow_mut();
         for (name, value) in &seen.reported {
             self.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));

@@ -33,6 +33,10 @@ impl Session {
         if self.asks_for_a_part() {
             return self.quiet(IN_PARTS).await;
         }
+        if self.reads_wait() {
+            // A transaction that may write is the primary's.
+            return self.quiet(super::IN_BLOCK).await;
+        }
         let Some(mut block) = self.block.take() else { return self.quiet(super::IN_BLOCK).await };
         if !self.takes_long(&self.words.shape) {
             self.block = Some(block);
@@ -103,7 +107,7 @@ impl Session {
     }
 
     /// The current statement failed; the primary's block has failed already.
-    fn failed_in_block(&mut self, error: &[u8]) {
+    pub(super) fn failed_in_block(&mut self, error: &[u8]) {
         self.line.client.out().extend_from_slice(error);
         self.forget_unnamed();
         let status = self.line.primary.status;

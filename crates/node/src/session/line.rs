@@ -144,6 +144,20 @@ impl Line {
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
+    /// The same in a block that is ours, with a command of ours behind it. The block goes on, and the client gets the end of
+    /// its answer later.
+    pub(crate) async fn run_in_our_block(&mut self, request: Request, behind: &str) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.own_error();
+        self.primary.ask("BEGIN");
+        self.primary.begin(request.kind);
+        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        self.primary.withhold();
+        self.primary.ask_aloud(behind);
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
     /// Waits until the primary has answered all that it was asked.
     pub(crate) async fn settled(&mut self) -> Result<(), Ended> {
         let mut side =

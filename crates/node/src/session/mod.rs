@@ -21,8 +21,10 @@ pub mod request;
 mod shadowed;
 mod snapshot;
 pub mod statements;
+mod turns;
 mod understand;
 mod unjudged;
+mod whole;
 
 pub use line::Line;
 
@@ -43,7 +45,8 @@ use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
 use snapshot::Snapshot;
 use std::rc::Rc;
 use tokio::time::Instant;
-use transaction::{Backend, Block, Standing};
+use transaction::{Backend, Block, Standing, Turn};
+use turns::Way;
 use understand::{Several, Todo, Words};
 use unjudged::Unjudged;
 use wire::{Answers, Problem, Status};
@@ -102,6 +105,8 @@ pub struct Session {
     /// That is looked before its next block.
     names_first: bool,
     current: Current,
+    /// It has the turn to commit.
+    turn: Option<Turn<Cluster>>,
     words: Words,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -149,6 +154,7 @@ impl Session {
             named: None,
             names_first: false,
             current: Current::default(),
+            turn: None,
             words: Words::default(),
             scratch: Vec::new(),
             ended: None,
@@ -172,9 +178,10 @@ impl Session {
             }
         };
         self.service.cluster.backends().ended(self.backend.pid);
-        let Session { line, block, early, everywhere, snapshot, .. } = self;
-        // Whatever was in doubt stays so until the backend is gone.
+        let Session { line, block, early, everywhere, snapshot, turn, .. } = self;
+        // Whatever was in doubt stays so until the backend is gone, and the turn with it.
         drop((block, early, everywhere, snapshot));
+        drop(turn);
         line.end(ended).await;
     }
 
@@ -289,6 +296,9 @@ impl Session {
         self.current.is_read = matches!(plan, Plan::Leaves(_) | Plan::Stays(_));
         let in_block = self.state.block() != BlockStatus::Idle;
         let first = std::mem::take(&mut self.fresh);
+        if !in_block && self.takes_turns() {
+            self.current.way = Way::InOurBlock;
+        }
         if let Plan::Leaves(leaving) = &plan {
             self.current.template = Some(leaving.template.clone());
         }
@@ -312,6 +322,10 @@ impl Session {
                 }
                 if leaving.catalog != self.database.version() {
                     self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                    return Ok(());
+                }
+                if self.reads_wait() {
+                    self.read_whole(&leaving).await;
                     return Ok(());
                 }
                 let cluster = self.service.cluster.clone();
@@ -355,7 +369,8 @@ impl Session {
             }
             (None, Some(database)) => {
                 let cluster = self.service.cluster.clone();
-                transaction::write(&cluster, self, database, writing.footprint).await;
+                let outcome = transaction::write(&cluster, self, database, writing.footprint).await;
+                self.committed(outcome);
             }
             (None, None) => self.unnoted(writing.reason).await,
         }
@@ -386,9 +401,10 @@ impl Session {
         let reason = Reason::Stay(utility.name());
         self.current.reason = reason;
         match (utility, self.block.take()) {
-            (Utility::Commit { .. } | Utility::PrepareTransaction(_), Some(block))
-                if self.line.primary.status == Status::InBlock =>
-            {
+            (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
+                self.commit_block(block, reason).await;
+            }
+            (Utility::PrepareTransaction(_), Some(block)) if self.line.primary.status == Status::InBlock => {
                 block.commit(self, reason).await;
             }
             (

@@ -36,6 +36,8 @@ enum Expect {
     Ours,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
     Question,
+    /// The same to a command of our own that the client's statement needs: what the server remarks is for the client.
+    Command,
     /// The whole answer to a request that is asked for ourselves, up to its ReadyForQuery: kept for us. `true`: a Parse or
     /// Close of ours comes first.
     Aside(bool),
@@ -46,14 +48,27 @@ enum Expect {
     Hushed(Option<Box<[u8]>>),
     /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
     Asked(Option<Box<[u8]>>),
+    /// ReadyForQuery for a Query, which the client does not get from here; its CommandComplete is kept.
+    Withheld,
 }
 
 impl Expect {
     fn is_ready(&self) -> bool {
         matches!(
             self,
-            Expect::Synced | Expect::Asked(_) | Expect::Question | Expect::Hushed(_) | Expect::Aside(_)
+            Expect::Synced
+                | Expect::Asked(_)
+                | Expect::Question
+                | Expect::Command
+                | Expect::Hushed(_)
+                | Expect::Aside(_)
+                | Expect::Withheld
         )
+    }
+
+    /// Its answers are for ourselves.
+    fn is_question(&self) -> bool {
+        matches!(self, Expect::Question | Expect::Command)
     }
 }
 
@@ -151,7 +166,9 @@ pub struct Seen {
     /// The answer to a request that was asked for ourselves.
     aside: Vec<u8>,
     /// The error that answers it.
-    error: Option<Vec<u8>>,
+    pub error: Option<Vec<u8>>,
+    /// CommandComplete of a Query whose end the client gets later.
+    pub withheld: Vec<u8>,
 }
 
 impl Primary {
@@ -187,6 +204,15 @@ impl Primary {
 
     /// Asks a question of our own: its answers reach nobody else. It leaves the client's unnamed statement alone.
     pub fn ask(&mut self, question: &str) {
+        self.ask_and_expect(question, Expect::Question);
+    }
+
+    /// The same; but what the server remarks while it does it is for the client.
+    pub fn ask_aloud(&mut self, command: &str) {
+        self.ask_and_expect(command, Expect::Command);
+    }
+
+    fn ask_and_expect(&mut self, question: &str, expect: Expect) {
         self.awake.spoken();
         let out = self.peer.out();
         out.parse(QUESTION, question.as_bytes(), &[]);
@@ -196,7 +222,7 @@ impl Primary {
         out.sync();
         self.seen.row = None;
         self.seen.failed = false;
-        self.expects.push_back(Expect::Question);
+        self.expects.push_back(expect);
     }
 
     /// Says something that means nothing, so that the backend does not take the session for idle.
@@ -282,6 +308,16 @@ impl Primary {
                 self.expects.push_back(Expect::Hushed(None));
                 self.open = false;
             }
+        }
+    }
+
+    /// The request that was taken runs in a block of ours, and the client hears of its end when that has ended: of a Query's
+    /// completion too, which comes behind the commit. A batch is completed before it.
+    pub fn withhold(&mut self) {
+        match self.expects.pop_back() {
+            Some(Expect::Asked(_)) => self.expects.push_back(Expect::Withheld),
+            Some(Expect::Synced) => self.expects.push_back(Expect::Hushed(None)),
+            other => self.expects.extend(other),
         }
     }
 
@@ -490,7 +526,7 @@ impl Primary {
         let mut unclosed = false;
         loop {
             let aside = matches!(self.expects.front(), Some(Expect::Aside(_)));
-            let asked_ourselves = aside || matches!(self.expects.front(), Some(Expect::Question));
+            let asked_ourselves = aside || self.expects.front().is_some_and(Expect::is_question);
             let step = splitter.next(&unread[at..])?;
             let length = step.len();
             let forwarded = match step {
@@ -568,7 +604,7 @@ impl Standing<'_> {
     /// Notes what an answer means; `false`: it is not for the client.
     fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
         match self.expects.front() {
-            Some(Expect::Question) if !self.is_the_clients_own(frame) => {
+            Some(expect) if expect.is_question() && !self.is_the_clients_own(frame) => {
                 return self.answered_ourselves(frame);
             }
             Some(Expect::Aside(ours)) if !self.is_the_clients_own(frame) => {
@@ -592,6 +628,10 @@ impl Standing<'_> {
             back::COMMAND_COMPLETE => {
                 self.seen.completed += 1;
                 self.completed(CommandTag::read(frame)?, side.statements);
+                if let Some(Expect::Withheld) = self.expects.front() {
+                    self.seen.withheld.extend_from_slice(frame.bytes());
+                    return Ok(false);
+                }
             }
             back::PORTAL_SUSPENDED => self.seen.completed += 1,
             back::COPY_IN => {
@@ -622,7 +662,7 @@ impl Standing<'_> {
                 *self.status = wire::status(frame)?;
                 // What was sent behind an error and before its Sync is never answered.
                 let answered = std::iter::from_fn(|| self.expects.pop_front()).find(Expect::is_ready);
-                return Ok(!matches!(answered, Some(Expect::Hushed(_))));
+                return Ok(!matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld)));
             }
             _ => {}
         }
@@ -633,6 +673,7 @@ impl Standing<'_> {
     fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
         match frame.tag() {
             back::PARAMETER_STATUS | back::NOTIFICATION => true,
+            back::NOTICE => matches!(self.expects.front(), Some(Expect::Command)),
             back::ERROR => Complaint::read(frame).is_fatal(),
             _ => false,
         }

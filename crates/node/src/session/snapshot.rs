@@ -10,6 +10,7 @@ use super::request::{Kind, Request};
 use super::statements::Statement as Prepared;
 use super::understand::{Several, Todo, UNKNOWN_STATEMENT};
 use super::{Session, apart, batch};
+use crate::cluster::Cluster;
 use crate::plan::{Leaving, Plan, Writing};
 use crate::routes::Went;
 use crate::standby::{Answer, CutOff, Failed, Form, Standby};
@@ -21,7 +22,7 @@ use history::Incarnation;
 use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
 use std::rc::Rc;
 use std::time::Duration;
-use transaction::{Block, StandbyFailed, Standing};
+use transaction::{Block, Pinned, Placed, StandbyFailed, Standing};
 use wire::tag::front;
 use wire::{Answers, Frame, Problem, Status, Step};
 
@@ -45,6 +46,8 @@ pub(super) struct Snapshot {
     failed: bool,
     /// A cancel request may be on its way to the connection.
     cancelled: bool,
+    /// Where reads wait for replicas it counts among what is pending there.
+    ticket: Option<Pinned<Cluster>>,
 }
 
 /// How a part of a request ended.
@@ -58,25 +61,20 @@ enum Outcome {
 impl Session {
     /// The first statement of a transaction that may run at a standby as a whole.
     pub(super) async fn begin_snapshot(&mut self, leaving: &Leaving) -> Result<(), Ended> {
-        let cluster = self.service.cluster.clone();
         let mut question = leaving.question.clone();
         if question.consistency != scheduler::Consistency::Primary {
             // A hint is about one statement; the snapshot is for all of them.
             question.consistency = crate::plan::level_of(self.state.consistency());
         }
-        match transaction::snapshot(&cluster, self, &question).await {
-            Ok(pinned) => {
-                self.was_proven(pinned.ticket().proof());
-                let marks = &mut self.marks.marks;
-                if let (Some(snapshot), low) = (&self.snapshot, pinned.ticket().low())
-                    && low > marks.last_seen
-                {
-                    marks.last_seen = low;
-                    marks.seen_at = Some((snapshot.at.0, snapshot.at.1));
-                }
+        match self.open_for_all(&question).await {
+            Ok(Placed::At(pinned)) => self.snapshot_opened(pinned),
+            Ok(Placed::Primary(reason)) => {
+                self.quiet(reason).await;
+                return Ok(());
             }
             Err(reason) => {
-                self.quiet(reason).await;
+                let problem = self.waited_in_vain(reason);
+                self.fail_block(Some(problem)).await;
                 return Ok(());
             }
         }
@@ -100,6 +98,24 @@ impl Session {
         Ok(())
     }
 
+    /// What is read from here on is of this snapshot.
+    fn snapshot_opened(&mut self, pinned: Pinned<Cluster>) {
+        self.was_proven(pinned.ticket().proof());
+        let waits = self.reads_wait();
+        let Some(snapshot) = &mut self.snapshot else { return };
+        let (standby, life, _) = snapshot.at;
+        let seen = match snapshot.kind {
+            scheduler::Kind::Standby => Some(pinned.ticket().low()),
+            scheduler::Kind::Fed => pinned.ticket().seen(&Ran { incarnation: life, replayed: None }),
+        };
+        let marks = &mut self.marks.marks;
+        if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
+            marks.last_seen = seen;
+            marks.seen_at = Some((standby, life));
+        }
+        snapshot.ticket = Some(pinned).filter(|_| waits);
+    }
+
     /// Takes the snapshot that a ticket names.
     pub(super) async fn begin_at_standby(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
         let (id, life) = (ticket.standby(), ticket.incarnation());
@@ -117,7 +133,7 @@ impl Session {
         let standby = answer.discard();
         let at = (id, life, ticket.proof());
         let kind = ticket.kind();
-        self.snapshot = Some(Snapshot { standby, at, kind, failed: false, cancelled: false });
+        self.snapshot = Some(Snapshot { standby, at, kind, failed: false, cancelled: false, ticket: None });
         Ok(Ran { incarnation: life, replayed })
     }
 

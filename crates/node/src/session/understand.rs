@@ -40,6 +40,8 @@ pub(super) struct Words {
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
 /// How long a Parse waits for a gauge while names may have changed in a way that is not known yet.
 pub(super) const GAUGE_LIMIT: Duration = Duration::from_millis(50);
+/// How long a read waits for its tree where the design has reads wait for replicas.
+const TREE_LIMIT: Duration = Duration::from_millis(50);
 /// A text longer than this is not kept while the session is idle.
 const TEXT_KEPT_BYTES: usize = 4096;
 
@@ -398,7 +400,15 @@ impl Session {
             return known;
         }
         let begun = Instant::now();
-        let patience = if self.patient { PATIENCE } else { self.service.cluster.proof_limit() };
+        let usual = self.service.cluster.proof_limit();
+        let patience = if self.patient {
+            PATIENCE
+        } else if self.reads_wait() {
+            // Rather than burden the primary.
+            TREE_LIMIT.max(usual)
+        } else {
+            usual
+        };
         let limit = begun + patience;
         let statement = Asked {
             shape: &words.shape,

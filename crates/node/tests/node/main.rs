@@ -12,3 +12,4 @@ mod shadow;
 mod snapshot;
 mod stage;
 mod standby;
+mod turns;

@@ -90,6 +90,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         writers,
         design: design::CONSORT,
         proof_limit: Duration::from_millis(20),
+        wait_limit: Duration::from_secs(60),
         attach: true,
         follows: vec!["*".to_owned()],
         analysis_bytes: 1 << 20,

@@ -1,0 +1,226 @@
+//! The design in which reads wait at replicas for the latest state, and commits take turns at the primary.
+
+use std::sync::Arc;
+
+use design::{Orderer, Reads};
+use postgres::local::{Node, Options, Scratch};
+
+use crate::fixture::{Serving, UpFolder, consort, eventually};
+use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served};
+
+/// Its name.
+fn name() -> &'static str {
+    let waits = |design: &&design::Design| {
+        design.reads == Reads::LatestWaiting && design.orderer == Orderer::PrimaryOneByOne
+    };
+    design::ALL.iter().find(waits).expect("there is one").name
+}
+
+/// Consort in front of a primary and so many replicas, which all show what the primary has.
+fn serving(replicas: usize, lines: &str) -> (Serving, Console, String) {
+    let servers = Scratch::with(Options { standbys: 0, replicas, ..Scratch::options() });
+    let serving = Serving::over(Arc::new(servers), &format!("design = \"{}\"\n{lines}", name()));
+    let url = serving.url("postgres", "postgres");
+    Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    eventually("reads that may leave", || console.stays("postgres").is_empty());
+    for replica in 1..=replicas {
+        shows_all(&mut console, replica);
+    }
+    (serving, console, url)
+}
+
+fn shows_all(console: &mut Console, replica: usize) {
+    eventually("a replica that is fed", || {
+        let feed = console.feed(&format!("replica{replica}"), "postgres");
+        matches!(feed.state.as_str(), "feeding" | "serving") && feed.version == feed.newest_version
+    });
+}
+
+/// How many reads the replicas have served.
+fn all_served(console: &mut Console, replicas: usize) -> u64 {
+    (1..=replicas).map(|replica| served(console, &format!("replica{replica}"))).sum()
+}
+
+/// Its statements are known.
+fn knows(client: &mut Client, console: &mut Console) {
+    let before = all_served(console, 1);
+    eventually("reads at the replica", || {
+        assert_eq!(client.number(READ_QUIET).expect("an answer"), 7);
+        all_served(console, 1) > before
+    });
+}
+
+#[test]
+fn whoever_reads_only_sees_the_latest_state_at_a_replica() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (_serving, mut console, url) = serving(2, lines);
+        let (mut writer, mut reader) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
+        knows(&mut reader, &mut console);
+        let mut value = 7;
+        // A machine that stands still for a second loses its replicas for a moment.
+        eventually("rounds none of which burdens the primary", || {
+            let before = all_served(&mut console, 2);
+            (0..12).for_each(|round| read_what_is_written(&mut writer, &mut reader, &mut value, round));
+            all_served(&mut console, 2) >= before + 12
+        });
+    }
+}
+
+/// One commit, and one read behind it, which sees it; in a transaction that goes on it sees no other.
+fn read_what_is_written(writer: &mut Client, reader: &mut Client, value: &mut i64, round: usize) {
+    let write: &[&str] = match round % 2 {
+        0 => &["UPDATE quiet SET v = v + 1"],
+        _ => &["BEGIN", "UPDATE quiet SET v = v + 1", "COMMIT"],
+    };
+    write.iter().for_each(|sql| writer.rows(sql).map(drop).expect("an answer"));
+    *value += 1;
+    if round.is_multiple_of(3) {
+        assert_eq!(reader.number(READ_QUIET).expect("an answer"), *value);
+        return;
+    }
+    let level = if round % 3 == 1 { "" } else { "ISOLATION LEVEL REPEATABLE READ " };
+    reader.rows(&format!("BEGIN {level}READ ONLY")).expect("an answer");
+    assert_eq!(reader.number(READ_QUIET).expect("an answer"), *value);
+    writer.rows("UPDATE quiet SET v = v + 1").expect("an answer");
+    assert_eq!(reader.number(READ_QUIET).expect("an answer"), *value, "one snapshot");
+    reader.rows("COMMIT").expect("an answer");
+    *value += 1;
+}
+
+#[test]
+fn whoever_may_write_reads_at_the_primary() {
+    let (_serving, mut console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    knows(&mut client, &mut console);
+    let before = all_served(&mut console, 1);
+    for begin in
+        ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"]
+    {
+        client.rows(begin).unwrap();
+        assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+        client.rows("COMMIT").unwrap();
+    }
+    client.rows("SET consort.consistency = 'primary'").unwrap();
+    assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+    assert_eq!(all_served(&mut console, 1), before);
+}
+
+#[test]
+fn a_replica_that_is_lost_is_not_noticed() {
+    let (serving, mut console, url) = serving(2, THROUGH);
+    let load = Load::start(&url);
+    load.goes_on(40, 20);
+    for fail in [Node::kill as fn(&Node), Node::hang] {
+        let replica = serving.servers.replica(0);
+        fail(replica);
+        load.goes_on(40, 20);
+        replica.resume();
+        replica.start().unwrap();
+        let before = served(&mut console, "replica1");
+        eventually("reads at the replica", || served(&mut console, "replica1") > before + 20);
+    }
+    serving.servers.replica(0).kill();
+    serving.servers.replica(1).kill();
+    load.goes_on(20, 10);
+    load.end();
+}
+
+/// Waits until this query of the server's own finds something.
+fn is_so(serving: &Serving, condition: &str) {
+    let sql = format!("SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND {condition}");
+    eventually(condition, || {
+        !serving.servers.primary().query("postgres", &sql).expect("an answer").is_empty()
+    });
+}
+
+fn sqlstate(client: &mut Client, sql: &str) -> Option<String> {
+    client.rows(sql).err().and_then(|trouble| trouble.sqlstate)
+}
+
+#[test]
+fn the_primary_gets_one_commit_at_a_time_and_reads_go_on() {
+    let (serving, mut console, url) = serving(1, &format!("{THROUGH}\nwait_limit = \"3s\""));
+    let (mut reader, mut other) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
+    knows(&mut reader, &mut console);
+    other.rows("SET synchronous_commit = local").unwrap();
+    other.rows("UPDATE quiet SET v = v").unwrap();
+    serving.servers.primary().set("synchronous_standby_names", "nobody").unwrap();
+    let hangs = std::thread::spawn({
+        let mut client = Client::connect(&url).unwrap();
+        move || client.rows("UPDATE quiet SET v = v + 1").map(drop)
+    });
+    is_so(&serving, "wait_event = 'SyncRep'");
+    assert_eq!(sqlstate(&mut other, "INSERT INTO counter VALUES (2, 0)").as_deref(), Some("40001"));
+    other.rows("BEGIN").unwrap();
+    other.rows("INSERT INTO counter VALUES (2, 0)").unwrap();
+    assert_eq!(sqlstate(&mut other, "COMMIT").as_deref(), Some("40001"));
+    let before = all_served(&mut console, 1);
+    assert_eq!(reader.number(READ_QUIET).unwrap(), 7);
+    assert_eq!(reader.number("SELECT count(*) FROM counter").unwrap(), 1);
+    assert!(all_served(&mut console, 1) > before, "reads wait for no commit that nobody has seen");
+    serving.servers.primary().set("synchronous_standby_names", "").unwrap();
+    hangs.join().unwrap().unwrap();
+    other.rows("INSERT INTO counter VALUES (2, 0)").unwrap();
+    assert_eq!(reader.number(READ_QUIET).unwrap(), 8);
+    assert_eq!(reader.number("SELECT count(*) FROM counter").unwrap(), 2);
+}
+
+#[test]
+fn who_waits_for_rows_has_not_the_turn() {
+    let (serving, _console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    client
+        .rows(
+            "CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent VALUES (1); \
+             CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .unwrap();
+    for (holds, waits, told) in [
+        ("UPDATE quiet SET v = 8", "UPDATE quiet SET v = v + 1", None),
+        ("DELETE FROM parent", "INSERT INTO child VALUES (1)", Some("23503")),
+        ("DELETE FROM parent", "BEGIN; INSERT INTO child VALUES (1)", Some("23503")),
+    ] {
+        client.rows("INSERT INTO parent VALUES (1) ON CONFLICT DO NOTHING").unwrap();
+        client.rows("BEGIN").unwrap();
+        client.rows(holds).unwrap();
+        let waiting = std::thread::spawn({
+            let mut other = Client::connect(&url).unwrap();
+            move || {
+                let done = waits.split("; ").chain(waits.starts_with("BEGIN").then_some("COMMIT"));
+                let told = done.map(|sql| sqlstate(&mut other, sql)).last().flatten();
+                assert_eq!(other.number("SELECT count(*) FROM child").unwrap(), 0);
+                told
+            }
+        });
+        is_so(&serving, "wait_event_type = 'Lock'");
+        client.rows("COMMIT").unwrap();
+        assert_eq!(waiting.join().unwrap().as_deref(), told, "{waits}");
+    }
+    assert_eq!(client.number(READ_QUIET).unwrap(), 9);
+}
+
+#[test]
+fn histories_are_what_one_server_would_give() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, _console, url) = serving(2, lines);
+        let console = serving.url("postgres", "consort");
+        let line =
+            ["bench", "histories", "--url", &url, "--console", &console, "--time", "3s", "--rate", "1000"];
+        let levels = ["--isolation", "repeatable-read,read-committed,autocommit", "--read-only", "0.5"];
+        let told = consort(&[&line[..], &levels].concat()).worked();
+        assert_eq!(told.matches("  valid").count(), 3, "{told}");
+    }
+}
+
+#[test]
+fn up_makes_replicas_for_it() {
+    let folder = UpFolder::new();
+    let listen = format!("127.0.0.1:{}", folder.port);
+    folder.run("up", &["--listen", &listen, "--design", name()]).worked();
+    let mut client = Client::connect(&folder.url()).unwrap();
+    client.rows(TABLES).unwrap();
+    let mut console = Console::connect(&format!("postgres://postgres@{listen}/consort"));
+    shows_all(&mut console, 2);
+    assert!(folder.run("status", &[]).worked().contains(&format!("design {}", name())));
+}
