@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use analysis::session::{Consistency, Own};
-use design::{Design, Reads};
+use design::{Design, Orderer, Reads};
 use postgres::Tls;
 use postgres::address::{Address, Host};
 use postgres::tls::Checks;
@@ -71,6 +71,8 @@ pub struct Config {
     pub proof_limit: Duration,
     /// How long a read waits for a replica, and a commit for its turn, where the design has them wait.
     pub wait_limit: Duration,
+    /// So many replicas show a commit before its client hears of it, where the design has commits take turns.
+    pub acknowledged_by: usize,
     /// Clients at one time.
     pub max_clients: usize,
     /// How long a client may take to log in.
@@ -497,6 +499,10 @@ impl<'a> Reader<'a> {
                 "standby",
                 "is of no use to this design: its reads wait at replicas, each in a [[replica]]",
             );
+        }
+        let takes_turns = config.design().orderer == Orderer::PrimaryOneByOne;
+        if config.acknowledged_by > if takes_turns { config.replicas.len() } else { 0 } {
+            refuse("acknowledged_by", "needs so many [[replica]]s, and a design in which commits take turns");
         }
         let mut names: Vec<&str> = config.read_nodes().map(|server| server.name.as_str()).collect();
         names.push(&config.primary.name);

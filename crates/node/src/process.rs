@@ -331,6 +331,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         design: config.design(),
         proof_limit: config.proof_limit,
         wait_limit: config.wait_limit,
+        acknowledged_by: config.acknowledged_by,
         attach: config.attach_on_first_use,
         follows: config.databases.clone(),
         analysis_bytes: config.analysis_cache_bytes,

@@ -201,6 +201,35 @@ fn who_waits_for_rows_has_not_the_turn() {
 }
 
 #[test]
+fn a_commit_is_acknowledged_when_replicas_show_it() {
+    let (serving, mut console, url) =
+        serving(2, &format!("{THROUGH}\nacknowledged_by = 2\nwait_limit = \"4s\""));
+    let mut client = Client::connect(&url).unwrap();
+    knows(&mut client, &mut console);
+    let shown = |value: i64| {
+        (0..2).for_each(|replica| {
+            let rows = serving.servers.replica(replica).query("postgres", READ_QUIET).unwrap();
+            assert_eq!(rows[0][0], Some(value.to_string()));
+        });
+    };
+    for value in 8..40 {
+        for sql in ["BEGIN", "UPDATE quiet SET v = v + 1", "COMMIT"].iter().skip(value as usize % 2) {
+            let sql = if value % 2 == 1 && *sql == "COMMIT" { "SELECT 1" } else { sql };
+            client.rows(sql).unwrap();
+        }
+        shown(value);
+    }
+    serving.servers.replica(1).hang();
+    assert_eq!(sqlstate(&mut client, "UPDATE quiet SET v = v + 1").as_deref(), Some("40003"));
+    client.rows("BEGIN").unwrap();
+    client.rows("UPDATE quiet SET v = v + 1").unwrap();
+    assert_eq!(sqlstate(&mut client, "COMMIT").as_deref(), Some("40003"));
+    serving.servers.replica(1).resume();
+    eventually("an acknowledgement", || client.rows("UPDATE quiet SET v = v").is_ok());
+    shown(41);
+}
+
+#[test]
 fn histories_are_what_one_server_would_give() {
     for lines in [THROUGH, ANYWHERE] {
         let (serving, _console, url) = serving(2, lines);

@@ -78,6 +78,8 @@ pub struct Setup {
     pub proof_limit: Duration,
     /// Where reads wait for replicas and commits for their turn: how long.
     pub wait_limit: Duration,
+    /// Where commits take turns: so many replicas show one before its client hears of it.
+    pub acknowledged_by: usize,
     /// Whether a database is attached by itself when it is first used (`consort up`), or by `consort attach` alone.
     pub attach: bool,
     /// The databases that are followed, so that their reads may leave; `*` is all.

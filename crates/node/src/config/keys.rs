@@ -243,6 +243,13 @@ pub static KEYS: &[Key] = &[
         "Where the design has reads wait for a replica, or commits for their turn: how long at most. Then the client gets SQLSTATE 40001.",
         |config, value| put(&mut config.wait_limit, duration(value)),
     ),
+    global(
+        "acknowledged_by",
+        "0",
+        "Where the design has commits take turns: so many replicas show a commit before its client hears of it; if they do not \
+         within `wait_limit`, the client gets SQLSTATE 40003, and the commit stands.",
+        |config, value| put(&mut config.acknowledged_by, number(value, 0, 1_000)),
+    ),
     reloaded(global(
         "max_clients",
         "80",

@@ -125,6 +125,12 @@ fn where_reads_wait_for_replicas() {
     assert!(!parse(&not_by_user).unwrap().defaults("x", "y").read_only_snapshots);
     let found = mistakes(&format!("design = \"{name}\"\n{LEAST}[[standby]]\nhost = \"b\"\n"));
     assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
+    for too_many in
+        [format!("design = \"{name}\"\nacknowledged_by = 1\n"), "acknowledged_by = 1\n".to_owned()]
+    {
+        let found = mistakes(&format!("{too_many}{LEAST}"));
+        assert!(found.len() == 1 && found[0].contains("acknowledged_by"), "{found:?}");
+    }
 }
 
 #[test]

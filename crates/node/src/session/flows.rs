@@ -237,8 +237,15 @@ impl transaction::Session for Session {
             self.fail_block(Some(Problem::error("57014", "canceling statement due to user request"))).await;
             return AtPrimary::Answered;
         }
-        let ran = self.line.run(request).await;
-        self.learn();
+        let ran = match self.current.way {
+            Way::Withheld => self.line.run_withheld(request).await,
+            Way::AsItIs | Way::InOurBlock => self.line.run(request).await,
+        };
+        let mut seen = self.line.primary.seen();
+        if self.current.way == Way::Withheld {
+            self.current.withheld = Some(std::mem::take(&mut seen.withheld));
+        }
+        self.learn_from(&seen);
         if let Err(ended) = ran {
             self.ended = Some(ended);
             return AtPrimary::ConnectionLost;
@@ -254,7 +261,7 @@ impl transaction::Session for Session {
         }
         let reason = self.current.reason;
         match self.current.way {
-            Way::AsItIs => self.at_primary(reason).await,
+            Way::AsItIs | Way::Withheld => self.at_primary(reason).await,
             Way::InOurBlock => self.run_in_our_block().await,
         }
     }

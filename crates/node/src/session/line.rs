@@ -153,8 +153,22 @@ impl Line {
         self.primary.ask("BEGIN");
         self.primary.begin(request.kind);
         self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
-        self.primary.withhold();
+        match request.kind {
+            // A Query is completed behind its commit, a batch before it.
+            Kind::Query => self.primary.withhold(),
+            _ => self.primary.withhold_end(),
+        }
         self.primary.ask_aloud(behind);
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
+    /// Sends a COMMIT to the primary. The client hears of its completion later.
+    pub(crate) async fn run_withheld(&mut self, request: Request) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.begin(request.kind);
+        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        self.primary.withhold();
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 

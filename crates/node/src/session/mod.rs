@@ -370,7 +370,7 @@ impl Session {
             (None, Some(database)) => {
                 let cluster = self.service.cluster.clone();
                 let outcome = transaction::write(&cluster, self, database, writing.footprint).await;
-                self.committed(outcome);
+                self.committed(outcome).await;
             }
             (None, None) => self.unnoted(writing.reason).await,
         }

@@ -48,7 +48,7 @@ enum Expect {
     Hushed(Option<Box<[u8]>>),
     /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
     Asked(Option<Box<[u8]>>),
-    /// ReadyForQuery for a Query, which the client does not get from here; its CommandComplete is kept.
+    /// ReadyForQuery for a Query or a Sync, which the client does not get from here; CommandComplete is kept.
     Withheld,
 }
 
@@ -167,7 +167,7 @@ pub struct Seen {
     aside: Vec<u8>,
     /// The error that answers it.
     pub error: Option<Vec<u8>>,
-    /// CommandComplete of a Query whose end the client gets later.
+    /// CommandComplete of a request whose completion the client gets later.
     pub withheld: Vec<u8>,
 }
 
@@ -311,11 +311,17 @@ impl Primary {
         }
     }
 
-    /// The request that was taken runs in a block of ours, and the client hears of its end when that has ended: of a Query's
-    /// completion too, which comes behind the commit. A batch is completed before it.
+    /// The client hears of the completion and the end of the request that was taken from somebody else.
     pub fn withhold(&mut self) {
         match self.expects.pop_back() {
-            Some(Expect::Asked(_)) => self.expects.push_back(Expect::Withheld),
+            Some(Expect::Asked(_) | Expect::Synced) => self.expects.push_back(Expect::Withheld),
+            other => self.expects.extend(other),
+        }
+    }
+
+    /// The same for the end alone.
+    pub fn withhold_end(&mut self) {
+        match self.expects.pop_back() {
             Some(Expect::Synced) => self.expects.push_back(Expect::Hushed(None)),
             other => self.expects.extend(other),
         }

@@ -32,6 +32,8 @@ pub(super) enum Way {
     AsItIs,
     /// In a block of ours.
     InOurBlock,
+    /// As it is, and its client hears of it when replicas show it.
+    Withheld,
 }
 
 impl Session {
@@ -46,6 +48,9 @@ impl Session {
     pub(super) async fn commit_block(&mut self, block: Block<Cluster>, reason: Reason) {
         if self.takes_turns() && !block.wrote().is_nothing() {
             match self.before_commit().await {
+                Ok(None) if self.service.cluster.setup().acknowledged_by > 0 => {
+                    self.current.way = Way::Withheld;
+                }
                 Ok(None) => {}
                 Ok(Some(error)) => return self.roll_back_instead(block, &error, reason).await,
                 Err(ended) => {
@@ -55,20 +60,42 @@ impl Session {
             }
         }
         let outcome = block.commit(self, reason).await;
-        self.committed(outcome);
+        self.committed(outcome).await;
     }
 
-    /// A commit has ended so: its turn is over, and what the client is still to hear of it leaves.
-    pub(super) fn committed(&mut self, outcome: AtPrimary) {
+    /// A commit has ended so: its turn is over, and what the client is still to hear of it leaves when so many replicas show
+    /// it as the design is told to wait for.
+    pub(super) async fn committed(&mut self, outcome: AtPrimary) {
         if let Some(turn) = self.turn.take() {
             turn.over(outcome);
         }
-        if let Some(end) = self.current.withheld.take() {
-            let status = self.line.primary.status;
-            let out = self.line.client.out();
-            out.extend_from_slice(&end);
-            out.ready(status);
+        let Some(mut end) = self.current.withheld.take() else { return };
+        if outcome == AtPrimary::ConnectionLost {
+            return;
         }
+        if !self.current.failed
+            && let Err(reason) = self.shown_by_replicas().await
+        {
+            let problem = Problem::error(
+                "40003",
+                format!("committed at the primary, and not shown by replicas: {reason}"),
+            )
+            .hint("The commit stands, unless the primary is lost before they show it. Do not run it again.");
+            end.clear();
+            end.problem(&problem);
+        }
+        let status = self.line.primary.status;
+        let out = self.line.client.out();
+        out.extend_from_slice(&end);
+        out.ready(status);
+    }
+
+    /// Waits until so many replicas show what was committed.
+    async fn shown_by_replicas(&self) -> Result<(), Reason> {
+        let cluster = &self.service.cluster;
+        let Some(database) = self.database.id() else { return Err(Reason::DatabaseNotFollowed) };
+        let (replicas, limit) = (cluster.setup().acknowledged_by, cluster.setup().wait_limit);
+        transaction::shown_by(cluster, database, replicas, limit).await
     }
 
     /// Has what is deferred checked, and waits for the turn. The error that the client gets instead, if it comes to that.

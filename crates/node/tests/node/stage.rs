@@ -91,6 +91,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         design: design::CONSORT,
         proof_limit: Duration::from_millis(20),
         wait_limit: Duration::from_secs(60),
+        acknowledged_by: 0,
         attach: true,
         follows: vec!["*".to_owned()],
         analysis_bytes: 1 << 20,
