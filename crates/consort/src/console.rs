@@ -48,6 +48,14 @@ fn reachable(host: &str) -> &str {
 
 /// The answers to several commands; what does not answer with rows has none.
 pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
+    let asked = ask_patiently(found, commands);
+    tokio::time::timeout(LIMIT, asked).await.unwrap_or_else(|_| {
+        Err(Failure::not_running(format!("Consort does not answer: nothing within {LIMIT:?}")))
+    })
+}
+
+/// The same for commands that take their time.
+pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
     let (host, port) = place(&found.config)?;
     let user = found.config.admin_users.first().map_or("postgres", String::as_str);
     let mut address = tokio_postgres::Config::new();
@@ -78,7 +86,6 @@ pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, F
             None => not_running(&with_causes(&error)),
         }),
         ended = connection => Err(not_running(&ended.err().map_or_else(String::new, |error| error.to_string()))),
-        () = tokio::time::sleep(LIMIT) => Err(not_running(&format!("nothing within {LIMIT:?}"))),
     }
 }
 

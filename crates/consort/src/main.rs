@@ -26,6 +26,7 @@ mod serve;
 mod settings_file;
 mod status;
 mod up;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,7 @@ enum Command {
     Check(check::Options),
     Repair(repair::Options),
     Replica(replica::Options),
+    Verify(verify::Options),
     Status(status::Options),
     Explain(explain::Options),
     Psql(psql::Options),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Repair(options) => repair::run(&options),
         Command::Replica(options) => replica::run(&options),
+        Command::Verify(options) => verify::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Psql(options) => psql::run(&options),

@@ -30,7 +30,8 @@ It asks the console of the Consort that runs, which has more: consort psql -d co
 const COMMANDS: &[&str] = &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW VERSION"];
 
 /// Columns whose values are texts although they may look like numbers.
-const TEXTS: &[&str] = &["name", "host", "database", "why", "footprint"];
+const TEXTS: &[&str] =
+    &["name", "host", "database", "why", "footprint", "node", "table", "what", "first_key"];
 
 /// Prints how it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -112,7 +113,7 @@ fn nodes(replicas: &Rows) -> Vec<Vec<String>> {
 }
 
 /// Columns as wide as their widest value.
-fn print_table(lines: &[Vec<String>]) {
+pub(crate) fn print_table(lines: &[Vec<String>]) {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -153,7 +154,7 @@ fn as_json(
 }
 
 /// Rows as JSON objects; what is a number becomes one.
-fn objects(rows: &Rows) -> Vec<Value> {
+pub(crate) fn objects(rows: &Rows) -> Vec<Value> {
     let one = |(column, text): &(String, Option<String>)| {
         let number = || text.as_ref().filter(|_| !TEXTS.contains(&column.as_str()))?.parse::<i64>().ok();
         let value = number().map_or_else(|| text.clone().map_or(Value::Null, Value::String), Value::from);

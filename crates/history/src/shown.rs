@@ -50,10 +50,7 @@ impl Shown {
     /// Whether it is sure to show everything that `other` shows. Between two lives of the primary it need not be: what an
     /// earlier one rolled back and never flushed may have had a higher identity.
     pub fn covers(&self, other: &Shown) -> bool {
-        let (mine, other_saw) = (&self.snapshot, &other.snapshot);
-        self.decoded >= other.decoded
-            && mine.xmax() >= other_saw.xmax()
-            && mine.running().iter().all(|xid| !other_saw.sees(*xid))
+        self.decoded >= other.decoded && self.snapshot.covers(&other.snapshot)
     }
 
     /// The same state, when it is known that every commit which starts below `resume` is in it.

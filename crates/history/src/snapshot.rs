@@ -49,6 +49,11 @@ impl Snapshot {
         xid < self.xmax && (xid < self.xmin || self.running.binary_search(&xid).is_err())
     }
 
+    /// Whether it is sure to see all that `other` sees, both of one life of one server.
+    pub fn covers(&self, other: &Snapshot) -> bool {
+        self.xmax >= other.xmax && self.running.iter().all(|xid| !other.sees(*xid))
+    }
+
     /// The transactions that have finished here and had not in `earlier`, ascending. Of a server that only moves
     /// forward: nothing that `earlier` sees is unseen here.
     pub fn finished_since<'a>(&'a self, earlier: &'a Snapshot) -> impl Iterator<Item = Xid> + 'a {
@@ -129,6 +134,16 @@ mod tests {
     fn bad_texts_are_refused() {
         for wrong in ["", "1:2", "3:2:", "1:5:7", "1:5:3,2", "a:b:", "1:5:x", "2:5:1"] {
             assert!(wrong.parse::<Snapshot>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_later_one_covers_an_earlier_one() {
+        let earlier = snapshot("10:20:10,14");
+        for (text, covers) in
+            [("10:20:10,14", true), ("14:25:14,22", true), ("10:19:10,14", false), ("10:25:10,11", false)]
+        {
+            assert_eq!(snapshot(text).covers(&earlier), covers, "{text}");
         }
     }
 

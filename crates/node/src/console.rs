@@ -2,7 +2,7 @@
 //!
 //! Commands and columns are PgBouncer's where it has them, so that what reads its console reads this one. Each SHOW
 //! command is a file with one pure function from a [`View`] to a [`Table`]; this file finds the command. What changes
-//! something (RELOAD, PAUSE, RESUME, REBUILD, SHUTDOWN) is only recognised here: the node acts.
+//! something or takes its time (RELOAD, PAUSE, RESUME, REBUILD, VERIFY, SHUTDOWN) is only recognised here: the node acts.
 
 #[cfg(test)]
 mod fixture;
@@ -19,8 +19,10 @@ mod show_routes;
 mod show_servers;
 mod show_stats;
 mod show_users;
+mod show_verify;
 mod show_version;
 mod time;
+pub mod verify;
 pub mod view;
 
 #[cfg(test)]
@@ -50,7 +52,7 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// What changes something.
+/// What changes something, or takes its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read the configuration again.
@@ -61,6 +63,13 @@ pub enum Command {
     Resume(Option<String>),
     /// Do this with the replica of this name, which Consort feeds.
     Replica(Change, String),
+    /// Compare the replicas that Consort feeds with the primary, in one database or all.
+    Verify {
+        /// Which; nothing: all.
+        database: Option<String>,
+        /// Copy what differs anew.
+        repair: bool,
+    },
     /// End, after open transactions.
     Shutdown,
 }
@@ -142,6 +151,7 @@ impl Command {
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
             Self::Replica(change, _) => change.tag(),
+            Self::Verify { .. } => "VERIFY",
             Self::Shutdown => "SHUTDOWN",
         }
     }
@@ -170,6 +180,7 @@ const SHOWS: &[Show] = &[
     show_doubts::SHOW,
     show_gauges::SHOW,
     show_feeds::SHOW,
+    show_verify::SHOW,
 ];
 
 /// What changes something: its form, and what it does.
@@ -180,6 +191,10 @@ const COMMANDS: &[(&str, &str)] = &[
     ("PAUSE REPLICA name", "a replica that Consort feeds: no read goes there, and it takes nothing"),
     ("RESUME REPLICA name", "it goes on where it was"),
     ("REBUILD REPLICA name", "copy every database to it anew"),
+    (
+        "VERIFY [database] [REPAIR]",
+        "compare the replicas that Consort feeds with the primary; copy anew what differs",
+    ),
     ("SHUTDOWN", "let transactions end, at most for drain_time, then stop"),
 ];
 
@@ -211,6 +226,10 @@ pub fn answer(command: &str, rights: Rights, view: &dyn View) -> Reply {
         ["REBUILD", "REPLICA", _, ..] => replica(Change::Rebuild),
         ["PAUSE"] | ["PAUSE", _] => Command::Pause(database()),
         ["RESUME"] | ["RESUME", _] => Command::Resume(database()),
+        ["VERIFY"] => Command::Verify { database: None, repair: false },
+        ["VERIFY", "REPAIR"] => Command::Verify { database: None, repair: true },
+        ["VERIFY", _] => Command::Verify { database: database(), repair: false },
+        ["VERIFY", _, "REPAIR"] => Command::Verify { database: database(), repair: true },
         ["SHUTDOWN"] => Command::Shutdown,
         _ => return unknown(command),
     };

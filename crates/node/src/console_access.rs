@@ -9,8 +9,17 @@ use crate::console::{self, Change, Command, Kind, Reply, Rights, Table};
 use crate::door::{Console, Soon};
 use crate::process::Process;
 use crate::shown::Shown;
+use crate::verify;
 
 struct Access(Rc<Process>);
+
+/// How a command was done.
+enum Done {
+    Quietly,
+    /// The user should know this besides.
+    Saying(String),
+    Finding(Table),
+}
 
 /// Opens the console of this process.
 pub(crate) fn open(process: &Rc<Process>) {
@@ -43,16 +52,20 @@ impl Access {
     /// Answers one command; `false` after an error, which ends the whole text.
     async fn obey(&self, command: &str, rights: Rights, out: &mut Vec<u8>) -> bool {
         match console::answer(command, rights, &Shown::of(&self.0)) {
-            Reply::Rows(table) => rows(&table, out),
+            Reply::Rows(table) => {
+                rows(&table, out);
+                out.complete("SHOW");
+            }
             Reply::Do(command) => {
                 match self.act(&command).await {
-                    Ok(None) => {}
-                    Ok(Some(notice)) => {
+                    Ok(Done::Quietly) => {}
+                    Ok(Done::Saying(notice)) => {
                         out.problem(&Problem {
                             severity: Severity::Notice,
                             ..Problem::error("01000", notice)
                         });
                     }
+                    Ok(Done::Finding(table)) => rows(&table, out),
                     Err(why) => {
                         out.problem(&Problem::error("F0000", why));
                         return false;
@@ -68,13 +81,13 @@ impl Access {
         true
     }
 
-    /// Does it; what the user should know besides.
-    async fn act(&self, command: &Command) -> Result<Option<String>, String> {
+    /// Does it.
+    async fn act(&self, command: &Command) -> Result<Done, String> {
         match command {
             Command::Reload => {
                 let keys = self.0.reload()?;
                 let notice = || format!("these keys count from the next start: {}", keys.join(", "));
-                return Ok((!keys.is_empty()).then(notice));
+                return Ok(if keys.is_empty() { Done::Quietly } else { Done::Saying(notice()) });
             }
             Command::Pause(database) => {
                 let limit = self.0.config().drain_time;
@@ -82,9 +95,13 @@ impl Access {
             }
             Command::Resume(database) => self.0.door.resume(database.as_deref()),
             Command::Replica(change, name) => self.change(*change, name)?,
+            Command::Verify { database, repair } => {
+                let lines = verify::verify(&self.0, database.as_deref(), *repair).await?;
+                return Ok(Done::Finding(console::verify::table(lines)));
+            }
             Command::Shutdown => self.0.shut_down(),
         }
-        Ok(None)
+        Ok(Done::Quietly)
     }
 
     /// Does it with the replica of this name.
@@ -100,7 +117,7 @@ impl Access {
     }
 }
 
-/// Writes a whole answer with its tag.
+/// Writes rows with their columns.
 fn rows(table: &Table, out: &mut Vec<u8>) {
     let column = |column: &console::Column| match column.kind {
         Kind::Text => wire::Column::text(column.name),
@@ -112,5 +129,4 @@ fn rows(table: &Table, out: &mut Vec<u8>) {
             row.iter().map(|value| value.as_deref().map(str::as_bytes)).collect();
         out.data_row(&values);
     }
-    out.complete("SHOW");
 }

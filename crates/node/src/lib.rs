@@ -25,6 +25,7 @@ mod shown;
 pub mod socket;
 pub mod standby;
 pub mod understanding;
+mod verify;
 
 pub use process::{Start, StartError, serve};
 pub use room::check_room;

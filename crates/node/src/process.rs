@@ -36,6 +36,7 @@ use crate::service::Service;
 use crate::shadow;
 use crate::shown::Shown;
 use crate::socket::Place;
+use crate::verify::Verification;
 use crate::{console_access, http};
 
 /// The database in which the connections live that are about the whole server.
@@ -81,6 +82,7 @@ impl From<std::io::Error> for StartError {
 pub(crate) struct Process {
     pub(crate) door: Rc<Door>,
     pub(crate) cluster: Cluster,
+    pub(crate) verification: Verification,
     config: RefCell<Rc<Config>>,
     config_file: Option<PathBuf>,
     log_level: Box<dyn Fn(&str)>,
@@ -105,6 +107,7 @@ async fn run(start: Start) -> Result<(), StartError> {
     let process = Rc::new(Process {
         door,
         cluster,
+        verification: Verification::default(),
         config: RefCell::new(config.clone()),
         config_file: start.config_file,
         log_level: start.log_level,

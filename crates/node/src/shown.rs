@@ -15,7 +15,7 @@ use crate::cluster::{self, Cluster, CourseView, Stage, StandbySetup};
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
     Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot,
-    Traffic, View,
+    Traffic, Verifying, View,
 };
 use crate::door::{Cancel, Doing, Seat};
 use crate::process::Process;
@@ -179,6 +179,10 @@ impl View for Shown<'_> {
     fn feeds(&self) -> Vec<Feed> {
         let cluster = &self.process.cluster;
         cluster.courses().into_iter().map(|course| feed(cluster, course)).collect()
+    }
+
+    fn verifying(&self) -> Option<Verifying> {
+        self.process.verification.now()
     }
 
     fn slots(&self) -> Vec<Slot> {

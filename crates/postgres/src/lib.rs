@@ -5,6 +5,7 @@
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
 //! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
 //! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
+//! * [`verify`]: whether such a replica has the primary's rows.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
 //! * [`address`], [`tls`]: where a server is, who asks, and how that is encrypted.
@@ -28,6 +29,7 @@ mod link;
 pub mod local;
 pub mod roles;
 pub mod tls;
+pub mod verify;
 pub mod watcher;
 
 pub use address::{APPLICATION_NAME, Address, Control, Host};

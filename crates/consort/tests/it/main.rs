@@ -24,4 +24,5 @@ mod resources;
 mod serving;
 mod snapshots;
 mod subcommands;
+mod verify;
 mod waiting;

@@ -67,6 +67,13 @@ pub(crate) struct Stretch {
     pub(crate) end: Place,
 }
 
+impl Stretch {
+    /// The last one.
+    pub(crate) fn last(&self) -> &Rc<Boundary> {
+        self.boundaries.last().expect("a stretch has at least one boundary")
+    }
+}
+
 /// What a replica does not show yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {

@@ -2,6 +2,7 @@
 //! and what it keeps.
 
 use super::feed::{Feed, NotFed, Pending, Place, Rows, Stretch};
+use super::rest::Rest;
 use super::{Cluster, Database};
 use history::{DatabaseId, Incarnation, Lsn};
 use order::Boundary;
@@ -34,6 +35,8 @@ struct Course {
     stage: Stage,
     /// It must be copied before it is fed again.
     out: bool,
+    /// How it differs, as whoever compared it with the primary has found, and nobody has heeded yet.
+    wrong: Option<String>,
     /// Everything below is visible there.
     shown: Place,
     /// What was shown and may not be flushed there, newest alone.
@@ -65,6 +68,7 @@ pub struct CourseView {
 pub(crate) struct Feeds {
     feeds: RefCell<BTreeMap<DatabaseId, Feed>>,
     courses: RefCell<BTreeMap<(DatabaseId, StandbyId), Course>>,
+    pub(super) rests: RefCell<BTreeMap<DatabaseId, Rest>>,
     more: Notify,
 }
 
@@ -77,6 +81,7 @@ impl Feeds {
         let new = || Course {
             stage: Stage::Waiting("the database is not followed yet".to_owned()),
             out: false,
+            wrong: None,
             shown: Place::default(),
             unkept: None,
         };
@@ -139,6 +144,11 @@ impl Feeds {
         most: u64,
     ) -> Result<Option<Stretch>, NotFed> {
         self.feed(of).next(replica, most)
+    }
+
+    /// How the replica was found to differ, once.
+    pub(crate) fn take_wrong(&self, of: DatabaseId, replica: StandbyId) -> Option<String> {
+        self.course(of, replica).wrong.take()
     }
 
     /// A connection to the replica begins. See [`Feed::connected`].
@@ -265,6 +275,20 @@ impl Cluster {
         drop(course);
         self.feeds().changed();
         self.moved();
+    }
+
+    /// The replica was compared with the primary, and differs: nothing is read there until the database was copied anew.
+    pub(crate) fn fed_wrong(&self, replica: StandbyId, of: DatabaseId, why: String) {
+        self.fed_leaves(replica, of);
+        self.feeds().course(of, replica).wrong = Some(why);
+        self.feeds().changed();
+    }
+
+    /// The database is copied to the replica anew, failed or not.
+    pub(crate) fn fed_anew(&self, replica: StandbyId, of: DatabaseId) {
+        self.fed_leaves(replica, of);
+        self.feeds().set_stage(of, replica, Stage::Waiting("it is to be copied anew".to_owned()));
+        self.told(replica);
     }
 
     /// The replica has flushed what shows all boundaries below this place, and is fed from `resume` on whatever becomes of

@@ -11,6 +11,7 @@ mod feeds;
 mod members;
 mod names;
 mod replicas;
+mod rest;
 mod written;
 
 pub use backends::Backends;
@@ -22,6 +23,7 @@ pub(crate) use feed::{NotFed, Place, Rows, Stretch};
 pub(crate) use feeds::Feeds;
 pub use feeds::{CourseView, Stage};
 pub use names::{Names, NamesAt};
+pub(crate) use rest::{Resting, Stands, Wanted};
 
 use crate::barrier::{self, Unmarked};
 use crate::follow;

@@ -149,6 +149,11 @@ impl View for Fixture {
         vec![feed("shop", "feeding", Some(7), None), feed("crm", "copying", None, Some(far))]
     }
 
+    fn verifying(&self) -> Option<Verifying> {
+        let table = Some("public.orders".into());
+        Some(Verifying { database: "shop".into(), step: "comparing", tables_done: 3, tables: 9, table })
+    }
+
     fn slots(&self) -> Vec<Slot> {
         let slot = |name: &str, database: Option<&str>| Slot {
             name: name.into(),

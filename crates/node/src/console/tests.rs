@@ -69,6 +69,35 @@ fn show_feeds() {
 }
 
 #[test]
+fn show_verify() {
+    assert_eq!(
+        shown("SHOW VERIFY"),
+        ["database=shop step=comparing tables_done=3 tables=9 table=public.orders"]
+    );
+}
+
+#[test]
+fn what_verify_found() {
+    let line = |state, what: Option<&str>| verify::Line {
+        node: "replica1".into(),
+        database: "shop".into(),
+        table: Some("public.orders".into()),
+        rows: Some(7),
+        state,
+        what: what.map(str::to_owned),
+        first_key: None,
+    };
+    let lines = vec![
+        line(verify::State::Equal, None),
+        line(verify::State::Differs, Some("a row is missing at the replica")),
+    ];
+    let table = verify::table(lines);
+    let values = |row: usize| table.rows[row].iter().flatten().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(values(0), ["replica1", "shop", "public.orders", "7", "equal"]);
+    assert_eq!(values(1)[4..], ["differs", "a row is missing at the replica"]);
+}
+
+#[test]
 fn show_databases() {
     let rows = shown("SHOW DATABASES");
     assert!(rows[0].starts_with("name=shop host=db1 port=5432 database=shop pool_size=64 "), "{rows:?}");
@@ -165,6 +194,15 @@ fn what_changes_something_is_for_admins() {
         answer("Resume shop", Rights::Command, &view),
         Reply::Do(Command::Resume(Some("shop".into())))
     );
+    for (text, database, repair) in [
+        ("verify", None, false),
+        ("VERIFY shop", Some("shop"), false),
+        ("VERIFY repair", None, true),
+        ("VERIFY \"repair\" REPAIR", Some("repair"), true),
+    ] {
+        let database = database.map(str::to_owned);
+        assert_eq!(answer(text, Rights::Command, &view), Reply::Do(Command::Verify { database, repair }));
+    }
     assert_eq!(answer("SHUTDOWN", Rights::Command, &view), Reply::Do(Command::Shutdown));
     let Reply::Refused(refusal) = answer("SHUTDOWN", Rights::Look, &view) else {
         panic!("it must be refused")

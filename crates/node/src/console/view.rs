@@ -32,6 +32,8 @@ pub trait View {
     fn gauges(&self) -> Gauges;
     /// The replicas that Consort feeds, database by database.
     fn feeds(&self) -> Vec<Feed>;
+    /// What VERIFY does, if one runs.
+    fn verifying(&self) -> Option<Verifying>;
     /// What slots keep at the primary.
     fn slots(&self) -> Vec<Slot>;
     /// Roles of the `auth_file`, or those that were seen if nobody is asked.
@@ -269,6 +271,21 @@ pub struct Feed {
     pub pending_bytes: u64,
     /// How far its copy is, while it is made.
     pub copied: Option<Progress>,
+}
+
+/// How far VERIFY has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verifying {
+    /// Which database.
+    pub database: String,
+    /// `holding`, `comparing` or `repairing`.
+    pub step: &'static str,
+    /// Tables that were looked at.
+    pub tables_done: u64,
+    /// All of its tables; zero while they are not known.
+    pub tables: u64,
+    /// The one that is compared now.
+    pub table: Option<String>,
 }
 
 /// A slot at the primary.

@@ -8,14 +8,15 @@
 //!   connection lost                              --> connected again
 //!   DDL that cannot be run there, too far behind --> copied anew
 //!   it differs from the primary                  --> failed, until somebody drops the database there or wants it anew
+//!   somebody compares it with the primary        --> it rests at one state for a moment, then goes on
 //!   paused by an operator                        --> nothing, until it is resumed
 //! ```
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
-use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stretch};
+use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stands, Stretch, Wanted};
 use design::Intake;
-use history::{DatabaseId, Incarnation, Shown};
+use history::{DatabaseId, Incarnation, Shown, Snapshot};
 use order::Boundary;
 use postgres::Error;
 use postgres::address::{Address, Control};
@@ -211,12 +212,18 @@ impl<'a> Feeding<'a> {
     }
 
     async fn go(&self) -> Result<Infallible, Stop> {
+        self.heed()?;
         let is_there =
             !self.cluster.feeds().is_out(self.of, self.id) && self.unless_lost(self.is_there()).await?;
         if !is_there {
             self.copy().await?;
         }
         self.unless_lost(self.feed()).await
+    }
+
+    /// Stops if somebody found that the replica is not what the primary is.
+    fn heed(&self) -> Result<(), Stop> {
+        self.cluster.feeds().take_wrong(self.of, self.id).map_or(Ok(()), |why| Err(Stop::Failed(why)))
     }
 
     /// Gives up when the replica's server is found dead or hanging.
@@ -322,6 +329,11 @@ impl<'a> Feeding<'a> {
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         loop {
             let more = feeds.more();
+            self.heed()?;
+            if feeds.wanted(self.of, self.id) != Wanted::Nothing {
+                line.rest().await?;
+                continue;
+            }
             match feeds.next(self.of, self.id, most)? {
                 Some(stretch) => line.give(&stretch).await?,
                 None if line.sent.is_empty() => more.await,
@@ -410,8 +422,20 @@ struct Sent {
 impl Line<'_> {
     /// Sends several whole boundaries in one transaction.
     async fn give(&mut self, stretch: &Stretch) -> Result<(), Stop> {
-        let last = stretch.boundaries.last().expect("a stretch has at least one boundary");
-        if !last.feeds(&self.at) {
+        let parts = self.lacked(stretch).await?;
+        let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
+        self.feeder.send(Batch { parts, to: to.clone() }).await?;
+        self.at = to.clone();
+        self.sent.push_back(Sent { to, last: stretch.last().clone(), end: stretch.end });
+        let shown = self.feeder.shown();
+        let visible = self.sent.iter().rposition(|sent| sent.to == *shown);
+        self.visible(visible.map_or(0, |place| place + 1));
+        Ok(())
+    }
+
+    /// What it lacks of these boundaries, when nothing else keeps it from being given that.
+    async fn lacked(&mut self, stretch: &Stretch) -> Result<Vec<Part>, Stop> {
+        if !stretch.last().feeds(&self.at) {
             return Err(Stop::Anew("it lacks commits that its slot does not give any more".to_owned()));
         }
         let (parts, marked) = self.parts(stretch)?;
@@ -420,14 +444,52 @@ impl Line<'_> {
             self.finish().await?;
             self.by.step().await?;
         }
-        let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
-        self.feeder.send(Batch { parts, to: to.clone() }).await?;
-        self.at = to.clone();
-        self.sent.push_back(Sent { to, last: last.clone(), end: stretch.end });
-        let shown = self.feeder.shown();
-        let visible = self.sent.iter().rposition(|sent| sent.to == *shown);
-        self.visible(visible.map_or(0, |place| place + 1));
-        Ok(())
+        Ok(parts)
+    }
+
+    /// Comes to rest, then to the state that somebody wants to look at, and stays there until he has.
+    async fn rest(&mut self) -> Result<(), Stop> {
+        self.finish().await?;
+        let Feeding { cluster, id, of, .. } = *self.by;
+        let feeds = cluster.feeds();
+        loop {
+            let more = feeds.more();
+            match feeds.wanted(of, id) {
+                Wanted::Nothing => return Ok(()),
+                Wanted::Rest => feeds.stands(of, id, Stands::Still),
+                Wanted::At(state) => match feeds.next(of, id, 0)? {
+                    None => {}
+                    Some(stretch) if stretch.last().gauge.snapshot.covers(&state) => {
+                        return self.rest_at(&stretch, state).await;
+                    }
+                    Some(stretch) => {
+                        self.give(&stretch).await?;
+                        self.finish().await?;
+                        continue;
+                    }
+                },
+            }
+            more.await;
+        }
+    }
+
+    /// Gives of these boundaries what the state sees, which sees all boundaries before; the rest when nobody looks any more.
+    async fn rest_at(&mut self, stretch: &Stretch, state: Snapshot) -> Result<(), Stop> {
+        let mut parts = self.lacked(stretch).await?;
+        let decoded = stretch.last().decoded;
+        let to = Shown::new(state, decoded, self.at.resume().min(decoded));
+        parts.retain(|part| part.is_in(&to));
+        self.feeder.apply(Batch { parts, to }).await?;
+        self.at = self.feeder.shown().clone();
+        let Feeding { cluster, id, of, .. } = *self.by;
+        cluster.feeds().stands(of, id, Stands::There);
+        loop {
+            let more = cluster.feeds().more();
+            if cluster.feeds().wanted(of, id) == Wanted::Nothing {
+                return self.give(stretch).await;
+            }
+            more.await;
+        }
     }
 
     /// What it lacks of these boundaries, and whether that marks a change of what no event trigger tells of.

@@ -87,6 +87,11 @@ impl Part {
         ran_ddl(&self.changes)
     }
 
+    /// Whether a replica that shows this has it.
+    pub fn is_in(&self, shown: &Shown) -> bool {
+        shown.shows(self.xid, self.end)
+    }
+
     /// Its rows.
     pub fn changes(&self) -> &Changes {
         &self.changes

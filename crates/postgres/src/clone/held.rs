@@ -36,7 +36,7 @@ impl Held {
             ))
             .await?;
         // LOCK TABLE takes no snapshot; the first query does.
-        let locked = tables(&other).await?;
+        let locked = lockable(&other).await?;
         if !locked.is_empty() {
             control.batch_execute(&format!("LOCK TABLE {} IN ACCESS SHARE MODE", locked.join(", "))).await?;
         }
@@ -46,7 +46,7 @@ impl Held {
             .parse()
             .map_err(|_| Error::Protocol("the primary's snapshot is not understood".to_owned()))?;
         let name = row.get(0);
-        if tables(&control).await?.iter().any(|table| !locked.contains(table)) {
+        if lockable(&control).await?.iter().any(|table| !locked.contains(table)) {
             return Err(Error::NotReady(
                 "a table was made just when the database was to be copied".to_owned(),
             ));
@@ -77,7 +77,8 @@ impl Held {
     }
 }
 
-async fn tables(control: &Control) -> Result<Vec<String>, Error> {
+/// The names of all tables that hold rows, or children that do, quoted.
+pub(crate) async fn lockable(control: &Control) -> Result<Vec<String>, Error> {
     let rows = control.query(TABLES, &[]).await?;
     Ok(rows.iter().map(|row| format!("{}.{}", quoted(row.get(0)), quoted(row.get(1)))).collect())
 }

@@ -30,6 +30,7 @@ use crate::gauge::Gauger;
 use crate::incarnation::Sighting;
 use crate::local::Programs;
 use held::Held;
+pub(crate) use held::lockable;
 use history::{Epoch, Lsn, Shown};
 pub use progress::Progress;
 use progress::{Looking, Step};

@@ -8,6 +8,7 @@ mod attach;
 mod decoder;
 mod local;
 mod looks;
+mod verify;
 
 use std::future::Future;
 use std::time::Duration;
