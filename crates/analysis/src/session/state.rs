@@ -155,11 +155,6 @@ impl SessionState {
         self.knows_settings().then(|| self.now.settings.id())
     }
 
-    /// Which settings the session has, if nothing that ran before its tree was known changed them.
-    pub fn settings_if_judged(&self) -> Option<super::SettingsId> {
-        self.knows_settings_if_judged().then(|| self.now.settings.id())
-    }
-
     /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
     pub fn knows_names(&self) -> bool {
         self.knows_names_if_judged() && self.knows_settings()

@@ -41,6 +41,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let (reads, relations) = judge.relations(&keys);
     let writes =
         if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
+    // Code that may write anything may also change the session: a trigger, a CHECK, a function of a partition's key.
+    let dirties = judge.dirties || writes == FootprintTemplate::Everything;
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     let results = results(&tree, &facts);
     Template {
@@ -55,7 +57,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         stay: judge.stays.first().copied(),
         chance: chance(&tree, &facts, catalog, &keys),
         random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
-        dirties: judge.dirties,
+        dirties,
         exact: literals.unclaimed,
         parameters: parameters(&facts),
         at_copies: at_copies(&facts, catalog, &relations, &results),
@@ -154,7 +156,8 @@ impl Judge<'_> {
     }
 
     fn types(&mut self) {
-        for type_id in &self.facts.types {
+        // A parameter's value is read by its type's input function, and a domain's CHECKs run.
+        for type_id in self.facts.types.iter().chain(self.facts.parameters.values()) {
             let traits = self.catalog.type_traits(*type_id);
             if traits.unknown {
                 self.unknown();

@@ -393,6 +393,8 @@ impl Utility {
             Utility::Truncate { .. } | Utility::SetConstraints | Utility::Ddl { temporary: false, .. } => {
                 Some(Dirt::Function)
             }
+            // Functions of indexes, of materialized views.
+            Utility::Maintain | Utility::Vacuum => Some(Dirt::Function),
             Utility::Ddl { temporary: true, .. } => Some(Dirt::Temporary),
             Utility::Listen => Some(Dirt::Listen),
             Utility::Load => Some(Dirt::Library),

@@ -277,3 +277,74 @@ fn a_statement_that_code_deallocates_is_gone() {
         }
     }
 }
+
+/// What code does that nobody calls by name counts: a trigger may change the session.
+#[test]
+fn a_setting_that_a_trigger_changes_holds() {
+    let (_serving, mut console, url) = serving(1, ANYWHERE);
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE SCHEMA s; CREATE TABLE w AS SELECT 'old'::text AS v").unwrap();
+    client
+        .rows("CREATE TABLE s.w AS SELECT 'new'::text AS v; CREATE TABLE fires (id int PRIMARY KEY, n int)")
+        .unwrap();
+    let body = "BEGIN PERFORM set_config('search_path', 's', false); RETURN NULL; END";
+    client.rows(&format!("CREATE FUNCTION turns() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")).unwrap();
+    let trigger = "CREATE TRIGGER turns AFTER UPDATE ON fires FOR EACH ROW EXECUTE FUNCTION turns()";
+    client.rows(&format!("INSERT INTO fires VALUES (1, 0); {trigger}")).unwrap();
+    leaves_as(&mut console, || client.one("SELECT v FROM w").unwrap(), "old");
+    for _ in 0..3 {
+        client.rows("SET search_path = public").unwrap();
+        leaves_as(&mut console, || client.one("SELECT v FROM w").unwrap(), "old");
+        client.rows("UPDATE public.fires SET n = n + 1 WHERE id = 1").unwrap();
+        for _ in 0..AGAIN {
+            assert_eq!(client.one("SELECT v FROM w").unwrap(), "new");
+        }
+    }
+}
+
+/// What holds for one block alone is part of what is prepared in it.
+#[test]
+fn what_is_prepared_under_what_ends_with_the_block_stays() {
+    let (_serving, mut console, url) = serving(1, ANYWHERE);
+    let mut client = Client::connect(&url).unwrap();
+    let expected = client.one(READ_QUIET).unwrap();
+    for _ in 0..3 {
+        leaves_as(&mut console, || client.one(READ_QUIET).unwrap(), &expected);
+        client.rows("BEGIN; SET LOCAL transform_null_equals = on").unwrap();
+        let nulls = client.prepare("SELECT count(*)::text FROM quiet WHERE NULL = NULL");
+        client.rows("COMMIT").unwrap();
+        let all = client.execute(&nulls);
+        for _ in 0..AGAIN {
+            assert_ne!(client.execute(&nulls), "0", "NULL = NULL was prepared as NULL IS NULL");
+            assert_eq!(client.execute(&nulls), all);
+        }
+    }
+}
+
+/// PostgreSQL goes on writing the table that a statement was prepared for.
+#[test]
+fn a_write_goes_on_writing_what_it_was_prepared_for() {
+    let (_serving, mut console, url) = serving(1, THROUGH);
+    let mut admin = Client::connect(&url).unwrap();
+    admin
+        .rows("CREATE SCHEMA s; CREATE TABLE w (id int PRIMARY KEY, n int); INSERT INTO w VALUES (1, 0)")
+        .unwrap();
+    let write = "UPDATE w SET n = n + 1 WHERE id = 1";
+    let mut writer = Client::connect(&url).unwrap();
+    writer.rows("SET search_path = s, public; SET synchronous_commit = off").unwrap();
+    let prepared = writer.prepare(&format!("{write} RETURNING n::text"));
+    let read = "SELECT n::text FROM public.w WHERE id = 1";
+    leaves_as(&mut console, || admin.one(read).unwrap(), "0");
+    admin.rows("CREATE TABLE s.w (id int PRIMARY KEY, n int); INSERT INTO s.w VALUES (1, 100)").unwrap();
+    let mut other = Client::connect(&url).unwrap();
+    other.rows("SET search_path = s, public").unwrap();
+    for _ in 0..10 {
+        other.rows(&format!("{write} RETURNING n::text")).unwrap();
+    }
+    for n in 1..=AGAIN {
+        assert_eq!(writer.execute(&prepared), n.to_string());
+        assert_eq!(admin.one(read).unwrap(), n.to_string());
+        assert_eq!(writer.one(read).unwrap(), n.to_string());
+    }
+    assert_eq!(console.writers(), "through-consort", "nobody is taken for a writer past Consort");
+}

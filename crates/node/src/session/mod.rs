@@ -87,6 +87,8 @@ pub struct Session {
     probe_first: bool,
     /// What the primary had shown before the request, if that may be more than is known of its names.
     shown: Option<Rc<history::Snapshot>>,
+    /// What the statement of the request means, by its tree.
+    meaning: Option<u64>,
     /// What named statements of the request mean that are about to be parsed.
     meanings: Vec<(Box<[u8]>, u64)>,
     unjudged: Unjudged,
@@ -144,6 +146,7 @@ impl Session {
             skipping: false,
             probe_first: false,
             shown: None,
+            meaning: None,
             meanings: Vec::new(),
             unjudged: Unjudged::default(),
             patient: false,
@@ -231,7 +234,8 @@ impl Session {
             }
         }
         let under = self.parses_under(&todo);
-        self.line.statements.parses_under(under, std::mem::take(&mut self.meanings));
+        let meanings = std::mem::take(&mut self.meanings);
+        self.line.statements.parses_under(under, meanings, self.database.names());
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements).await,

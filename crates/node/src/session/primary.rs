@@ -281,7 +281,7 @@ impl Primary {
     /// Asks for the client what it sent, without the client noticing: the answer is kept. The request is whole, and reads.
     /// `binds_unnamed`: it begins with the unnamed statement as it is.
     pub fn ask_aside(&mut self, request: &[u8], binds_unnamed: bool, statements: &mut Statements) {
-        let ours = binds_unnamed && self.owe(statements);
+        let ours = binds_unnamed && self.owe(true, statements);
         self.peer.out().extend_from_slice(request);
         self.seen.aside.clear();
         self.expects.push_back(Expect::Aside(ours));
@@ -351,16 +351,18 @@ impl Primary {
                 let statement = Rc::new(Statement { text: text.into(), types: types.into() });
                 if parse.name.is_empty() {
                     statements.unnamed_replaced();
+                } else {
+                    self.pay(false, statements);
                 }
                 self.expects.push_back(Expect::Parse(parse.name.into(), Some(statement)));
                 self.open = true;
             }
-            front::BIND => self.pay(Bind::read(&frame)?.statement, statements),
+            front::BIND => {
+                self.pay(Bind::read(&frame)?.statement.is_empty(), statements);
+            }
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
-                if describe.target == Target::Statement {
-                    self.pay(describe.name, statements);
-                }
+                self.pay(describe.target == Target::Statement && describe.name.is_empty(), statements);
             }
             front::CLOSE => {
                 let close = Close::read(&frame)?;
@@ -396,20 +398,18 @@ impl Primary {
         self.expects.push_back(Expect::Asked(deallocates));
     }
 
-    /// Before the unnamed statement is used, the primary must know which one the client means.
-    fn pay(&mut self, name: &[u8], statements: &mut Statements) {
+    /// Before the unnamed statement is used, the primary must know which one the client means; and before anything else runs
+    /// that changes what it would be parsed under.
+    fn pay(&mut self, for_use: bool, statements: &mut Statements) {
         self.open = true;
-        if !name.is_empty() {
-            return;
-        }
-        if self.owe(statements) {
+        if self.owe(for_use, statements) {
             self.expects.push_back(Expect::Ours);
         }
     }
 
     /// Brings the primary's unnamed statement to the client's; `false`: it is that.
-    fn owe(&mut self, statements: &mut Statements) -> bool {
-        match statements.owed() {
+    fn owe(&mut self, for_use: bool, statements: &mut Statements) -> bool {
+        match statements.owed(for_use) {
             Owed::Nothing => return false,
             Owed::Parse(statement) => self.peer.out().parse(b"", &statement.text, &statement.types),
             Owed::Close => Asks::close(self.peer.out(), Target::Statement, b""),
@@ -425,7 +425,7 @@ impl Primary {
                     statements.unnamed_replaced();
                     self.expects.push_back(Expect::Parse([].into(), None));
                 }
-                front::BIND => self.pay(b"", statements),
+                front::BIND => self.pay(true, statements),
                 front::QUERY => self.asked(None, statements),
                 front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None)),
                 _ => {}
@@ -651,8 +651,10 @@ impl Standing<'_> {
             back::ERROR => {
                 self.seen.failed = true;
                 *self.copying = false;
-                while self.expects.front().is_some_and(|expect| !expect.is_ready()) {
-                    self.expects.pop_front();
+                while let Some(expect) = self.expects.pop_front_if(|expect| !expect.is_ready()) {
+                    if matches!(expect, Expect::Ours) {
+                        side.statements.not_learnt();
+                    }
                 }
                 if Complaint::read(frame).is_fatal() {
                     *self.told = Told::ByPrimary;

@@ -3,7 +3,7 @@
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
 use crate::cluster::{Names, NamesAt};
-use analysis::session::SettingsId;
+use analysis::session::{Settings, SettingsId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -34,6 +34,10 @@ pub struct Statements {
     likely: Vec<Box<[u8]>>,
     /// The primary's unnamed statement is not the one that the client means.
     unnamed_stale: bool,
+    /// The primary may learn the client's unnamed statement before it is used: no name has changed since it was parsed.
+    learns_early: bool,
+    /// The client's unnamed statement was parsed at a standby.
+    unnamed_elsewhere: bool,
 }
 
 /// What decides, besides the text, what PostgreSQL makes of a statement that it parses. It keeps what it made, as long as
@@ -41,11 +45,27 @@ pub struct Statements {
 #[derive(Clone, Debug, Default)]
 pub struct Under {
     /// The session's settings, where they are known. PostgreSQL makes constants of some of them.
-    pub settings: Option<SettingsId>,
+    pub settings: Option<SettingsAt>,
     /// The same, if what ran before its tree was known turns out to have changed nothing.
-    pub if_judged: Option<SettingsId>,
+    pub if_judged: Option<SettingsAt>,
     /// What names stood for, or a moment before.
     pub names: NamesAt,
+}
+
+/// A session's settings at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SettingsAt {
+    /// All of them.
+    pub all: SettingsId,
+    /// Those that decide what a statement touches.
+    pub analysed: SettingsId,
+}
+
+impl SettingsAt {
+    /// These.
+    pub fn of(settings: &Settings) -> SettingsAt {
+        SettingsAt { all: settings.id(), analysed: settings.analysis_id() }
+    }
 }
 
 /// A statement, and under what the client parsed it.
@@ -68,23 +88,22 @@ impl Parsed {
 impl Statements {
     /// What is sent to be parsed from now on is parsed under this; `meanings`: what some of it, by its name, meant just now.
     /// If that has changed since, it has another meaning later too, unless names are changed back.
-    pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>) {
+    pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>, names: &Names) {
         self.under = under;
         self.meanings = meanings;
+        let unnamed = self.unnamed.as_ref().filter(|_| self.unnamed_stale);
+        self.learns_early = unnamed.is_some_and(|parsed| names.are_those_of(&parsed.under.names));
     }
 
-    /// Whether what the client calls by this name would be the same if it were parsed now, when it would have this meaning.
-    pub fn still_means(
-        &mut self,
-        name: &[u8],
-        settings: SettingsId,
-        names: &Names,
-        meaning: Option<u64>,
-    ) -> bool {
+    /// Under which settings what the client calls by this name was parsed, where they are known.
+    pub fn parsed_under(&self, name: &[u8]) -> Option<SettingsAt> {
+        self.parsed(name)?.under.settings
+    }
+
+    /// Whether the names in what the client calls by this name would stand for the same if it were parsed now, when it would
+    /// have this meaning.
+    pub fn names_still_mean(&mut self, name: &[u8], names: &Names, meaning: Option<u64>) -> bool {
         let Some(parsed) = self.parsed_mut(name) else { return false };
-        if parsed.under.settings != Some(settings) {
-            return false;
-        }
         if !names.are_those_of(&parsed.under.names) {
             return meaning.is_some() && parsed.meaning == meaning;
         }
@@ -130,6 +149,16 @@ impl Statements {
         self.parsed(name).map(|parsed| &parsed.statement)
     }
 
+    /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
+    pub fn is_the_standbys(&self, name: &[u8]) -> bool {
+        name.is_empty() && self.unnamed_elsewhere
+    }
+
+    /// The primary could not parse the unnamed statement that it was to learn.
+    pub fn not_learnt(&mut self) {
+        self.unnamed_stale = self.unnamed.is_some();
+    }
+
     /// The primary has parsed the statement under this name; without a statement one that is not followed.
     pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
         let under = self.under.clone();
@@ -137,7 +166,7 @@ impl Statements {
         let parsed = statement.map(|statement| Parsed::new(statement, under));
         if name.is_empty() {
             self.unnamed = parsed;
-            self.unnamed_stale = false;
+            (self.unnamed_stale, self.unnamed_elsewhere) = (false, false);
             return;
         }
         let meant = self.meanings.iter().position(|(of, _)| **of == *name);
@@ -155,23 +184,27 @@ impl Statements {
     /// The client parses an unnamed statement at the primary: whatever happens, its earlier one is gone there.
     pub fn unnamed_replaced(&mut self) {
         self.unnamed = None;
-        self.unnamed_stale = false;
+        (self.unnamed_stale, self.unnamed_elsewhere) = (false, false);
     }
 
     /// A standby has parsed the unnamed statement; the primary has not heard of it.
     pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
         self.unnamed = Some(Parsed::new(statement, self.under.clone()));
-        self.unnamed_stale = true;
+        (self.unnamed_stale, self.unnamed_elsewhere) = (true, true);
     }
 
     /// A Query ran: at the primary it took the unnamed statement away by itself.
     pub fn query_ran(&mut self, at_primary: bool) {
         self.unnamed = None;
-        self.unnamed_stale = !at_primary;
+        (self.unnamed_stale, self.unnamed_elsewhere) = (!at_primary, false);
     }
 
-    /// What the primary must do before the unnamed statement is bound or described there.
-    pub fn owed(&mut self) -> Owed {
+    /// What the primary must do before the unnamed statement is bound or described there; and, if it can, before anything
+    /// else runs that may change the settings under which it was parsed.
+    pub fn owed(&mut self, for_use: bool) -> Owed {
+        if !for_use && !self.learns_early {
+            return Owed::Nothing;
+        }
         if !std::mem::take(&mut self.unnamed_stale) {
             return Owed::Nothing;
         }
@@ -260,55 +293,56 @@ mod tests {
     fn the_primary_learns_the_unnamed_statement_before_it_is_bound() {
         let mut statements = Statements::default();
         let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
-        assert_eq!(statements.owed(), Owed::Nothing);
+        assert_eq!(statements.owed(true), Owed::Nothing);
         statements.parsed_at_standby(statement.clone());
-        assert_eq!(statements.owed(), Owed::Parse(statement.clone()));
-        assert_eq!(statements.owed(), Owed::Nothing);
+        assert_eq!(statements.owed(true), Owed::Parse(statement.clone()));
+        assert_eq!(statements.owed(true), Owed::Nothing);
         statements.parsed_at_primary(b"", Some(statement));
         statements.query_ran(false);
-        assert_eq!(statements.owed(), Owed::Close);
+        assert_eq!(statements.owed(true), Owed::Close);
         // What is parsed behind a Query that a standby ran must not be closed before it is described or bound.
         statements.query_ran(false);
         statements.unnamed_replaced();
-        assert_eq!(statements.owed(), Owed::Nothing);
+        assert_eq!(statements.owed(true), Owed::Nothing);
         assert!(statements.get(b"").is_none());
     }
 
     #[test]
     fn a_statement_goes_on_meaning_what_it_meant() {
         let statement = Rc::new(Statement { text: (*b"SELECT v FROM t").into(), types: [].into() });
-        let settings = SettingsId::default();
+        let settings = SettingsAt::default();
         let names = Names::default();
         let under = |settings| Under { settings, if_judged: None, names: names.now(None) };
         let mut statements = Statements::default();
-        statements.parses_under(under(Some(settings)), Vec::new());
+        statements.parses_under(under(Some(settings)), Vec::new(), &names);
         for name in [&b"early"[..], b"proven", b"unproven"] {
             statements.parsed_at_primary(name, Some(statement.clone()));
         }
-        assert!(statements.still_means(b"proven", settings, &names, Some(7)));
+        assert!(statements.names_still_mean(b"proven", &names, Some(7)));
         statements.proven(&names);
-        assert!(statements.still_means(b"unproven", settings, &names, Some(7)));
+        assert!(statements.names_still_mean(b"unproven", &names, Some(7)));
         // Names have changed: what is not known to mean the same stays.
         names.changed(None);
         statements.proven(&names);
-        assert!(statements.still_means(b"proven", settings, &names, Some(7)));
-        assert!(!statements.still_means(b"proven", settings, &names, Some(8)));
-        assert!(!statements.still_means(b"unproven", settings, &names, Some(7)));
-        assert!(!statements.still_means(b"early", settings, &names, Some(7)));
-        assert!(!statements.still_means(b"early", settings, &names, None));
+        assert!(statements.names_still_mean(b"proven", &names, Some(7)));
+        assert!(!statements.names_still_mean(b"proven", &names, Some(8)));
+        assert!(!statements.names_still_mean(b"unproven", &names, Some(7)));
+        assert!(!statements.names_still_mean(b"early", &names, Some(7)));
+        assert!(!statements.names_still_mean(b"early", &names, None));
         // Parsed anew, it means what its names mean now.
-        statements.parses_under(under(Some(settings)), Vec::new());
+        statements.parses_under(under(Some(settings)), Vec::new(), &names);
         statements.parsed_at_primary(b"proven", Some(statement.clone()));
-        assert!(statements.still_means(b"proven", settings, &names, Some(8)));
+        assert!(statements.names_still_mean(b"proven", &names, Some(8)));
         // What it means may be known before it is parsed.
         let meanings = vec![(b"foreseen"[..].into(), 9)];
-        statements.parses_under(under(Some(settings)), meanings);
+        statements.parses_under(under(Some(settings)), meanings, &names);
         statements.parsed_at_primary(b"foreseen", Some(statement.clone()));
         names.changed(None);
-        assert!(statements.still_means(b"foreseen", settings, &names, Some(9)));
-        assert!(!statements.still_means(b"foreseen", settings, &names, Some(8)));
-        statements.parses_under(under(None), Vec::new());
+        assert!(statements.names_still_mean(b"foreseen", &names, Some(9)));
+        assert!(!statements.names_still_mean(b"foreseen", &names, Some(8)));
+        statements.parses_under(under(None), Vec::new(), &names);
         statements.parsed_at_primary(b"unknown", Some(statement));
-        assert!(!statements.still_means(b"unknown", settings, &names, Some(8)));
+        assert_eq!(statements.parsed_under(b"unknown"), None);
+        assert_eq!(statements.parsed_under(b"foreseen"), Some(settings));
     }
 }

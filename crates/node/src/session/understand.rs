@@ -6,9 +6,9 @@ use super::batch::{self, Batch};
 use super::primary::Ended;
 use super::request::Request;
 use super::snapshot::PATIENCE;
-use super::statements::Statement as Prepared;
+use super::statements::{SettingsAt, Statement as Prepared};
 use super::{Session, own};
-use crate::plan::{self, Asker, Plan};
+use crate::plan::{self, Asker, Plan, Writing};
 use crate::standby::may_be_bound;
 use crate::understanding::Statement as Asked;
 use analysis::session::{BlockStatus, Consistency, Dirt, set_by_function};
@@ -244,22 +244,44 @@ impl Session {
         if let Ok(Todo::One(Plan::Leaves(leaving))) = &mut todo {
             leaving.question.at_copies &= may_be_bound(&leaving.template, &prepared.types, &batch.bind);
         }
-        if let (Some(parse), Ok(Todo::One(Plan::Leaves(leaving)))) = (&batch.parse, &todo)
-            && !parse.name.is_empty()
-        {
-            self.meanings.extend(leaving.template.meaning.map(|meaning| (parse.name.into(), meaning)));
-        }
-        if batch.parse.is_none()
-            && let Ok(Todo::One(Plan::Leaves(leaving))) = &todo
-        {
-            // A standby would parse it now; what its constants and names mean was fixed when the client had it parsed.
-            let (settings, names) = (self.state.settings().id(), self.database.names());
-            let (name, meaning) = (batch.bind.statement, leaving.template.meaning);
-            if !self.line.statements.still_means(name, settings, names, meaning) {
-                return Ok(Todo::One(Plan::Stays(PARSED_OTHERWISE)));
+        let meaning = self.meaning.take();
+        match (&batch.parse, &todo) {
+            (Some(parse), Ok(Todo::One(_))) if !parse.name.is_empty() => {
+                self.meanings.extend(meaning.map(|meaning| (parse.name.into(), meaning)));
             }
+            (None, Ok(Todo::One(plan))) => {
+                if let Some(otherwise) = self.parsed_otherwise(batch.bind.statement, plan, meaning) {
+                    return Ok(otherwise);
+                }
+            }
+            _ => {}
         }
         todo
+    }
+
+    /// What is to be done instead with a statement that was parsed before, if what its constants and names mean, which was
+    /// fixed then, may not be what they would mean now.
+    fn parsed_otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
+        let (settings, names) = (SettingsAt::of(self.state.settings()), self.database.names());
+        let statements = &mut self.line.statements;
+        if !statements.names_still_mean(name, names, meaning) {
+            if statements.is_the_standbys(name) {
+                let message =
+                    "the names in the unnamed statement may stand for other objects than when it was parsed";
+                return Some(Todo::Refuse(Problem::error("0A000", message).hint("Parse it again.")));
+            }
+            // Nobody knows what it does.
+            return Some(Todo::One(Plan::Writes(Writing::everything(PARSED_OTHERWISE))));
+        }
+        let under = statements.parsed_under(name);
+        let otherwise = match plan {
+            Plan::Leaves(_) if under != Some(settings) => Plan::Stays(PARSED_OTHERWISE),
+            Plan::Writes(_) if under.map(|under| under.analysed) != Some(settings.analysed) => {
+                Plan::Writes(Writing::everything(PARSED_OTHERWISE))
+            }
+            _ => return None,
+        };
+        Some(Todo::One(otherwise))
     }
 
     /// The statement of a Parse message: the one that is known already, if it is the same.
@@ -365,6 +387,7 @@ impl Session {
         let settings = self.state.settings().clone();
         let statement =
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
+        self.meaning = template.as_ref().and_then(|template| template.meaning);
         let mut plan = plan::tree(self.asker(), statement, &values, template);
         if let Plan::Writes(writing) = &mut plan
             && writing.unknown
@@ -561,7 +584,7 @@ impl Session {
 
     /// What a batch of several statements is.
     async fn understand_several(&mut self, bytes: &[u8], mut splitter: Splitter) -> Result<Todo, Ended> {
-        let (mut parsed, mut bound) = (BTreeMap::new(), None);
+        let (mut parsed, mut bound) = (BTreeMap::new(), None::<Rc<[Statement]>>);
         let mut several = Several {
             footprint: Footprint::NOTHING,
             locks_out_readers: false,
@@ -584,22 +607,27 @@ impl Session {
                     let bind = Bind::read(&frame).map_err(Ended::Malformed)?;
                     let known =
                         parsed.get(bind.statement).or_else(|| self.line.statements.get(bind.statement));
-                    bound =
-                        known.cloned().filter(|_| bind.portal.is_empty()).map(|prepared| (prepared, bind));
+                    let Some(prepared) = known.cloned().filter(|_| bind.portal.is_empty()) else {
+                        return Ok(Todo::Several(Several::anything(several.reason)));
+                    };
+                    // Planning and the parameters' types run code, though nothing is executed.
+                    let is_new = parsed.contains_key(bind.statement);
+                    match self.add(&mut several, &prepared, &bind, is_new) {
+                        Ok(completes) => bound = Some(completes),
+                        Err(todo) => return Ok(todo),
+                    }
                 }
                 front::EXECUTE => {
                     let execute = Execute::read(&frame).map_err(Ended::Malformed)?;
-                    let Some((prepared, bind)) = bound.clone().filter(|_| execute.portal.is_empty()) else {
+                    let Some(completes) = bound.as_ref().filter(|_| execute.portal.is_empty()) else {
                         return Ok(Todo::Several(Several::anything(several.reason)));
                     };
-                    if let Some(todo) = self.add(&mut several, &mut statements, &prepared, &bind).await? {
-                        return Ok(todo);
-                    }
+                    statements.extend(completes.iter().cloned());
                 }
                 _ => {}
             }
         }
-        if statements.is_empty() {
+        if statements.is_empty() && several.footprint.is_nothing() && several.dirt.is_none() {
             if !parsed.is_empty() {
                 self.know_before_parse().await?;
             }
@@ -614,50 +642,54 @@ impl Session {
         Ok(Todo::Several(several))
     }
 
-    /// Adds one statement to several; `Some`: all of them are something else.
-    async fn add(
+    /// Adds one statement to several. What its Execute completes; an error: all of them are something else.
+    fn add(
         &mut self,
         several: &mut Several,
-        statements: &mut Vec<Statement>,
         prepared: &Prepared,
         bind: &Bind<'_>,
-    ) -> Result<Option<Todo>, Ended> {
+        is_new: bool,
+    ) -> Result<Rc<[Statement]>, Todo> {
         let mut words = std::mem::take(&mut self.words);
-        let todo = if words.read(self, &prepared.text) {
+        let mut todo = if words.read(self, &prepared.text) {
             let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
             self.understand_in_passing(&words, &types(prepared), &parameters)
         } else {
             Todo::Several(Several::anything(Reason::Stay("encoding")))
         };
         self.words = words;
+        if let Todo::One(plan) = &todo
+            && !is_new
+            && let Some(otherwise) = self.parsed_otherwise(bind.statement, plan, self.meaning)
+        {
+            todo = otherwise;
+        }
         if several.dirt.is_some() {
             // It was understood by the names and settings from before the batch, which changes them.
             several.footprint = Footprint::Everything;
         }
+        let tree = || Rc::new([Statement { range: 0..0, what: What::Tree }]);
         match todo {
             Todo::One(Plan::Writes(writing)) => {
                 several.footprint.union(&writing.footprint);
                 several.dirt = several.dirt.or(writing.dirties);
-                statements.push(Statement { range: 0..0, what: What::Tree });
+                Ok(tree())
             }
-            Todo::One(Plan::Leaves(_) | Plan::Stays(_)) | Todo::Quiet => {
-                statements.push(Statement { range: 0..0, what: What::Tree });
-            }
+            Todo::One(Plan::Leaves(_) | Plan::Stays(_)) | Todo::Quiet => Ok(tree()),
             Todo::Utility(utility) => {
                 let of_text = Several::of_text(utility.clone());
                 several.footprint = Footprint::Everything;
                 several.locks_out_readers |= of_text.locks_out_readers;
                 several.may_end_block |= of_text.may_end_block;
-                statements.extend(utility.iter().cloned());
+                Ok(utility)
             }
             Todo::Own(_) => {
                 let problem =
                     Problem::error("0A000", "settings of Consort's own must be alone in their batch");
-                return Ok(Some(Todo::Refuse(problem)));
+                Err(Todo::Refuse(problem))
             }
-            other @ (Todo::Refuse(_) | Todo::Several(_)) => return Ok(Some(other)),
+            other @ (Todo::Refuse(_) | Todo::Several(_)) => Err(other),
         }
-        Ok(None)
     }
 
     /// What one text without parameters is: by what is known now, without waiting.
@@ -693,6 +725,7 @@ impl Session {
                 let values = Values { literals: &literals, parameters, utf8: false };
                 let template = self.service.cluster.understanding().look(&self.database, statement);
                 self.heed_demand(template.as_deref(), words);
+                self.meaning = template.as_ref().and_then(|template| template.meaning);
                 or_refused(plan::tree(self.asker(), statement, &values, template), words, parameters)
             }
         }

@@ -3,7 +3,7 @@
 //! meanwhile.
 
 use super::Session;
-use super::statements::Under;
+use super::statements::{SettingsAt, Under};
 use super::understand::Todo;
 use crate::cluster::Database;
 use crate::understanding::{Statement as Asked, Understanding};
@@ -99,6 +99,10 @@ impl Session {
         if !todo.keeps_settings() {
             return Under { names, ..Under::default() };
         }
-        Under { settings: self.state.known_settings(), if_judged: self.state.settings_if_judged(), names }
+        // What stands before a name, or holds, for this block alone is gone when the statement is used.
+        let now = SettingsAt::of(self.state.settings());
+        let settings = self.state.knows_names().then_some(now);
+        let if_judged = self.state.knows_names_if_judged().then_some(now);
+        Under { settings, if_judged, names }
     }
 }

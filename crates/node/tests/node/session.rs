@@ -672,3 +672,79 @@ fn a_standby_that_loses_its_backends_is_not_noticed() {
         assert_eq!(until_it_leaves(&open, &mut raw, read), ["item 2"]);
     }
 }
+
+/// What stands behind the statement's name in a Bind without parameters: all results in text.
+const NO_PARAMETERS: [u8; 6] = [0; 6];
+
+fn run_named(raw: &mut Raw, name: &[u8]) -> Vec<String> {
+    raw.ask(|out| {
+        out.bind(b"", name, &NO_PARAMETERS);
+        out.execute(b"", 0);
+        out.sync();
+    });
+    answer(raw).0
+}
+
+/// Parses and runs a text as the unnamed statement until a standby has answered.
+fn unnamed_that_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
+    let limit = Instant::now() + LIMIT;
+    while Instant::now() < limit {
+        let before = open.reads_at_standbys();
+        raw.ask(|out| out.parse(b"", text.as_bytes(), &[]));
+        let values = run_named(raw, b"");
+        if open.reads_at_standbys() > before {
+            return values;
+        }
+    }
+    panic!("{text} never left the primary: {}", open.why_at_primary());
+}
+
+#[test]
+fn the_unnamed_statement_means_what_it_meant_when_a_standby_parsed_it() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE dated (id int PRIMARY KEY, v text); INSERT INTO dated VALUES (1, 'old')");
+    servers.query("CREATE SCHEMA s");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "postgres");
+    query(&mut raw, "SET search_path = s, public; SET datestyle = 'ISO, DMY'");
+    let dated = "SELECT ('01/02/2024'::date + 0)::text FROM dated WHERE id = 1";
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, dated), ["2024-02-01"]);
+    raw.ask(|out| out.parse(b"turn", b"SET datestyle = 'ISO, MDY'", &[]));
+    run_named(&mut raw, b"turn");
+    assert_eq!(run_named(&mut raw, b""), ["2024-02-01"], "it was parsed before");
+    // Another table comes to stand before the one that it was parsed for.
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, "SELECT v FROM dated WHERE id = 1"), ["old"]);
+    servers.query("CREATE TABLE s.dated AS SELECT 1 AS id, 'hides it'::text AS v");
+    let mut other = Raw::ready(&open, "postgres");
+    query(&mut other, "SET search_path = s, public");
+    assert_eq!(until_it_leaves(&open, &mut other, "SELECT v FROM dated WHERE id = 1"), ["hides it"]);
+    let said = run_named(&mut raw, b"");
+    assert!(said == ["old"] || said == ["0A000"], "{said:?}");
+}
+
+#[test]
+fn what_a_bind_alone_runs_counts() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE w AS SELECT 'old'::text AS v; CREATE SCHEMA s");
+    servers.query("CREATE TABLE s.w AS SELECT 'new'::text AS v");
+    let body = "BEGIN PERFORM set_config('search_path', 's', false); RETURN value = value; END";
+    servers.query(&format!(
+        "CREATE FUNCTION turns(value int) RETURNS bool LANGUAGE plpgsql AS $${body}$$; \
+         CREATE DOMAIN turning AS int CHECK (public.turns(VALUE))"
+    ));
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "postgres");
+    for _ in 0..3 {
+        query(&mut raw, "SET search_path = public");
+        assert_eq!(until_it_leaves(&open, &mut raw, "SELECT v FROM w"), ["old"]);
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT $1::public.turning", &[]);
+            out.bind(b"", b"", &[&[0, 0, 0, 1, 0, 0, 0, 1][..], b"1", &[0, 0]].concat());
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec![], "12Z".to_owned()));
+        for _ in 0..20 {
+            assert_eq!(query(&mut raw, "SELECT v FROM w"), ["new"]);
+        }
+    }
+}
