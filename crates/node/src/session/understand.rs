@@ -614,7 +614,7 @@ impl Session {
                     let is_new = parsed.contains_key(bind.statement);
                     match self.add(&mut several, &prepared, &bind, is_new) {
                         Ok(completes) => bound = Some(completes),
-                        Err(todo) => return Ok(todo),
+                        Err(todo) => return Ok(*todo),
                     }
                 }
                 front::EXECUTE => {
@@ -649,7 +649,7 @@ impl Session {
         prepared: &Prepared,
         bind: &Bind<'_>,
         is_new: bool,
-    ) -> Result<Rc<[Statement]>, Todo> {
+    ) -> Result<Rc<[Statement]>, Box<Todo>> {
         let mut words = std::mem::take(&mut self.words);
         let mut todo = if words.read(self, &prepared.text) {
             let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
@@ -686,9 +686,9 @@ impl Session {
             Todo::Own(_) => {
                 let problem =
                     Problem::error("0A000", "settings of Consort's own must be alone in their batch");
-                Err(Todo::Refuse(problem))
+                Err(Box::new(Todo::Refuse(problem)))
             }
-            other @ (Todo::Refuse(_) | Todo::Several(_)) => Err(other),
+            other @ (Todo::Refuse(_) | Todo::Several(_)) => Err(Box::new(other)),
         }
     }
 

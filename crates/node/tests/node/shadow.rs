@@ -230,22 +230,22 @@ fn read(raw: &mut Raw, text: &str) {
 
 #[test]
 fn the_corpus_says_the_same_with_writers_through_consort() {
-    the_corpus_says_the_same(Writers::ThroughConsort, Scratch::start(1), LEAST);
+    the_corpus_says_the_same(Writers::ThroughConsort, Scratch::start(1), false);
 }
 
 #[test]
 fn the_corpus_says_the_same_with_writers_anywhere() {
-    the_corpus_says_the_same(Writers::Anywhere, Scratch::start(1), LEAST);
+    the_corpus_says_the_same(Writers::Anywhere, Scratch::start(1), false);
 }
 
 #[test]
 fn the_corpus_says_the_same_at_a_copy() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
-    the_corpus_says_the_same(Writers::ThroughConsort, servers, LEAST_OF_A_COPY);
+    the_corpus_says_the_same(Writers::ThroughConsort, servers, true);
 }
 
-/// Runs all of the corpus: before each read a write commits. So many answers must have been compared.
-fn the_corpus_says_the_same(writers: Writers, servers: Scratch, least: u64) {
+/// Runs all of the corpus: before each read a write commits.
+fn the_corpus_says_the_same(writers: Writers, servers: Scratch, at_copy: bool) {
     let text = |name: &str| std::fs::read_to_string(corpus().join(name)).unwrap();
     let report = ReportFile::new();
     let open = Open::before(&servers, writers, report.on());
@@ -282,12 +282,18 @@ fn the_corpus_says_the_same(writers: Writers, servers: Scratch, least: u64) {
         }
     }
     assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), writers, "a doubt covered too little");
-    let is_reviewed = |line: &String| REVIEWED.iter().any(|(part, _)| line.contains(part));
+    // Rows lie in another order at a copy: where the answer depends on it, it is another one that a server may give.
+    let by_chance =
+        |line: &String| at_copy && line.split('\t').nth(3).is_some_and(|chance| !chance.is_empty());
+    let is_reviewed = |line: &String| by_chance(line) || REVIEWED.iter().any(|(part, _)| line.contains(part));
     let unreviewed: Vec<String> =
         report.lines("different").into_iter().filter(|line| !is_reviewed(line)).collect();
     let verdicts = verdicts(&open);
     let why = why();
     println!("{verdicts:?}; at the primary: {why:?}");
     assert!(unreviewed.is_empty(), "{}", unreviewed.join("\n"));
-    assert!(verdicts.values().sum::<u64>() >= least, "{verdicts:?}; at the primary: {why:?}");
+    assert!(
+        verdicts.values().sum::<u64>() >= if at_copy { LEAST_OF_A_COPY } else { LEAST },
+        "{verdicts:?}; at the primary: {why:?}"
+    );
 }
