@@ -156,8 +156,7 @@ impl Judge<'_> {
     }
 
     fn types(&mut self) {
-        // A parameter's value is read by its type's input function, and a domain's CHECKs run.
-        for type_id in self.facts.types.iter().chain(self.facts.parameters.values()) {
+        for type_id in &self.facts.types {
             let traits = self.catalog.type_traits(*type_id);
             if traits.unknown {
                 self.unknown();

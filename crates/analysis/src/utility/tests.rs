@@ -112,6 +112,13 @@ fn settings() {
 }
 
 #[test]
+fn maintenance_runs_functions_of_indexes_and_views() {
+    for text in ["ANALYZE t", "VACUUM t", "VACUUM FULL t", "REINDEX TABLE t", "REFRESH MATERIALIZED VIEW v"] {
+        assert_eq!(utility(text).dirties(), Some(Dirt::Function), "{text}");
+    }
+}
+
+#[test]
 fn the_other_kinds() {
     for (text, name) in [
         ("EXECUTE p (1, 'a')", "execute"),

@@ -357,9 +357,7 @@ impl Primary {
                 self.expects.push_back(Expect::Parse(parse.name.into(), Some(statement)));
                 self.open = true;
             }
-            front::BIND => {
-                self.pay(Bind::read(&frame)?.statement.is_empty(), statements);
-            }
+            front::BIND => self.pay(Bind::read(&frame)?.statement.is_empty(), statements),
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
                 self.pay(describe.target == Target::Statement && describe.name.is_empty(), statements);
@@ -651,10 +649,8 @@ impl Standing<'_> {
             back::ERROR => {
                 self.seen.failed = true;
                 *self.copying = false;
-                while let Some(expect) = self.expects.pop_front_if(|expect| !expect.is_ready()) {
-                    if matches!(expect, Expect::Ours) {
-                        side.statements.not_learnt();
-                    }
+                while self.expects.front().is_some_and(|expect| !expect.is_ready()) {
+                    self.expects.pop_front();
                 }
                 if Complaint::read(frame).is_fatal() {
                     *self.told = Told::ByPrimary;

@@ -154,11 +154,6 @@ impl Statements {
         name.is_empty() && self.unnamed_elsewhere
     }
 
-    /// The primary could not parse the unnamed statement that it was to learn.
-    pub fn not_learnt(&mut self) {
-        self.unnamed_stale = self.unnamed.is_some();
-    }
-
     /// The primary has parsed the statement under this name; without a statement one that is not followed.
     pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
         let under = self.under.clone();

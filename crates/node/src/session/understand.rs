@@ -356,6 +356,7 @@ impl Session {
             let notice = Problem { severity: Severity::Notice, ..Problem::error("01000", message) };
             self.line.client.out().problem(&notice);
         }
+        self.meaning = None;
         self.come_up();
         if let Some(behind) = self.catalog_behind().await {
             return Ok(Plan::Stays(behind));
