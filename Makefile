@@ -12,6 +12,9 @@ demo: ## a primary and two standbys on this machine, the same load through two d
 	$(CARGO) build --release --locked -p consort
 	target/release/consort demo
 
+test: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
+# They wait for servers more than they compute.
+test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$(nproc)))
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
 	@scripts/prerequisites.sh rust build server pgbouncer
 	$(CARGO) test --workspace --locked --exclude tidy

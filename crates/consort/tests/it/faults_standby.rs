@@ -78,11 +78,11 @@ fn a_read_that_a_standby_has_begun_does_not_wait_for_it_to_go_on() {
                 .number("SELECT count(*) FROM big a, big b WHERE a.v >= b.v - b.v")
                 .map_err(|error| error.text)
         });
-        let mut began = at_standby();
-        while !began && !long.is_finished() {
-            std::thread::yield_now();
+        let mut began = false;
+        eventually("the read at the standby, or its end", || {
             began = at_standby();
-        }
+            began || long.is_finished()
+        });
         standby.hang();
         let hung = began && !long.is_finished();
         assert_eq!(long.join().unwrap(), Ok(25_000_000), "nobody notices anything");
@@ -216,9 +216,7 @@ fn a_recovery_conflict_is_repeated_at_the_primary() {
                 .number("SELECT sum(a.v) FROM big a, big b WHERE a.v >= b.v - b.v")
                 .map_err(|error| error.text)
         });
-        while one(runs) == "0" && !long.is_finished() {
-            std::thread::yield_now();
-        }
+        eventually("the read at the standby, or its end", || one(runs) != "0" || long.is_finished());
         client.rows("INSERT INTO dying SELECT generate_series(1, 1000)").unwrap();
         client.rows("DELETE FROM dying").unwrap();
         client.rows("VACUUM dying").unwrap();

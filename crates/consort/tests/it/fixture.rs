@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use postgres::local::{Role, Scratch};
+use postgres::local::{Role, Scratch, wait_until};
 
 /// The program under test.
 pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");
@@ -71,12 +71,8 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Looks again and again until it is so, at most for [`LIMIT`].
-pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !so() {
-        assert!(Instant::now() < deadline, "{what} did not come within {LIMIT:?}");
-        std::thread::yield_now();
-    }
+pub(crate) fn eventually(what: &str, so: impl FnMut() -> bool) {
+    assert!(wait_until(LIMIT, so), "{what} did not come within {LIMIT:?}");
 }
 
 /// A name in the temporary folder that nobody has.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use postgres::local::{Node, NodeState};
+use postgres::local::{Node, NodeState, wait_until};
 use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, SimpleQueryMessage, SimpleQueryRow};
 
@@ -292,14 +292,15 @@ impl Shared {
 
     /// A session, tried for as long as the primary is away.
     fn connect(&self) -> Option<Client> {
-        while !self.stopped() {
+        let mut client = None;
+        wait_until(LIMIT, || {
             match Client::connect(&self.url) {
-                Ok(client) => return Some(client),
+                Ok(connected) => client = Some(connected),
                 Err(trouble) => self.trouble("a log-in", &trouble),
             }
-            std::thread::yield_now();
-        }
-        None
+            client.is_some() || self.stopped()
+        });
+        client
     }
 
     fn trouble(&self, what: &str, trouble: &Trouble) {

@@ -7,7 +7,7 @@ use node::door::{Door, Listen, Listener, Options, Secrets};
 use node::service::Service;
 use node::socket::Place;
 use postgres::address::Address;
-use postgres::local::{Node, Scratch};
+use postgres::local::{Node, Scratch, wait_until};
 use scheduler::{Kind, Writers};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use wire::{Asks, Complaint, Frame, HEADER_BYTES};
@@ -52,12 +52,8 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until something is so, no longer than [`LIMIT`].
-pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < limit, "it did not become so within {LIMIT:?}");
-        std::thread::yield_now();
-    }
+pub(crate) fn until(is_so: impl FnMut() -> bool) {
+    assert!(wait_until(LIMIT, is_so), "it did not become so within {LIMIT:?}");
 }
 
 /// What a cluster starts with, made on its own thread.

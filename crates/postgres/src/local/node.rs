@@ -308,8 +308,8 @@ impl Node {
     }
 }
 
-/// Looks again and again; whether it became true in time.
-pub(super) fn wait_until(within: Duration, mut done: impl FnMut() -> bool) -> bool {
+/// Looks again and again, 5 ms after each look; whether it became true in time.
+pub fn wait_until(within: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     while !done() {
         if Instant::now() > deadline {
