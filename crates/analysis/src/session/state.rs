@@ -469,9 +469,14 @@ impl SessionState {
             Kind::Mirrored => {
                 self.any_set = true;
                 match &assignment.value {
-                    NewValue::To(value) => self.set(name, Some(value), interner),
+                    NewValue::To(value) => {
+                        self.set(name, Some(value), interner);
+                        if name == "session_authorization" {
+                            self.set("role", Some("none"), interner);
+                        }
+                    }
                     NewValue::Default | NewValue::Reset => match self.first.clone() {
-                        Some(first) => self.set(name, first.get(name), interner),
+                        Some(first) => self.reset(name, &first, interner),
                         None => self.dirtied(Dirt::Setting),
                     },
                     NewValue::Unknown => {}
@@ -489,9 +494,17 @@ impl SessionState {
             return;
         }
         self.now.settings = interner.with(&self.now.settings, name, value);
+    }
+
+    /// Back to what the session began with.
+    fn reset(&mut self, name: &str, first: &Settings, interner: &mut Interner) {
+        self.set(name, first.get(name), interner);
         if name == "session_authorization" {
-            // It takes the role back with it.
-            self.now.settings = interner.with(&self.now.settings, "role", Some("none"));
+            // The role goes back with it: to its own default, or to none on servers without the mend of CVE-2024-10978.
+            self.set("role", first.get("role"), interner);
+            if first.get("role") != Some("none") {
+                self.dirtied(Dirt::Setting);
+            }
         }
     }
 
@@ -543,6 +556,8 @@ impl SessionState {
             }
         }
         self.probe_due = self.dirt != 0;
+        // It is committed by itself, whatever becomes of the statements behind it before the Sync.
+        self.committed = self.now.clone();
     }
 
     // Probes.
