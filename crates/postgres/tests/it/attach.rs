@@ -151,6 +151,15 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
     scratch.query(
         "CREATE TABLE \"O'Hara \"\"x\"\"\".\"a b\" (n int); UPDATE \"O'Hara \"\"x\"\"\".\"a b\" SET n = 1",
     );
+    // Nor is ALTER TABLE to be had while its own transaction reads the table.
+    for sql in [
+        "CREATE DOMAIN few AS int; CREATE TABLE looped (id few PRIMARY KEY, n int)",
+        "INSERT INTO looped VALUES (1, 1)",
+        "DO 'DECLARE r record; BEGIN FOR r IN SELECT FROM looped LOOP DROP DOMAIN few CASCADE; END LOOP; END'",
+        "UPDATE looped SET n = 2",
+    ] {
+        anna.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
     // With a key nothing is changed.
     scratch.query("CREATE TABLE own (id int PRIMARY KEY)");
     assert_eq!(one(&scratch.query("SELECT relreplident FROM pg_class WHERE relname = 'own'")), "d");
