@@ -67,9 +67,6 @@ impl<'a> Bind<'a> {
         let formats = scan.count()?;
         let formats = scan.take(formats * 2)?;
         let count = scan.count()?;
-        if formats.len() > 2 && formats.len() != count * 2 {
-            return Err(Malformed::Body);
-        }
         let before = scan.rest();
         for _ in 0..count {
             scan.value()?;
@@ -79,6 +76,12 @@ impl<'a> Bind<'a> {
         let results = scan.take(results * 2)?;
         scan.end()?;
         Ok(Bind { portal, statement, rest, formats, values, count, results })
+    }
+
+    /// Whether there are as many formats as the parameters need: none, one for all, or one for each. Otherwise the server
+    /// answers with an error.
+    pub fn formats_fit(&self) -> bool {
+        self.formats.len() <= 2 || self.formats.len() == self.count * 2
     }
 
     /// The parameters, first to last.
@@ -111,7 +114,7 @@ impl<'a> Iterator for Parameters<'a> {
         let format = match self.formats.len() {
             0 => 0,
             2 => self.formats[1],
-            _ => self.formats[self.at * 2 + 1],
+            _ => self.formats.get(self.at * 2 + 1).copied().unwrap_or_default(),
         };
         self.at += 1;
         let value = self.values.value().expect("every length was checked when the message was read");

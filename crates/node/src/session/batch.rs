@@ -37,23 +37,18 @@ pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<
                     return Ok(None);
                 }
             }
-            front::DESCRIBE => {
+            front::DESCRIBE if execute.is_none() => {
                 let describe = Describe::read(&frame)?;
+                let first_behind_bind = bind.is_some() && !describes_statement_late && !describes_portal;
                 match describe.target {
-                    Target::Statement if bind.is_none() && parse.is_some() && describe.name.is_empty() => {
+                    _ if !describe.name.is_empty() => return Ok(None),
+                    Target::Statement if parse.is_some() && bind.is_none() && !describes_statement => {
                         describes_statement = true;
                     }
-                    Target::Statement if execute.is_none() && parse.is_some() && describe.name.is_empty() => {
+                    Target::Statement if parse.is_some() && first_behind_bind => {
                         describes_statement_late = true;
                     }
-                    Target::Portal
-                        if bind.is_some()
-                            && execute.is_none()
-                            && !describes_statement_late
-                            && describe.name.is_empty() =>
-                    {
-                        describes_portal = true;
-                    }
+                    Target::Portal if first_behind_bind => describes_portal = true,
                     _ => return Ok(None),
                 }
             }
@@ -67,8 +62,8 @@ pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<
     let is_one = bind.portal.is_empty()
         && execute.portal.is_empty()
         && (parse.is_none() || bind.statement.is_empty())
+        && bind.formats_fit()
         && at == bytes.len();
-    let is_one = is_one && !(describes_statement_late && describes_portal);
     Ok(is_one.then_some(Batch {
         parse,
         describes_statement,
@@ -120,6 +115,27 @@ mod tests {
             b.bind_plain(b"a");
             b.execute(b"", 0);
             b.bind_plain(b"b");
+            b.execute(b"", 0);
+        }));
+        // One server answers each Describe.
+        for behind in [false, true] {
+            assert!(!is_one(|b| {
+                b.parse(b"", b"SELECT 1", &[]);
+                b.describe(Target::Statement, b"");
+                if behind {
+                    b.bind_plain(b"");
+                    b.describe(Target::Portal, b"");
+                }
+                b.describe(if behind { Target::Portal } else { Target::Statement }, b"");
+                if !behind {
+                    b.bind_plain(b"");
+                }
+                b.execute(b"", 0);
+            }));
+        }
+        // Three formats for no parameter: an error, but not the session's end.
+        assert!(!is_one(|b| {
+            b.bind(b"", b"a", &[0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             b.execute(b"", 0);
         }));
         assert!(!is_one(|b| {

@@ -75,7 +75,7 @@ impl Session {
         };
         match (batch, &self.current.statement) {
             (Ok(Some(batch)), Some(statement)) => {
-                self.line.primary.ask_bound(statement, Some(batch.bind.rest));
+                self.line.primary.ask_bound(statement, batch.describes_statement, Some(batch.bind.rest));
             }
             _ => {
                 let text = Frame::new(&bytes).and_then(|frame| wire::query_text(&frame).map(Box::from));
@@ -83,7 +83,7 @@ impl Session {
                     self.ended = Some(Ended::Malformed(Malformed::Body));
                     return AtPrimary::ConnectionLost;
                 };
-                self.line.primary.ask_bound(&Rc::new(Prepared { text, types: Box::default() }), None);
+                self.line.primary.ask_bound(&Prepared { text, types: Box::default() }, false, None);
             }
         }
         self.line.primary.peer.send_now();
@@ -102,8 +102,25 @@ impl Session {
             return Locks::ConnectionLost;
         }
         let Some(error) = self.line.primary.own_error() else { return Locks::Granted };
+        let parsed = self.was_parsed();
         self.failed_in_block(&error);
+        if let Some(statement) = parsed {
+            self.line.statements.parsed_at_standby(statement);
+        }
         Locks::Refused
+    }
+
+    /// The statement that the client parses with the current request, if only what comes behind it failed at the primary:
+    /// the client hears so, and the statement stays.
+    fn was_parsed(&mut self) -> Option<Rc<Prepared>> {
+        let heard = self.line.primary.aside();
+        let request = self.current.request?;
+        let parses = self.line.bytes(request).first() == Some(&wire::tag::front::PARSE);
+        if !parses || heard.is_empty() {
+            return None;
+        }
+        self.line.client.out().extend_from_slice(&heard);
+        self.current.statement.clone()
     }
 
     /// The current statement failed; the primary's block has failed already.

@@ -235,7 +235,7 @@ impl Session {
         }
         let under = self.parses_under(&todo);
         let meanings = std::mem::take(&mut self.meanings);
-        self.line.statements.parses_under(under, meanings, self.database.names());
+        self.line.statements.parses_under(under, meanings);
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements).await,

@@ -32,10 +32,14 @@ enum Expect {
     Close(Box<[u8]>),
     /// CloseComplete of a portal.
     ClosePortal,
+    /// The end of what answers a Bind, Describe or Execute.
+    Answer,
     /// ParseComplete or CloseComplete of a message of ours: swallowed.
     Ours,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
     Question,
+    /// The same to a statement of the client that is parsed and bound and no more: what it would have got is kept.
+    Bound,
     /// The same to a command of our own that the client's statement needs: what the server remarks is for the client.
     Command,
     /// The whole answer to a request that is asked for ourselves, up to its ReadyForQuery: kept for us. `true`: a Parse or
@@ -59,6 +63,7 @@ impl Expect {
             Expect::Synced
                 | Expect::Asked(_)
                 | Expect::Question
+                | Expect::Bound
                 | Expect::Command
                 | Expect::Hushed(_)
                 | Expect::Aside(_)
@@ -68,7 +73,7 @@ impl Expect {
 
     /// Its answers are for ourselves.
     fn is_question(&self) -> bool {
-        matches!(self, Expect::Question | Expect::Command)
+        matches!(self, Expect::Question | Expect::Bound | Expect::Command)
     }
 }
 
@@ -146,6 +151,8 @@ pub struct Primary {
     open: bool,
     /// The primary waits for COPY data.
     copying: bool,
+    /// A message of the extended protocol failed, and the primary passes over all that comes before a Sync.
+    passes_over: bool,
     told: Told,
     seen: Seen,
     /// Keeps it from taking the session for idle.
@@ -182,6 +189,7 @@ impl Primary {
             expects: VecDeque::new(),
             open: false,
             copying: false,
+            passes_over: false,
             told: Told::NotYet,
             seen: Seen::default(),
             awake: Awake::default(),
@@ -244,19 +252,22 @@ impl Primary {
     }
 
     /// Lets the primary parse and bind a statement of the client: it takes the locks that running it would take, and runs
-    /// nothing. `values` is what stands behind the names in the client's Bind. A question of our own.
-    pub fn ask_bound(&mut self, statement: &Statement, values: Option<&[u8]>) {
+    /// nothing. `values` is what stands behind the names in the client's Bind; `describes`: the client wants to hear of the
+    /// statement before that. A question of our own. Its portal takes the place of the client's unnamed one, as it would if
+    /// it ran.
+    pub fn ask_bound(&mut self, statement: &Statement, describes: bool, values: Option<&[u8]>) {
         let out = self.peer.out();
         out.parse(QUESTION, &statement.text, &statement.types);
-        match values {
-            Some(values) => out.bind(QUESTION, QUESTION, values),
-            None => out.bind(QUESTION, QUESTION, &NO_VALUES),
+        if describes {
+            out.describe(Target::Statement, QUESTION);
         }
-        Asks::close(out, Target::Portal, QUESTION);
+        out.bind(b"", QUESTION, values.unwrap_or(&NO_VALUES));
+        Asks::close(out, Target::Portal, b"");
         Asks::close(out, Target::Statement, QUESTION);
         out.sync();
         self.seen.error = None;
-        self.expects.push_back(Expect::Question);
+        self.seen.aside.clear();
+        self.expects.push_back(Expect::Bound);
     }
 
     /// Asks whether there is a prepared statement of this name: an error says that there is none.
@@ -281,13 +292,13 @@ impl Primary {
     /// Asks for the client what it sent, without the client noticing: the answer is kept. The request is whole, and reads.
     /// `binds_unnamed`: it begins with the unnamed statement as it is.
     pub fn ask_aside(&mut self, request: &[u8], binds_unnamed: bool, statements: &mut Statements) {
-        let ours = binds_unnamed && self.owe(true, statements);
+        let ours = binds_unnamed && self.owe(statements);
         self.peer.out().extend_from_slice(request);
         self.seen.aside.clear();
         self.expects.push_back(Expect::Aside(ours));
     }
 
-    /// The answer to what was asked aside.
+    /// The answer to what was asked aside, or to what was parsed and bound, up to its error.
     pub fn aside(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.seen.aside)
     }
@@ -351,17 +362,22 @@ impl Primary {
                 let statement = Rc::new(Statement { text: text.into(), types: types.into() });
                 if parse.name.is_empty() {
                     statements.unnamed_replaced();
-                } else {
-                    self.pay(false, statements);
                 }
                 self.expects.push_back(Expect::Parse(parse.name.into(), Some(statement)));
                 self.open = true;
             }
-            front::BIND => self.pay(Bind::read(&frame)?.statement.is_empty(), statements),
+            front::BIND => {
+                self.pay(Bind::read(&frame)?.statement, statements);
+                self.answer_comes();
+            }
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
-                self.pay(describe.target == Target::Statement && describe.name.is_empty(), statements);
+                if describe.target == Target::Statement {
+                    self.pay(describe.name, statements);
+                }
+                self.answer_comes();
             }
+            front::EXECUTE => self.answer_comes(),
             front::CLOSE => {
                 let close = Close::read(&frame)?;
                 self.expects.push_back(match close.target {
@@ -373,8 +389,9 @@ impl Primary {
             front::SYNC if self.copying => {}
             front::SYNC => {
                 self.expects.push_back(Expect::Synced);
-                self.open = false;
+                (self.open, self.passes_over) = (false, false);
             }
+            front::QUERY | front::FUNCTION_CALL if self.passes_over => {}
             front::QUERY => {
                 self.asked(deallocated(wire::query_text(&frame)?), statements);
                 self.open = false;
@@ -396,18 +413,23 @@ impl Primary {
         self.expects.push_back(Expect::Asked(deallocates));
     }
 
-    /// Before the unnamed statement is used, the primary must know which one the client means; and before anything else runs
-    /// that changes what it would be parsed under.
-    fn pay(&mut self, for_use: bool, statements: &mut Statements) {
-        self.open = true;
-        if self.owe(for_use, statements) {
+    /// Before the unnamed statement is used, the primary must know which one the client means. Not earlier: to parse it in
+    /// the client's transaction takes a snapshot and locks.
+    fn pay(&mut self, name: &[u8], statements: &mut Statements) {
+        if name.is_empty() && self.owe(statements) {
             self.expects.push_back(Expect::Ours);
         }
     }
 
+    /// A message of the extended protocol is sent whose answer is only forwarded.
+    fn answer_comes(&mut self) {
+        self.expects.push_back(Expect::Answer);
+        self.open = true;
+    }
+
     /// Brings the primary's unnamed statement to the client's; `false`: it is that.
-    fn owe(&mut self, for_use: bool, statements: &mut Statements) -> bool {
-        match statements.owed(for_use) {
+    fn owe(&mut self, statements: &mut Statements) -> bool {
+        match statements.owed() {
             Owed::Nothing => return false,
             Owed::Parse(statement) => self.peer.out().parse(b"", &statement.text, &statement.types),
             Owed::Close => Asks::close(self.peer.out(), Target::Statement, b""),
@@ -423,13 +445,17 @@ impl Primary {
                     statements.unnamed_replaced();
                     self.expects.push_back(Expect::Parse([].into(), None));
                 }
-                front::BIND => self.pay(true, statements),
+                front::BIND => {
+                    self.pay(b"", statements);
+                    self.answer_comes();
+                }
+                front::QUERY | front::FUNCTION_CALL if self.passes_over => {}
                 front::QUERY => self.asked(None, statements),
                 front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None)),
                 _ => {}
             }
         }
-        if part.last && matches!(part.tag, front::QUERY | front::FUNCTION_CALL) {
+        if part.last && !self.passes_over && matches!(part.tag, front::QUERY | front::FUNCTION_CALL) {
             self.open = false;
         }
         self.peer.out().extend_from_slice(part.bytes);
@@ -549,6 +575,7 @@ impl Primary {
                             status: &mut self.status,
                             open: &mut self.open,
                             copying: &mut self.copying,
+                            passes_over: &mut self.passes_over,
                             told: &mut self.told,
                             seen: &mut self.seen,
                             unclosed: &mut unclosed,
@@ -598,6 +625,7 @@ struct Standing<'a> {
     status: &'a mut Status,
     open: &'a mut bool,
     copying: &'a mut bool,
+    passes_over: &'a mut bool,
     told: &'a mut Told,
     seen: &'a mut Seen,
     /// A question of our own failed.
@@ -629,29 +657,34 @@ impl Standing<'_> {
                 Some(Expect::ClosePortal) => {}
                 _ => return Err(Malformed::Body),
             },
+            back::BIND_COMPLETE | back::ROW_DESCRIPTION | back::NO_DATA => self.answer_came(),
             back::COMMAND_COMPLETE => {
                 self.seen.completed += 1;
+                self.answer_came();
                 self.completed(CommandTag::read(frame)?, side.statements);
                 if let Some(Expect::Withheld) = self.expects.front() {
                     self.seen.withheld.extend_from_slice(frame.bytes());
                     return Ok(false);
                 }
             }
-            back::PORTAL_SUSPENDED => self.seen.completed += 1,
+            back::PORTAL_SUSPENDED | back::EMPTY_QUERY => {
+                self.seen.completed += 1;
+                self.answer_came();
+            }
             back::COPY_IN => {
                 *self.copying = true;
                 // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
-                if matches!(self.expects.front(), Some(Expect::Synced)) {
-                    self.expects.pop_front();
+                if let (Some(Expect::Answer), Some(Expect::Synced)) =
+                    (self.expects.front(), self.expects.get(1))
+                {
+                    self.expects.remove(1);
                     *self.open = true;
                 }
             }
             back::ERROR => {
                 self.seen.failed = true;
                 *self.copying = false;
-                while self.expects.front().is_some_and(|expect| !expect.is_ready()) {
-                    self.expects.pop_front();
-                }
+                self.passed_over();
                 if Complaint::read(frame).is_fatal() {
                     *self.told = Told::ByPrimary;
                 }
@@ -673,6 +706,24 @@ impl Standing<'_> {
         Ok(true)
     }
 
+    /// The end of an answer came, to a message of the extended protocol or to a Query.
+    fn answer_came(&mut self) {
+        self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer));
+    }
+
+    /// If a message of the extended protocol failed, nothing that comes before the next Sync is answered.
+    fn passed_over(&mut self) {
+        if self.expects.front().is_none_or(Expect::is_ready) {
+            return;
+        }
+        while let Some(expect) = self.expects.front()
+            && (!expect.is_ready() || matches!(expect, Expect::Asked(_)))
+        {
+            self.expects.pop_front();
+        }
+        *self.passes_over = self.expects.is_empty();
+    }
+
     /// What comes although a question of ours is open, and is not its answer.
     fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
         match frame.tag() {
@@ -686,6 +737,11 @@ impl Standing<'_> {
     fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
         match frame.tag() {
             back::DATA_ROW => self.seen.row = Some(wire::row_texts(frame)?),
+            back::PARSE_COMPLETE | back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
+                if matches!(self.expects.front(), Some(Expect::Bound)) =>
+            {
+                self.seen.aside.extend_from_slice(frame.bytes());
+            }
             back::ERROR => {
                 self.seen.row = None;
                 self.seen.error = Some(frame.bytes().to_vec());

@@ -34,8 +34,6 @@ pub struct Statements {
     likely: Vec<Box<[u8]>>,
     /// The primary's unnamed statement is not the one that the client means.
     unnamed_stale: bool,
-    /// The primary may learn the client's unnamed statement before it is used: no name has changed since it was parsed.
-    learns_early: bool,
     /// The client's unnamed statement was parsed at a standby.
     unnamed_elsewhere: bool,
 }
@@ -88,11 +86,9 @@ impl Parsed {
 impl Statements {
     /// What is sent to be parsed from now on is parsed under this; `meanings`: what some of it, by its name, meant just now.
     /// If that has changed since, it has another meaning later too, unless names are changed back.
-    pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>, names: &Names) {
+    pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>) {
         self.under = under;
         self.meanings = meanings;
-        let unnamed = self.unnamed.as_ref().filter(|_| self.unnamed_stale);
-        self.learns_early = unnamed.is_some_and(|parsed| names.are_those_of(&parsed.under.names));
     }
 
     /// Under which settings what the client calls by this name was parsed, where they are known.
@@ -194,12 +190,8 @@ impl Statements {
         (self.unnamed_stale, self.unnamed_elsewhere) = (!at_primary, false);
     }
 
-    /// What the primary must do before the unnamed statement is bound or described there; and, if it can, before anything
-    /// else runs that may change the settings under which it was parsed.
-    pub fn owed(&mut self, for_use: bool) -> Owed {
-        if !for_use && !self.learns_early {
-            return Owed::Nothing;
-        }
+    /// What the primary must do before the unnamed statement is bound or described there.
+    pub fn owed(&mut self) -> Owed {
         if !std::mem::take(&mut self.unnamed_stale) {
             return Owed::Nothing;
         }
@@ -288,17 +280,17 @@ mod tests {
     fn the_primary_learns_the_unnamed_statement_before_it_is_bound() {
         let mut statements = Statements::default();
         let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
-        assert_eq!(statements.owed(true), Owed::Nothing);
+        assert_eq!(statements.owed(), Owed::Nothing);
         statements.parsed_at_standby(statement.clone());
-        assert_eq!(statements.owed(true), Owed::Parse(statement.clone()));
-        assert_eq!(statements.owed(true), Owed::Nothing);
+        assert_eq!(statements.owed(), Owed::Parse(statement.clone()));
+        assert_eq!(statements.owed(), Owed::Nothing);
         statements.parsed_at_primary(b"", Some(statement));
         statements.query_ran(false);
-        assert_eq!(statements.owed(true), Owed::Close);
+        assert_eq!(statements.owed(), Owed::Close);
         // What is parsed behind a Query that a standby ran must not be closed before it is described or bound.
         statements.query_ran(false);
         statements.unnamed_replaced();
-        assert_eq!(statements.owed(true), Owed::Nothing);
+        assert_eq!(statements.owed(), Owed::Nothing);
         assert!(statements.get(b"").is_none());
     }
 
@@ -309,7 +301,7 @@ mod tests {
         let names = Names::default();
         let under = |settings| Under { settings, if_judged: None, names: names.now(None) };
         let mut statements = Statements::default();
-        statements.parses_under(under(Some(settings)), Vec::new(), &names);
+        statements.parses_under(under(Some(settings)), Vec::new());
         for name in [&b"early"[..], b"proven", b"unproven"] {
             statements.parsed_at_primary(name, Some(statement.clone()));
         }
@@ -325,17 +317,17 @@ mod tests {
         assert!(!statements.names_still_mean(b"early", &names, Some(7)));
         assert!(!statements.names_still_mean(b"early", &names, None));
         // Parsed anew, it means what its names mean now.
-        statements.parses_under(under(Some(settings)), Vec::new(), &names);
+        statements.parses_under(under(Some(settings)), Vec::new());
         statements.parsed_at_primary(b"proven", Some(statement.clone()));
         assert!(statements.names_still_mean(b"proven", &names, Some(8)));
         // What it means may be known before it is parsed.
         let meanings = vec![(b"foreseen"[..].into(), 9)];
-        statements.parses_under(under(Some(settings)), meanings, &names);
+        statements.parses_under(under(Some(settings)), meanings);
         statements.parsed_at_primary(b"foreseen", Some(statement.clone()));
         names.changed(None);
         assert!(statements.names_still_mean(b"foreseen", &names, Some(9)));
         assert!(!statements.names_still_mean(b"foreseen", &names, Some(8)));
-        statements.parses_under(under(None), Vec::new(), &names);
+        statements.parses_under(under(None), Vec::new());
         statements.parsed_at_primary(b"unknown", Some(statement));
         assert_eq!(statements.parsed_under(b"unknown"), None);
         assert_eq!(statements.parsed_under(b"foreseen"), Some(settings));

@@ -264,16 +264,17 @@ impl Session {
     fn parsed_otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
         let (settings, names) = (SettingsAt::of(self.state.settings()), self.database.names());
         let statements = &mut self.line.statements;
-        if !statements.names_still_mean(name, names, meaning) {
-            if statements.is_the_standbys(name) {
-                let message =
-                    "the names in the unnamed statement may stand for other objects than when it was parsed";
-                return Some(Todo::Refuse(Problem::error("0A000", message).hint("Parse it again.")));
-            }
+        let same_names = statements.names_still_mean(name, names, meaning);
+        let under = statements.parsed_under(name);
+        let is_known = same_names && self.state.knows_names() && under == Some(settings);
+        if statements.is_the_standbys(name) && !is_known {
+            let message = "the unnamed statement may mean something else by now than when it was parsed";
+            return Some(Todo::Refuse(Problem::error("0A000", message).hint("Parse it again.")));
+        }
+        if !same_names {
             // Nobody knows what it does.
             return Some(Todo::One(Plan::Writes(Writing::everything(PARSED_OTHERWISE))));
         }
-        let under = statements.parsed_under(name);
         let otherwise = match plan {
             Plan::Leaves(_) if under != Some(settings) => Plan::Stays(PARSED_OTHERWISE),
             Plan::Writes(_) if under.map(|under| under.analysed) != Some(settings.analysed) => {

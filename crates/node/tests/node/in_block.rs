@@ -5,7 +5,7 @@ use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
-use wire::Asks;
+use wire::{Asks, Target};
 
 /// It takes long enough to leave.
 const LONG: &str =
@@ -317,4 +317,85 @@ fn a_cancel_request_finds_a_read_that_left_a_block() {
     assert_eq!(answer(&mut raw).0, ["57014"]);
     assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
+}
+
+#[test]
+fn a_bind_that_fails_leaves_the_statement_that_was_parsed_before_it() {
+    database("kept_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "kept_block");
+    let read = format!("{LONG} AND i.id > $1::int").replace("items a,", "items i, items a,");
+    let parse = |out: &mut Vec<u8>| {
+        out.parse(b"", read.as_bytes(), &[]);
+        out.describe(Target::Statement, b"");
+    };
+    let bind = |out: &mut Vec<u8>, value: &[u8]| {
+        let length = u8::try_from(value.len()).unwrap();
+        out.bind(b"", b"", &[&[0, 0, 0, 1, 0, 0, 0, length][..], value, &[0, 0]].concat());
+        out.execute(b"", 0);
+        out.sync();
+    };
+    let leaves = |raw: &mut Raw| {
+        until(|| {
+            query(raw, "BEGIN");
+            let before = open.reads_at_standbys();
+            raw.ask(|out| {
+                parse(out);
+                bind(out, b"0");
+            });
+            assert_eq!(answer(raw), (vec!["0".to_owned()], "1tT2DCZ".to_owned()));
+            let left = open.reads_at_standbys() > before;
+            query(raw, "COMMIT");
+            left
+        });
+    };
+    leaves(&mut raw);
+    for failing in [&b"none"[..], b"99999999999"] {
+        query(&mut raw, "BEGIN");
+        raw.ask(|out| {
+            parse(out);
+            bind(out, failing);
+        });
+        assert_eq!(answer(&mut raw).1, "1tTEZ");
+        // What ends the block comes through, though the primary has not heard of the unnamed statement.
+        raw.ask(|out| {
+            out.parse(b"end", b"ROLLBACK", &[]);
+            out.bind_plain(b"end");
+            out.execute(b"", 0);
+            Asks::close(out, Target::Statement, b"end");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12C3Z");
+        raw.ask(|out| bind(out, b"0"));
+        assert_eq!(answer(&mut raw), (vec!["0".to_owned()], "2DCZ".to_owned()));
+    }
+}
+
+#[test]
+fn a_read_that_leaves_takes_the_unnamed_portal_away() {
+    database("portal_block");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "portal_block");
+    until_it_leaves(&open, &mut raw, &[], LONG);
+    query(&mut raw, "COMMIT");
+    let before = open.reads_at_standbys();
+    until(|| {
+        query(&mut raw, "BEGIN");
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT id FROM items ORDER BY id", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 2);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).0, ["1", "2"]);
+        assert_eq!(query(&mut raw, LONG), ["0"]);
+        let left = open.reads_at_standbys() > before;
+        raw.ask(|out| {
+            out.execute(b"", 2);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["34000".to_owned()], "EZ".to_owned()));
+        query(&mut raw, "ROLLBACK");
+        left
+    });
 }

@@ -700,7 +700,7 @@ fn unnamed_that_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_unnamed_statement_means_what_it_meant_when_a_standby_parsed_it() {
+fn the_unnamed_statement_that_a_standby_parsed_never_means_something_else() {
     let servers = Scratch::start(1);
     servers.query("CREATE TABLE dated (id int PRIMARY KEY, v text); INSERT INTO dated VALUES (1, 'old')");
     servers.query("CREATE SCHEMA s");
@@ -711,7 +711,8 @@ fn the_unnamed_statement_means_what_it_meant_when_a_standby_parsed_it() {
     assert_eq!(unnamed_that_leaves(&open, &mut raw, dated), ["2024-02-01"]);
     raw.ask(|out| out.parse(b"turn", b"SET datestyle = 'ISO, MDY'", &[]));
     run_named(&mut raw, b"turn");
-    assert_eq!(run_named(&mut raw, b""), ["2024-02-01"], "it was parsed before");
+    assert_eq!(run_named(&mut raw, b""), ["0A000"], "nobody parsed it at the primary before that");
+    query(&mut raw, "SET datestyle = 'ISO, DMY'");
     // Another table comes to stand before the one that it was parsed for.
     assert_eq!(unnamed_that_leaves(&open, &mut raw, "SELECT v FROM dated WHERE id = 1"), ["old"]);
     servers.query("CREATE TABLE s.dated AS SELECT 1 AS id, 'hides it'::text AS v");
@@ -747,4 +748,97 @@ fn what_a_bind_alone_runs_counts() {
             assert_eq!(query(&mut raw, "SELECT v FROM w"), ["new"]);
         }
     }
+}
+
+#[test]
+fn an_empty_statement_in_a_batch_counts_as_one() {
+    database("empty_batch");
+    SERVERS.query_in(
+        "empty_batch",
+        "CREATE SCHEMA s; CREATE TABLE s.items AS SELECT 7 AS id, 'new'::text AS name",
+    );
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "empty_batch");
+    let read = "SELECT name FROM items WHERE id = 7";
+    for empty in [&b""[..], b"-- ping", b";"] {
+        query(&mut raw, "SET search_path = public");
+        assert_eq!(until_it_leaves(&open, &mut raw, read), ["item 7"]);
+        raw.ask(|out| {
+            for text in [empty, b"SET search_path = s"] {
+                out.parse(b"", text, &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12I12CZ");
+        for _ in 0..20 {
+            assert_eq!(query(&mut raw, read), ["new"]);
+        }
+    }
+}
+
+/// The server passes over it, as it passes over all that comes before the Sync.
+#[test]
+fn a_query_behind_a_message_that_failed_is_not_answered() {
+    database("passed_over");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "passed_over");
+    for _ in 0..2 {
+        raw.ask(|out| {
+            out.parse(b"", b"selec", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.query(b"SELECT 1");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["42601".to_owned()], "EZ".to_owned()));
+        raw.ask(|out| {
+            out.parse(b"", b"selec", &[]);
+            Asks::flush(out);
+        });
+        assert_eq!(raw.message().unwrap()[0], b'E');
+        raw.ask(|out| {
+            out.query(b"SELECT 1");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "Z");
+        // One that did not fail is answered, and so is the Query behind it, and the Sync.
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT 2", &[]);
+            out.bind_plain(b"");
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+            out.query(b"SELECT 1 / 0");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12TDCEZ");
+        assert_eq!(answer(&mut raw).1, "Z");
+    }
+}
+
+#[test]
+fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE one (v int); CREATE TABLE other (v int); INSERT INTO other VALUES (7)");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "postgres");
+    let run = |raw: &mut Raw, text: &[u8]| {
+        raw.ask(|out| out.parse(b"named", text, &[]));
+        let values = run_named(raw, b"named");
+        query(raw, "DEALLOCATE named");
+        values
+    };
+    let read = "SELECT count(*)::text FROM one";
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, read), ["0"]);
+    assert_eq!(run(&mut raw, b"BEGIN ISOLATION LEVEL REPEATABLE READ"), Vec::<String>::new());
+    assert_eq!(raw.status_after("COMMIT"), 'I');
+    // Somebody holds the table that was read before.
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, read), ["0"]);
+    let mut holder = Raw::ready(&open, "postgres");
+    query(&mut holder, "BEGIN");
+    query(&mut holder, "LOCK TABLE one");
+    raw.ask(|out| out.parse(b"named", b"UPDATE other SET v = v RETURNING v", &[]));
+    assert_eq!(run_named(&mut raw, b"named"), ["7"]);
+    query(&mut holder, "COMMIT");
 }
