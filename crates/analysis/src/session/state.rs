@@ -283,6 +283,7 @@ impl SessionState {
         self.dirt |= bit(dirt);
         self.probe_due = true;
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
+        self.any_set |= matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
     }
 
     /// All that ran before its tree was known has been judged: it changed nothing, or did this.

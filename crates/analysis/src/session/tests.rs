@@ -244,6 +244,27 @@ fn settings_from_before_a_reload_are_not_known() {
     assert!(!session.knows_settings(), "what the server goes back to is another now");
 }
 
+/// What code has set before a reload is not what the session began with.
+#[test]
+fn what_code_has_set_is_no_beginning() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    session.dirtied(Dirt::Function);
+    session.probed(&[Some(&answer("y"))], &mut interner).unwrap();
+    session.reloaded(LoadTime::new(8));
+    session.probed(&[Some(&answer_of("y", LoadTime::new(8)))], &mut interner).unwrap();
+    assert!(session.knows_settings());
+    let reset = Assignment { name: "timezone".into(), value: NewValue::Reset, local: false };
+    let back = [Utility::Set(reset), Utility::ResetAll, Utility::Discard(crate::utility::Discard::All)];
+    for back in back {
+        let mut session = session.clone();
+        session.completed(&back, &mut interner);
+        session.ready(b'I', &mut interner);
+        assert!(!session.knows_settings(), "{back:?}");
+    }
+}
+
 #[test]
 fn random_may_be_a_sequence_after_code() {
     let mut interner = Interner::new(100);
