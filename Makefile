@@ -39,12 +39,12 @@ drivers: ## psql, pg_dump, psycopg and pgx in ordinary use through Consort, then
 	suites/pgbench.sh
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
-	@scripts/prerequisites.sh rust build server
+	@scripts/prerequisites.sh rust build server headers
 	$(CARGO) build --release --locked -p consort
 	suites/regress.sh $(REGRESS)
 
 shadow: ## the same suite in shadow mode: every read that leaves the primary is compared with it, before and after
-	@scripts/prerequisites.sh rust build server
+	@scripts/prerequisites.sh rust build server headers
 	$(CARGO) build --release --locked -p consort
 	suites/regress.sh --shadow --only consort $(SHADOW)
 

@@ -4,6 +4,7 @@
 #   rust       cargo and rustc, at least the version that Cargo.toml asks for
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
+#   headers    what PostgreSQL's own tests are compiled against
 #   pgbouncer  PgBouncer, which the benchmarks and one test stand beside
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
@@ -67,6 +68,8 @@ server() {
     have openssl || missing+=(openssl)
 }
 
+headers() { [ -d /usr/include/postgresql/$supported/server ] || missing+=("postgresql-server-dev-$supported"); }
+
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
 install() {
@@ -89,8 +92,8 @@ install() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | pgbouncer) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, pgbouncer)" ;;
+        rust | build | server | headers | pgbouncer) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer)" ;;
     esac
 done
 [ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"
