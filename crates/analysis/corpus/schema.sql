@@ -178,6 +178,29 @@ ALTER TABLE projects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY member ON projects TO tenant_user USING (NOT hidden AND EXISTS (SELECT FROM members m WHERE m.project = projects.id AND m.who = current_user));
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO tenant_user, plain_user;
 
+-- what replicas that are fed hold otherwise, or not at all
+CREATE FUNCTION replaced(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE TABLE computed (id int PRIMARY KEY, a int, own int GENERATED ALWAYS AS (replaced(a)) STORED,
+    twice int GENERATED ALWAYS AS (a * 2) STORED, shown text GENERATED ALWAYS AS (a::text) STORED);
+CREATE TABLE computed_too (f float8, shown text GENERATED ALWAYS AS (f::text) STORED);
+CREATE TABLE elder (a int);
+CREATE TABLE younger (own int) INHERITS (elder);
+CREATE TABLE youngest (last int) INHERITS (younger);
+CREATE TABLE sibling () INHERITS (elder);
+ALTER TABLE elder ADD COLUMN b int;
+CREATE TABLE of_youngest (id int, v youngest);
+CREATE TABLE by_state (state order_state, id int) PARTITION BY HASH (state);
+CREATE TABLE by_state_0 PARTITION OF by_state FOR VALUES WITH (modulus 1, remainder 0);
+CREATE TABLE by_numbers (n int[], id int) PARTITION BY HASH (n);
+CREATE TABLE by_numbers_0 PARTITION OF by_numbers FOR VALUES WITH (modulus 1, remainder 0);
+CREATE TABLE by_function (id int) PARTITION BY RANGE (replaced(id));
+CREATE TABLE by_function_0 PARTITION OF by_function DEFAULT;
+CREATE DOMAIN table_name AS regclass;
+CREATE TYPE naming AS (n int, named table_name);
+CREATE TABLE naming_tables (id int, names naming[]);
+CREATE TABLE of_extension (id int);
+ALTER EXTENSION citext ADD TABLE of_extension;
+
 -- names that resolve by search path
 CREATE TABLE other.products (id int PRIMARY KEY, label text);
 CREATE FUNCTION other.abs(int) RETURNS int LANGUAGE sql AS 'SELECT 42';

@@ -56,6 +56,8 @@ pub struct Relation {
     pub published: bool,
     /// What the decoder gives of a row that was updated or deleted.
     pub identity: Identity,
+    /// The columns that a replica that Consort feeds holds otherwise, or not at all; all: of the relation nothing is alike.
+    pub unlike: ColumnSet,
     /// Its columns by attribute number; dropped ones are left out.
     pub columns: BTreeMap<i16, Column>,
     /// The primary key, if its rows can be told apart by it: all column types have one canonical form, it is checked at

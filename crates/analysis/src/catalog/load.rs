@@ -121,6 +121,10 @@ const EQUALITIES: &str = "
 
 const COLLATIONS: &str = "SELECT oid FROM pg_collation WHERE NOT collisdeterministic";
 
+/// What replicas that Consort feeds hold otherwise than the primary: a relation, an attribute of it or 0 for all of it, and
+/// why, in a word. It names everything as it is in `pg_catalog`.
+pub const UNLIKE: &str = include_str!("unlike.sql");
+
 /// The queries, in the order in which [`build`] wants their answers. `publication` is the one that Consort's slot sends.
 pub fn queries(publication: &str) -> Vec<String> {
     let publication = format!("'{}'", publication.replace('\'', "''"));
@@ -139,6 +143,7 @@ pub fn queries(publication: &str) -> Vec<String> {
         DOMAIN_CHECKS,
         EQUALITIES,
         COLLATIONS,
+        UNLIKE,
     ]
     .map(str::to_owned)
     .to_vec()
@@ -146,7 +151,7 @@ pub fn queries(publication: &str) -> Vec<String> {
 
 /// Builds the catalog of a database from the answers to [`queries`].
 pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, LoadError> {
-    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 14] = [
+    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 15] = [
         relation,
         column,
         key_column,
@@ -161,6 +166,7 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         domain_check,
         equality,
         collation,
+        unlike,
     ];
     let mut catalog = Catalog { database, ..Catalog::default() };
     if answers.len() != steps.len() {
@@ -230,6 +236,7 @@ fn relation(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         },
         rules: row.flag(6)?,
         published: row.flag(7)?,
+        unlike: ColumnSet::NONE,
         columns: BTreeMap::new(),
         key: None,
         children: Vec::new(),
@@ -391,6 +398,16 @@ fn equality(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 
 fn collation(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     catalog.nondeterministic_collations.insert(row.oid(0)?);
+    Some(())
+}
+
+fn unlike(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
+    if let Some(relation) = catalog.relations.get_mut(&row.relation(0)?) {
+        relation.unlike = match row.text(1)?.parse().ok()? {
+            0 => ColumnSet::All,
+            attribute => relation.unlike.union(ColumnSet::of([attribute])),
+        };
+    }
     Some(())
 }
 

@@ -5,10 +5,14 @@
 //! the stream stays at the primary anyway ([`Stay`](super::Stay)). What is left are functions that make a value out of an
 //! OID without saying so, and the binary form of arrays and rows, in which the types of their elements are named. The
 //! description of a result names types and tables too, and is told in the primary's OIDs ([`Described`]).
+//!
+//! Some columns and tables are not the same there, or are left out: `catalog/unlike.sql` lists them, and who reads them is
+//! answered elsewhere.
 
+use super::footprint::FootprintTemplate;
 use crate::catalog::{Catalog, FIRST_USER_OID, TypeKind};
 use crate::tree::walk::Facts;
-use history::RelationId;
+use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
 
 /// How a read may run at a replica that Consort feeds.
@@ -56,7 +60,7 @@ const OWN_SCHEMA: &str = "consort";
 pub(super) fn at_copies(
     facts: &Facts,
     catalog: &Catalog,
-    relations: &BTreeSet<RelationId>,
+    (reads, relations): (&FootprintTemplate, &BTreeSet<RelationId>),
     results: &[u32],
 ) -> AtCopies {
     let own_types = facts.types.iter().any(|type_id| *type_id >= FIRST_USER_OID);
@@ -71,10 +75,19 @@ pub(super) fn at_copies(
         (any && own_types) || names_types_in_binary(type_id, catalog)
     };
     AtCopies {
-        never: (by_oid && own_types) || relations.iter().any(own_schema),
+        never: (by_oid && own_types) || relations.iter().any(own_schema) || reads_unlike(reads, catalog),
         text_parameters: facts.parameters.values().any(|type_id| names_types(*type_id)),
         text_results: results.iter().any(|type_id| names_types(*type_id)),
     }
+}
+
+/// Whether anything is read that replicas hold otherwise.
+fn reads_unlike(reads: &FootprintTemplate, catalog: &Catalog) -> bool {
+    let FootprintTemplate::Tables(tables) = reads else { return true };
+    tables.iter().any(|(relation, accesses)| {
+        let unlike = catalog.relations.get(relation).map_or(ColumnSet::NONE, |relation| relation.unlike);
+        unlike == ColumnSet::All || accesses.iter().any(|access| access.columns.intersects(unlike))
+    })
 }
 
 /// Whether the binary form of a value of this type holds OIDs that are not the same everywhere.
@@ -102,6 +115,8 @@ mod tests {
     use crate::catalog::Type;
 
     const OWN: u32 = FIRST_USER_OID;
+    const NOTHING: (&FootprintTemplate, &BTreeSet<RelationId>) =
+        (&FootprintTemplate::NOTHING, &BTreeSet::new());
 
     /// An enum, its array, a domain over the enum, one over the array, a range over each domain, rows of each kind.
     fn catalog() -> Catalog {
@@ -151,7 +166,7 @@ mod tests {
             (OWN + 8, false),
             (OWN + 9, true),
         ] {
-            let found = at_copies(&facts(&[type_id], &[], &[]), &catalog, &BTreeSet::new(), &[type_id]);
+            let found = at_copies(&facts(&[type_id], &[], &[]), &catalog, NOTHING, &[type_id]);
             let wanted = AtCopies { never: false, text_parameters: named, text_results: named };
             assert_eq!(found, wanted, "{type_id}");
         }
@@ -162,7 +177,7 @@ mod tests {
         let catalog = catalog();
         for type_id in [0, 2249, 2287] {
             let results = |types: &[u32]| {
-                at_copies(&facts(types, &[], &[]), &catalog, &BTreeSet::new(), &[type_id]).text_results
+                at_copies(&facts(types, &[], &[]), &catalog, NOTHING, &[type_id]).text_results
             };
             assert!(!results(&[23]) && results(&[23, OWN]), "{type_id}");
         }
@@ -172,7 +187,7 @@ mod tests {
     fn functions_that_look_at_oids_do_so_only_for_types_of_the_database() {
         let catalog = catalog();
         let never = |types: &[u32], functions: &[u32], operators: &[u32]| {
-            at_copies(&facts(types, functions, operators), &catalog, &BTreeSet::new(), &[]).never
+            at_copies(&facts(types, functions, operators), &catalog, NOTHING, &[]).never
         };
         for (functions, operators) in [(&[3515][..], &[][..]), (&[6192], &[]), (&[], &[3190])] {
             assert!(never(&[OWN], functions, operators) && !never(&[23], functions, operators));

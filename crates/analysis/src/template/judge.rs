@@ -45,6 +45,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let dirties = judge.dirties || writes == FootprintTemplate::Everything;
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     let results = results(&tree, &facts);
+    let at_copies = at_copies(&facts, catalog, (&reads, &relations), &results);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
             Kind::Read
@@ -60,7 +61,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         dirties,
         exact: literals.unclaimed,
         parameters: parameters(&facts),
-        at_copies: at_copies(&facts, catalog, &relations, &results),
+        at_copies,
         columns: Vec::new(),
         results,
         order: order(&tree, &facts),

@@ -31,6 +31,15 @@ const SCHEMA: &str = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TYPE pair
     CREATE VIEW seen AS SELECT v, m, id FROM t; CREATE SEQUENCE s; \
     CREATE UNLOGGED TABLE u AS SELECT 1 AS a; CREATE MATERIALIZED VIEW mv AS SELECT id FROM t";
 
+/// What a copy holds otherwise than the primary, or not at all.
+const UNLIKE: &str = "CREATE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n'; \
+    CREATE TABLE computed (id int, g int GENERATED ALWAYS AS (made(id)) STORED); INSERT INTO computed VALUES (1); \
+    CREATE OR REPLACE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT -n'; \
+    CREATE TABLE elder (a int); CREATE TABLE younger (own int) INHERITS (elder); ALTER TABLE elder ADD COLUMN b int; \
+    CREATE TABLE moods (m mood) PARTITION BY HASH (m); \
+    CREATE TABLE moods_0 PARTITION OF moods FOR VALUES WITH (modulus 1, remainder 0); \
+    CREATE TABLE names (id int, r regclass); INSERT INTO names VALUES (1, 't')";
+
 /// Messages up to ReadyForQuery.
 fn messages(raw: &mut Raw) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
@@ -160,6 +169,7 @@ fn what_a_fed_replica_says_of_tables_and_types_is_what_the_primary_says() {
 fn what_would_differ_at_a_fed_replica_stays() {
     let servers = servers();
     servers.query(SCHEMA);
+    servers.query(UNLIKE);
     let open = Open::before(&servers, Writers::Anywhere, patient);
     let mut raw = Raw::ready(&open, "postgres");
     until_it_leaves(&open, &mut raw, "SELECT v FROM t WHERE id = 7");
@@ -180,6 +190,11 @@ fn what_would_differ_at_a_fed_replica_stays() {
         stays("not_at_copies", &mut |raw| ask(raw, How::Binary, text));
     }
     stays("not_at_copies", &mut |raw| ask(raw, How::Query, "SELECT hashenum(m) FROM t"));
+    for text in
+        ["SELECT g FROM computed", "SELECT * FROM younger", "SELECT m FROM moods", "SELECT id FROM names"]
+    {
+        stays("not_at_copies", &mut |raw| ask(raw, How::Query, text));
+    }
     let mood = servers.query("SELECT 'mood'::regtype::oid")[0][0].clone().unwrap();
     let mood: u32 = mood.parse().unwrap();
     stays("not_at_copies", &mut |raw| {
