@@ -17,8 +17,8 @@ pub const APPLICATION_NAME: &str = "consort";
 
 /// What every connection that is Consort's own business has, whatever the server's defaults are: it writes marks, and asks
 /// standbys, which know no SERIALIZABLE.
-pub(crate) const OWN_DEFAULTS: &str =
-    "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed";
+pub(crate) const OWN_DEFAULTS: &str = "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed \
+     -c standard_conforming_strings=on";
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -223,17 +223,21 @@ impl<'a> Build<'a> {
         let malformed = || Stop::Error(Error::stream("the replication stream is malformed".to_owned()));
         let bytes = change.message.clone();
         let message = message::read(&bytes, rows).ok_or_else(malformed)?;
-        if let Message::Truncate { tables, restart, cascade } = message {
+        if let Message::Truncate { tables, restart, .. } = message {
             let named = tables.ids().map(|id| change.relation_of(id)).collect::<Option<Vec<_>>>();
             let others = named.ok_or_else(malformed)?.into_iter().filter(|relation| !is_own(relation));
-            let found = others.map(|relation| with.find(relation)).collect::<Result<Vec<_>, _>>()?;
-            return self.truncate(&found, (restart, cascade), with);
+            let mut found = others.map(|relation| with.find(relation)).collect::<Result<Vec<_>, _>>()?;
+            found.retain(|table| !table.left_out);
+            return self.truncate(&found, restart, with);
         }
         let relation = change.relation().ok_or_else(malformed)?;
         if is_own(relation) {
             return Ok(());
         }
         let table = with.find(relation)?;
+        if table.left_out {
+            return Ok(());
+        }
         let width = table.columns.len();
         let fits = |row: &[Value]| row.is_empty() || row.len() == width;
         if !fits(&rows.old) || !fits(&rows.new) {
@@ -247,7 +251,7 @@ impl<'a> Build<'a> {
                 keyed(net, &message, &row).map_err(|Irregular| Stop::OneByOne(table.number))?
             }
             Net::Counted(net) => {
-                counted(net, &message, &row).ok_or_else(malformed)?;
+                counted(net, &message, &row).ok_or_else(|| keyless(&table))?;
                 None
             }
         };
@@ -261,15 +265,10 @@ impl<'a> Build<'a> {
     }
 
     /// A barrier: what came before comes before.
-    fn truncate(
-        &mut self,
-        tables: &[Rc<Table>],
-        (restart, cascade): (bool, bool),
-        with: &mut With<'_>,
-    ) -> Result<(), Stop> {
+    fn truncate(&mut self, tables: &[Rc<Table>], restart: bool, with: &mut With<'_>) -> Result<(), Stop> {
         self.flush(with)?;
         let Some(first) = tables.first() else { return Ok(()) };
-        let sql = statement::truncate(tables.iter().map(|table| &**table), restart, cascade);
+        let sql = statement::truncate(tables.iter().map(|table| &**table), restart);
         with.script.run(&sql, About::Rows(first.clone(), None))?;
         Ok(())
     }
@@ -408,6 +407,13 @@ fn keyed(
         Message::Relation(_) | Message::Truncate { .. } | Message::Other => {}
     }
     Ok(None)
+}
+
+/// Neither the old row nor its key came: the key is computed, and what is computed is not in the stream. Attaching gives such
+/// a table another identity, unless it is locked.
+fn keyless(table: &Table) -> Error {
+    let why = "has a key that is not in the stream; REPLICA IDENTITY FULL and a new copy mend it";
+    Error::Unfit { table: table.shown.clone(), why: why.to_owned() }
 }
 
 /// A change of a row without a key: the old row was sent whole.

@@ -36,8 +36,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The functions that a replica needs for it.
-const INSTALL: &str =
-    concat!("BEGIN READ WRITE;", include_str!("../attach/look.sql"), include_str!("ddl.sql"), "COMMIT");
+pub(crate) fn install() -> String {
+    let functions = include_str!("ddl.sql").replace("{unlike}", analysis::load::UNLIKE);
+    format!("BEGIN READ WRITE; {} {functions} COMMIT", include_str!("../attach/look.sql"))
+}
 
 /// A label that an enum got in the same transaction may not be used in it. At the primary they were two.
 const UNSAFE_LABEL: &str = "55P04";
@@ -82,7 +84,7 @@ impl Feeder {
     pub(super) async fn apply_with_ddl(&mut self, batch: Batch, steps: Steps) -> Result<(), Error> {
         self.finish_all().await?;
         if !self.knows_ddl {
-            self.link.query(INSTALL).await?;
+            self.link.query(&install()).await?;
             self.knows_ddl = true;
         }
         self.tables.forget();
@@ -172,29 +174,42 @@ impl Feeder {
                 return Err(unrun(xid, &differs));
             }
         }
+        if !step.check.is_empty() {
+            self.tame(xid).await?;
+        }
         Ok(())
+    }
+
+    /// What a command made must not disturb the feeder, and may be what replicas leave out.
+    async fn tame(&mut self, xid: Xid) -> Result<(), Error> {
+        let tamed = self.link.query("SELECT consort.tame(); SELECT consort.leave_out()").await;
+        let said = tamed.map_err(|error| refused(xid, error))?;
+        self.tables.forget();
+        let alike = said.into_iter().flatten().flatten().find(|text| !text.is_empty());
+        alike.map_or(Ok(()), |alike| Err(unrun(xid, &alike)))
     }
 
     /// Runs a command as its author. Whatever code that it called has set is as before afterwards.
     async fn run(&mut self, xid: Xid, statement: &Statement) -> Result<(), Error> {
-        let before = self.link.query("SET track_counts = on; SELECT consort.written()").await?;
-        let before = before.into_iter().flatten().flatten().next().unwrap_or_default();
+        let before = "SET track_counts = on; SELECT consort.written(), coalesce(consort.computed(), '')";
+        let mut before = self.link.query(before).await?.into_iter().flatten().flatten();
+        let (written, computed) = (before.next().unwrap_or_default(), before.next().unwrap_or_default());
         let sql = format!(
             "ALTER FUNCTION consort.run(text) OWNER TO {}; \
              SELECT set_config(key, value, true) FROM jsonb_each_text({}::jsonb) \
                UNION ALL SELECT set_config('check_function_bodies', 'off', true); \
              SELECT consort.run({}); RESET ALL; ALTER FUNCTION consort.run(text) OWNER TO CURRENT_USER; \
-             SELECT 'wrote' WHERE consort.has_written({}::jsonb)",
+             SELECT CASE WHEN consort.has_written({}::jsonb) THEN 'code that it called writes rows' \
+               WHEN consort.goes_on({}) THEN 'what was computed here goes on as it is' END",
             quoted(&statement.author),
             literal(&statement.settings),
             literal(&statement.text),
-            literal(&before),
+            literal(&written),
+            literal(&computed),
         );
         let rows = self.link.query(&sql).await.map_err(|error| refused(xid, error))?;
-        if rows.last().is_some_and(|row| row.first().is_some_and(|text| text.as_deref() == Some("wrote"))) {
-            return Err(unrun(xid, "code that it called writes rows"));
-        }
-        Ok(())
+        let why = rows.into_iter().next_back().and_then(|row| row.into_iter().next().flatten());
+        why.map_or(Ok(()), |why| Err(unrun(xid, &why)))
     }
 }
 

@@ -15,6 +15,80 @@ SET search_path = pg_catalog, pg_temp AS $$
     WHERE schemaname <> 'consort' AND n_tup_ins + n_tup_upd + n_tup_del > 0
 $$;
 
+-- What may be otherwise here than at the primary. The query is that of the analysis.
+CREATE OR REPLACE FUNCTION consort.unlike() RETURNS TABLE (relation oid, attribute int, why text) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $unlike$ {unlike} $unlike$;
+
+-- Columns that are computed here otherwise, maybe.
+CREATE OR REPLACE FUNCTION consort.computed() RETURNS text LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(relation || ' ' || attribute, ',') FROM consort.unlike() WHERE why = 'computed'
+$$;
+
+-- Whether one of them goes on as a column that is not computed any more: what it has here is not what it has at the primary.
+CREATE OR REPLACE FUNCTION consort.goes_on(computed text) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM string_to_table(computed, ',') AS c JOIN pg_attribute a
+        ON a.attrelid = split_part(c, ' ', 1)::oid AND a.attnum = split_part(c, ' ', 2)::int2
+        WHERE a.attgenerated = '' AND NOT a.attisdropped)
+$$;
+
+-- Whether an expression gives the same whenever and wherever it is computed: PostgreSQL's own immutable functions alone.
+CREATE OR REPLACE FUNCTION consort.is_plain(tree text) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT tree !~ '{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|ROWCOMPAREEXPR|XMLEXPR) '
+        AND NOT EXISTS (SELECT FROM regexp_matches(tree, ':(?:op)?funcid ([0-9]+)', 'g') AS f LEFT JOIN pg_proc p ON p.oid = f[1]::oid
+            WHERE p.oid >= 16384 OR p.provolatile IS DISTINCT FROM 'i')
+$$;
+
+-- What would disturb the feeder goes: triggers and rules that fire for it too, checks that may be refused here what the
+-- primary has accepted (a clock, a function that looks for names, one that was replaced since). No row changes by that.
+CREATE OR REPLACE FUNCTION consort.tame() RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    command text;
+    found_any boolean;
+BEGIN
+    LOOP
+        found_any := false;
+        FOR command IN
+            SELECT format('ALTER TABLE ONLY %s ENABLE TRIGGER %I', tgrelid::regclass, tgname)
+            FROM pg_trigger WHERE tgenabled IN ('A', 'R')
+            UNION ALL SELECT format('ALTER TABLE ONLY %s ENABLE RULE %I', ev_class::regclass, rulename)
+            FROM pg_rewrite JOIN pg_class c ON c.oid = ev_class
+            WHERE ev_enabled IN ('A', 'R') AND c.relkind IN ('r', 'p') AND ev_class >= 16384
+            -- Those that were inherited are dropped with the parent's, or are the table's own then.
+            UNION ALL SELECT CASE conrelid WHEN 0 THEN format('ALTER DOMAIN %s DROP CONSTRAINT %I', contypid::regtype, conname)
+                ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname) END
+            FROM pg_constraint WHERE contype = 'c' AND coninhcount = 0 AND oid >= 16384 AND NOT consort.is_plain(conbin::text)
+        LOOP
+            EXECUTE command;
+            found_any := true;
+        END LOOP;
+        EXIT WHEN NOT found_any;
+    END LOOP;
+END
+$$;
+
+-- Leaves out, from now on, what a command has made of that kind; says what cannot be left out any more, if anything.
+CREATE OR REPLACE FUNCTION consort.leave_out() RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    alike text;
+BEGIN
+    SELECT l.relation INTO alike FROM consort.left_out l
+    WHERE l.why <> 'order' AND to_regclass(format('%I.%I', l.schema, l.relation)) IS NOT NULL
+        AND to_regclass(format('%I.%I', l.schema, l.relation)) NOT IN (SELECT u.relation FROM consort.unlike() u WHERE u.attribute = 0);
+    IF alike IS NOT NULL THEN
+        RETURN format('the rows of %s were left out', alike);
+    END IF;
+    INSERT INTO consort.left_out SELECT n.nspname, c.relname, u.why
+    FROM consort.unlike() u JOIN pg_class c ON c.oid = u.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE u.attribute = 0 AND u.why <> 'order' ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+
 -- Whether it has written more since then: code that a command called did, and the same rows come in the stream.
 CREATE OR REPLACE FUNCTION consort.has_written(before jsonb) RETURNS boolean LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -36,6 +110,15 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
+-- Whether the columns of a table, or of one below it, stand here in another order: nobody here can say what a command made of
+-- that.
+CREATE OR REPLACE FUNCTION consort.has_left_out(object oid) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE below (id) AS (SELECT object UNION SELECT i.inhrelid FROM pg_inherits i JOIN below ON i.inhparent = below.id)
+    SELECT EXISTS (SELECT FROM consort.left_out l JOIN below ON below.id = to_regclass(format('%I.%I', l.schema, l.relation))
+    WHERE l.why = 'order')
+$$;
+
 -- What is not here as the primary says; nothing if all is.
 CREATE OR REPLACE FUNCTION consort.differs(effect jsonb) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -45,7 +128,9 @@ DECLARE
 BEGIN
     FOR item IN SELECT jsonb_array_elements(nullif(effect -> 'made', 'null')) LOOP
         here := consort.address(item);
-        IF here.id IS NULL THEN
+        IF here.class = 'pg_class'::regclass AND consort.has_left_out(here.id) THEN
+            RETURN format('columns of %s, or below it, stand in another order', item ->> 4);
+        ELSIF here.id IS NULL THEN
             RETURN format('%s is not there', item ->> 4);
         ELSIF md5(consort.look(here.class, here.id)) IS DISTINCT FROM item ->> 3 THEN
             RETURN format('%s is not as it is at the primary', item ->> 4);

@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::table::{Found, Table, Unique, quoted};
+use crate::clone::literal;
 use crate::decoder::message::Relation;
 use crate::link::Link;
 use std::collections::BTreeMap;
@@ -16,6 +17,14 @@ pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> 
         "to_regclass('{}')",
         format!("{}.{}", quoted(&relation.schema), quoted(&relation.name)).replace('\'', "''")
     );
+    let left_out = format!(
+        "SELECT FROM consort.left_out WHERE schema = {} AND relation = {}",
+        literal(&relation.schema),
+        literal(&relation.name)
+    );
+    if !link.query(&left_out).await?.is_empty() {
+        return Ok(Table::left_out(number, relation));
+    }
     let kind = format!("SELECT relkind FROM pg_class WHERE oid = {table}");
     let kind = link.query(&kind).await?;
     match kind.first().and_then(|row| row.first()?.as_deref()) {

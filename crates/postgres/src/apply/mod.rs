@@ -19,8 +19,8 @@
 //! primary, with a name and a key.
 //!
 //! **Values** travel as the texts that the primary gives under settings of its own, and are read under the same.
-//! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. Only
-//! what is declared ENABLE ALWAYS or ENABLE REPLICA does.
+//! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. What was
+//! declared ENABLE ALWAYS or ENABLE REPLICA is not declared so here (`consort.tame` in `ddl.sql`).
 //!
 //! **DDL** runs here too, if the primary logs what that needs (`ddl.rs`, [`crate::attach::log_commands`]).
 
@@ -37,6 +37,7 @@ mod script;
 mod statement;
 mod table;
 
+pub(crate) use ddl::install;
 pub use error::{Error, Unrun};
 pub(crate) use position::prepare;
 pub use position::settle;

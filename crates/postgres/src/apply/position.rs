@@ -1,5 +1,5 @@
 //! Where it is written down what a fed replica shows: one row beside the data, changed in the transaction that changes
-//! the data.
+//! the data. And which tables it has no rows of, whatever the stream says.
 
 use super::Error;
 use crate::address::{Address, Control};
@@ -18,7 +18,9 @@ pub(crate) async fn prepare(replica: &Control) -> Result<(), crate::Error> {
 }
 
 const PREPARE: &str = "\
-    CREATE SCHEMA IF NOT EXISTS consort; CREATE TABLE IF NOT EXISTS consort.position (shown text NOT NULL)";
+    CREATE SCHEMA IF NOT EXISTS consort; CREATE TABLE IF NOT EXISTS consort.position (shown text NOT NULL); \
+    CREATE TABLE IF NOT EXISTS consort.left_out (schema text, relation text, why text NOT NULL, \
+      PRIMARY KEY (schema, relation))";
 
 /// Writes down where a replica that was just made stands: the feeder goes on from there. Whatever was written before goes.
 ///

@@ -125,15 +125,11 @@ pub(super) fn delete_counted(table: &Table) -> Statement {
     statement
 }
 
-/// Empties tables.
-pub(super) fn truncate<'a>(tables: impl Iterator<Item = &'a Table>, restart: bool, cascade: bool) -> String {
+/// Empties tables. Those that refer to them were emptied too, or the primary would have refused; some of them are not in the
+/// stream (unlogged ones).
+pub(super) fn truncate<'a>(tables: impl Iterator<Item = &'a Table>, restart: bool) -> String {
     let names: Vec<String> = tables.map(|table| format!("ONLY {}", table.name)).collect();
-    format!(
-        "TRUNCATE {}{}{}",
-        names.join(", "),
-        if restart { " RESTART IDENTITY" } else { "" },
-        if cascade { " CASCADE" } else { "" }
-    )
+    format!("TRUNCATE {}{} CASCADE", names.join(", "), if restart { " RESTART IDENTITY" } else { "" })
 }
 
 fn names(table: &Table, places: &[usize]) -> String {
@@ -220,9 +216,9 @@ mod tests {
     #[test]
     fn truncations_say_what_the_stream_says() {
         let (one, two) = (table(), table());
-        assert_eq!(truncate([&one].into_iter(), false, false), r#"TRUNCATE ONLY "s"."t""#);
+        assert_eq!(truncate([&one].into_iter(), false), r#"TRUNCATE ONLY "s"."t" CASCADE"#);
         assert_eq!(
-            truncate([&one, &two].into_iter(), true, true),
+            truncate([&one, &two].into_iter(), true),
             r#"TRUNCATE ONLY "s"."t", ONLY "s"."t" RESTART IDENTITY CASCADE"#
         );
     }

@@ -18,6 +18,8 @@ pub(super) struct Table {
     pub(super) key: Vec<usize>,
     /// A unique index at the replica tells rows apart by the key.
     pub(super) indexed: bool,
+    /// The replica has no rows of it, whatever the stream says.
+    pub(super) left_out: bool,
 }
 
 /// One column that the stream sends.
@@ -89,9 +91,16 @@ impl Table {
             let flagged = relation.columns.iter().enumerate().filter(|(_, column)| column.identity);
             key.extend(flagged.map(|(place, _)| place));
         }
+        let indexed = index.is_some();
+        Ok(Table { columns, key, indexed, left_out: false, ..Table::left_out(number, relation) })
+    }
+
+    /// One that the replica has no rows of.
+    pub(super) fn left_out(number: u32, relation: &Relation) -> Table {
         let shown = format!("{}.{}", relation.schema, relation.name);
         let name = format!("{}.{}", quoted(&relation.schema), quoted(&relation.name));
-        Ok(Table { number, shown, name, columns, key, indexed: index.is_some() })
+        let (columns, key) = (Vec::new(), Vec::new());
+        Table { number, shown, name, columns, key, indexed: false, left_out: true }
     }
 }
 

@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS consort.log (command text NOT NULL, objects text);
 ALTER TABLE consort.log REPLICA IDENTITY FULL;
 
 -- Tables whose UPDATE and DELETE would fail under a publication: without a usable key, or with NOTHING by choice. The
--- condition is PostgreSQL's own (RelationGetReplicaIndex).
+-- condition is PostgreSQL's own (RelationGetReplicaIndex). And those with a key that is computed: what is computed is not in
+-- the stream.
 CREATE OR REPLACE FUNCTION consort.tables_without_identity() RETURNS SETOF oid
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.oid FROM pg_class c
@@ -17,7 +18,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       AND (c.relreplident = 'n' OR NOT EXISTS (
         SELECT FROM pg_index i
         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
-          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END))
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END
+          AND NOT EXISTS (SELECT FROM pg_attribute a
+            WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> '')))
 $$;
 
 -- No event trigger fires for commands on roles, databases and tablespaces, nor for REASSIGN OWNED: digests of the catalogs

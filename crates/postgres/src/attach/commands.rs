@@ -29,7 +29,9 @@ pub async fn logs_commands(control: &Control) -> Result<bool, Error> {
 }
 
 const COMPLETE: &str = "\
-    SELECT count(*) = 6 FROM pg_event_trigger \
+    SELECT count(*) = 6 AND coalesce( \
+      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 2', false) \
+    FROM pg_event_trigger \
     WHERE evtenabled = 'A' AND evtfoid IN (to_regproc('consort.note_author'), to_regproc('consort.note_step')) \
       AND evtname IN ('consort_author_begins', 'consort_author_ended', 'consort_command_begins', \
         'consort_command_ended', 'consort_command_dropped', 'consort_command_rewrites')";

@@ -1,5 +1,6 @@
 -- What an object is, as a text that is the same on every server: names instead of numbers, nothing of how it came to be, of
--- a table none of its indexes: a replica may have others.
+-- a table none of its indexes: a replica may have others. Nor what checks rows, and which triggers fire for a feeder: a
+-- replica is given what the primary has checked.
 -- The primary and the replicas that Consort feeds both have these functions, and compare.
 
 -- An expression without what a dump and its restoring may change: casts, parentheses, spaces.
@@ -34,18 +35,20 @@ SET search_path = pg_catalog, pg_temp AS $$
             format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation, a.attnotnull, 'i', a.attidentity, 'g',
             a.attgenerated, a.attstorage, a.attcompression, a.attstattarget, a.attoptions, a.attfdwoptions,
             CASE WHEN a.attacl IS NOT NULL THEN consort.grants(a.attacl, 'c', c.relowner) END,
-            consort.plain(pg_get_expr(d.adbin, d.adrelid)), col_description(a.attrelid, a.attnum))
+            -- Whoever deparses an expression for a table names all of its columns first; a default speaks of none.
+            consort.plain(pg_get_expr(d.adbin, CASE WHEN a.attgenerated <> '' THEN d.adrelid ELSE 0 END)),
+            col_description(a.attrelid, a.attnum))
         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
             LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = object AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind NOT IN ('i', 'I', 'S')
         UNION ALL SELECT concat_ws(' ', 'constraint', conname, consort.plain(pg_get_constraintdef(oid)),
             obj_description(oid, 'pg_constraint'))
-        FROM pg_constraint WHERE conrelid = object
+        FROM pg_constraint WHERE conrelid = object AND contype NOT IN ('c', 'f', 'x')
         UNION ALL SELECT concat_ws(' ', 'index', consort.plain(pg_get_indexdef(indexrelid)), indisclustered, indisreplident)
         FROM pg_index WHERE indrelid = object AND (indisclustered OR indisreplident)
-        UNION ALL SELECT concat_ws(' ', 'trigger', consort.plain(pg_get_triggerdef(oid)), tgenabled)
+        UNION ALL SELECT concat_ws(' ', 'trigger', consort.plain(pg_get_triggerdef(oid)), tgenabled = 'D')
         FROM pg_trigger WHERE tgrelid = object AND NOT tgisinternal
-        UNION ALL SELECT concat_ws(' ', 'rule', consort.plain(pg_get_ruledef(oid)), ev_enabled)
+        UNION ALL SELECT concat_ws(' ', 'rule', consort.plain(pg_get_ruledef(oid)), ev_enabled = 'D')
         FROM pg_rewrite WHERE ev_class = object AND rulename <> '_RETURN'
         UNION ALL SELECT concat_ws(' ', 'policy', polname, polcmd, polpermissive, ARRAY(SELECT r::regrole::text
             FROM unnest(polroles) r ORDER BY 1), consort.plain(pg_get_expr(polqual, polrelid)), 'check',
@@ -68,8 +71,6 @@ SET search_path = pg_catalog, pg_temp AS $$
         CASE t.typtype WHEN 'c' THEN consort.look_of_relation(t.typrelid)
             WHEN 'b' THEN concat_ws(' ', t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin, t.typmodout) END,
         (SELECT string_agg(enumlabel, ',' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = object),
-        (SELECT string_agg(concat_ws(' ', conname, consort.plain(pg_get_constraintdef(oid))), ',' ORDER BY conname)
-         FROM pg_constraint WHERE contypid = object),
         (SELECT concat_ws(' ', rngsubtype::regtype, rngmultitypid::regtype, rngcollation::regcollation, rngcanonical, rngsubdiff)
          FROM pg_range WHERE rngtypid = object), obj_description(object, 'pg_type'))
     FROM pg_type t WHERE t.oid = object
@@ -87,7 +88,9 @@ SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION consort.look(class oid, object oid) RETURNS text LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' SET intervalstyle = 'postgres' SET timezone = 'UTC'
+SET bytea_output = 'hex' SET extra_float_digits = 1 SET lc_monetary = 'C' SET quote_all_identifiers = off
+SET standard_conforming_strings = on AS $$
 BEGIN
     RETURN CASE class
         WHEN 'pg_class'::regclass THEN consort.look_of_relation(object)
@@ -99,9 +102,9 @@ BEGIN
             obj_description(object, 'pg_extension')) FROM pg_extension WHERE oid = object)
         WHEN 'pg_constraint'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_constraintdef(object)),
             obj_description(object, 'pg_constraint')))
-        WHEN 'pg_trigger'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_triggerdef(object)), tgenabled,
+        WHEN 'pg_trigger'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_triggerdef(object)), tgenabled = 'D',
             obj_description(object, 'pg_trigger')) FROM pg_trigger WHERE oid = object)
-        WHEN 'pg_rewrite'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_ruledef(object)), ev_enabled,
+        WHEN 'pg_rewrite'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_ruledef(object)), ev_enabled = 'D',
             obj_description(object, 'pg_rewrite')) FROM pg_rewrite WHERE oid = object)
         WHEN 'pg_policy'::regclass THEN (SELECT consort.look_of_relation(polrelid) FROM pg_policy WHERE oid = object)
         WHEN 'pg_statistic_ext'::regclass THEN (SELECT concat_ws(' ', consort.plain(pg_get_statisticsobjdef(object)),
@@ -114,7 +117,7 @@ $$;
 
 -- Everybody's privileges on everything here, except what is temporary or Consort's.
 CREATE OR REPLACE FUNCTION consort.all_grants() RETURNS text LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
+SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
     SELECT coalesce(md5(string_agg(line, E'\n' ORDER BY line COLLATE "C")), 'none') FROM (
         SELECT concat_ws(' ', 'c', c.oid::regclass, consort.grants(c.relacl, k.kind, c.relowner)) AS line
         FROM pg_class c CROSS JOIN LATERAL (SELECT CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char") AS k (kind)
@@ -160,3 +163,5 @@ BEGIN
     RETURN attribute.attmissingval::text;
 END
 $$;
+-- Both must compare the same; a newer Consort makes its own before it copies.
+COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 2';

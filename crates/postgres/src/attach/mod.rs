@@ -295,7 +295,9 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
       AND (c.relreplident = 'n' OR NOT EXISTS ( \
         SELECT FROM pg_index i \
         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL \
-          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END)) \
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END \
+          AND NOT EXISTS (SELECT FROM pg_attribute a \
+            WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> ''))) \
     ORDER BY 1";
 
 /// Removes all that attaching made, the slot too. Who decodes it must have stopped.

@@ -1,5 +1,6 @@
 //! The snapshot of the primary that is copied, held open with locks on all of its tables.
 
+use super::apart::Apart;
 use crate::Error;
 use crate::address::{Address, Control};
 use crate::apply::quoted;
@@ -22,6 +23,7 @@ pub(super) struct Held {
     snapshot: Snapshot,
     decoded: Lsn,
     owners: String,
+    apart: Apart,
 }
 
 impl Held {
@@ -53,7 +55,8 @@ impl Held {
         }
         let insert: PgLsn = control.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?.get(0);
         let owners = super::roles::owners(&control).await?;
-        Ok(Held { control, name, snapshot, decoded: Lsn::new(insert.into()), owners })
+        let apart = Apart::find(&control).await?;
+        Ok(Held { control, name, snapshot, decoded: Lsn::new(insert.into()), owners, apart })
     }
 
     /// Its name, for those who copy.
@@ -64,6 +67,11 @@ impl Held {
     /// Whom everything belongs to in it.
     pub(super) fn owners(&self) -> &str {
         &self.owners
+    }
+
+    /// What of it is not copied as all else is.
+    pub(super) fn apart(&self) -> &Apart {
+        &self.apart
     }
 
     /// What shows the snapshot, once all that it sees is flushed; it ends here.

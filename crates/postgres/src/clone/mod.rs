@@ -15,8 +15,13 @@
 //! TRUNCATE and ALTER TABLE do away with rows that an older snapshot sees, so they wait meanwhile.
 //!
 //! **Left out**: what Consort keeps in the database, event triggers, publications and subscriptions; large objects; rows
-//! of unlogged tables and of materialized views. Who reads those is answered by the primary.
+//! of unlogged tables, of materialized views, and of tables that a replica cannot hold alike (`apart.rs`). Who reads those is
+//! answered by the primary.
+//!
+//! **Nothing is checked there** that the primary has checked, but keys: a CHECK that reads a clock or calls somebody's
+//! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
 
+mod apart;
 mod held;
 mod owned;
 mod progress;
@@ -82,6 +87,9 @@ const CONTENTS: &str = "\
            EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
                    WHERE c.oid >= 16384 AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema')";
 
+/// Does away with what would disturb the feeder.
+const TAME: &str = "SELECT consort.tame()";
+
 /// Makes a copy of the primary's database at a replica; what [`found`] finds there of an earlier one goes. Every commit
 /// whose record starts below `resume` must have been shown before this is called. Returns what the copy shows.
 ///
@@ -107,7 +115,8 @@ pub async fn clone(
     let from = identity(&source).await?;
     drop(source);
     let held = Held::take(primary).await?;
-    let tools = Tools::new(programs, primary, replica, held.name())?;
+    let apart = held.apart();
+    let tools = Tools::new(programs, primary, replica, (held.name(), apart))?;
     let definitions = tools.dump_definitions().await?;
     tools.make_database(&definitions).await?;
     let there = Control::connect(replica).await?;
@@ -119,11 +128,16 @@ pub async fn clone(
             held.owners()
         ))
         .await?;
+    there.batch_execute(&apply::install()).await?;
+    apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;
+    there.batch_execute(TAME).await?;
     let looking = Looking::begin(primary, replica, tell).await?;
     looking.beside(Step::Rows, tools.copy_rows()).await?;
     looking.beside(Step::Indexes, tools.restore(&definitions, "post-data")).await?;
+    looking.beside(Step::Indexes, apart.make_indexes(&there)).await?;
     drop(looking);
+    there.batch_execute(TAME).await?;
     there.batch_execute("ANALYZE").await?;
     // What the snapshot sees must outlive a crash of the primary: a connection of the same life says that it is flushed.
     Gauger::connect(primary, Epoch::default()).await?.flush().await?;
@@ -139,7 +153,8 @@ pub async fn clone(
 /// As every query.
 pub async fn is_of(primary: &Address, replica: &Address) -> Result<bool, Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
-    let from = there.query_opt("SELECT source FROM consort.copied", &[]).await?;
+    let from = "SELECT source FROM consort.copied WHERE to_regclass('consort.left_out') IS NOT NULL";
+    let from = there.query_opt(from, &[]).await?;
     let is = identity(&source).await?;
     Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is))
 }

@@ -1,5 +1,6 @@
 //! `pg_dump` and `pg_restore` between two servers: definitions by a file, rows by a pipe.
 
+use super::apart::Apart;
 use crate::Error;
 use crate::address::{Address, Host};
 use crate::attach::SCHEMA;
@@ -28,9 +29,13 @@ const LEFT_OUT: &[&str] = &[
     "SECURITY LABEL - PUBLICATION ",
     "SECURITY LABEL - SUBSCRIPTION ",
 ];
-/// The sessions of these programs obey nobody's settings.
+/// The sessions of these programs obey nobody's settings: neither how long they may last, nor what values and definitions
+/// mean. (What is not here they set themselves.)
 const OPTIONS: &str = "-c default_transaction_read_only=off -c synchronous_commit=off -c lock_timeout=0 \
-     -c idle_in_transaction_session_timeout=0 -c client_min_messages=error";
+     -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 -c client_min_messages=error \
+     -c array_nulls=on -c lc_monetary=C -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex \
+     -c transform_null_equals=off -c standard_conforming_strings=on -c backslash_quote=safe_encoding \
+     -c quote_all_identifiers=off -c session_replication_role=origin -c default_tablespace= -c role=none";
 
 /// The programs, and the two servers that they run between.
 pub(super) struct Tools<'a> {
@@ -38,6 +43,7 @@ pub(super) struct Tools<'a> {
     primary: &'a Address,
     replica: &'a Address,
     snapshot: &'a str,
+    apart: &'a Apart,
     folder: Folder,
 }
 
@@ -55,9 +61,9 @@ impl<'a> Tools<'a> {
         programs: &'a Programs,
         primary: &'a Address,
         replica: &'a Address,
-        snapshot: &'a str,
+        (snapshot, apart): (&'a str, &'a Apart),
     ) -> Result<Tools<'a>, Error> {
-        Ok(Tools { programs, primary, replica, snapshot, folder: Folder::make(programs)? })
+        Ok(Tools { programs, primary, replica, snapshot, apart, folder: Folder::make(programs)? })
     }
 
     pub(super) async fn dump_definitions(&self) -> Result<Definitions, Error> {
@@ -70,7 +76,7 @@ impl<'a> Tools<'a> {
         look.args(["--list", "--file"]).arg(&list).arg(&archive);
         finished("pg_restore", look.spawn()).await?;
         let text = std::fs::read_to_string(&list).map_err(|error| unusable(&list, &error))?;
-        let (database, rest) = sorted(&text);
+        let (database, rest) = sorted(&text, self.apart);
         let write = |name: &str, lines: &str| {
             let file = self.folder.0.join(name);
             std::fs::write(&file, lines).map_err(|error| unusable(&file, &error))?;
@@ -99,6 +105,7 @@ impl<'a> Tools<'a> {
     pub(super) async fn copy_rows(&self) -> Result<(), Error> {
         let mut dump = self.dump();
         dump.args(["--section=data", "--compress=0", "--no-blobs", "--no-unlogged-table-data"]);
+        dump.args(self.apart.without_rows().map(|table| format!("--exclude-table-data={table}")));
         let mut dump = started("pg_dump", dump.stdout(Stdio::piped()).spawn())?;
         let rows = dump.stdout.take().expect("it was piped");
         let rows: Stdio =
@@ -155,17 +162,20 @@ impl<'a> Tools<'a> {
 }
 
 /// The lines of an archive's list that make the database, and those that fill it.
-fn sorted(list: &str) -> (String, String) {
+fn sorted(list: &str, apart: &Apart) -> (String, String) {
     let (mut database, mut rest) = (String::new(), String::new());
     for line in list.lines() {
         // 3191; 1262 16388 DATABASE - shop postgres
-        let what = line.splitn(4, ' ').nth(3).filter(|_| !line.starts_with(';'));
-        let Some(what) = what else { continue };
+        let mut parts = line.splitn(4, ' ').skip(1).filter(|_| !line.starts_with(';'));
+        let (Some(catalog), Some(number), Some(what)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let number_of = |text: &str| text.parse().unwrap_or(0);
         let begins = |with: &&str| what.starts_with(*with);
         if OF_THE_DATABASE.iter().any(begins) {
             database += line;
             database.push('\n');
-        } else if !LEFT_OUT.iter().any(begins) {
+        } else if !LEFT_OUT.iter().any(begins) && !apart.has(number_of(catalog), number_of(number), what) {
             rest += line;
             rest.push('\n');
         }
@@ -234,7 +244,7 @@ mod tests {
             3190; 6104 16398 PUBLICATION - consort owner\n\
             3189; 3466 16400 EVENT TRIGGER - consort_sql_drop owner\n\
             3191; 0 0 COMMENT public TABLE t owner\n";
-        let (database, rest) = sorted(list);
+        let (database, rest) = sorted(list, &Apart::default());
         assert_eq!(database.lines().count(), 3);
         assert_eq!(
             rest,

@@ -14,7 +14,8 @@
 //! **The first key** that differs is found by halving: the half below the middle key is summed at both sides, and the lower
 //! of the halves that differ is halved again. A table whose rows no index tells apart is cut into buckets by the hashes.
 //!
-//! **Left out**: what a replica does not have rows of. It is read at the primary, and named with the reason.
+//! **Left out**: what a replica does not have rows of, and columns that it may compute otherwise (`analysis::load::UNLIKE`).
+//! They are read at the primary, and tables are named with the reason.
 
 mod search;
 mod side;

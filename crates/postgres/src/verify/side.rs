@@ -12,7 +12,8 @@ use history::Snapshot;
 /// Nothing ends the session but us; what nobody waits for any more ends soon. Who waits behind our locks must not wait for
 /// long.
 const SESSION: &str = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 \
-     -c client_connection_check_interval=1s -c client_min_messages=error -c lock_timeout=2s";
+     -c client_connection_check_interval=1s -c client_min_messages=error -c lock_timeout=2s \
+     -c jit=off";
 
 /// One server's state, in a transaction that reads.
 pub struct Side {

@@ -4,6 +4,8 @@ use super::side::Side;
 use crate::Error;
 use crate::apply::quoted;
 use crate::clone::literal;
+use analysis::load::UNLIKE;
+use std::collections::BTreeMap;
 
 /// Every relation with rows of its own that is not temporary and not Consort's.
 const TABLES: &str = "\
@@ -41,6 +43,8 @@ pub struct Table {
     left_out: Option<&'static str>,
     columns: Vec<Column>,
     key: Vec<Column>,
+    /// The names of columns that replicas compute by themselves, and maybe otherwise.
+    computed: Vec<String>,
 }
 
 /// A column.
@@ -58,26 +62,72 @@ pub(super) struct Column {
 /// As every query.
 pub async fn tables(primary: &mut Side) -> Result<Vec<Table>, Error> {
     let mut tables = Vec::new();
+    let mut unlike = unlike(primary).await?;
     for Listed { schema, relation, kind, persistence } in list(primary).await? {
         let name = format!("{}.{}", quoted(&schema), quoted(&relation));
-        let left_out = left_out(&kind, &persistence);
+        let unlike = unlike.remove(&name).unwrap_or_default();
+        let left_out = left_out(&kind, &persistence, unlike.left_out.as_deref());
         let (mut columns, mut key) = (Vec::new(), Vec::new());
         if left_out.is_none() {
+            let is_computed = |column: &Column| unlike.computed.contains(&column.name);
             columns = described(primary, COLUMNS, &name).await?;
+            columns.retain(|column| !is_computed(column));
             key = described(primary, KEY, &name).await?;
+            if key.iter().any(is_computed) {
+                key.clear();
+            }
         }
-        tables.push(Table { shown: format!("{schema}.{relation}"), name, left_out, columns, key });
+        let shown = format!("{schema}.{relation}");
+        tables.push(Table { shown, name, left_out, columns, key, computed: unlike.computed });
+    }
+    Ok(tables)
+}
+
+/// What replicas do not hold as the primary does, of one table.
+#[derive(Default)]
+struct Unlike {
+    /// Why nothing of it is.
+    left_out: Option<String>,
+    computed: Vec<String>,
+}
+
+/// By the names of tables, quoted.
+async fn unlike(primary: &mut Side) -> Result<BTreeMap<String, Unlike>, Error> {
+    let sql = format!(
+        "SELECT n.nspname, c.relname, a.attname, u.why FROM ({UNLIKE}) AS u JOIN pg_class c ON c.oid = u.id \
+         JOIN pg_namespace n ON n.oid = c.relnamespace \
+         LEFT JOIN pg_attribute a ON a.attrelid = u.id AND a.attnum = u.attribute AND u.attribute > 0"
+    );
+    let mut tables: BTreeMap<String, Unlike> = BTreeMap::new();
+    for row in primary.ask(&sql).await? {
+        let [schema, relation, column, why] = row.try_into().map_err(|_| not_understood())?;
+        let (Some(schema), Some(relation), Some(why)) = (schema, relation, why) else {
+            return Err(not_understood());
+        };
+        let table = tables.entry(format!("{}.{}", quoted(&schema), quoted(&relation))).or_default();
+        match column {
+            Some(column) => table.computed.push(column),
+            None => table.left_out = Some(why),
+        }
     }
     Ok(tables)
 }
 
 /// Why a replica has no rows of such a relation.
-fn left_out(kind: &str, persistence: &str) -> Option<&'static str> {
+fn left_out(kind: &str, persistence: &str, unlike: Option<&str>) -> Option<&'static str> {
     match (kind, persistence) {
         ("m", _) => Some("a materialized view: its rows are at the primary alone"),
         ("f", _) => Some("a foreign table: its rows are at another server"),
         (_, "u") => Some("an unlogged table: its rows are at the primary alone"),
-        _ => None,
+        _ => Some(match unlike? {
+            "order" => "its columns stand in another order in a copy: its rows are at the primary alone",
+            "types" => "it has names of objects as values: its rows are at the primary alone",
+            "parted" => {
+                "its partitions are chosen by numbers or functions that differ: its rows are at the primary alone"
+            }
+            "extension" => "a table of an extension: its rows are at the primary alone",
+            _ => "its rows are at the primary alone",
+        }),
     }
 }
 
@@ -171,7 +221,8 @@ impl Table {
         if let Some(column) = self.columns.iter().find(|column| lacks(&there, column)) {
             return Ok(Some(format!("has no column {} {} at the replica", column.name, column.kind)));
         }
-        let more = there.iter().find(|column| lacks(&self.columns, column));
+        let more =
+            there.iter().find(|column| lacks(&self.columns, column) && !self.computed.contains(&column.name));
         Ok(more.map(|column| format!("has a column {} {} at the replica alone", column.name, column.kind)))
     }
 }

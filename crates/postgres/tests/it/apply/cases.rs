@@ -79,7 +79,8 @@ const CASES: &[Case] = &[
     },
     Case {
         tables: "CREATE TABLE bare (a int, b text, j json, p point); CREATE TABLE none (); \
-                 CREATE TABLE empty (id int PRIMARY KEY, t text)",
+                 CREATE TABLE empty (id int PRIMARY KEY, t text); \
+                 CREATE UNLOGGED TABLE draft (id int REFERENCES empty)",
         statements: &[
             "INSERT INTO bare SELECT n % 3, 'b', '{\"a\": 1}', '(1,2)' FROM generate_series(1, 30) n",
             "INSERT INTO bare VALUES (NULL, NULL, NULL, NULL), (NULL, NULL, NULL, NULL), (7, '', '[]', NULL)",
@@ -88,7 +89,7 @@ const CASES: &[Case] = &[
             "UPDATE bare SET b = b; DELETE FROM bare WHERE ctid = (SELECT min(ctid) FROM bare WHERE a IS NULL)",
             "INSERT INTO none DEFAULT VALUES; INSERT INTO none DEFAULT VALUES; INSERT INTO none DEFAULT VALUES",
             "DELETE FROM none WHERE ctid = (SELECT min(ctid) FROM none)",
-            "INSERT INTO empty VALUES (1, 'x'); TRUNCATE empty; INSERT INTO empty VALUES (1, 'y')",
+            "INSERT INTO empty VALUES (1, 'x'); TRUNCATE empty, draft; INSERT INTO empty VALUES (1, 'y')",
         ],
     },
     Case {

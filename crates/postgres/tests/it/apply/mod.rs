@@ -5,6 +5,7 @@ mod commands;
 mod copied;
 mod ddl;
 mod faults;
+mod unlike;
 
 use crate::soon;
 use history::{Commit, Epoch, Lsn, Shown};

@@ -1,0 +1,109 @@
+//! What of the primary's database a copy goes without, or gets in another way than by a restore.
+//!
+//! | at the primary | at the replica |
+//! |---|---|
+//! | a table that replicas cannot hold alike (`analysis::load::UNLIKE`) | its definition, no rows; neither foreign keys from it nor to it |
+//! | an index over somebody's function | made by itself, if that works there: the function may look for names |
+//! | an exclusion by such an index | nothing: the primary excludes |
+
+use super::roles::literal;
+use crate::Error;
+use crate::address::Control;
+use crate::apply::quoted;
+use analysis::load::UNLIKE;
+use std::collections::BTreeSet;
+
+/// What is apart, in the snapshot of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Apart {
+    /// Tables without rows: schema, name and why.
+    left_out: Vec<(String, String, String)>,
+    /// What a restore goes without, by catalog and number.
+    objects: BTreeSet<(u32, u32)>,
+    /// Indexes whose partitions' are not attached: schema and name, as an archive's list has them.
+    attached: Vec<String>,
+    /// The commands that make indexes.
+    indexes: Vec<String>,
+}
+
+/// Foreign keys that would be checked against rows that are not there.
+const FOREIGN_KEYS: &str = "\
+    SELECT c.oid FROM pg_constraint c WHERE c.contype = 'f' AND (c.conrelid = ANY ($1) OR c.confrelid = ANY ($1))";
+
+/// Indexes over functions that are not PostgreSQL's own: the constraint that each is, if it is one.
+const INDEXES: &str = "\
+    SELECT i.indexrelid, c.oid, n.nspname || ' ' || x.relname, \
+      CASE WHEN c.oid IS NULL AND x.relkind = 'i' AND i.indisvalid THEN pg_get_indexdef(i.indexrelid) END \
+    FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_namespace n ON n.oid = x.relnamespace \
+      LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype = 'x' \
+    WHERE (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND EXISTS ( \
+      SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refobjid >= 16384 \
+        AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass))";
+
+const CONSTRAINT: u32 = 2606;
+const RELATION: u32 = 1259;
+
+impl Apart {
+    /// Looks, by a connection in whose session every name is qualified.
+    pub(super) async fn find(control: &Control) -> Result<Apart, Error> {
+        let mut apart = Apart::default();
+        control.batch_execute("SET LOCAL jit = off").await?;
+        let unlike = format!(
+            "SELECT u.id, n.nspname::text, c.relname::text, u.why FROM ({UNLIKE}) AS u \
+             JOIN pg_class c ON c.oid = u.id JOIN pg_namespace n ON n.oid = c.relnamespace WHERE u.attribute = 0"
+        );
+        let mut tables: Vec<u32> = Vec::new();
+        for row in control.query(&unlike, &[]).await? {
+            tables.push(row.get(0));
+            apart.left_out.push((row.get(1), row.get(2), row.get(3)));
+        }
+        for row in control.query(FOREIGN_KEYS, &[&tables]).await? {
+            apart.objects.insert((CONSTRAINT, row.get(0)));
+        }
+        for row in control.query(INDEXES, &[]).await? {
+            apart.objects.insert((RELATION, row.get(0)));
+            apart.objects.extend(row.get::<_, Option<u32>>(1).map(|constraint| (CONSTRAINT, constraint)));
+            apart.attached.push(row.get(2));
+            apart.indexes.extend(row.get::<_, Option<String>>(3));
+        }
+        Ok(apart)
+    }
+
+    /// Whether a restore goes without this: its catalog, its number, and what follows these in an archive's list.
+    pub(super) fn has(&self, catalog: u32, number: u32, what: &str) -> bool {
+        let attached = |name: &String| {
+            let rest = what.strip_prefix("INDEX ATTACH ").and_then(|what| what.strip_prefix(name.as_str()));
+            rest.is_some_and(|rest| rest.starts_with(' '))
+        };
+        self.objects.contains(&(catalog, number)) || self.attached.iter().any(attached)
+    }
+
+    /// The names of the tables without rows, quoted.
+    pub(super) fn without_rows(&self) -> impl Iterator<Item = String> {
+        self.left_out.iter().map(|(schema, name, _)| format!("{}.{}", quoted(schema), quoted(name)))
+    }
+
+    /// Writes down at the replica which tables it has no rows of.
+    pub(super) async fn note(&self, replica: &Control) -> Result<(), Error> {
+        for (schema, name, why) in &self.left_out {
+            let (schema, name, why) = (literal(schema), literal(name), literal(why));
+            let sql = format!("INSERT INTO consort.left_out VALUES ({schema}, {name}, {why})");
+            replica.batch_execute(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the indexes that can be made at the replica.
+    pub(super) async fn make_indexes(&self, replica: &Control) -> Result<(), Error> {
+        replica.batch_execute("SET search_path = ''").await?;
+        for index in &self.indexes {
+            match replica.batch_execute(index).await.map_err(Error::from) {
+                Err(error @ Error::Refused { .. }) => {
+                    tracing::info!(index, %error, "the index is not made at the replica");
+                }
+                made => made?,
+            }
+        }
+        Ok(())
+    }
+}
