@@ -7,7 +7,11 @@ pub(crate) fn state(feed: &Row) -> String {
     let text = |column| value(Some(feed), column).unwrap_or_default();
     let state = text("state");
     match state {
-        "copying" => copied(feed).map_or_else(|| state.to_owned(), |far| format!("{state}: {far}")),
+        "copying" => {
+            let far = copied(feed).map_or_else(String::new, |far| format!(": {far}"));
+            let before = Some(text("why")).filter(|why| !why.is_empty());
+            format!("{state}{far}{}", before.map_or_else(String::new, |why| format!(" ({why})")))
+        }
         "feeding" | "serving" => {
             format!("{state}, version {} of {}", text("version"), text("newest_version"))
         }
@@ -49,6 +53,8 @@ mod tests {
             "serving, version 7 of 9"
         );
         assert_eq!(state(&feed(&[("state", "copying")])), "copying");
+        let again = [("state", "copying"), ("why", "try 2; the last one: a reason")];
+        assert_eq!(state(&feed(&again)), "copying (try 2; the last one: a reason)");
         let far = [
             ("state", "copying"),
             ("copied_tables", "3"),

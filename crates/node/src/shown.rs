@@ -11,7 +11,7 @@ use order::{DoubtState, DoubtView};
 use postgres::attach::SlotState;
 use scheduler::{Serving, StandbyId, StandbyView, Writers};
 
-use crate::cluster::{self, Cluster, CourseView, Stage, StandbySetup};
+use crate::cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup};
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
     Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot,
@@ -278,7 +278,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
 }
 
 fn feed(cluster: &Cluster, course: CourseView) -> Feed {
-    let CourseView { replica, database, stage, pending } = course;
+    let CourseView { replica, database, stage, in_vain, pending } = course;
     let setup = cluster.standby(replica);
     let (host, port) = address(&setup);
     let scheduler = cluster.scheduler();
@@ -295,7 +295,7 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
     let (state, why) = match stage {
         Stage::Waiting(why) => ("waiting", Some(why)),
         Stage::Paused => ("paused", None),
-        Stage::Copying(_) => ("copying", None),
+        Stage::Copying(_) => ("copying", tried(&in_vain)),
         Stage::Failed(why) => ("failed", Some(why)),
         Stage::Feeding if version.is_some() && not_serving.is_none() => ("serving", None),
         Stage::Feeding => ("feeding", not_serving),
@@ -315,6 +315,15 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
         pending_commits: pending.commits,
         pending_bytes: pending.bytes,
         copied,
+    }
+}
+
+/// What there is to say of the copies before this one.
+fn tried(in_vain: &InVain) -> Option<String> {
+    match in_vain {
+        InVain { why, .. } if why.is_empty() => None,
+        InVain { copies: 0, why } => Some(why.clone()),
+        InVain { copies, why } => Some(format!("try {}; the last one: {why}", copies + 1)),
     }
 }
 

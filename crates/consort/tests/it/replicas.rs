@@ -114,8 +114,8 @@ impl Still {
         let wait = format!("WHILE id = 500 AND {there} LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN true;");
         client
             .rows(&format!(
-                "CREATE FUNCTION waited(id int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN {wait} END $$; \
-                 CREATE TABLE still (id int PRIMARY KEY, v text NOT NULL, CHECK (waited(id))); \
+                "CREATE FUNCTION waited(id int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN {wait} END $$; \
+                 CREATE TABLE still (id int PRIMARY KEY, v text NOT NULL, w bool GENERATED ALWAYS AS (waited(id)) STORED); \
                  INSERT INTO still SELECT n, repeat('x', 1000) FROM generate_series(1, 1000) n"
             ))
             .expect("the table can be made");
@@ -173,6 +173,10 @@ fn a_copy_that_fails_is_begun_again() {
     let filling = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'COPY %'";
     assert_eq!(node.query("template1", filling).unwrap().len(), 1);
     eventually("another copy", || number(node).is_some_and(|now| Some(now) != before));
+    let why = console.feed("replica1", "postgres").why;
+    assert!(why.starts_with("try 2; the last one: ") && why.contains("pg_restore failed"), "{why}");
+    let status = serving.run("status", &[]).worked();
+    assert!(status.contains("try 2; the last one: "), "{status}");
     drop(still);
     all_equal(&serving, &mut console);
 }

@@ -29,10 +29,20 @@ pub enum Stage {
     Failed(String),
 }
 
+/// Copies that came to nothing, since one was fed for a good while.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InVain {
+    /// How many.
+    pub copies: u32,
+    /// Why there must be another one; empty if nobody has said.
+    pub why: String,
+}
+
 /// One replica and one database.
 #[derive(Debug)]
 struct Course {
     stage: Stage,
+    in_vain: InVain,
     /// It must be copied before it is fed again.
     out: bool,
     /// How it differs, as whoever compared it with the primary has found, and nobody has heeded yet.
@@ -59,6 +69,8 @@ pub struct CourseView {
     pub database: DatabaseId,
     /// What is done.
     pub stage: Stage,
+    /// Copies that came to nothing.
+    pub in_vain: InVain,
     /// What it does not show yet.
     pub pending: Pending,
 }
@@ -80,6 +92,7 @@ impl Feeds {
     fn course(&self, of: DatabaseId, replica: StandbyId) -> RefMut<'_, Course> {
         let new = || Course {
             stage: Stage::Waiting("the database is not followed yet".to_owned()),
+            in_vain: InVain::default(),
             out: false,
             wrong: None,
             shown: Place::default(),
@@ -96,6 +109,18 @@ impl Feeds {
     /// What is done for a replica now.
     pub(crate) fn set_stage(&self, of: DatabaseId, replica: StandbyId, stage: Stage) {
         self.course(of, replica).stage = stage;
+    }
+
+    /// A copy has come to nothing. How many have.
+    pub(crate) fn copied_in_vain(&self, of: DatabaseId, replica: StandbyId, why: String) -> u32 {
+        let mut course = self.course(of, replica);
+        course.in_vain = InVain { copies: course.in_vain.copies + 1, why };
+        course.in_vain.copies
+    }
+
+    /// No copy has come to nothing since one did well; why there must be another one.
+    pub(crate) fn copied_well(&self, of: DatabaseId, replica: StandbyId, why: String) {
+        self.course(of, replica).in_vain = InVain { copies: 0, why };
     }
 
     /// Whether it must be copied before it is fed.
@@ -203,6 +228,7 @@ impl Feeds {
             replica: *replica,
             database: *database,
             stage: course.stage.clone(),
+            in_vain: course.in_vain.clone(),
             pending: self.feed(*database).pending(course.shown),
         };
         courses.iter().map(view).collect()
@@ -287,6 +313,7 @@ impl Cluster {
     /// The database is copied to the replica anew, failed or not.
     pub(crate) fn fed_anew(&self, replica: StandbyId, of: DatabaseId) {
         self.fed_leaves(replica, of);
+        self.feeds().copied_well(of, replica, String::new());
         self.feeds().set_stage(of, replica, Stage::Waiting("it is to be copied anew".to_owned()));
         self.told(replica);
     }

@@ -21,7 +21,7 @@ pub use database::{CATALOG_BEING_READ, Database};
 pub use feed::Pending;
 pub(crate) use feed::{NotFed, Place, Rows, Stretch};
 pub(crate) use feeds::Feeds;
-pub use feeds::{CourseView, Stage};
+pub use feeds::{CourseView, InVain, Stage};
 pub use names::{Names, NamesAt};
 pub(crate) use rest::{Resting, Stands, Wanted};
 

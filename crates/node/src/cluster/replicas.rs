@@ -26,6 +26,7 @@ impl Cluster {
     pub(crate) fn rebuild_replica(&self, id: StandbyId) {
         for of in self.feeds().not_copied_now(id) {
             self.fed_leaves(id, of);
+            self.feeds().copied_well(of, id, String::new());
             self.feeds().set_stage(of, id, Stage::Waiting("it is to be copied anew".to_owned()));
         }
         self.told(id);

@@ -6,7 +6,7 @@
 //!   a copy of this database ------------------------------------------+--> fed, for as long as it goes well
 //!
 //!   connection lost                              --> connected again
-//!   DDL that cannot be run there, too far behind --> copied anew
+//!   DDL that cannot be run there, too far behind --> copied anew; less and less often if that is soon so again
 //!   it differs from the primary                  --> failed, until somebody drops the database there or wants it anew
 //!   somebody compares it with the primary        --> it rests at one state for a moment, then goes on
 //!   paused by an operator                        --> nothing, until it is resumed
@@ -26,6 +26,7 @@ use postgres::clone::{self, Found};
 use postgres::facts;
 use postgres::local::Programs;
 use scheduler::StandbyId;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -34,6 +35,12 @@ use tokio::time::Instant;
 
 /// A copy is given up when the server to which it is made has been away for so long.
 const COPY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest rest before a copy is tried again of which the others came to nothing: each costs as much as the database is large.
+const LONGEST_REST: Duration = Duration::from_secs(600);
+
+/// A copy that is fed for so long has not come to nothing.
+const WELL_FED: Duration = Duration::from_secs(60);
 
 /// How many bytes of boundaries become one transaction at a replica that is behind.
 const STRETCH_BYTES: u64 = 4 << 20;
@@ -44,6 +51,8 @@ enum Stop {
     Again(Error),
     /// What is there cannot be fed any more: the database is copied anew.
     Anew(String),
+    /// Somebody has given it up, and said why: the database is copied anew.
+    GivenUp,
     /// The replica is not what the primary is. Nobody knows since when.
     Failed(String),
     /// An operator wants nothing to be done there.
@@ -58,7 +67,7 @@ impl From<Error> for Stop {
 
 impl From<NotFed> for Stop {
     fn from(_: NotFed) -> Stop {
-        Stop::Anew("it was given up meanwhile".to_owned())
+        Stop::GivenUp
     }
 }
 
@@ -103,11 +112,22 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                 if is_new {
                     tracing::warn!(replica = name, database = database.name(), error = why, "it is not fed");
                 }
-                cluster.feeds().set_stage(of, id, Stage::Waiting(why));
                 give_up_for_the_log(&cluster, &database, (of, id));
-                pause
+                if feeding.was_copying() {
+                    let rest = feeding.in_vain(why);
+                    if matches!(error, Error::Setup(_)) { rest } else { pause }
+                } else {
+                    cluster.feeds().set_stage(of, id, Stage::Waiting(why));
+                    pause
+                }
             }
             Stop::Anew(why) => {
+                tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
+                cluster.fed_leaves(id, of);
+                feeding.in_vain(why)
+            }
+            Stop::GivenUp => {
+                let why = "it was given up meanwhile".to_owned();
                 tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
                 cluster.fed_leaves(id, of);
                 cluster.feeds().set_stage(of, id, Stage::Waiting(why));
@@ -125,7 +145,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                 Duration::ZERO
             }
         };
-        tokio::time::sleep(pause).await;
+        feeding.rest(pause).await;
     }
     if cluster.is_here(id) {
         remove(&cluster, &database, id).await;
@@ -194,13 +214,61 @@ struct Feeding<'a> {
     of: DatabaseId,
     primary: Address,
     replica: Address,
+    /// A copy was begun.
+    copies: Cell<bool>,
+    /// Since when it is fed.
+    fed_since: Cell<Option<Instant>>,
 }
 
 impl<'a> Feeding<'a> {
     fn new(cluster: &'a Cluster, database: &'a Rc<Database>, id: StandbyId, of: DatabaseId) -> Feeding<'a> {
         let primary = cluster.setup().primary.with_database(database.name());
         let replica = cluster.standby(id).address.with_database(database.name());
-        Feeding { cluster, database, id, of, primary, replica }
+        Feeding {
+            cluster,
+            database,
+            id,
+            of,
+            primary,
+            replica,
+            copies: Cell::default(),
+            fed_since: Cell::default(),
+        }
+    }
+
+    /// Whether a copy was begun and not completed.
+    fn was_copying(&self) -> bool {
+        self.copies.get() && self.fed_since.get().is_none()
+    }
+
+    /// What was copied is of no use any more, or was never whole: how long to rest before the next copy.
+    fn in_vain(&self, why: String) -> Duration {
+        let (feeds, of, id) = (self.cluster.feeds(), self.of, self.id);
+        if self.fed_since.get().is_some_and(|since| since.elapsed() > WELL_FED) {
+            feeds.copied_well(of, id, why.clone());
+            feeds.set_stage(of, id, Stage::Waiting(why));
+            return RECONNECT_AFTER;
+        }
+        let copies = feeds.copied_in_vain(of, id, why.clone());
+        let rest = rest_behind(copies);
+        let said = match copies {
+            1 => why,
+            _ => format!("{why}; {copies} copies came to nothing, the next one begins in {rest:?}"),
+        };
+        feeds.set_stage(of, id, Stage::Waiting(said));
+        rest
+    }
+
+    /// Rests, unless an operator says something, or there is nothing more to be done.
+    async fn rest(&self, pause: Duration) {
+        let (cluster, until) = (self.cluster, Instant::now() + pause);
+        while !cluster.stopping() && cluster.has(self.database) && cluster.is_here(self.id) {
+            let left = until.saturating_duration_since(Instant::now());
+            let told = tokio::time::timeout(left.min(LONGEST_PAUSE), cluster.replica_told(self.id)).await;
+            if told.is_ok() || left <= LONGEST_PAUSE {
+                return;
+            }
+        }
     }
 
     /// Until it goes no further, or somebody wants nothing to be done.
@@ -248,6 +316,7 @@ impl<'a> Feeding<'a> {
     async fn copy(&self) -> Result<(), Stop> {
         let (cluster, name) = (self.cluster, self.cluster.standby(self.id).name.clone());
         cluster.feeds().set_stage(self.of, self.id, Stage::Copying(None));
+        self.copies.set(true);
         self.log_commands().await?;
         let kept = Kept::begin(self);
         let programs = tokio::task::spawn_blocking(Programs::find).await;
@@ -324,6 +393,7 @@ impl<'a> Feeding<'a> {
         feeds.connected(self.of, self.id)?;
         feeds.shown(key, (life, feeder.shown().resume()), None);
         feeds.set_stage(self.of, self.id, Stage::Feeding);
+        self.fed_since.set(Some(Instant::now()));
         let mut line = Line { at: feeder.shown().clone(), by: self, feeder, life, sent: VecDeque::new() };
         let one_by_one = self.cluster.setup().design.intake == Intake::OneByOne;
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
@@ -371,6 +441,11 @@ impl<'a> Feeding<'a> {
             }
         }
     }
+}
+
+/// How long nothing is copied behind so many copies that came to nothing.
+fn rest_behind(copies: u32) -> Duration {
+    RECONNECT_AFTER.saturating_mul(2_u32.saturating_pow(copies.saturating_sub(1))).min(LONGEST_REST)
 }
 
 /// What commits is kept for a copy that is being made. One that is broken off leaves nothing behind: neither rows here nor
@@ -519,5 +594,17 @@ impl Line<'_> {
         cluster.scheduler().fed_shows(id, self.life, &last);
         cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
         cluster.moved();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_come_to_nothing_are_made_less_and_less_often() {
+        let rests: Vec<_> = (1..40).map(rest_behind).collect();
+        assert_eq!(rests[..3], [RECONNECT_AFTER, 2 * RECONNECT_AFTER, 4 * RECONNECT_AFTER]);
+        assert!(rests.is_sorted() && rests.ends_with(&[LONGEST_REST]));
     }
 }
