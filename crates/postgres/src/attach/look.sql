@@ -33,7 +33,9 @@ SET search_path = pg_catalog, pg_temp AS $$
         FROM pg_class c WHERE c.oid = object
         UNION ALL SELECT concat_ws(' ', 'column', row_number() OVER (ORDER BY a.attnum), a.attname,
             format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation, a.attnotnull, 'i', a.attidentity, 'g',
-            a.attgenerated, a.attstorage, a.attcompression, a.attstattarget, a.attoptions, a.attfdwoptions,
+            a.attgenerated, a.attstorage, a.attcompression, a.attstattarget,
+            -- Minor releases since 15.20 keep a number of the server's own there.
+            ARRAY(SELECT o FROM unnest(a.attoptions) o WHERE o NOT LIKE 'pg_attver=%' ORDER BY o), a.attfdwoptions,
             CASE WHEN a.attacl IS NOT NULL THEN consort.grants(a.attacl, 'c', c.relowner) END,
             -- Whoever deparses an expression for a table names all of its columns first; a default speaks of none.
             consort.plain(pg_get_expr(d.adbin, CASE WHEN a.attgenerated <> '' THEN d.adrelid ELSE 0 END)),
