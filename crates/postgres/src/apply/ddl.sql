@@ -74,17 +74,21 @@ $$;
 CREATE OR REPLACE FUNCTION consort.leave_out() RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    unlike oid[];
+    reasons text[];
     alike text;
 BEGIN
-    SELECT l.relation INTO alike FROM consort.left_out l
-    WHERE l.why <> 'order' AND to_regclass(format('%I.%I', l.schema, l.relation)) IS NOT NULL
-        AND to_regclass(format('%I.%I', l.schema, l.relation)) NOT IN (SELECT u.relation FROM consort.unlike() u WHERE u.attribute = 0);
+    SELECT array_agg(u.relation), array_agg(u.why) INTO unlike, reasons
+    FROM consort.unlike() u WHERE u.attribute = 0 AND u.why <> 'order';
+    SELECT l.relation INTO alike
+    FROM consort.left_out l CROSS JOIN LATERAL to_regclass(format('%I.%I', l.schema, l.relation)) AS here
+    WHERE l.why <> 'order' AND here <> ALL (coalesce(unlike, '{}'));
     IF alike IS NOT NULL THEN
         RETURN format('the rows of %s were left out', alike);
     END IF;
     INSERT INTO consort.left_out SELECT n.nspname, c.relname, u.why
-    FROM consort.unlike() u JOIN pg_class c ON c.oid = u.relation JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE u.attribute = 0 AND u.why <> 'order' ON CONFLICT DO NOTHING;
+    FROM unnest(unlike, reasons) AS u (relation, why)
+        JOIN pg_class c ON c.oid = u.relation JOIN pg_namespace n ON n.oid = c.relnamespace ON CONFLICT DO NOTHING;
     RETURN NULL;
 END
 $$;
