@@ -10,7 +10,7 @@ use bench::progress::Progress;
 use bench::stop::Stop;
 use clap::Args;
 use node::config::Config;
-use postgres::local::free_port;
+use postgres::local::{Cluster, Node, Programs, free_port};
 use tokio::runtime::Runtime;
 
 use crate::console::runtime;
@@ -33,19 +33,24 @@ pub(crate) struct Options {
     /// How long each of the four runs takes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
     time: u64,
+
+    /// Let the standbys replay commits so many milliseconds later, as if they were far away or behind
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    delay: u64,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   consort demo
-  consort demo --time 30";
+  consort demo --time 30
+  consort demo --delay 100";
 
 /// Runs and compares.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let runtime = runtime()?;
     let mut clean = true;
     for writers in [Writers::ThroughConsort, Writers::Anywhere] {
-        let reports = compare(&runtime, writers, Duration::from_secs(options.time))?;
+        let reports = compare(&runtime, writers, Duration::from_secs(options.time), options.delay)?;
         clean &= reports.iter().all(|(name, report)| *name != design::CONSORT.name || report.is_clean());
         let columns: Vec<(&str, &Report)> = reports.iter().map(|(name, report)| (*name, report)).collect();
         println!("writers {}: {}", writers.name(), writers.meaning());
@@ -57,17 +62,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Runs the mix through each of the designs on one cluster of its own.
+/// Runs the mix through each of the designs on one cluster of its own, whose standbys are `delay` milliseconds late.
 pub(crate) fn compare(
     runtime: &Runtime,
     writers: Writers,
     time: Duration,
+    delay: u64,
 ) -> Result<Vec<(&'static str, Report)>, Failure> {
     let folder = Folder::new(writers)?;
     let mut reports = Vec::new();
     for design in DESIGNS {
         eprintln!("writers {}, design {} ..", writers.name(), design.name);
         let config = folder.up(design.name, writers)?;
+        folder.delay(delay)?;
         let url = up::url(&config);
         let mix = mix::Options { console: Some(console_url(&url, &config)), ..mix::Options::new(&url, time) };
         let report =
@@ -100,6 +107,12 @@ impl Folder {
 
     fn up(&self, design: &str, writers: Writers) -> Result<Config, Failure> {
         up::bring_up(&self.home, &up::Options::for_demo(&self.listen, design, writers))
+    }
+
+    fn delay(&self, delay: u64) -> Result<(), Failure> {
+        let cluster = Cluster::open(&Programs::find()?, self.home.folder())?;
+        let set = |standby: &Node| standby.set("recovery_min_apply_delay", &format!("{delay}ms"));
+        Ok(cluster.standbys().iter().try_for_each(set)?)
     }
 }
 
