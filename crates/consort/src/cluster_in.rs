@@ -6,7 +6,7 @@ use clap::Args;
 use node::config::auth_file::AuthFile;
 use node::config::{Config, Server};
 use postgres::address::Address;
-use postgres::local::{Cluster, Programs};
+use postgres::local::{Cluster, NodeState, Programs};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -50,6 +50,16 @@ impl Which {
 }
 
 impl Found {
+    /// Of a folder of `consort up` the primary runs; of other servers their own answer tells.
+    pub(crate) fn running(self) -> Result<Self, Failure> {
+        match self.local()? {
+            Some(cluster) if cluster.primary().state() == NodeState::Stopped => {
+                Err(Failure::not_running("the cluster does not run: `consort up` starts it"))
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// The servers, if `consort up` made them.
     pub(crate) fn local(&self) -> Result<Option<Cluster>, Failure> {
         let Some(home) = &self.home else { return Ok(None) };

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// At this node instead: primary, standby1, .. (`consort status` lists them). At the primary that is a log-in past
+    /// At this node instead: primary, standby1, replica1, .. (`consort status` lists them). At the primary that is a log-in past
     /// Consort: with writers through Consort, proofs reckon with writers anywhere from then on; RELOAD switches back
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
@@ -51,7 +51,7 @@ fn through_consort(psql: &mut Command, found: &Found) -> Result<(), Failure> {
 
 fn at_node(psql: &mut Command, found: &Found, name: &str) -> Result<(), Failure> {
     let config = &found.config;
-    let nodes: Vec<&Server> = std::iter::once(&config.primary).chain(&config.standbys).collect();
+    let nodes: Vec<&Server> = std::iter::once(&config.primary).chain(config.read_nodes()).collect();
     let node = nodes.iter().find(|node| node.name == name).ok_or_else(|| {
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         Failure::new(format!("there is no node {name}; there are {}", names.join(", ")))

@@ -1,5 +1,7 @@
 //! `consort repair`: a lost or invalidated slot, and a standby that must be made anew.
 
+use std::fs;
+
 use clap::Args;
 use postgres::address::Control;
 use postgres::{attach, local};
@@ -8,6 +10,8 @@ use crate::attach::databases;
 use crate::cluster_in::{Found, Which};
 use crate::console::runtime;
 use crate::failure::Failure;
+use crate::settings_file::SettingsFile;
+use crate::up;
 
 /// Mend what was lost: replication slots of attached databases, or a standby that must be made anew
 ///
@@ -31,7 +35,7 @@ Examples:
 
 /// Mends.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
+    let found = options.which.find()?.running()?;
     match &options.standby {
         Some(name) => renew(&found, name),
         None => runtime()?.block_on(make_whole(&found)),
@@ -42,8 +46,15 @@ fn renew(found: &Found, name: &str) -> Result<(), Failure> {
     let mut cluster = found.local()?.ok_or_else(|| {
         Failure::new("a standby that `consort up` did not make is made anew with PostgreSQL's pg_basebackup")
     })?;
-    eprintln!("copying the primary to {name} ..");
-    cluster.renew_standby(name, &local::Options::default())?.start()?;
+    if cluster.replicas().iter().any(|node| node.name() == name) {
+        return Err(Failure::new(format!(
+            "{name} is no standby but a replica that Consort feeds: `consort replica rebuild {name}` copies to it anew"
+        )));
+    }
+    let file = SettingsFile::of(Some(&fs::read_to_string(&found.config_file)?));
+    let log_ins = up::writers(&file, &up::Options::default())?.log_ins();
+    let options = local::Options { log_ins, ..local::Options::default() };
+    cluster.renew_standby(name, &options, &mut |step| eprintln!("{step} .."))?.start()?;
     println!("{name}: made anew");
     Ok(())
 }

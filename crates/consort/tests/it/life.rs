@@ -53,6 +53,8 @@ fn a_killed_consort_is_started_again_and_a_standby_made_anew() {
     assert_ne!(fs::read_to_string(home.path().join("consort.pid")).unwrap(), pid);
     assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n");
 
+    let nobody = home.run("repair", &["--standby", "standby9"]).failed(1);
+    assert_eq!(nobody, "consort: there is no standby standby9; there are: standby1\n");
     let renewed = home.run("repair", &["--standby", "standby1"]).worked();
     assert_eq!(renewed, "standby1: made anew\n");
     let found =

@@ -93,6 +93,10 @@ fn up_adds_replicas_and_removes_them() {
     assert!(!status.contains("replica1") && status.contains("replica2"), "{status}");
     let refused = replica(&folder, &["remove", "standby1"]).failed(1);
     assert!(refused.contains("there is no replica \"standby1\"; there are: replica2"), "{refused}");
+    let refused = folder.run("repair", &["--standby", "replica2"]).failed(1);
+    assert!(refused.contains("`consort replica rebuild replica2`"), "{refused}");
+    let system = ["--node", "replica2", "-XAtd", "template1", "-c", "SELECT pg_is_in_recovery()"];
+    assert_eq!(folder.run("psql", &system).worked(), "f\n");
     // A name that is free is taken.
     assert_eq!(replica(&folder, &["add"]).worked(), "replica1: joins\n");
     folder.run("down", &[]).worked();

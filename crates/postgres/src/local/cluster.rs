@@ -9,8 +9,12 @@ use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.
 const PRIMARY: &str = "primary";
+/// What the names of its standbys begin with.
+const STANDBY: &str = "standby";
 /// What the names of the servers begin with that Consort feeds.
 const REPLICA: &str = "replica";
+/// The folder of data that are not whole yet.
+const UNFINISHED: &str = "data.unfinished";
 /// Without TCP the port is only a part of the socket's name.
 const FIRST_SOCKET_PORT: u16 = 5432;
 /// A Unix socket's path is no longer than this on any system.
@@ -51,7 +55,7 @@ impl Cluster {
     /// what it finished is kept. `progress` hears of every step that takes over a second.
     ///
     /// # Errors
-    /// [`Error::Setup`] with a sentence for a person.
+    /// [`Error::Setup`] with a sentence for a person. What was started for it is stopped again.
     pub fn create(
         programs: &Programs,
         folder: &Path,
@@ -64,17 +68,28 @@ impl Cluster {
             make_primary(programs, &folder, options)?;
         }
         let mut cluster = Cluster::open(programs, &folder)?;
-        cluster.primary().start()?;
-        for number in cluster.standbys().len() + 1..=options.standbys {
-            progress(&format!("copying the primary to standby{number}"));
-            cluster.add_standby(&format!("standby{number}"), options)?;
+        match cluster.complete(options, progress) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                cluster.stop_what_it_started();
+                Err(error)
+            }
         }
-        while cluster.replicas().len() < options.replicas {
-            progress(&format!("making {}", cluster.next_replica()));
-            cluster.add_replica(options)?;
+    }
+
+    /// Makes what is missing, and starts everything.
+    fn complete(&mut self, options: &Options, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.primary().start()?;
+        while let Some(name) = self.next_standby(options.standbys) {
+            progress(&format!("copying the primary to {name}"));
+            self.add_standby(&name, options)?;
+        }
+        while self.replicas().len() < options.replicas {
+            progress(&format!("making {}", self.next_replica()));
+            self.add_replica(options)?;
         }
         progress("starting the standbys");
-        cluster.start().map(|()| cluster)
+        self.start()
     }
 
     /// What is in the folder; nothing is started.
@@ -142,15 +157,24 @@ impl Cluster {
         self.nodes.iter().try_for_each(|node| node.stop(how))
     }
 
+    /// Stops those that ran not yet when this value began to start them: of a start that failed nothing stays behind.
+    pub fn stop_what_it_started(&self) {
+        self.nodes.iter().for_each(Node::stop_if_started);
+    }
+
     /// Makes one standby more from a base backup of the running primary. It is not started yet.
     ///
     /// # Errors
     /// [`Error::Setup`] with what `pg_basebackup` says.
     pub fn add_standby(&mut self, name: &str, options: &Options) -> Result<&Node, Error> {
         let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
+        self.copy_to_standby(name, port_for(options.log_ins, &ports)?, options)
+    }
+
+    fn copy_to_standby(&mut self, name: &str, port: u16, options: &Options) -> Result<&Node, Error> {
         let node = NodeSettings {
             name,
-            port: port_for(options.log_ins, &ports)?,
+            port,
             sockets: self.primary().socket_folder(),
             log_ins: options.log_ins,
             follows: Some(self.primary().port()),
@@ -161,9 +185,27 @@ impl Cluster {
         Ok(&self.nodes[place])
     }
 
+    /// The standby that is to be made next: one whose copy was broken off, or one more until there are so many.
+    fn next_standby(&self, wanted: usize) -> Option<String> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let broken_off = names.find(|name| self.is_broken_off(name));
+        broken_off.or_else(|| (self.standbys().len() < wanted).then(|| self.free_name(STANDBY)))
+    }
+
+    /// Whether it is a standby whose copy began and was never whole.
+    fn is_broken_off(&self, name: &str) -> bool {
+        let place = self.folder.join(name);
+        name.starts_with(STANDBY) && !place.join("data").exists() && place.join(UNFINISHED).exists()
+    }
+
     /// The name of the server that is made next for Consort to feed.
     pub fn next_replica(&self) -> String {
-        let names = (1..).map(|number| format!("{REPLICA}{number}"));
+        self.free_name(REPLICA)
+    }
+
+    fn free_name(&self, beginning: &str) -> String {
+        let names = (1..).map(|number| format!("{beginning}{number}"));
         let free = |name: &String| self.nodes.iter().all(|node| node.name() != name);
         names.into_iter().find(free).expect("there are few nodes")
     }
@@ -206,17 +248,31 @@ impl Cluster {
         remove_folder(&self.folder.join(name))
     }
 
-    /// Stops a standby, throws its data away and makes it anew. It is not started yet.
+    /// Stops a standby, throws its data away and makes it anew. It is not started yet. `progress` hears when that begins:
+    /// not before the primary has answered. If it is broken off, [`Cluster::create`] goes on with it.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there is no such standby, or with what `pg_basebackup` says.
-    pub fn renew_standby(&mut self, name: &str, options: &Options) -> Result<&Node, Error> {
-        let place = self.nodes.iter().skip(1).position(|node| node.name() == name);
-        let Some(place) = place else { return Err(Error::Setup(format!("there is no standby {name}"))) };
-        let node = self.nodes.remove(place + 1);
+    /// [`Error::Setup`] if there is no such standby, what the primary says if it does not answer, or with what
+    /// `pg_basebackup` says.
+    pub fn renew_standby(
+        &mut self,
+        name: &str,
+        options: &Options,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<&Node, Error> {
+        let place = self.standbys().iter().position(|node| node.name() == name);
+        if place.is_none() && !self.is_broken_off(name) {
+            let names: Vec<&str> = self.standbys().iter().map(Node::name).collect();
+            return Err(Error::Setup(format!("there is no standby {name}; there are: {}", names.join(", "))));
+        }
+        self.primary().query("postgres", "SELECT 1")?;
+        progress(&format!("copying the primary to {name}"));
+        let Some(place) = place else { return self.add_standby(name, options) };
+        let node = self.nodes.remove(1 + place);
         node.stop(Stop::Immediate)?;
-        remove_folder(&self.folder.join(name))?;
-        self.add_standby(name, options)
+        // From here on they are what a broken copy leaves.
+        std::fs::rename(node.data_folder(), self.folder.join(name).join(UNFINISHED)).map_err(setup)?;
+        self.copy_to_standby(name, node.port(), options)
     }
 }
 
@@ -276,7 +332,7 @@ fn finish_server(
     node: &NodeSettings<'_>,
     options: &Options,
 ) -> Result<(), Error> {
-    let unfinished = folder.join(node.name).join("data.unfinished");
+    let unfinished = folder.join(node.name).join(UNFINISHED);
     write(programs, &unfinished, "pg_hba.conf", &settings::host_based_authentication(options.log_ins))?;
     let own = std::fs::read_to_string(unfinished.join("postgresql.conf")).map_err(setup)?;
     write(programs, &unfinished, "postgresql.conf", &(own + settings::INCLUDE))?;
@@ -334,7 +390,7 @@ fn copy_primary(
 /// The folders of a node, with an empty one for data that are not whole yet.
 fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf, Error> {
     let node = folder.join(name);
-    let unfinished = node.join("data.unfinished");
+    let unfinished = node.join(UNFINISHED);
     if unfinished.exists() {
         std::fs::remove_dir_all(&unfinished).map_err(setup)?;
     }
@@ -346,7 +402,7 @@ fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf
 
 fn finish_place(folder: &Path, name: &str) -> Result<(), Error> {
     let node = folder.join(name);
-    std::fs::rename(node.join("data.unfinished"), node.join("data")).map_err(setup)
+    std::fs::rename(node.join(UNFINISHED), node.join("data")).map_err(setup)
 }
 
 /// Writes a file that belongs to the servers' account.

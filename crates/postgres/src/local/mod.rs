@@ -23,7 +23,7 @@ mod settings;
 pub use account::Account;
 pub use cluster::{Cluster, Options};
 pub use node::{Node, NodeState, Role, Stop, wait_until};
-pub use port::free_port;
+pub use port::{can_listen, free_port};
 pub use programs::{MAJOR, Programs};
 pub use scratch::Scratch;
 pub use settings::LogIns;

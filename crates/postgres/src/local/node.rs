@@ -23,6 +23,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How often a state is looked at that nothing announces.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// A server is awaited at this database. At a replica `postgres` is a copy as any other, and may be gone for a while.
+const ALWAYS_THERE: &str = "template1";
+
 /// What a node was made to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -193,13 +196,13 @@ impl Node {
     /// # Errors
     /// [`Error::Setup`] with the end of its log if it ended or the time is up.
     pub fn wait_ready(&self, within: Duration) -> Result<(), Error> {
-        let address = self.address("postgres", "postgres");
+        let address = self.address("postgres", ALWAYS_THERE);
         let deadline = Instant::now() + within;
         loop {
             match Probe::connect(&address, ANSWER_LIMIT) {
                 Ok(_) => return Ok(()),
                 Err(error @ (Error::Refused { .. } | Error::Protocol(_) | Error::Setup(_))) => {
-                    return Err(error);
+                    return Err(Error::Setup(format!("the server {} lets nobody in: {error}", self.name)));
                 }
                 Err(Error::Unreachable(_) | Error::NotReady(_)) => {}
             }
@@ -230,6 +233,18 @@ impl Node {
             return Ok(());
         }
         Err(Error::Setup(format!("the server {} has not stopped within {STOP_LIMIT:?}", self.name)))
+    }
+
+    /// Stops its server if this value started it, also one that has not come so far as to tell its number.
+    pub(super) fn stop_if_started(&self) {
+        if self.child_ended() {
+            return;
+        }
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Child::id);
+        if let Some(pid) = child.and_then(|pid| i32::try_from(pid).ok()) {
+            processes::signal(pid, Stop::Fast.signal());
+            self.wait_ended(pid, STOP_LIMIT);
+        }
     }
 
     /// Stops and starts it.
@@ -293,8 +308,8 @@ impl Node {
     /// # Errors
     /// As [`Node::query`].
     pub fn set(&self, name: &str, value: &str) -> Result<(), Error> {
-        self.query("postgres", &format!("ALTER SYSTEM SET {name} = {}", quoted(value)))?;
-        self.query("postgres", "SELECT pg_reload_conf()").map(drop)
+        self.query(ALWAYS_THERE, &format!("ALTER SYSTEM SET {name} = {}", quoted(value)))?;
+        self.query(ALWAYS_THERE, "SELECT pg_reload_conf()").map(drop)
     }
 
     /// The last lines that the server wrote, for a person.

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 
 /// Lower ports belong to services that people know by their number.
 const FIRST: u16 = 10_000;
@@ -35,6 +35,14 @@ pub fn free_port() -> io::Result<u16> {
         }
     }
     Err(last)
+}
+
+/// Whether a server may listen there: the address is this machine's, and nobody else listens at it.
+///
+/// # Errors
+/// What the system says of it.
+pub fn can_listen(address: SocketAddr) -> io::Result<()> {
+    TcpListener::bind(address).map(drop)
 }
 
 /// Where the ports begin that the system gives to connections.

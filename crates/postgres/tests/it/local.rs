@@ -108,10 +108,66 @@ fn a_standby_is_made_anew() {
     scratch.query("CREATE TABLE t AS SELECT 1 AS n");
     scratch.standby(0).query("postgres", "SELECT pg_promote()").unwrap();
     scratch.query("INSERT INTO t VALUES (2)");
-    let standby = scratch.cluster_mut().renew_standby("standby1", &Scratch::options()).unwrap();
+    let (options, mut said) = (Scratch::options(), Vec::new());
+    let mut progress = |step: &str| said.push(step.to_owned());
+    let cluster = scratch.cluster_mut();
+    for name in ["primary", "standby2"] {
+        let refused = cluster.renew_standby(name, &options, &mut progress).unwrap_err().to_string();
+        assert_eq!(refused, format!("there is no standby {name}; there are: standby1"));
+    }
+    let port = cluster.standbys()[0].port();
+    let standby = cluster.renew_standby("standby1", &options, &mut progress).unwrap();
+    assert_eq!(standby.port(), port, "whoever knows where it is need not be told");
     standby.start().unwrap();
+    assert_eq!(said, ["copying the primary to standby1"]);
     scratch.catch_up(SOON);
     assert_eq!(one(&scratch.standby(0).query("postgres", "SELECT count(*) FROM t").unwrap()), "2");
+}
+
+#[test]
+fn a_standby_is_kept_until_it_can_be_copied_and_what_is_broken_off_is_made_again() {
+    let mut scratch = Scratch::start(2);
+    let (options, silent) = (Scratch::options(), &mut |_: &str| {});
+    let cluster = scratch.cluster_mut();
+    let data = cluster.standbys()[0].data_folder();
+    cluster.primary().kill();
+    cluster.renew_standby("standby1", &options, silent).unwrap_err();
+    assert!(data.join("PG_VERSION").exists(), "nothing is lost while there is nothing to copy");
+    // A copy that ends in the middle.
+    cluster.standbys()[0].kill();
+    std::fs::rename(&data, data.with_file_name("data.unfinished")).unwrap();
+    let programs = Programs::find().unwrap();
+    let none = Options { standbys: 0, ..options };
+    let again = Cluster::create(&programs, cluster.folder(), &none, silent).unwrap();
+    let mut names: Vec<&str> = again.standbys().iter().map(|node| node.name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["standby1", "standby2"]);
+}
+
+#[test]
+fn a_replica_starts_without_its_own_databases() {
+    let scratch = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    let replica = scratch.replica(0);
+    // As the first copy does.
+    replica.query("template1", "DROP DATABASE postgres").unwrap();
+    replica.restart(Stop::Fast).unwrap();
+    // Who lets nobody in is named.
+    std::fs::write(replica.data_folder().join("pg_hba.conf"), "local all all reject\n").unwrap();
+    let refused = replica.restart(Stop::Fast).unwrap_err().to_string();
+    assert!(refused.starts_with("the server replica1 lets nobody in: "), "{refused}");
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_server_running() {
+    let scratch = Scratch::start(1);
+    let cluster = scratch.cluster();
+    cluster.stop(Stop::Fast).unwrap();
+    std::fs::write(cluster.standbys()[0].data_folder().join("postgresql.conf"), "nonsense\n").unwrap();
+    let programs = Programs::find().unwrap();
+    let options = Options { standbys: 1, ..Scratch::options() };
+    let failed = Cluster::create(&programs, cluster.folder(), &options, &mut |_| {});
+    assert!(failed.unwrap_err().to_string().contains("standby1"));
+    assert!(cluster.nodes().iter().all(|node| node.state() == NodeState::Stopped));
 }
 
 #[test]
