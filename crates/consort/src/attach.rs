@@ -30,7 +30,7 @@ Examples:
 
 /// Attaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
+    let found = options.which.find()?.running()?;
     runtime()?.block_on(async {
         for name in databases(&found, &options.databases).await? {
             let address = found.address(&found.config.primary, &name)?;

@@ -11,7 +11,9 @@ use crate::failure::Failure;
 
 /// Remove from the databases what `consort attach` made, the replication slot too
 ///
-/// Stop Consort first: a slot in use cannot be dropped. Replica identities stay as they are; they harm nothing.
+/// Stop Consort first, and not its servers: a slot in use cannot be dropped. In a folder of `consort up` that is
+/// `consort psql -d consort -c SHUTDOWN`, for `consort down` stops the servers too; the next `consort up` attaches each
+/// database again when it is first used (attach_on_first_use). Replica identities stay as they are; they harm nothing.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -24,6 +26,7 @@ pub(crate) struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
+  consort detach --dir ./pg
   consort detach --config consort.toml
   consort detach --config consort.toml --database shop";
 
@@ -32,7 +35,7 @@ const IN_USE: &str = "55006";
 
 /// Detaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
+    let found = options.which.find()?.running()?;
     runtime()?.block_on(async {
         for name in databases(&found, &options.databases).await? {
             let address = found.address(&found.config.primary, &name)?;

@@ -45,7 +45,7 @@ Examples:
 
 /// Explains each statement of the text.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
+    let found = options.which.find()?.running()?;
     let address = found.address(&found.config.primary, &options.database)?;
     runtime()?.block_on(explain(options, &address, &found.config.harmless_functions))
 }

@@ -37,6 +37,17 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
 
     home.run("down", &[]).worked();
     assert!(home.run("status", &[]).failed(3).contains("does not answer"));
+    let subcommands: [&[&str]; 5] = [
+        &["attach"],
+        &["detach"],
+        &["explain", "SELECT 1"],
+        &["repair"],
+        &["repair", "--standby", "standby1"],
+    ];
+    for subcommand in subcommands {
+        let said = home.run(subcommand[0], &subcommand[1..]).failed_saying(3);
+        assert_eq!(said, "consort: the cluster does not run: `consort up` starts it\n", "{subcommand:?}");
+    }
     home.run("down", &[]).worked();
     home.run("up", &[]).worked();
     assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n", "the data are kept");
