@@ -7,6 +7,7 @@
 mod acceptance;
 mod attach;
 mod bench;
+mod broken_pipe;
 mod check;
 mod cluster_in;
 mod console;
@@ -71,7 +72,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match CommandLine::parse().command {
+    let command = CommandLine::parse().command;
+    broken_pipe::ends_quietly(|| run(command))
+}
+
+fn run(command: Command) -> ExitCode {
+    let done = match command {
         Command::Up(options) => up::run(&options),
         Command::Down(options) => down::run(&options),
         Command::Demo(options) => demo::run(&options),

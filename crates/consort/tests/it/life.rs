@@ -1,6 +1,6 @@
 //! `up`, `status`, `psql`, `down`, and what happens in between.
 
-use crate::fixture::{UpFolder, eventually, psql, run};
+use crate::fixture::{CONSORT, UpFolder, eventually, psql, run};
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -32,6 +32,11 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     let standby =
         home.run("psql", &["--node", "standby1", "-X", "-A", "-t", "-c", "SELECT pg_is_in_recovery()"]);
     assert_eq!(standby.worked(), "t\n");
+    // Whoever reads it may have gone, as `head` has; then it ends without a word.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = run(Command::new(CONSORT).args(["status", "--dir"]).arg(home.path()).stdout(writer));
+    assert_eq!(unread.failed(128 + 13), "");
     let nobody = home.run("psql", &["--node", "standby9"]).failed(1);
     assert!(nobody.contains("there are primary, standby1"), "{nobody}");
 
