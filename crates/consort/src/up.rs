@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use design::Reads;
 use node::config::Config;
 use postgres::local::{self, Cluster, LogIns, Node, Programs, Stop};
 
@@ -126,9 +127,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 /// Makes or starts the servers and, in the background, Consort. Everything that runs already stays as it is.
 pub(crate) fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
     let _turn = home.take_turn()?;
-    let (_, config) = prepare(home, options)?;
+    let (cluster, config) = prepare(home, options)?;
     if home.running().is_none() {
-        daemon::start(home)?;
+        daemon::start(home).inspect_err(|_| cluster.stop_what_it_started())?;
     }
     Ok(config)
 }
@@ -159,17 +160,30 @@ pub(crate) fn write<'a>(
     Ok(config)
 }
 
-/// The servers, running, and the configuration, written.
+/// The servers, running, and the configuration, written. What speaks against it is said before a server is made or
+/// started.
 fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure> {
     let written = fs::read_to_string(home.config_file()).ok();
     let mut file = SettingsFile::of(written.as_deref());
     let writers = writers(&file, options)?;
-    if home.running().is_some() && !asks_for_nothing_new(home, &file, options)? {
+    let runs = home.running().is_some();
+    if runs && !asks_for_nothing_new(home, &file, options)? {
         return Err(Failure::new("Consort runs there with other settings; `consort down` first"));
     }
-    let cluster = servers(home, options, writers)?;
-    settings(&mut file, home, options, writers)?;
-    let config = write(home, &file, cluster.nodes())?;
+    let programs = Programs::find()?;
+    // Of a first start that failed there may be some servers already, and not all that it was to make.
+    let there = written.and_then(|_| Cluster::open(&programs, home.folder()).ok());
+    settings(&mut file, options, writers);
+    let wanted = wanted(&file, options, writers, there.as_ref())?;
+    if !runs {
+        addresses(&file).try_for_each(can_listen)?;
+    }
+    make_files(home, &file)?;
+    if let Some(there) = &there {
+        Config::parse(&file.with_servers(there.nodes()), &home.config_file())?;
+    }
+    let cluster = servers(home, &programs, &wanted, there.as_ref())?;
+    let config = write(home, &file, cluster.nodes()).inspect_err(|_| cluster.stop_what_it_started())?;
     Ok((cluster, config))
 }
 
@@ -202,34 +216,48 @@ fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> 
         && has("design", options.design.as_deref().map(quoted)))
 }
 
-fn servers(home: &Home, options: &Options, writers: Writers) -> Result<Cluster, Failure> {
-    let programs = Programs::find()?;
-    let there = Cluster::open(&programs, home.folder()).ok();
-    let there = there.map(|cluster| (cluster.standbys().len(), cluster.replicas().len()));
-    let design = options.design.as_deref().and_then(|name| design::chosen(name).ok());
-    let reads_wait = design.is_some_and(|design| design.reads == design::Reads::LatestWaiting);
+/// How many servers of which kind there shall be.
+fn wanted(
+    file: &SettingsFile,
+    options: &Options,
+    writers: Writers,
+    there: Option<&Cluster>,
+) -> Result<local::Options, Failure> {
+    let name = file.get("design").unwrap_or_default().trim_matches('"');
+    let reads_wait = design::chosen(name).is_ok_and(|design| design.reads == Reads::LatestWaiting);
     let at_first = if reads_wait { (0, READ_NODES) } else { (READ_NODES, 0) };
-    let standbys = options.standbys.or(there.map(|(standbys, _)| standbys)).unwrap_or(at_first.0);
-    let replicas = options.replicas.or(there.map(|(_, replicas)| replicas)).unwrap_or(at_first.1);
-    let wanted =
-        local::Options { standbys, replicas, log_ins: writers.log_ins(), ..local::Options::default() };
-    let is_new = there.is_none_or(|there| standbys > there.0 || replicas > there.1);
+    let there = there.map(|there| (there.standbys().len(), there.replicas().len()));
+    let standbys = options.standbys.unwrap_or(there.unwrap_or(at_first).0);
+    let replicas = options.replicas.unwrap_or(there.unwrap_or(at_first).1);
+    if reads_wait && there.map_or(standbys, |there| there.0.max(standbys)) > 0 {
+        return Err(Failure::new(format!(
+            "a standby is of no use to the design {name}, whose reads wait at replicas that Consort feeds: take \
+             --replicas N instead; where standbys are already, another --design or another --dir"
+        )));
+    }
+    Ok(local::Options { standbys, replicas, log_ins: writers.log_ins(), ..local::Options::default() })
+}
+
+fn servers(
+    home: &Home,
+    programs: &Programs,
+    wanted: &local::Options,
+    there: Option<&Cluster>,
+) -> Result<Cluster, Failure> {
+    let is_new = there.is_none_or(|there| {
+        wanted.standbys > there.standbys().len() || wanted.replicas > there.replicas().len()
+    });
     // What is there is started in a moment, and not worth a word.
     let mut progress = |step: &str| {
         if is_new {
             eprintln!("{step} ..");
         }
     };
-    Ok(Cluster::create(&programs, home.folder(), &wanted, &mut progress)?)
+    Ok(Cluster::create(programs, home.folder(), wanted, &mut progress)?)
 }
 
 /// What the command line and the first start say.
-fn settings(
-    file: &mut SettingsFile,
-    home: &Home,
-    options: &Options,
-    writers: Writers,
-) -> Result<(), Failure> {
+fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     if let Some(address) = &options.listen {
         file.set("listen", &format!("[{}]", quoted(address)));
     }
@@ -241,15 +269,35 @@ fn settings(
     file.set_at_first("design", &quoted(design::CONSORT.name));
     file.set_at_first("writers", &quoted(writers.name()));
     file.set_at_first("attach_on_first_use", "true");
-    let listen = file.get("listen").unwrap_or_default().to_owned();
-    let trusted = listen.split('"').skip(1).step_by(2).all(is_loopback);
     file.set_at_first("auth_type", "\"trust\"");
-    if !trusted {
+    if !is_trusted(file) {
         file.set_at_first("auth_file", &quoted("users.txt"));
+    }
+}
+
+/// What the settings speak of and is not there yet.
+fn make_files(home: &Home, file: &SettingsFile) -> Result<(), Failure> {
+    if !is_trusted(file) {
         first_secret(home)?;
     }
-    fs::create_dir_all(home.socket_folder())?;
-    Ok(())
+    Ok(fs::create_dir_all(home.socket_folder())?)
+}
+
+/// Where clients are awaited.
+fn addresses(file: &SettingsFile) -> impl Iterator<Item = &str> {
+    file.get("listen").unwrap_or_default().split('"').skip(1).step_by(2)
+}
+
+fn is_trusted(file: &SettingsFile) -> bool {
+    addresses(file).all(is_loopback)
+}
+
+/// Consort will be able to listen there.
+fn can_listen(address: &str) -> Result<(), Failure> {
+    let all = address.to_socket_addrs().and_then(|mut all| all.try_for_each(local::can_listen));
+    all.map_err(|error| {
+        Failure::new(format!("cannot listen at {address}: {error}; --listen HOST:PORT names another address"))
+    })
 }
 
 /// True if only this machine can reach the address.

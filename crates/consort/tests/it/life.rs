@@ -3,7 +3,7 @@
 use crate::fixture::{CONSORT, UpFolder, eventually, psql, run};
 
 use std::fs;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::process::Command;
 
 #[test]
@@ -54,8 +54,34 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
         assert_eq!(said, "consort: the cluster does not run: `consort up` starts it\n", "{subcommand:?}");
     }
     home.run("down", &[]).worked();
+    an_up_that_fails_leaves_nothing(&home);
     home.run("up", &[]).worked();
     assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n", "the data are kept");
+}
+
+/// Neither a server that runs nor a setting, whatever is wrong; each is said before a server is started but the last.
+fn an_up_that_fails_leaves_nothing(home: &UpFolder) {
+    let config = home.path().join("consort.toml");
+    let read = || fs::read_to_string(&config).expect("it is there");
+    let write = |text: &str| fs::write(&config, text).expect("it is ours");
+    let sound = read();
+    let somebody = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let taken = somebody.local_addr().expect("it is bound").to_string();
+    for address in ["foo", "127.0.0.1:99999", ":1", "192.0.2.1:6432", &taken] {
+        let said = home.run("up", &["--listen", address]).failed(1);
+        assert!(said.starts_with(&format!("consort: cannot listen at {address}: ")), "{said}");
+        assert!(said.contains("--listen HOST:PORT"), "{said}");
+        assert_eq!(read(), sound);
+    }
+    write(&format!("proof_limit = \"soon\"\n{sound}"));
+    assert!(home.run("up", &[]).failed(1).contains("consort.toml:1: proof_limit"));
+    // The servers start, and Consort does not.
+    write(&format!("metrics_listen = \"{taken}\"\n{sound}"));
+    assert!(home.run("up", &[]).failed(1).contains("Consort did not start"));
+    write(&sound);
+    for node in ["primary", "standby1"] {
+        assert!(!home.path().join(node).join("data/postmaster.pid").exists(), "{node} runs");
+    }
 }
 
 #[test]

@@ -246,10 +246,21 @@ fn histories_are_what_one_server_would_give() {
 fn up_makes_replicas_for_it() {
     let folder = UpFolder::new();
     let listen = format!("127.0.0.1:{}", folder.port);
+    let standby = ["--listen", &listen, "--design", name(), "--standbys", "1"];
+    let refused = folder.run("up", &standby).failed(1);
+    assert!(
+        refused.contains("a standby is of no use to the design") && refused.contains("--replicas"),
+        "{refused}"
+    );
+    assert!(!folder.path().join("primary").exists(), "nothing is made that could not be used");
     folder.run("up", &["--listen", &listen, "--design", name()]).worked();
     let mut client = Client::connect(&folder.url()).unwrap();
     client.rows(TABLES).unwrap();
     let mut console = Console::connect(&format!("postgres://postgres@{listen}/consort"));
     shows_all(&mut console, 2);
     assert!(folder.run("status", &[]).worked().contains(&format!("design {}", name())));
+    folder.run("down", &[]).worked();
+    folder.run("up", &["--standbys", "1"]).failed(1);
+    assert!(!folder.path().join("standby1").exists());
+    folder.run("up", &[]).worked();
 }
