@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use analysis::session::{Interner, Settings};
 use analysis::shape::{Shape, Strings};
-use analysis::utility::{What, split};
+use analysis::utility::{Utility, What, split};
 use analysis::{Catalog, Input, Template, Values, judge};
 use clap::Args;
 use history::{Access, Footprint, RelationId, Rows};
@@ -62,13 +62,23 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
         println!("{}", text.trim());
         match statement.what {
             What::Utility(utility) => {
+                if utility == Utility::Unknown {
+                    // What our grammar does not know, PostgreSQL's own may refuse. Nothing of it is executed.
+                    control.prepare(text).await.map_err(postgres::Error::from)?;
+                }
                 println!("  runs at the primary: it is a utility statement ({})", utility.name());
             }
             What::Tree => {
                 let shape = Shape::of(text, Strings::Standard);
                 let analysed = analyst.analyse(&settings, text, &[]).await?;
                 let input = Input { trees: &analysed.trees, text, literals: &shape.ranges() };
-                print(&judge(&input, &catalog), &shape, text, &catalog);
+                let template = judge(&input, &catalog);
+                let mut literals = Vec::new();
+                shape.texts(text, &mut literals);
+                let values = Values { literals: &literals, parameters: &[], utf8: true };
+                let touched = [&template.reads, &template.writes].map(|footprint| footprint.fill(&values));
+                let names = Names::of(&control, &catalog, &touched).await?;
+                print(&template, &values, &touched, &names);
             }
         }
     }
@@ -94,11 +104,37 @@ async fn settings(options: &Options, control: &Control, address: &Address) -> Re
     Ok(Interner::new(1).intern(values))
 }
 
-fn print(template: &Template, shape: &Shape, text: &str, catalog: &Catalog) {
-    let mut literals = Vec::new();
-    shape.texts(text, &mut literals);
-    let values = Values { literals: &literals, parameters: &[], utf8: true };
-    match template.stay_with(&values) {
+/// What relations are called.
+struct Names<'a> {
+    catalog: &'a Catalog,
+    /// Those that the catalog leaves out, PostgreSQL's own.
+    others: BTreeMap<RelationId, String>,
+}
+
+impl Names<'_> {
+    /// Asks for those that the catalog does not know.
+    async fn of<'a>(
+        control: &Control,
+        catalog: &'a Catalog,
+        footprints: &[Footprint],
+    ) -> Result<Names<'a>, Failure> {
+        let tables = footprints.iter().filter_map(Footprint::tables).flatten().map(|(table, _)| table);
+        let unknown: Vec<u32> =
+            tables.filter(|table| !catalog.relations.contains_key(table)).map(RelationId::get).collect();
+        let sql = "SELECT oid, oid::regclass::text FROM pg_catalog.pg_class WHERE oid = ANY ($1)";
+        let rows = control.query(sql, &[&unknown]).await.map_err(postgres::Error::from)?;
+        let others = rows.iter().map(|row| (RelationId::new(row.get(0)), row.get(1))).collect();
+        Ok(Names { catalog, others })
+    }
+
+    fn table(&self, table: RelationId) -> String {
+        let other = self.others.get(&table).cloned();
+        other.unwrap_or_else(|| self.catalog.relation_name(table))
+    }
+}
+
+fn print(template: &Template, values: &Values<'_>, [reads, writes]: &[Footprint; 2], names: &Names<'_>) {
+    match template.stay_with(values) {
         None => println!("  may run at a standby, when its answer is proven"),
         Some(stay) => {
             println!("  runs at the primary: {}", stay.sentence());
@@ -107,9 +143,9 @@ fn print(template: &Template, shape: &Shape, text: &str, catalog: &Catalog) {
             }
         }
     }
-    println!("  reads: {}", named(&template.reads.fill(&values), catalog));
+    println!("  reads: {}", named(reads, names));
     if !template.writes.is_nothing() {
-        println!("  writes: {}", named(&template.writes.fill(&values), catalog));
+        println!("  writes: {}", named(writes, names));
     }
     if let Some(chance) = template.chance {
         println!("  two runs may differ ({}): one node per session", chance.name());
@@ -120,19 +156,19 @@ fn print(template: &Template, shape: &Shape, text: &str, catalog: &Catalog) {
 }
 
 /// A footprint with the names of its tables.
-fn named(footprint: &Footprint, catalog: &Catalog) -> String {
+fn named(footprint: &Footprint, names: &Names<'_>) -> String {
     let Some(tables) = footprint.tables() else { return "everything".to_owned() };
-    let names: Vec<String> = tables.map(|(table, access)| one(table, access, catalog)).collect();
-    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    let all: Vec<String> = tables.map(|(table, access)| one(table, access, names)).collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
-fn one(table: RelationId, access: &Access, catalog: &Catalog) -> String {
+fn one(table: RelationId, access: &Access, names: &Names<'_>) -> String {
     let rows = match &access.rows {
         Rows::All => "all rows".to_owned(),
         Rows::Keys(keys) if keys.len() == 1 => "1 row by its key".to_owned(),
         Rows::Keys(keys) => format!("{} rows by their keys", keys.len()),
     };
-    let relation = catalog.relations.get(&table);
+    let relation = names.catalog.relations.get(&table);
     let column = |number: i16| {
         let column = relation.and_then(|relation| relation.columns.get(&number));
         column.map_or_else(|| number.to_string(), |column| column.name.clone())
@@ -142,5 +178,5 @@ fn one(table: RelationId, access: &Access, catalog: &Catalog) -> String {
         Some(numbers) => numbers.map(column).collect::<Vec<_>>().join(", "),
     };
     let existence = if access.existence { "; rows come and go" } else { "" };
-    format!("{} ({columns}; {rows}{existence})", catalog.relation_name(table))
+    format!("{} ({columns}; {rows}{existence})", names.table(table))
 }

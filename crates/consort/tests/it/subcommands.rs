@@ -166,6 +166,9 @@ fn psql_and_serve_take_what_they_say() {
     assert!(checked.contains("the configuration is sound"), "{checked}");
     let explained = home.run("explain", &["SELECT pg_sleep(1)"]).worked();
     assert!(explained.contains("runs at the primary: its result depends on the time"), "{explained}");
+    let explained = home.run("explain", &["SELECT relname FROM pg_class"]).worked();
+    assert!(explained.contains("reads: pg_class ("), "{explained}");
+    assert!(home.run("explain", &["selec"]).failed(1).contains("syntax error at or near \"selec\""));
     // Its process holds the file of its number: a second one is refused.
     let pid_file = home.path().join("consort.pid").display().to_string();
     let config = home.path().join("consort.toml").display().to_string();
