@@ -2,6 +2,7 @@
 
 use postgres::Tls;
 use postgres::address::Address;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -36,6 +37,15 @@ impl Origin {
         match self {
             Origin::Local => true,
             Origin::Machine(address) => address.to_canonical().is_loopback(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Local => f.write_str("unix"),
+            Origin::Machine(address) => address.to_canonical().fmt(f),
         }
     }
 }

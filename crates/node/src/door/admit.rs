@@ -40,6 +40,8 @@ pub(super) enum Turned {
     Gone,
     /// It is told this.
     Away(Problem),
+    /// It has not proven that it is who it says. What the operator is told; the client hears the same whatever it is.
+    Unproven(&'static str),
 }
 
 impl From<io::Error> for Turned {
@@ -57,8 +59,20 @@ impl From<Malformed> for Turned {
     }
 }
 
-fn wrong(user: &str) -> Turned {
-    Turned::Away(Problem::fatal("28P01", format!("password authentication failed for user \"{user}\"")))
+/// What a client hears that has not proven that it is this role.
+pub(super) fn wrong(user: &str) -> Problem {
+    Problem::fatal("28P01", format!("password authentication failed for user \"{user}\""))
+}
+
+/// Why a proof of this kind has failed, for the operator.
+fn unproven(method: Method, known: Option<&Secret>) -> Turned {
+    Turned::Unproven(match (method, known) {
+        (_, None) => "the role has no line in auth_file",
+        (Method::Md5, Some(Secret::Verifier(_))) | (Method::ScramSha256, Some(Secret::Md5(_))) => {
+            "the role's line in auth_file is of no use with this auth_type"
+        }
+        _ => "the password is wrong",
+    })
 }
 
 /// Lets the client prove who it is: what opens the servers for its role, if anything is needed there.
@@ -117,7 +131,7 @@ async fn by_password(client: &mut Peer, user: &str, known: Option<Secret>) -> Re
         Some(Secret::Verifier(verifier)) => opens(given, verifier),
         Some(Secret::Keys(_)) | None => false,
     };
-    if right { Ok(Secret::Plain(given.to_owned())) } else { Err(wrong(user)) }
+    if right { Ok(Secret::Plain(given.to_owned())) } else { Err(unproven(Method::Password, known.as_ref())) }
 }
 
 /// Does this password open this verifier? Both sides of an exchange say so.
@@ -139,13 +153,14 @@ async fn by_md5(client: &mut Peer, user: &str, known: Option<Secret>) -> Result<
     let body = proof(client).await?;
     let given = text(&body)?;
     let secret = match &known {
-        Some(Secret::Plain(password)) => wire::md5_secret(user, password),
-        Some(Secret::Md5(secret)) => secret.clone(),
-        Some(Secret::Verifier(_) | Secret::Keys(_)) | None => return Err(wrong(user)),
+        Some(Secret::Plain(password)) => Some(wire::md5_secret(user, password)),
+        Some(Secret::Md5(secret)) => Some(secret.clone()),
+        Some(Secret::Verifier(_) | Secret::Keys(_)) | None => None,
     };
+    let right = secret.and_then(|secret| wire::md5_answer(&secret, salt)).as_deref() == Some(given);
     match known {
-        Some(known) if wire::md5_answer(&secret, salt).as_deref() == Some(given) => Ok(known),
-        _ => Err(wrong(user)),
+        Some(known) if right => Ok(known),
+        known => Err(unproven(Method::Md5, known.as_ref())),
     }
 }
 
@@ -164,7 +179,7 @@ async fn by_scram(
     let response = proof(client).await?;
     let (last, keys) = exchange.finish(&response).map_err(|refused| match refused {
         Refused::Malformed => Malformed::Scram.into(),
-        Refused::WrongProof => wrong(user),
+        Refused::WrongProof => unproven(Method::ScramSha256, known.as_ref()),
     })?;
     client.out().sasl_final(last.as_bytes());
     Ok(match known {

@@ -1,7 +1,7 @@
 //! How a client comes in, from its first packet to its session: encryption or not, the limit of clients, its proof, and
 //! its own connection at the primary, logged in as its role.
 
-use super::admit::{Turned, admit};
+use super::admit::{Turned, admit, wrong};
 use super::{Console, Door, Seat, Secret};
 use crate::chance;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsStream;
 use wire::tag::front;
 use wire::{Answers, CancelRequest, FirstPacket, Frame, Problem, Side, Startup, Status};
@@ -44,7 +44,15 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
     };
     match entered {
         Err(turned) => {
-            if let Turned::Away(problem) = turned {
+            let problem = match turned {
+                Turned::Gone => None,
+                Turned::Away(problem) => Some(problem),
+                Turned::Unproven(why) => {
+                    note_unproven(door, &seat, why);
+                    Some(wrong(&startup.user))
+                }
+            };
+            if let Some(problem) = problem {
                 door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
                 client.out().problem(&problem);
             }
@@ -58,6 +66,13 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
         }
         Ok(secret) => begin(door, client, seat, startup, secret).await,
     }
+}
+
+/// Tells the operator of a log-in that has failed, as long as there are not too many of them.
+fn note_unproven(door: &Door, seat: &Seat, why: &str) {
+    let Some(unsaid) = door.unproven.borrow_mut().may(Instant::now()) else { return };
+    let Seat { user, database, .. } = seat;
+    tracing::info!(user, database, from = %seat.origin, unsaid, "a log-in failed: {why}");
 }
 
 /// The first packets, until a session is wanted: the client, its start-up message, and whether it speaks TLS. `None`:

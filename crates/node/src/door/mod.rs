@@ -8,6 +8,7 @@ mod listen;
 mod pause;
 mod seat;
 mod secrets;
+mod sparing;
 mod tls;
 
 pub use admit::{Admission, Method};
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::peer::{Peer, Rooms};
 use crate::service::Service;
 use crate::socket::{Origin, Place, Socket};
+use sparing::Sparing;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -107,6 +109,8 @@ pub struct Door {
     nobody: [u8; 32],
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
     next_seat: Cell<u64>,
+    /// Log lines about log-ins that failed.
+    unproven: RefCell<Sparing>,
     open_connections: Cell<usize>,
     closing: Cell<bool>,
 }
@@ -128,6 +132,7 @@ impl Door {
             nobody: chance::secret(),
             seats: RefCell::default(),
             next_seat: Cell::new(1),
+            unproven: RefCell::default(),
             open_connections: Cell::new(0),
             closing: Cell::new(false),
         })
