@@ -3,10 +3,13 @@
 
 use std::rc::Rc;
 
+use postgres::address::Control;
+use postgres::attach;
 use wire::{Answers, Problem, Severity};
 
 use crate::console::{self, Change, Command, Kind, Reply, Rights, Table};
 use crate::door::{Console, Soon};
+use crate::follow::answered;
 use crate::process::Process;
 use crate::shown::Shown;
 use crate::verify;
@@ -57,6 +60,10 @@ impl Access {
                 out.complete("SHOW");
             }
             Reply::Do(command) => {
+                if let Some(refusal) = self.no_database(&command).await {
+                    out.problem(&refusal);
+                    return false;
+                }
                 match self.act(&command).await {
                     Ok(Done::Quietly) => {}
                     Ok(Done::Saying(notice)) => {
@@ -81,6 +88,24 @@ impl Access {
         true
     }
 
+    /// Why nothing can be paused or resumed, if neither we nor the primary have the database. A primary that does not
+    /// answer may have any.
+    async fn no_database(&self, command: &Command) -> Option<Problem> {
+        let (Command::Pause(Some(name)) | Command::Resume(Some(name))) = command else { return None };
+        let Process { door, cluster, .. } = &*self.0;
+        if cluster.knows(name) || door.pauses.holds(name) {
+            return None;
+        }
+        let asked = async {
+            let control = Control::connect(&cluster.setup().primary).await?;
+            attach::databases(&control).await
+        };
+        let there = answered(asked).await.ok()?;
+        (!there.contains(name))
+            .then(|| Problem::error("3D000", format!("there is no database \"{name}\"")))
+            .map(|problem| problem.hint("SHOW DATABASES lists those that are in use."))
+    }
+
     /// Does it.
     async fn act(&self, command: &Command) -> Result<Done, String> {
         match command {
@@ -94,7 +119,7 @@ impl Access {
                 self.0.door.pause(database.as_deref(), limit).await?;
             }
             Command::Resume(database) => self.0.door.resume(database.as_deref()),
-            Command::Replica(change, name) => self.change(*change, name)?,
+            Command::Replica(change, name) => self.change(*change, name).await?,
             Command::Verify { database, repair } => {
                 let lines = verify::verify(&self.0, database.as_deref(), *repair).await?;
                 return Ok(Done::Finding(console::verify::table(lines)));
@@ -105,12 +130,15 @@ impl Access {
     }
 
     /// Does it with the replica of this name.
-    fn change(&self, change: Change, name: &str) -> Result<(), String> {
+    async fn change(&self, change: Change, name: &str) -> Result<(), String> {
         let cluster = &self.0.cluster;
         let id = cluster.fed_named(name).ok_or_else(|| format!("there is no replica \"{name}\""))?;
         match change {
             Change::Pause => cluster.pause_replica(id),
-            Change::Resume => cluster.resume_replica(id),
+            Change::Resume => {
+                cluster.resume_replica(id);
+                cluster.goes_on(id).await;
+            }
             Change::Rebuild => cluster.rebuild_replica(id),
         }
         Ok(())

@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 use std::time::Duration;
 
+use postgres::local::Stop;
+
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::{Client, READ_QUIET, THROUGH, served, serving};
 
@@ -107,6 +109,17 @@ fn pause_holds_new_transactions_until_resume() {
     psql(&console, "RESUME postgres").worked();
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "through\n");
+    // One that nobody has is refused, one that nobody uses is not.
+    for command in ["PAUSE nodb", "RESUME nodb"] {
+        let refused = psql(&console, command).err;
+        assert!(refused.contains("there is no database \"nodb\""), "{refused}");
+    }
+    serving.servers.query("CREATE DATABASE idle");
+    psql(&console, "PAUSE idle").worked();
+    serving.servers.query("DROP DATABASE idle");
+    psql(&console, "RESUME idle").worked();
+    serving.servers.primary().stop(Stop::Fast).unwrap();
+    psql(&console, "PAUSE unknown").worked();
 }
 
 #[test]

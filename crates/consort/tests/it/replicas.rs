@@ -40,6 +40,7 @@ fn a_paused_replica_takes_nothing_until_it_is_resumed() {
     load.goes_on(20, 10);
     assert_eq!((served(&mut console, "replica1"), there()), (before, shown));
     assert_eq!(replica(&serving, "resume", "replica1").worked(), "replica1: goes on\n");
+    assert_ne!(state(&mut console), "paused");
     serves(&mut console, "replica1");
     load.end();
     all_equal(&serving, &mut console);

@@ -2,6 +2,13 @@
 
 use super::{Cluster, Stage};
 use scheduler::{Serving, StandbyId};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// A replica that was resumed is waited for no longer: its server may be away.
+const GOES_ON_LIMIT: Duration = Duration::from_secs(5);
+/// How often is looked whether it goes on.
+const GOES_ON_EVERY: Duration = Duration::from_millis(5);
 
 impl Cluster {
     /// The replica of this name that Consort feeds.
@@ -20,6 +27,20 @@ impl Cluster {
     pub(crate) fn resume_replica(&self, id: StandbyId) {
         self.entry(id).paused.set(false);
         self.told(id);
+    }
+
+    /// Completes when none of the replica's databases is shown as paused any more, or at last when that has lasted too long.
+    pub(crate) async fn goes_on(&self, id: StandbyId) {
+        let is_held = || {
+            let courses = self.courses();
+            courses.iter().any(|course| course.replica == id && course.stage == Stage::Paused)
+        };
+        let all = async {
+            while is_held() && self.is_here(id) && !self.is_paused(id) {
+                sleep(GOES_ON_EVERY).await;
+            }
+        };
+        let _ = timeout(GOES_ON_LIMIT, all).await;
     }
 
     /// Every database is copied to the replica anew, as soon as it may take anything. A copy that is being made is one.
