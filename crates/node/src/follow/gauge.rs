@@ -1,6 +1,6 @@
 //! The gauge loop: one connection to the primary, one gauge in flight, one waiting.
 
-use super::{FIRST_EPOCH, RECONNECT_AFTER, answered};
+use super::{FIRST_EPOCH, Trouble, answered};
 use crate::barrier::Everywhere;
 use crate::cluster::Cluster;
 use order::Gauge;
@@ -18,13 +18,18 @@ const WAITING_ROUND: Duration = Duration::from_millis(10);
 
 /// Sends gauges as they are wanted, for ever; connects again when the primary is lost.
 pub(crate) async fn run(cluster: Cluster) {
+    let mut trouble = Trouble::default();
     while !cluster.stopping() {
-        if let Err(error) = follow(&cluster).await {
-            tracing::warn!(%error, "the gauge connection to the primary is lost");
-            cluster.scheduler().order_mut().primary_lost();
-            cluster.moved();
+        let began = Instant::now();
+        let Err(error) = follow(&cluster).await else { return };
+        let (is_new, pause) = trouble.met(&error.to_string(), &error, began.elapsed());
+        if is_new {
+            let primary = &cluster.setup().primary;
+            tracing::warn!(%primary, %error, "the primary cannot be gauged: it is tried again and again");
         }
-        tokio::time::sleep(RECONNECT_AFTER).await;
+        cluster.scheduler().order_mut().primary_lost();
+        cluster.moved();
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -32,7 +37,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let address = &cluster.setup().primary;
     let mut gauger = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let incarnation = gauger.sighting().incarnation;
-    tracing::info!(%incarnation, "gauging the primary");
+    tracing::info!(primary = %address, %incarnation, "gauging the primary");
     cluster.scheduler().order_mut().incarnate(incarnation);
     // Everything is in doubt in a new life, until the log-ins were looked at again.
     cluster.backends().distrust();
