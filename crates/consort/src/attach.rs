@@ -3,6 +3,7 @@
 use clap::Args;
 use postgres::address::Control;
 use postgres::attach;
+use postgres::attach::Finding;
 
 use crate::cluster_in::{Found, Which};
 use crate::console::runtime;
@@ -32,24 +33,47 @@ Examples:
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
     runtime()?.block_on(async {
-        for name in databases(&found, &options.databases).await? {
-            let address = found.address(&found.config.primary, &name)?;
-            let control = Control::connect(&address).await?;
-            let attached = attach::attach(&control).await?;
-            if !found.config.replicas.is_empty() {
-                attach::log_commands(&control).await?;
-            }
-            let how = if attached.created { "made" } else { "there already" };
-            println!("{name}: attached, slot {} ({how})", attached.slot);
-            for table in &attached.given_identity {
-                println!("  {table}: has REPLICA IDENTITY FULL now, for it has no usable key");
-            }
-            for table in &attached.locked {
-                println!("  {table}: is locked by somebody; run `consort attach` again later");
-            }
+        let names = databases(&found, &options.databases).await?;
+        demand_what_it_takes(&found, &names).await?;
+        for name in names {
+            one(&found, &name).await.map_err(|failure| Failure::new(format!("{name}: {failure}")))?;
         }
         Ok(())
     })
+}
+
+/// Nothing is made anywhere as long as something is missing at the primary without which the slots cannot be.
+async fn demand_what_it_takes(found: &Found, names: &[String]) -> Result<(), Failure> {
+    let control = Control::connect(&found.address(&found.config.primary, "postgres")?).await?;
+    let findings = attach::check(&control, names).await?;
+    let missing: Vec<String> = findings.iter().filter(|finding| finding.fatal).map(in_words).collect();
+    let name = &found.config.primary.name;
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("{name}: nothing is attached: {}", missing.join("\n")))),
+    }
+}
+
+/// A finding with the line that mends it.
+pub(crate) fn in_words(finding: &Finding) -> String {
+    format!("{}\n    {}", finding.what, finding.mend)
+}
+
+async fn one(found: &Found, name: &str) -> Result<(), Failure> {
+    let control = Control::connect(&found.address(&found.config.primary, name)?).await?;
+    let attached = attach::attach(&control).await?;
+    if !found.config.replicas.is_empty() {
+        attach::log_commands(&control).await?;
+    }
+    let how = if attached.created { "made" } else { "there already" };
+    println!("{name}: attached, slot {} ({how})", attached.slot);
+    for table in &attached.given_identity {
+        println!("{name}: {table} has REPLICA IDENTITY FULL now, for it has no usable key");
+    }
+    for table in &attached.locked {
+        println!("{name}: {table} is locked by somebody; run `consort attach` again later");
+    }
+    Ok(())
 }
 
 /// The databases that are named, or all that the configuration follows.
@@ -58,8 +82,34 @@ pub(crate) async fn databases(found: &Found, named: &[String]) -> Result<Vec<Str
         return Ok(named.to_vec());
     }
     let control = Control::connect(&found.address(&found.config.primary, "postgres")?).await?;
-    let sql = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1";
-    let rows = control.query(sql, &[]).await.map_err(postgres::Error::from)?;
-    let names = rows.iter().map(|row| row.get::<_, String>(0));
-    Ok(names.filter(|name| found.config.follows(name)).collect())
+    let followed = followed(found, &control).await?;
+    match followed.absent.first() {
+        None => Ok(followed.there),
+        Some(name) => Err(Failure::new(format!("{}\n    {MEND_ABSENT}", no_database(name)))),
+    }
+}
+
+/// What the configuration follows.
+pub(crate) struct Followed {
+    /// What of it the primary has.
+    pub(crate) there: Vec<String>,
+    /// What is named and not there.
+    pub(crate) absent: Vec<String>,
+}
+
+/// What the configuration follows, as the primary of this connection has it.
+pub(crate) async fn followed(found: &Found, control: &Control) -> Result<Followed, Failure> {
+    let mut there = attach::databases(control).await?;
+    let absent = found.config.absent(&there).map(str::to_owned).collect();
+    there.retain(|name| found.config.follows(name));
+    Ok(Followed { there, absent })
+}
+
+/// What mends it that a database is named which is not there.
+pub(crate) const MEND_ABSENT: &str =
+    "mend its name in the setting databases, take it out there, or create the database";
+
+/// What is said of a database that is named and not there.
+pub(crate) fn no_database(name: &str) -> String {
+    format!("no database {name} at the primary")
 }

@@ -1,16 +1,16 @@
 //! `consort check`: the configuration and the servers, and everything that is missing, each with the line that mends it.
 
 use clap::Args;
-use node::config::Server;
+use node::config::{AuthType, Server};
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
 use postgres::clone::CONTROL_DATABASE;
 use postgres::facts::{facts, fed_differences};
 use postgres::local::Programs;
 
-use crate::attach::databases;
+use crate::attach::{MEND_ABSENT, followed, in_words, no_database};
 use crate::cluster_in::{Found, Which};
-use crate::console::runtime;
+use crate::console::{admin, password_wanted, runtime};
 use crate::failure::Failure;
 
 /// Check the configuration and the servers: everything that is missing, each with the line that mends it
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         }
         for finding in findings {
             let kind = if finding.fatal { "missing" } else { "advice" };
-            println!("{name}: {kind}: {}\n    {}", finding.what, finding.mend);
+            println!("{name}: {kind}: {}", in_words(finding));
             fatal += usize::from(finding.fatal);
         }
     }
@@ -53,7 +53,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     let config = &found.config;
-    let mut lists = vec![(config.primary.name.clone(), primary(found).await?)];
+    let mut lists =
+        vec![("console".to_owned(), console(found)?), (config.primary.name.clone(), primary(found).await?)];
     for standby in &config.standbys {
         lists.push((standby.name.clone(), standby_findings(found, standby).await?));
     }
@@ -63,16 +64,29 @@ async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     Ok(lists)
 }
 
+/// Whether the subcommands that ask the console can log in there.
+fn console(found: &Found) -> Result<Vec<Finding>, Failure> {
+    let user = admin(&found.config);
+    let is_open = found.config.auth_type == AuthType::Trust || found.password(user)?.is_some();
+    let finding = || Finding {
+        what: "status, verify and replica cannot log in".to_owned(),
+        mend: password_wanted(&found.config, user),
+        fatal: false,
+    };
+    Ok((!is_open).then(finding).into_iter().collect())
+}
+
 async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
     let address = found.address(&found.config.primary, "postgres")?;
     let control = match Control::connect(&address).await {
         Ok(control) => control,
         Err(error) => return Ok(vec![unreachable(&address, &error)]),
     };
-    let names = databases(found, &[]).await?;
-    let mut findings = attach::check(&control, names.len()).await?;
+    let followed = followed(found, &control).await?;
+    let mut findings = attach::check(&control, &followed.there).await?;
     findings.extend(node::check_room(&control, &found.config).await?);
-    for name in names {
+    findings.extend(followed.absent.iter().map(|name| missing(no_database(name), MEND_ABSENT)));
+    for name in followed.there {
         let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
         let missing = attach::missing(&control).await?;
         if !missing.is_empty() {

@@ -90,6 +90,5 @@ impl Found {
 
 /// Reads an `auth_file`.
 fn read_secrets(file: &Path) -> Result<AuthFile, Failure> {
-    AuthFile::read(file)
-        .map_err(|bad| Failure::new(format!("{}:{}: {}", file.display(), bad.line, bad.message)))
+    AuthFile::read(file).map_err(|bad| Failure::new(bad.said_of(file)))
 }

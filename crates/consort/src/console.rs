@@ -57,7 +57,7 @@ pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, F
 /// The same for commands that take their time.
 pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
     let (host, port) = place(&found.config)?;
-    let user = found.config.admin_users.first().map_or("postgres", String::as_str);
+    let user = admin(&found.config);
     let mut address = tokio_postgres::Config::new();
     if host.starts_with('/') {
         address.host_path(Path::new(&host));
@@ -65,14 +65,22 @@ pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Ve
         address.host(&host);
     }
     address.port(port).user(user).dbname(&found.config.console_database).connect_timeout(LIMIT);
-    if let Some(password) = found.password(user)? {
+    let password = found.password(user)?;
+    if let Some(password) = &password {
         address.password(password);
     }
     let not_running = |error: &dyn std::fmt::Display| {
         Failure::not_running(format!("Consort does not answer at {host}:{port}: {error}"))
     };
-    let (client, connection) =
-        connect(found, &address, &host, port).await.map_err(|error| not_running(&error))?;
+    let (client, connection) = connect(found, &address, &host, port).await.map_err(|error| {
+        match password.is_none() && error.ends_with(NO_PASSWORD) {
+            true => Failure::new(format!(
+                "the console asks for a password: {}",
+                password_wanted(&found.config, user)
+            )),
+            false => not_running(&error),
+        }
+    })?;
     let asked = async {
         let mut answers = Vec::new();
         for command in commands {
@@ -87,6 +95,22 @@ pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Ve
         }),
         ended = connection => Err(not_running(&ended.err().map_or_else(String::new, |error| error.to_string()))),
     }
+}
+
+/// How the client of PostgreSQL's protocol says that it was asked for a password and has none.
+const NO_PASSWORD: &str = "password missing";
+
+/// The role as which the console is asked.
+pub(crate) fn admin(config: &Config) -> &str {
+    config.admin_users.first().map_or("postgres", String::as_str)
+}
+
+/// What lets this role log in at the console.
+pub(crate) fn password_wanted(config: &Config, user: &str) -> String {
+    let file = config.auth_file.as_ref().map_or("auth_file".to_owned(), |file| file.display().to_string());
+    format!(
+        "the line of {user} in {file} must hold its password (not a key or a hash), unless auth_type is \"trust\""
+    )
 }
 
 /// What drives a connection.

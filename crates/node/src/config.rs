@@ -271,6 +271,12 @@ impl Config {
         self.databases.iter().any(|name| name == "*" || name == database)
     }
 
+    /// The databases that are named to be followed and are not among these.
+    pub fn absent<'a>(&'a self, there: &'a [String]) -> impl Iterator<Item = &'a str> {
+        let named = self.databases.iter().filter(|name| *name != "*");
+        named.filter(|name| !there.contains(name)).map(String::as_str)
+    }
+
     /// What is another in a new reading of the file, and counts only from the next start.
     pub fn changed_until_start(&self, new: &Config) -> Vec<&'static str> {
         let keys = self.shown().zip(new.shown());
@@ -356,11 +362,13 @@ struct Reader<'a> {
     text: &'a str,
     file: String,
     mistakes: Vec<Mistake>,
+    /// The names that servers are given, and where.
+    names: Vec<(String, Place, usize)>,
 }
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str, path: &Path) -> Self {
-        Self { text, file: path.display().to_string(), mistakes: Vec::new() }
+        Self { text, file: path.display().to_string(), mistakes: Vec::new(), names: Vec::new() }
     }
 
     /// The file's top: global keys, and the tables of servers, databases and users.
@@ -435,6 +443,9 @@ impl<'a> Reader<'a> {
                     message,
                 );
             }
+            if name.get_ref() == "name" {
+                self.names.push((server.name.clone(), place, value.span().start));
+            }
         }
         if server.host.is_empty() {
             let message = "host is missing: a name, an address, or the folder of a socket".to_owned();
@@ -504,11 +515,18 @@ impl<'a> Reader<'a> {
         if config.acknowledged_by > if takes_turns { config.replicas.len() } else { 0 } {
             refuse("acknowledged_by", "needs so many [[replica]]s, and a design in which commits take turns");
         }
-        let mut names: Vec<&str> = config.read_nodes().map(|server| server.name.as_str()).collect();
-        names.push(&config.primary.name);
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1] && !pair[0].is_empty()) {
-            refuse("name", &format!("{} is the name of two servers", pair[0]));
+        self.names_apart(config);
+    }
+
+    /// No two servers have one name. Of two that have, one at least was given it.
+    fn names_apart(&mut self, config: &Config) {
+        let all: Vec<&str> =
+            config.read_nodes().chain([&config.primary]).map(|server| server.name.as_str()).collect();
+        let is_twice = |name: &str| all.iter().filter(|other| **other == name).count() > 1;
+        let twice = self.names.iter().filter(|(name, ..)| !name.is_empty() && is_twice(name));
+        if let Some((name, place, at)) = twice.max_by_key(|(.., at)| *at).cloned() {
+            let key = format!("{}.name", place.table());
+            self.mistake_at(at, &key, format!("{name} is the name of two servers"));
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use analysis::session::Own;
 use postgres::Tls;
 use postgres::address::{Address, Control};
-use postgres::attach::Finding;
+use postgres::attach::{self, Finding};
 use scheduler::Kind;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -138,6 +138,7 @@ async fn run(start: Start) -> Result<(), StartError> {
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
     process.warn_of_room().await;
+    process.warn_of_absent().await;
     (start.ready)();
     process.asked_to_end(&mut signals).await;
     process.end(&mut signals).await
@@ -161,6 +162,27 @@ impl Process {
             Ok(Some(Finding { what, mend, .. })) => tracing::warn!(mend, "{what}"),
             Err(error) => {
                 tracing::warn!(%error, "max_clients could not be compared with the primary's limit")
+            }
+        }
+    }
+
+    /// Says so if a database is named to be followed that the primary has not.
+    async fn warn_of_absent(&self) {
+        let found = async {
+            let control = Control::connect(&self.cluster.setup().primary).await?;
+            answered(attach::databases(&control)).await
+        };
+        match found.await {
+            Ok(there) => {
+                for database in self.config().absent(&there) {
+                    tracing::warn!(
+                        database,
+                        "the setting databases names a database that the primary does not have"
+                    );
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the setting databases could not be compared with the primary")
             }
         }
     }
@@ -395,7 +417,7 @@ fn secrets(config: &Config) -> Result<Secrets, String> {
 }
 
 fn read_secrets(file: &std::path::Path) -> Result<AuthFile, String> {
-    AuthFile::read(file).map_err(|bad| format!("{}:{}: {}", file.display(), bad.line, bad.message))
+    AuthFile::read(file).map_err(|bad| bad.said_of(file))
 }
 
 /// The password of Consort's own role.

@@ -127,6 +127,21 @@ fn servers_and_clients_that_demand_proofs() {
     let stale = ask(&serving, "stale", "former", &[], read).failed(2);
     assert!(stale.contains("password authentication failed for user \"stale\""), "{stale}");
     assert!(serving.run("status", &[]).worked().contains("reads may leave the primary"));
+    // A key is no password: who asks the console is told so.
+    let keys = temporary("keys").with_extension("txt");
+    let key = &servers.query("SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'")[0][0];
+    fs::write(&keys, format!("\"postgres\" \"{}\"\n", key.as_deref().unwrap())).unwrap();
+    let file = temporary("keyed").with_extension("toml");
+    let keyed = format!("auth_file = \"{}\"", keys.display());
+    fs::write(&file, configuration(&servers, serving.port, &keyed)).unwrap();
+    let wanted = format!("the line of postgres in {} must hold its password", keys.display());
+    let config = ["--config", file.to_str().unwrap()];
+    let told = consort(&[&["status"], &config[..]].concat()).failed(1);
+    assert!(told.contains(&wanted), "{told}");
+    let checked = consort(&[&["check"], &config[..]].concat()).worked();
+    assert!(checked.contains("console: advice: ") && checked.contains(&wanted), "{checked}");
+    fs::remove_file(keys).unwrap();
+    fs::remove_file(file).unwrap();
     drop(serving);
 
     let serving = serve(&servers, "localhost", &format!("auth_type = \"md5\"\n{lines}"));

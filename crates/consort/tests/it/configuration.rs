@@ -70,6 +70,9 @@ consistancy = \"weak\"
     let named = format!("{}:2: expected \"role\" \"secret\", both in quotes", users.display());
     assert!(said.contains(&named), "{said}");
     fs::remove_file(&users).unwrap();
+    let said = consort(&["serve", "--config", file.to_str().unwrap()]).failed(1);
+    let named = format!("auth_file: {}: No such file", users.display());
+    assert!(said.contains(&named), "{said}");
     fs::remove_file(&file).unwrap();
 }
 

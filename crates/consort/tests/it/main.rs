@@ -14,6 +14,7 @@ mod fixture;
 mod levels;
 mod life;
 mod load;
+mod logged;
 mod members;
 mod promoted;
 mod readme;

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use postgres::local::Scratch;
 
-use crate::fixture::{CONSORT, LIMIT, Serving, eventually, psql};
+use crate::fixture::{
+    CONSORT, LIMIT, Serving, configuration, consort, eventually, free_port, psql, temporary,
+};
 use crate::load::{ANYWHERE, Client, Console, THROUGH, serving};
 
 /// One page of the HTTP listener: status line and body.
@@ -221,6 +223,38 @@ fn attach_check_repair_and_detach() {
     assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
     let left = "SELECT (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical') + (SELECT count(*) FROM pg_publication)";
     assert_eq!(serving.servers.query(left)[0][0].as_deref(), Some("0"));
+}
+
+#[test]
+fn what_cannot_be_attached_is_named_before_anything_is_made() {
+    let mut options = Scratch::options();
+    options.standbys = 0;
+    options.settings.push(("max_replication_slots".to_owned(), "1".to_owned()));
+    let servers = Scratch::with(options);
+    servers.query("CREATE DATABASE shop");
+    let file = temporary("attach").with_extension("toml");
+    let of = |databases: &str| {
+        let lines = format!("auth_type = \"trust\"\ndatabases = [{databases}]");
+        fs::write(&file, configuration(&servers, free_port(), &lines)).unwrap();
+    };
+    let run = |arguments: &[&str]| consort(&[arguments, &["--config", file.to_str().unwrap()]].concat());
+
+    of("\"postgres\", \"shopp\"");
+    for subcommand in ["check", "attach", "repair"] {
+        let said = run(&[subcommand]).failed_saying(1);
+        assert!(said.contains("no database shopp at the primary"), "{subcommand}: {said}");
+    }
+    of("\"postgres\", \"shop\"");
+    let slots = "max_replication_slots leaves 1 free, 2 more are needed";
+    let said = run(&["attach"]).failed(1);
+    assert!(said.contains(slots) && said.contains("ALTER SYSTEM SET max_replication_slots"), "{said}");
+    let said = run(&["attach", "--database", "nodb"]).failed(1);
+    assert!(said.contains("nodb: database \"nodb\" does not exist"), "{said}");
+    run(&["attach", "--database", "postgres"]).worked();
+    let said = run(&["attach", "--database", "shop"]).failed(1);
+    assert!(said.contains("max_replication_slots leaves 0 free, 1 more"), "{said}");
+    assert!(servers.query_in("shop", "SELECT 1 FROM pg_event_trigger").is_empty());
+    fs::remove_file(&file).unwrap();
 }
 
 #[test]

@@ -27,6 +27,16 @@ pub struct BadLine {
     pub message: String,
 }
 
+impl BadLine {
+    /// The sentence for a person.
+    pub fn said_of(&self, file: &Path) -> String {
+        match self.line {
+            0 => format!("auth_file: {}: {}", file.display(), self.message),
+            line => format!("{}:{line}: {}", file.display(), self.message),
+        }
+    }
+}
+
 impl AuthFile {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, BadLine> {

@@ -50,6 +50,14 @@ fn every_table_is_read() {
 }
 
 #[test]
+fn databases_that_are_named_and_not_there() {
+    let there = ["shop", "postgres"].map(str::to_owned);
+    let config = parse(&format!("databases = [\"shopp\", \"shop\"]\n{LEAST}")).unwrap();
+    assert_eq!(config.absent(&there).collect::<Vec<_>>(), ["shopp"]);
+    assert_eq!(parse(LEAST).unwrap().absent(&there).next(), None, "* names none");
+}
+
+#[test]
 fn the_design_says_what_nobody_else_says() {
     let weak = parse(&format!("design = \"weak\"\n{LEAST}")).unwrap();
     assert_eq!(weak.defaults("x", "y").consistency, Consistency::Weak);
@@ -105,7 +113,7 @@ fn the_whole_must_make_sense() {
         ("auth_type = \"trust\"\nlisten = []\n[primary]\nhost = \"a\"\n", "nobody could connect"),
         (
             "auth_type = \"trust\"\n[primary]\nhost = \"a\"\n[[standby]]\nhost = \"b\"\nname = \"primary\"\n",
-            "two servers",
+            ":6: standby.name: primary is the name of two servers",
         ),
     ] {
         let found = mistakes(text);

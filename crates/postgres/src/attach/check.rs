@@ -34,7 +34,7 @@ struct Server {
     role: String,
     feedback: bool,
     hot_standby: bool,
-    own_slots: i64,
+    slots_wanted: i64,
 }
 
 const SERVER: &str = "\
@@ -44,12 +44,13 @@ const SERVER: &str = "\
       current_setting('max_wal_senders')::bigint - (SELECT count(*) FROM pg_stat_replication), \
       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), \
       r.rolsuper, r.rolname::text, current_setting('hot_standby_feedback')::bool, current_setting('hot_standby')::bool, \
-      (SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'consort\\_%') \
+      (SELECT count(*) FROM unnest($1::text[]) followed WHERE NOT EXISTS ( \
+        SELECT FROM pg_replication_slots WHERE database = followed AND slot_name LIKE 'consort\\_%')) \
     FROM pg_roles r WHERE r.rolname = current_user";
 
 impl Server {
-    async fn ask(control: &Control) -> Result<Server, Error> {
-        let row = control.query_one(SERVER, &[]).await?;
+    async fn ask(control: &Control, databases: &[String]) -> Result<Server, Error> {
+        let row = control.query_one(SERVER, &[&databases]).await?;
         Ok(Server {
             version_number: row.get(0),
             version: row.get(1),
@@ -62,7 +63,7 @@ impl Server {
             role: row.get(8),
             feedback: row.get(9),
             hot_standby: row.get(10),
-            own_slots: row.get(11),
+            slots_wanted: row.get(11),
         })
     }
 
@@ -81,12 +82,12 @@ impl Server {
     }
 }
 
-/// What the primary of this connection lacks to be served. `databases` slots are wanted in all.
+/// What the primary of this connection lacks to be served. Each of these databases wants a slot, if it has none.
 ///
 /// # Errors
 /// As every query.
-pub async fn check(control: &Control, databases: usize) -> Result<Vec<Finding>, Error> {
-    let server = Server::ask(control).await?;
+pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Finding>, Error> {
+    let server = Server::ask(control, databases).await?;
     let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
     let mut find = |wrong: bool, finding: Finding| {
         if wrong {
@@ -109,7 +110,7 @@ pub async fn check(control: &Control, databases: usize) -> Result<Vec<Finding>, 
             "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
         ),
     );
-    let wanted = i64::try_from(databases).unwrap_or(i64::MAX).saturating_sub(server.own_slots);
+    let wanted = server.slots_wanted;
     for (name, free) in
         [("max_replication_slots", server.free_slots), ("max_wal_senders", server.free_senders)]
     {
@@ -189,7 +190,7 @@ const ROOM: &str = "\
 /// # Errors
 /// As every query.
 pub async fn check_standby(control: &Control) -> Result<Vec<Finding>, Error> {
-    let server = Server::ask(control).await?;
+    let server = Server::ask(control, &[]).await?;
     let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
     if !server.in_recovery {
         findings.push(Finding::new(

@@ -334,6 +334,15 @@ pub async fn mark(control: &Control) -> Result<Xid, Error> {
     xid.ok_or_else(|| Error::Protocol("the mark has no transaction".to_owned()))
 }
 
+/// The databases at the server of this connection in which clients can work, by name; templates are none.
+///
+/// # Errors
+/// As every query.
+pub async fn databases(control: &Control) -> Result<Vec<String>, Error> {
+    let sql = "SELECT datname::text FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1";
+    Ok(control.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
+}
+
 /// How one of Consort's slots stands: what it keeps the primary from removing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotState {
