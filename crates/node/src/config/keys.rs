@@ -211,7 +211,8 @@ pub static KEYS: &[Key] = &[
         "\"anywhere\"",
         "`anywhere`: others may write at the primary past Consort, and each read's proof reckons with it. \
          `through-consort`: nobody else can log in at the nodes; cheaper proofs. Watched: a foreign commit switches to \
-         `anywhere` as soon as it is decoded, a foreign log-in at the primary within half a second; RELOAD switches back.",
+         `anywhere` as soon as it is decoded, a foreign log-in at the primary within half a second if it lasts that long; \
+         RELOAD switches back.",
         |config, value| put(&mut config.writers, one_of(value, WRITERS).map(Some)),
     )),
     reloaded(global(

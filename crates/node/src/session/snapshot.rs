@@ -700,14 +700,15 @@ fn in_failed_block() -> Problem {
 }
 
 fn lost() -> Problem {
-    Problem::error("08006", "the standby at which this transaction runs failed")
+    Problem::error("08006", "the node at which this transaction runs failed")
         .hint("Roll the transaction back and run it again.")
 }
 
 /// The statement needs the primary, for this reason.
 fn needs_the_primary(name: &str) -> Problem {
     let why = Stay::ALL.iter().find(|stay| stay.name() == name).map_or(name, |stay| stay.sentence());
-    let message = format!("this transaction runs at a standby, and the statement needs the primary: {why}");
+    let message =
+        format!("this transaction runs away from the primary, and the statement needs the primary: {why}");
     Problem::error("0A000", message).hint(
         "Make it the first statement of its transaction, or SET consort.read_only_snapshots = off before.",
     )
@@ -718,6 +719,6 @@ fn stays(reason: Reason) -> Problem {
     if let Reason::Stay(name) = reason {
         return needs_the_primary(name);
     }
-    let message = format!("the standby at which this transaction runs cannot answer: {reason}");
+    let message = format!("the node at which this transaction runs cannot answer: {reason}");
     Problem::error("40001", message).hint("Run the transaction again.")
 }
