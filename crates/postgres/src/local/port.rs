@@ -11,6 +11,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 
 /// Lower ports belong to services that people know by their number.
 const FIRST: u16 = 10_000;
@@ -54,7 +55,7 @@ fn end() -> u16 {
 
 fn keep(port: u16) -> io::Result<()> {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = tcp_socket()?;
     bind(&socket, &address)?;
     // Bound without it, so that nobody has the port; with it from here on, so that others may who say it too.
     set_socket_reuseaddr(&socket, true)?;
@@ -64,7 +65,15 @@ fn keep(port: u16) -> io::Result<()> {
     // Who closes first waits.
     drop(ours);
     drop(client);
-    Ok(())
+    // A process that another thread started meanwhile has our listening socket until it runs its own program. As long as
+    // it does the server cannot listen, so another port is taken.
+    let server = tcp_socket()?;
+    set_socket_reuseaddr(&server, true)?;
+    Ok(bind(&server, &address)?)
+}
+
+fn tcp_socket() -> rustix::io::Result<OwnedFd> {
+    socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
 #[cfg(test)]
