@@ -63,6 +63,25 @@ fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
 }
 
 #[test]
+fn a_copy_that_falls_too_far_behind_is_broken_off() {
+    let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let mut client = Client::connect(&url).unwrap();
+    let still = Still::made(&mut client);
+    console.rows("REBUILD REPLICA replica1");
+    is_half_copied(&mut console);
+    for round in 1..20 {
+        let sql =
+            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
+        client.rows(&sql).unwrap();
+    }
+    eventually("a copy that is given up", || {
+        console.feed("replica1", "postgres").why.contains("it was given up meanwhile")
+    });
+    drop(still);
+    all_equal(&serving, &mut console);
+}
+
+#[test]
 fn a_replica_is_made_anew_while_everybody_works() {
     let (serving, mut console, url) = serving(1, THROUGH);
     let load = Load::start(&url);

@@ -153,6 +153,11 @@ impl<R: Clone> Feed<R> {
         !self.takers.is_empty()
     }
 
+    /// Whether this replica is.
+    pub(crate) fn is_taken_by(&self, replica: StandbyId) -> bool {
+        self.takers.contains_key(&replica)
+    }
+
     /// A commit came out, for the first time in this run.
     pub(crate) fn came_out(&mut self, end: Lsn, rows: Rows<R>) {
         if self.takers.is_empty() || self.run.is_none() {

@@ -176,6 +176,11 @@ impl Feeds {
         self.course(of, replica).wrong.take()
     }
 
+    /// Whether what commits is kept for the replica.
+    pub(crate) fn takes(&self, of: DatabaseId, replica: StandbyId) -> bool {
+        self.feed(of).is_taken_by(replica)
+    }
+
     /// A connection to the replica begins. See [`Feed::connected`].
     pub(crate) fn connected(&self, of: DatabaseId, replica: StandbyId) -> Result<(), NotFed> {
         self.feed(of).connected(replica)

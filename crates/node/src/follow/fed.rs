@@ -130,8 +130,12 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                 let why = "it was given up meanwhile".to_owned();
                 tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
                 cluster.fed_leaves(id, of);
-                cluster.feeds().set_stage(of, id, Stage::Waiting(why));
-                RECONNECT_AFTER
+                if feeding.was_copying() {
+                    feeding.in_vain(why)
+                } else {
+                    cluster.feeds().set_stage(of, id, Stage::Waiting(why));
+                    RECONNECT_AFTER
+                }
             }
             Stop::Failed(why) => {
                 tracing::error!(replica = name, database = database.name(), why, "the replica has failed");
@@ -335,6 +339,7 @@ impl<'a> Feeding<'a> {
             () = self.away_for_long() => {
                 return Err(Error::Unreachable("the server went away while it was copied to".to_owned()).into());
             }
+            () = self.given_up() => return Err(NotFed.into()),
         }
         kept.copied();
         tracing::info!(replica = name, database = self.database.name(), "the database is copied");
@@ -369,6 +374,18 @@ impl<'a> Feeding<'a> {
             if tokio::time::timeout(COPY_PATIENCE, back).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Completes when what commits is not kept for the replica any more. A copy would be of no use, and may even wait for an
+    /// order that nobody takes anything of.
+    async fn given_up(&self) {
+        loop {
+            let more = self.cluster.feeds().more();
+            if !self.cluster.feeds().takes(self.of, self.id) {
+                return;
+            }
+            more.await;
         }
     }
 
