@@ -29,7 +29,7 @@ run() {
     "$consort" bench "$@" --csv "bench-results/$name.csv" --json "bench-results/$name.json"
 }
 run stale stale --url "$url" --rounds "${BENCH_ROUNDS:-1000}" "${servers[@]}"
-run histories histories --url "$url" --time "${BENCH_SECONDS:-30}s" "${servers[@]}"
+run histories histories --url "$url" --time "${BENCH_SECONDS:-30}s" --console "${url%/*}/consort"
 pid() { cat "$home/$1/consort.pid"; }
 run overhead-anywhere overhead --direct "$direct" --url "$url" --proxy-pid "$(pid anywhere)" --initialize 10 "${servers[@]:2}"
 

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-/// Reads `10ms`, `2s`, `1.5s`, `0`; a bare number is milliseconds.
+/// Reads `10ms`, `2s`, `1.5s`, `0`. Any other number needs a unit: programs do not agree on what it is without one.
 ///
 /// # Errors
 /// A sentence that says what would be right.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time like 10ms, 2s or 0");
-    let (number, unit_ms) = if let Some(number) = text.strip_suffix("ms") {
-        (number, 1.0)
-    } else if let Some(number) = text.strip_suffix('s') {
-        (number, 1000.0)
-    } else {
-        (text, 1.0)
+    let (number, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1.0),
+        (None, Some(number)) => (number, 1000.0),
+        (None, None) if text == "0" => return Ok(Duration::ZERO),
+        (None, None) if text.parse::<f64>().is_ok() => {
+            return Err(format!("{text} of what? Write {text}ms or {text}s"));
+        }
+        (None, None) => return Err(wrong()),
     };
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(number * unit_ms / 1000.0).map_err(|_| wrong())
@@ -27,7 +29,7 @@ mod tests {
     fn times_have_units() {
         assert_eq!(parse("10ms"), Ok(Duration::from_millis(10)));
         assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse("20"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse("20"), Err("20 of what? Write 20ms or 20s".to_owned()));
         assert_eq!(parse("0"), Ok(Duration::ZERO));
         assert!(parse("soon").is_err() && parse("-1s").is_err());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use analysis::session::{Interner, Settings};
-use analysis::shape::{Shape, Strings};
+use analysis::shape::{Hint, Shape, Strings};
 use analysis::utility::{Utility, What, split};
 use analysis::{Catalog, Input, Template, Values, judge};
 use clap::Args;
@@ -57,7 +57,18 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
     let settings = settings(options, &control, address).await?;
     let missing = attach::missing(&control).await?;
     let mut analyst = Analyst::connect(address).await?;
-    for statement in split(&options.statement, Strings::Standard) {
+    let statements = split(&options.statement, Strings::Standard);
+    if statements.len() > 1 {
+        println!("in one query they run at the primary, together; each in a query of its own:");
+    }
+    match Shape::of(&options.statement, Strings::Standard).hint() {
+        Some(Hint::Level(level)) => println!("its comment asks for the consistency {level}"),
+        Some(Hint::Unknown) => {
+            println!("its comment asks for a consistency that is not known: it runs at the primary");
+        }
+        None => {}
+    }
+    for statement in statements {
         let text = &options.statement[statement.range];
         println!("{}", text.trim());
         match statement.what {

@@ -69,10 +69,11 @@ pub struct Options {
     /// The part of read-only transactions on a snapshot up to 0.3 s old, to see the checker find them
     #[arg(long, default_value_t = 0.0)]
     pub old_snapshots: f64,
-    /// A server behind the address, to learn which share of the reads ran at standbys
-    #[arg(long = "server", value_name = "NAME=URL")]
+    /// A server behind the address, to learn which share of the reads ran at standbys; it is told too low, for PostgreSQL
+    /// counts a scan for each key of a read, and so does a list that grows
+    #[arg(long = "server", value_name = "NAME=URL", conflicts_with = "console")]
     pub servers: Vec<Server>,
-    /// An admin console with SHOW REPLICAS, to learn it there
+    /// An admin console with SHOW REPLICAS, to learn it there, exactly
     #[arg(long, value_name = "URL")]
     pub console: Option<String>,
     /// What chance starts from

@@ -15,8 +15,9 @@ pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");
 /// Nothing here takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// Ends what runs in a folder of `up` and removes it, when its standard input closes.
-const GUARD: &str = r#"cat > /dev/null; "$1" down --dir "$2" > /dev/null 2>&1; rm -rf "$2""#;
+/// Ends what runs in a folder of `up` and removes it, when its standard input closes. Ctrl-C comes to everybody.
+const GUARD: &str =
+    r#"trap '' INT TERM HUP; cat > /dev/null; "$1" down --dir "$2" > /dev/null 2>&1; rm -rf "$2""#;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 

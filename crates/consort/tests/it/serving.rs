@@ -294,6 +294,11 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     {
         assert!(several.contains(sentence), "{sentence} is missing in {several}");
     }
+    assert!(several.starts_with("in one query they run at the primary, together"), "{several}");
+    for (comment, said) in [("weak", "the consistency weak"), ("wek", "a consistency that is not known")] {
+        let explained = explain(&format!("/* consort: {comment} */ SELECT n FROM orders")).worked();
+        assert!(explained.starts_with(&format!("its comment asks for {said}")), "{explained}");
+    }
     assert!(explain("SELECT tame()").worked().contains("may run at a standby"), "the configuration counts");
     assert!(explain("SELECT wild()").worked().contains("not known to be harmless"));
     assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Ends the servers of a folder and removes it when its standard input closes: when the test drops the cluster, panics,
-/// or is killed. First politely (the postmaster takes its shared memory away), then not.
+/// or is killed, also by Ctrl-C, which comes to everybody. First politely (the postmaster takes its shared memory away), then not.
 const GUARD: &str = r#"
+trap '' INT TERM HUP
 cat > /dev/null
 children() {
     for stat in /proc/[0-9]*/stat; do
