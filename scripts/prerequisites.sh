@@ -68,7 +68,14 @@ server() {
     have openssl || missing+=(openssl)
 }
 
-headers() { [ -d /usr/include/postgresql/$supported/server ] || missing+=("postgresql-server-dev-$supported"); }
+# Of the server's own version where it can be had: a newer one would take running servers' files away from under them.
+headers() {
+    [ -d /usr/include/postgresql/$supported/server ] && return
+    local package="postgresql-server-dev-$supported" version
+    version=$(dpkg-query -W -f '${Version}' "postgresql-$supported" 2>/dev/null) || true
+    if [ -n "$version" ] && apt-cache show "$package=$version" >/dev/null 2>&1; then package+="=$version"; fi
+    missing+=("$package")
+}
 
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
