@@ -98,6 +98,23 @@ fn a_replica_is_made_anew_while_everybody_works() {
 }
 
 #[test]
+fn a_replica_that_hangs_in_what_it_was_given_is_made_anew() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let node = serving.servers.replica(0);
+    let before = number(node);
+    let url_there =
+        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let mut holder = Client::connect(&url_there).unwrap();
+    holder.rows("BEGIN; LOCK TABLE quiet IN ACCESS EXCLUSIVE MODE").unwrap();
+    Client::connect(&url).and_then(|mut client| client.rows("UPDATE quiet SET v = v + 1")).unwrap();
+    let waiting = "SELECT FROM pg_locks WHERE NOT granted";
+    eventually("a feeder that waits", || !node.query("template1", waiting).unwrap().is_empty());
+    console.rows("REBUILD REPLICA replica1");
+    all_equal(&serving, &mut console);
+    assert_ne!(number(node), before);
+}
+
+#[test]
 fn a_replica_that_has_failed_is_made_anew() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let mut client = Client::connect(&url).unwrap();

@@ -290,7 +290,11 @@ impl<'a> Feeding<'a> {
         if !is_there {
             self.copy().await?;
         }
-        self.unless_lost(self.feed()).await
+        tokio::select! {
+            ended = self.unless_lost(self.feed()) => ended,
+            // Also while the replica takes its time with what it was given.
+            () = self.given_up() => self.heed().and(Err(NotFed.into())),
+        }
     }
 
     /// Stops if somebody found that the replica is not what the primary is.
@@ -377,8 +381,8 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// Completes when what commits is not kept for the replica any more. A copy would be of no use, and may even wait for an
-    /// order that nobody takes anything of.
+    /// Completes when what commits is not kept for the replica any more. A copy would be of no use then, and may even wait for
+    /// an order that nobody takes anything of.
     async fn given_up(&self) {
         loop {
             let more = self.cluster.feeds().more();
