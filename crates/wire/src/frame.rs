@@ -2,9 +2,10 @@
 //!
 //! A frame may be split anywhere between two reads, also inside its five header bytes. Frames up to a bound are waited
 //! for; larger ones (a DataRow of 8 MB, COPY data) are handed on in parts as they come, so that no length that a peer
-//! names ever becomes an allocation.
+//! names ever becomes an allocation. What a server says besides rows is waited for up to a bound of its own: it tells how
+//! the conversation goes on.
 
-use crate::tag::front;
+use crate::tag::{back, front};
 use thiserror::Error;
 
 /// Bytes before a frame's body: its tag and its length.
@@ -14,6 +15,10 @@ pub const HEADER_BYTES: usize = 5;
 const LONGEST_BYTES: u32 = 0x3FFF_FFFE;
 /// The longest of those client messages that have no business to be long (`PQ_SMALL_MESSAGE_LIMIT`).
 const LONGEST_SMALL_BYTES: u32 = 10_000;
+
+/// What a server sends besides rows and COPY data is held up to this size. A RowDescription of 1,600 columns has 130 kB;
+/// only an error or a notice that quotes a value, and what a function call gives, can be longer.
+const TOLD_BYTES: usize = 1 << 20;
 
 /// The peer does not speak the protocol. Nothing behind this point of its stream can be trusted: it gets SQLSTATE 08P01
 /// and its connection is closed.
@@ -49,6 +54,14 @@ pub enum Side {
 }
 
 impl Side {
+    /// The longest message with this tag that is waited for, where others are up to `hold_bytes`.
+    fn held(self, tag: u8, hold_bytes: usize) -> usize {
+        match (self, tag) {
+            (Side::Client, _) | (Side::Server, back::DATA_ROW | back::COPY_DATA) => hold_bytes,
+            (Side::Server, _) => hold_bytes.max(TOLD_BYTES),
+        }
+    }
+
     /// The greatest length that a message with this tag may name.
     fn longest(self, tag: u8) -> Result<u32, Malformed> {
         match (self, tag) {
@@ -146,7 +159,7 @@ impl Step<'_> {
 /// Where a stream of frames stands. It remembers nothing but what is left of a frame that is handed on in parts: bytes
 /// that were not taken must be shown again.
 ///
-/// Invariants: the bytes of all steps, one after the other, are the stream; a held frame is never longer than `hold`.
+/// Invariants: the bytes of all steps, one after the other, are the stream; a held frame is never longer than its side and tag allow.
 #[derive(Clone, Copy, Debug)]
 pub struct Splitter {
     side: Side,
@@ -156,7 +169,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// A stream at its beginning. Frames of at most `hold_bytes` are waited for, larger ones come in parts.
+    /// A stream at its beginning. Frames of at most `hold_bytes` are waited for, larger ones come in parts, of which the first
+    /// has as many bytes at least. What a server says besides rows may be longer.
     pub fn new(side: Side, hold_bytes: usize) -> Splitter {
         assert!(hold_bytes >= HEADER_BYTES, "a header must fit");
         Splitter { side, hold_bytes, left_bytes: 0, tag: 0 }
@@ -184,7 +198,12 @@ impl Splitter {
             return Err(Malformed::Length);
         }
         let whole = length as usize + 1;
-        if whole > self.hold_bytes {
+        let held = self.side.held(tag, self.hold_bytes);
+        if whole > held {
+            // The first part is large enough for the names at its beginning.
+            if unread.len() < held {
+                return Ok(Step::More(held));
+            }
             self.tag = tag;
             self.left_bytes = whole;
             return Ok(self.part(unread, true));

@@ -52,12 +52,34 @@ fn split(
 }
 
 fn server_frame() -> impl Strategy<Value = Vec<u8>> {
-    (any::<u8>(), vec(any::<u8>(), 0..300)).prop_map(|(tag, body)| {
-        let mut frame = vec![tag];
-        frame.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
-        frame.extend_from_slice(&body);
-        frame
-    })
+    (prop_oneof![Just(back::DATA_ROW), Just(back::COPY_DATA)], vec(any::<u8>(), 0..300)).prop_map(
+        |(tag, body)| {
+            let mut frame = vec![tag];
+            frame.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+            frame.extend_from_slice(&body);
+            frame
+        },
+    )
+}
+
+#[test]
+fn what_a_server_tells_is_held_where_a_row_comes_in_parts() {
+    let frame = |tag| [&[tag][..], &1004_u32.to_be_bytes(), &[0; 1000]].concat();
+    for (tag, whole) in [(back::ROW_DESCRIPTION, true), (back::ERROR, true), (back::DATA_ROW, false)] {
+        let bytes = frame(tag);
+        let mut splitter = Splitter::new(Side::Server, 100);
+        let half = splitter.next(&bytes[..500]).unwrap();
+        match half {
+            Step::More(wanted) => assert!(whole && wanted == bytes.len()),
+            Step::Part(part) => assert!(!whole && part.first && part.bytes.len() == 500),
+            Step::Whole(_) => panic!("half of it was there"),
+        }
+    }
+    // The first part of a client's large message has the names at its beginning.
+    let mut bytes = Vec::new();
+    bytes.parse(b"name", &[b' '; 1000], &[]);
+    let mut splitter = Splitter::new(Side::Client, 100);
+    assert_eq!(splitter.next(&bytes[..60]).unwrap(), Step::More(100));
 }
 
 proptest! {
@@ -224,7 +246,7 @@ fn lengths_are_bounded_before_anything_is_held() {
     assert_eq!(splitter.next(b"Q\0\0\0\x03"), Err(Malformed::Length));
     assert_eq!(splitter.next(b"?"), Err(Malformed::UnknownTag(b'?')));
     assert_eq!(splitter.next(b"GET / HTTP/1.1"), Err(Malformed::UnknownTag(b'G')));
-    let large = [&[front::COPY_DATA][..], &1_000_000_u32.to_be_bytes(), b"abc"].concat();
+    let large = [&[front::COPY_DATA][..], &1_000_000_u32.to_be_bytes(), &[b'a'; 1024]].concat();
     assert!(matches!(splitter.next(&large), Ok(Step::Part(Part { first: true, last: false, .. }))));
 }
 

@@ -321,30 +321,42 @@ fn what_is_prepared_under_what_ends_with_the_block_stays() {
     }
 }
 
-/// PostgreSQL goes on writing the table that a statement was prepared for.
+/// PostgreSQL goes on writing the table that a statement was prepared for, whether or not it is known yet what the
+/// statement would touch if it were prepared now.
 #[test]
 fn a_write_goes_on_writing_what_it_was_prepared_for() {
     let (_serving, mut console, url) = serving(1, THROUGH);
     let mut admin = Client::connect(&url).unwrap();
-    admin
-        .rows("CREATE SCHEMA s; CREATE TABLE w (id int PRIMARY KEY, n int); INSERT INTO w VALUES (1, 0)")
-        .unwrap();
-    let write = "UPDATE w SET n = n + 1 WHERE id = 1";
-    let mut writer = Client::connect(&url).unwrap();
-    writer.rows("SET search_path = s, public; SET synchronous_commit = off").unwrap();
-    let prepared = writer.prepare(&format!("{write} RETURNING n::text"));
-    let read = "SELECT n::text FROM public.w WHERE id = 1";
-    leaves_as(&mut console, || admin.one(read).unwrap(), "0");
-    admin.rows("CREATE TABLE s.w (id int PRIMARY KEY, n int); INSERT INTO s.w VALUES (1, 100)").unwrap();
-    let mut other = Client::connect(&url).unwrap();
-    other.rows("SET search_path = s, public").unwrap();
-    for _ in 0..10 {
-        other.rows(&format!("{write} RETURNING n::text")).unwrap();
-    }
-    for n in 1..=AGAIN {
-        assert_eq!(writer.execute(&prepared), n.to_string());
-        assert_eq!(admin.one(read).unwrap(), n.to_string());
-        assert_eq!(writer.one(read).unwrap(), n.to_string());
+    admin.rows("CREATE SCHEMA s").unwrap();
+    for (table, is_known) in [("w", true), ("x", false), ("y", false)] {
+        let columns = "(id int PRIMARY KEY, n int)";
+        admin.rows(&format!("CREATE TABLE {table} {columns}; INSERT INTO {table} VALUES (1, 0)")).unwrap();
+        let write = format!("UPDATE {table} SET n = n + 1 WHERE id = 1 RETURNING n::text");
+        let mut writer = Client::connect(&url).unwrap();
+        writer.rows("SET search_path = s, public; SET synchronous_commit = off").unwrap();
+        let prepared = writer.prepare(&write);
+        let read = format!("SELECT n::text FROM public.{table} WHERE id = 1");
+        leaves_as(&mut console, || admin.one(&read).unwrap(), "0");
+        admin
+            .rows(&format!("CREATE TABLE s.{table} {columns}; INSERT INTO s.{table} VALUES (1, 100)"))
+            .unwrap();
+        if is_known {
+            let mut other = Client::connect(&url).unwrap();
+            other.rows("SET search_path = s, public").unwrap();
+            for _ in 0..10 {
+                other.rows(&write).unwrap();
+            }
+        } else {
+            leaves_as(&mut console, || admin.one(&read).unwrap(), "0");
+        }
+        for n in 1..=AGAIN {
+            assert_eq!(writer.execute(&prepared), n.to_string());
+            assert_eq!(admin.one(&read).unwrap(), n.to_string());
+            assert_eq!(writer.one(&read).unwrap(), n.to_string());
+            if n == 1 {
+                leaves_as(&mut console, || admin.one(&read).unwrap(), "1");
+            }
+        }
     }
     assert_eq!(console.writers(), "through-consort", "nobody is taken for a writer past Consort");
 }

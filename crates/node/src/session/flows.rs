@@ -50,7 +50,7 @@ pub(super) struct Current {
     /// The primary has answered with an error.
     pub(super) failed: bool,
     /// Narrows its doubt when its tree arrives.
-    narrow: Option<Box<dyn FnOnce(DoubtId)>>,
+    pub(super) narrow: Option<Box<dyn FnOnce(DoubtId)>>,
     /// Where it ran, and what would make its answer right.
     pub(super) ran_at: Option<(StandbyId, Incarnation, Proof)>,
     /// When a standby's answer was there, to be held until it is proven.
@@ -325,7 +325,7 @@ impl Session {
         let Some(request) = self.current.request else { return };
         let statements = &mut self.line.statements;
         if request.kind == Kind::Query {
-            return statements.query_ran(false);
+            return statements.query_ran_elsewhere();
         }
         let parses = batch::read(&self.line.client.unread()[..request.bytes], self.line.client.splitter)
             .is_ok_and(|batch| batch.is_some_and(|batch| batch.parse.is_some()));
@@ -333,7 +333,7 @@ impl Session {
             Some(statement) if parses && answer.is_parsed() => {
                 statements.parsed_at_standby(statement.clone())
             }
-            _ if parses => statements.query_ran(false),
+            _ if parses => statements.query_ran_elsewhere(),
             _ => {}
         }
     }

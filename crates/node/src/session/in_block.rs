@@ -136,7 +136,7 @@ impl Session {
     fn forget_unnamed(&mut self) {
         let Some(request) = self.current.request.take() else { return };
         if self.line.bytes(request).first() != Some(&wire::tag::front::BIND) {
-            self.line.statements.query_ran(false);
+            self.line.statements.query_ran_elsewhere();
         }
         self.line.client.consume(request.bytes);
     }

@@ -43,7 +43,7 @@ impl Session {
                 out.row_description(&[Column::text(column)]);
             }
             complete(out, answer);
-            self.line.statements.query_ran(false);
+            self.line.statements.query_ran_elsewhere();
         } else {
             self.answer_batch(&bytes, splitter, answer);
         }

@@ -3,19 +3,22 @@
 //!
 //! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
 
+mod standing;
+
 use super::meanwhile::Awake;
 use super::request::Kind;
-use super::statements::{Owed, Statement, Statements, deallocated};
+use super::statements::{Owed, Statement, Statements, Undo, deallocated};
 use crate::peer::{GATHERED_BYTES, Peer};
 use crate::socket::Place;
+use standing::Standing;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use wire::tag::{back, front};
 use wire::{
-    Asks, Bind, CancelRequest, Close, CommandTag, Complaint, Describe, Frame, Malformed, Parse, Part, Status,
-    Step, Target,
+    Asks, Bind, CancelRequest, Close, Describe, Frame, HEADER_BYTES, Malformed, Parse, Part, Status, Step,
+    Target,
 };
 
 /// The name of the statement that asks a question of our own.
@@ -26,15 +29,15 @@ const NO_VALUES: [u8; 6] = [0; 6];
 /// An answer that is still to come, and what it means.
 #[derive(Debug)]
 enum Expect {
-    /// ParseComplete of a statement of the client.
-    Parse(Box<[u8]>, Option<Rc<Statement>>),
+    /// ParseComplete of a statement of the client, and what sending it did to the unnamed one.
+    Parse(Box<[u8]>, Option<Rc<Statement>>, Option<Undo>),
     /// CloseComplete of a statement of the client.
     Close(Box<[u8]>),
     /// CloseComplete of a portal.
     ClosePortal,
     /// The end of what answers a Bind, Describe or Execute.
     Answer,
-    /// ParseComplete or CloseComplete of a message of ours: swallowed.
+    /// ParseComplete or CloseComplete of a message of ours, by which the primary learns the unnamed statement: swallowed.
     Ours,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
     Question,
@@ -50,8 +53,9 @@ enum Expect {
     /// ReadyForQuery that the client does not get from here: for a Sync of ours behind a part of its batch, or for a
     /// Query while its block is elsewhere.
     Hushed(Option<Box<[u8]>>),
-    /// ReadyForQuery for a Query or a FunctionCall, and the name that it deallocates.
-    Asked(Option<Box<[u8]>>),
+    /// ReadyForQuery for a Query or a FunctionCall, the name that it deallocates, and what sending it did to the unnamed
+    /// statement.
+    Asked(Option<Box<[u8]>>, Option<Undo>),
     /// ReadyForQuery for a Query or a Sync, which the client does not get from here; CommandComplete is kept.
     Withheld,
 }
@@ -61,7 +65,7 @@ impl Expect {
         matches!(
             self,
             Expect::Synced
-                | Expect::Asked(_)
+                | Expect::Asked(..)
                 | Expect::Question
                 | Expect::Bound
                 | Expect::Command
@@ -69,6 +73,15 @@ impl Expect {
                 | Expect::Aside(_)
                 | Expect::Withheld
         )
+    }
+
+    /// What is taken back because the primary has passed over the message.
+    fn undo(self) -> Option<Undo> {
+        match self {
+            Expect::Parse(.., undo) | Expect::Asked(_, undo) => undo,
+            Expect::Ours => Some(Undo::Paid),
+            _ => None,
+        }
     }
 
     /// Its answers are for ourselves.
@@ -312,7 +325,7 @@ impl Primary {
     /// ReadyForQuery, which the client gets from somebody else.
     pub fn hush(&mut self) {
         match self.expects.pop_back() {
-            Some(Expect::Asked(name)) => self.expects.push_back(Expect::Hushed(name)),
+            Some(Expect::Asked(name, _)) => self.expects.push_back(Expect::Hushed(name)),
             other => {
                 self.expects.extend(other);
                 self.peer.out().sync();
@@ -325,7 +338,7 @@ impl Primary {
     /// The client hears of the completion and the end of the request that was taken from somebody else.
     pub fn withhold(&mut self) {
         match self.expects.pop_back() {
-            Some(Expect::Asked(_) | Expect::Synced) => self.expects.push_back(Expect::Withheld),
+            Some(Expect::Asked(..) | Expect::Synced) => self.expects.push_back(Expect::Withheld),
             other => self.expects.extend(other),
         }
     }
@@ -356,15 +369,12 @@ impl Primary {
     /// Notes what a message of the client asks for, and sends it on.
     fn forward(&mut self, frame: Frame<'_>, statements: &mut Statements) -> Result<(), Malformed> {
         match frame.tag() {
+            tag if self.passes_over && tag != front::SYNC => {}
             front::PARSE => {
                 let parse = Parse::read(&frame)?;
                 let (text, types) = parse.signature();
                 let statement = Rc::new(Statement { text: text.into(), types: types.into() });
-                if parse.name.is_empty() {
-                    statements.unnamed_replaced();
-                }
-                self.expects.push_back(Expect::Parse(parse.name.into(), Some(statement)));
-                self.open = true;
+                self.parse_comes(parse.name, Some(statement), statements);
             }
             front::BIND => {
                 self.pay(Bind::read(&frame)?.statement, statements);
@@ -391,13 +401,12 @@ impl Primary {
                 self.expects.push_back(Expect::Synced);
                 (self.open, self.passes_over) = (false, false);
             }
-            front::QUERY | front::FUNCTION_CALL if self.passes_over => {}
             front::QUERY => {
                 self.asked(deallocated(wire::query_text(&frame)?), statements);
                 self.open = false;
             }
             front::FUNCTION_CALL => {
-                self.expects.push_back(Expect::Asked(None));
+                self.expects.push_back(Expect::Asked(None, None));
                 self.open = false;
             }
             front::COPY_DONE | front::COPY_FAIL => self.copying = false,
@@ -409,8 +418,14 @@ impl Primary {
     }
 
     fn asked(&mut self, deallocates: Option<Box<[u8]>>, statements: &mut Statements) {
-        statements.query_ran(true);
-        self.expects.push_back(Expect::Asked(deallocates));
+        let undo = statements.unnamed_replaced();
+        self.expects.push_back(Expect::Asked(deallocates, undo));
+    }
+
+    fn parse_comes(&mut self, name: &[u8], statement: Option<Rc<Statement>>, statements: &mut Statements) {
+        let undo = if name.is_empty() { statements.unnamed_replaced() } else { None };
+        self.expects.push_back(Expect::Parse(name.into(), statement, undo));
+        self.open = true;
     }
 
     /// Before the unnamed statement is used, the primary must know which one the client means. Not earlier: to parse it in
@@ -439,19 +454,16 @@ impl Primary {
 
     /// A piece of a message that is too large to be held.
     fn forward_part(&mut self, part: Part<'_>, statements: &mut Statements) {
-        if part.first {
+        if part.first && !self.passes_over {
+            let mut texts = part.bytes[HEADER_BYTES..].split(|byte| *byte == 0);
             match part.tag {
-                front::PARSE => {
-                    statements.unnamed_replaced();
-                    self.expects.push_back(Expect::Parse([].into(), None));
-                }
+                front::PARSE => self.parse_comes(texts.next().unwrap_or_default(), None, statements),
                 front::BIND => {
-                    self.pay(b"", statements);
+                    self.pay(texts.nth(1).unwrap_or_default(), statements);
                     self.answer_comes();
                 }
-                front::QUERY | front::FUNCTION_CALL if self.passes_over => {}
                 front::QUERY => self.asked(None, statements),
-                front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None)),
+                front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None, None)),
                 _ => {}
             }
         }
@@ -554,34 +566,26 @@ impl Primary {
         let (unread, splitter) = self.peer.cut();
         let (mut run, mut at) = (0, 0);
         let mut unclosed = false;
+        let mut standing = Standing {
+            expects: &mut self.expects,
+            status: &mut self.status,
+            open: &mut self.open,
+            copying: &mut self.copying,
+            passes_over: &mut self.passes_over,
+            told: &mut self.told,
+            seen: &mut self.seen,
+            unclosed: &mut unclosed,
+        };
         loop {
-            let aside = matches!(self.expects.front(), Some(Expect::Aside(_)));
-            let asked_ourselves = aside || self.expects.front().is_some_and(Expect::is_question);
+            let asked_ourselves = standing.asked_ourselves();
             let step = splitter.next(&unread[at..])?;
             let length = step.len();
             let forwarded = match step {
                 Step::More(_) => break,
-                Step::Part(part) => {
-                    if aside {
-                        self.seen.aside.extend_from_slice(part.bytes);
-                    }
-                    !asked_ourselves
-                }
+                Step::Part(part) => standing.answered_in_part(part, side.statements),
                 Step::Whole(frame) => match frame.tag() {
                     back::DATA_ROW | back::COPY_DATA if !asked_ourselves => true,
-                    _ => {
-                        let mut standing = Standing {
-                            expects: &mut self.expects,
-                            status: &mut self.status,
-                            open: &mut self.open,
-                            copying: &mut self.copying,
-                            passes_over: &mut self.passes_over,
-                            told: &mut self.told,
-                            seen: &mut self.seen,
-                            unclosed: &mut unclosed,
-                        };
-                        standing.answered(&frame, side)?
-                    }
+                    _ => standing.answered(&frame, side)?,
                 },
             };
             if !forwarded {
@@ -616,171 +620,5 @@ fn poll_client(client: &mut Peer, cx: &mut Context<'_>) -> Result<bool, Ended> {
         Poll::Ready(Ok(())) => Ok(true),
         Poll::Ready(Err(_)) => Err(Ended::ClientGone),
         Poll::Pending => Ok(false),
-    }
-}
-
-/// What an answer moves.
-struct Standing<'a> {
-    expects: &'a mut VecDeque<Expect>,
-    status: &'a mut Status,
-    open: &'a mut bool,
-    copying: &'a mut bool,
-    passes_over: &'a mut bool,
-    told: &'a mut Told,
-    seen: &'a mut Seen,
-    /// A question of our own failed.
-    unclosed: &'a mut bool,
-}
-
-impl Standing<'_> {
-    /// Notes what an answer means; `false`: it is not for the client.
-    fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
-        match self.expects.front() {
-            Some(expect) if expect.is_question() && !self.is_the_clients_own(frame) => {
-                return self.answered_ourselves(frame);
-            }
-            Some(Expect::Aside(ours)) if !self.is_the_clients_own(frame) => {
-                let ours = *ours;
-                return self.answered_aside(frame, ours);
-            }
-            _ => {}
-        }
-        match frame.tag() {
-            back::PARSE_COMPLETE => match self.expects.pop_front() {
-                Some(Expect::Ours) => return Ok(false),
-                Some(Expect::Parse(name, statement)) => side.statements.parsed_at_primary(&name, statement),
-                _ => return Err(Malformed::Body),
-            },
-            back::CLOSE_COMPLETE => match self.expects.pop_front() {
-                Some(Expect::Ours) => return Ok(false),
-                Some(Expect::Close(name)) => side.statements.closed(&name),
-                Some(Expect::ClosePortal) => {}
-                _ => return Err(Malformed::Body),
-            },
-            back::BIND_COMPLETE | back::ROW_DESCRIPTION | back::NO_DATA => self.answer_came(),
-            back::COMMAND_COMPLETE => {
-                self.seen.completed += 1;
-                self.answer_came();
-                self.completed(CommandTag::read(frame)?, side.statements);
-                if let Some(Expect::Withheld) = self.expects.front() {
-                    self.seen.withheld.extend_from_slice(frame.bytes());
-                    return Ok(false);
-                }
-            }
-            back::PORTAL_SUSPENDED | back::EMPTY_QUERY => {
-                self.seen.completed += 1;
-                self.answer_came();
-            }
-            back::COPY_IN => {
-                *self.copying = true;
-                // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
-                if let (Some(Expect::Answer), Some(Expect::Synced)) =
-                    (self.expects.front(), self.expects.get(1))
-                {
-                    self.expects.remove(1);
-                    *self.open = true;
-                }
-            }
-            back::ERROR => {
-                self.seen.failed = true;
-                *self.copying = false;
-                self.passed_over();
-                if Complaint::read(frame).is_fatal() {
-                    *self.told = Told::ByPrimary;
-                }
-            }
-            back::PARAMETER_STATUS => {
-                let (name, value) = wire::parameter_status(frame)?;
-                side.reported.note(name, value);
-                self.seen.reported.push((name.to_vec(), value.to_vec()));
-            }
-            back::READY_FOR_QUERY => {
-                *self.copying = false;
-                *self.status = wire::status(frame)?;
-                // What was sent behind an error and before its Sync is never answered.
-                let answered = std::iter::from_fn(|| self.expects.pop_front()).find(Expect::is_ready);
-                return Ok(!matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld)));
-            }
-            _ => {}
-        }
-        Ok(true)
-    }
-
-    /// The end of an answer came, to a message of the extended protocol or to a Query.
-    fn answer_came(&mut self) {
-        self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer));
-    }
-
-    /// If a message of the extended protocol failed, nothing that comes before the next Sync is answered.
-    fn passed_over(&mut self) {
-        if self.expects.front().is_none_or(Expect::is_ready) {
-            return;
-        }
-        while let Some(expect) = self.expects.front()
-            && (!expect.is_ready() || matches!(expect, Expect::Asked(_)))
-        {
-            self.expects.pop_front();
-        }
-        *self.passes_over = self.expects.is_empty();
-    }
-
-    /// What comes although a question of ours is open, and is not its answer.
-    fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
-        match frame.tag() {
-            back::PARAMETER_STATUS | back::NOTIFICATION => true,
-            back::NOTICE => matches!(self.expects.front(), Some(Expect::Command)),
-            back::ERROR => Complaint::read(frame).is_fatal(),
-            _ => false,
-        }
-    }
-
-    fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
-        match frame.tag() {
-            back::DATA_ROW => self.seen.row = Some(wire::row_texts(frame)?),
-            back::PARSE_COMPLETE | back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
-                if matches!(self.expects.front(), Some(Expect::Bound)) =>
-            {
-                self.seen.aside.extend_from_slice(frame.bytes());
-            }
-            back::ERROR => {
-                self.seen.row = None;
-                self.seen.error = Some(frame.bytes().to_vec());
-                *self.unclosed = true;
-            }
-            back::READY_FOR_QUERY => {
-                *self.status = wire::status(frame)?;
-                self.expects.pop_front();
-            }
-            _ => {}
-        }
-        Ok(false)
-    }
-
-    fn answered_aside(&mut self, frame: &Frame<'_>, ours: bool) -> Result<bool, Malformed> {
-        match frame.tag() {
-            back::PARSE_COMPLETE | back::CLOSE_COMPLETE if ours => {
-                self.expects.pop_front();
-                self.expects.push_front(Expect::Aside(false));
-                return Ok(false);
-            }
-            back::READY_FOR_QUERY => {
-                *self.status = wire::status(frame)?;
-                self.expects.pop_front();
-            }
-            _ => {}
-        }
-        self.seen.aside.extend_from_slice(frame.bytes());
-        Ok(false)
-    }
-
-    /// SQL may have taken prepared statements away.
-    fn completed(&mut self, tag: CommandTag<'_>, statements: &mut Statements) {
-        match (tag.0, self.expects.front()) {
-            (b"DEALLOCATE", Some(Expect::Asked(Some(name)) | Expect::Hushed(Some(name)))) => {
-                statements.closed(name);
-            }
-            (b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_named(),
-            _ => {}
-        }
     }
 }

@@ -646,7 +646,7 @@ impl Session {
     fn failed(&mut self, part: Request) -> Outcome {
         let parses = self.line.bytes(part).first() == Some(&front::PARSE);
         if part.kind == Kind::Query || parses {
-            self.line.statements.query_ran(false);
+            self.line.statements.query_ran_elsewhere();
         }
         self.line.client.consume(part.bytes);
         if let Some(snapshot) = &mut self.snapshot {

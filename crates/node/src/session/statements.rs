@@ -12,6 +12,9 @@ const STATEMENTS_FOLLOWED: usize = 4096;
 /// Longer texts are the primary's alone.
 const TEXT_FOLLOWED_BYTES: usize = 64 * 1024;
 
+/// The length of PostgreSQL's names (NAMEDATALEN - 1).
+const NAME_BYTES: usize = 63;
+
 /// A statement as a client parsed it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Statement {
@@ -25,17 +28,32 @@ pub struct Statement {
 #[derive(Debug, Default)]
 pub struct Statements {
     named: BTreeMap<Box<[u8]>, Parsed>,
-    unnamed: Option<Parsed>,
+    unnamed: Unnamed,
     /// Under which the primary parses now.
     under: Under,
     /// What is being parsed, with the meaning that it had a moment before.
     meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
     likely: Vec<Box<[u8]>>,
-    /// The primary's unnamed statement is not the one that the client means.
-    unnamed_stale: bool,
-    /// The client's unnamed statement was parsed at a standby.
-    unnamed_elsewhere: bool,
+}
+
+/// The unnamed statement.
+#[derive(Clone, Debug, Default)]
+pub struct Unnamed {
+    parsed: Option<Parsed>,
+    /// The primary's is not the one that the client means.
+    stale: bool,
+    /// The client's was parsed at a standby.
+    elsewhere: bool,
+}
+
+/// What a message does to the unnamed statement, taken back if the primary has passed over the message.
+#[derive(Debug)]
+pub enum Undo {
+    /// This one was replaced, or went.
+    Replaced(Box<Unnamed>),
+    /// The primary was to learn it.
+    Paid,
 }
 
 /// What decides, besides the text, what PostgreSQL makes of a statement that it parses. It keeps what it made, as long as
@@ -112,7 +130,7 @@ impl Statements {
 
     /// What ran before its tree was known has been judged; `clean`: it changed nothing of the session.
     pub fn judged(&mut self, clean: bool) {
-        for parsed in self.named.values_mut().chain(&mut self.unnamed) {
+        for parsed in self.named.values_mut().chain(&mut self.unnamed.parsed) {
             let seemed = parsed.under.if_judged.take();
             if clean {
                 parsed.under.settings = parsed.under.settings.or(seemed);
@@ -133,11 +151,11 @@ impl Statements {
     }
 
     fn parsed_mut(&mut self, name: &[u8]) -> Option<&mut Parsed> {
-        if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
+        if name.is_empty() { self.unnamed.parsed.as_mut() } else { self.named.get_mut(key(name)) }
     }
 
     fn parsed(&self, name: &[u8]) -> Option<&Parsed> {
-        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+        if name.is_empty() { self.unnamed.parsed.as_ref() } else { self.named.get(key(name)) }
     }
 
     /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone.
@@ -147,7 +165,7 @@ impl Statements {
 
     /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
     pub fn is_the_standbys(&self, name: &[u8]) -> bool {
-        name.is_empty() && self.unnamed_elsewhere
+        name.is_empty() && self.unnamed.elsewhere
     }
 
     /// The primary has parsed the statement under this name; without a statement one that is not followed.
@@ -156,46 +174,54 @@ impl Statements {
         let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
         let parsed = statement.map(|statement| Parsed::new(statement, under));
         if name.is_empty() {
-            self.unnamed = parsed;
-            (self.unnamed_stale, self.unnamed_elsewhere) = (false, false);
+            self.unnamed = Unnamed { parsed, ..Unnamed::default() };
             return;
         }
         let meant = self.meanings.iter().position(|(of, _)| **of == *name);
         let meaning = meant.map(|at| self.meanings.swap_remove(at).1);
         match parsed.map(|parsed| Parsed { meaning, ..parsed }) {
             Some(parsed) if self.named.len() < STATEMENTS_FOLLOWED => {
-                self.named.insert(name.into(), parsed);
+                self.named.insert(key(name).into(), parsed);
             }
             _ => {
-                self.named.remove(name);
+                self.named.remove(key(name));
             }
         }
     }
 
-    /// The client parses an unnamed statement at the primary: whatever happens, its earlier one is gone there.
-    pub fn unnamed_replaced(&mut self) {
-        self.unnamed = None;
-        (self.unnamed_stale, self.unnamed_elsewhere) = (false, false);
+    /// The client parses an unnamed statement at the primary, or runs a Query: whatever happens, its earlier one is gone
+    /// there, unless the message is passed over.
+    pub fn unnamed_replaced(&mut self) -> Option<Undo> {
+        let before = std::mem::take(&mut self.unnamed);
+        let is_nothing = before.parsed.is_none() && !before.stale;
+        (!is_nothing).then(|| Undo::Replaced(Box::new(before)))
+    }
+
+    /// The primary has passed over the message that did this.
+    pub fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Replaced(before) => self.unnamed = *before,
+            Undo::Paid => self.unnamed.stale = true,
+        }
     }
 
     /// A standby has parsed the unnamed statement; the primary has not heard of it.
     pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
-        self.unnamed = Some(Parsed::new(statement, self.under.clone()));
-        (self.unnamed_stale, self.unnamed_elsewhere) = (true, true);
+        let parsed = Some(Parsed::new(statement, self.under.clone()));
+        self.unnamed = Unnamed { parsed, stale: true, elsewhere: true };
     }
 
-    /// A Query ran: at the primary it took the unnamed statement away by itself.
-    pub fn query_ran(&mut self, at_primary: bool) {
-        self.unnamed = None;
-        (self.unnamed_stale, self.unnamed_elsewhere) = (!at_primary, false);
+    /// A Query ran elsewhere: the client has no unnamed statement any more, and the primary may have one.
+    pub fn query_ran_elsewhere(&mut self) {
+        self.unnamed = Unnamed { stale: true, ..Unnamed::default() };
     }
 
     /// What the primary must do before the unnamed statement is bound or described there.
     pub fn owed(&mut self) -> Owed {
-        if !std::mem::take(&mut self.unnamed_stale) {
+        if !std::mem::take(&mut self.unnamed.stale) {
             return Owed::Nothing;
         }
-        match &self.unnamed {
+        match &self.unnamed.parsed {
             Some(parsed) => Owed::Parse(parsed.statement.clone()),
             None => Owed::Close,
         }
@@ -204,9 +230,9 @@ impl Statements {
     /// The statement was closed.
     pub fn closed(&mut self, name: &[u8]) {
         if name.is_empty() {
-            self.unnamed = None;
+            self.unnamed.parsed = None;
         } else {
-            self.named.remove(name);
+            self.named.remove(key(name));
         }
     }
 
@@ -219,6 +245,11 @@ impl Statements {
     pub fn forget_named(&mut self) {
         self.named.clear();
     }
+}
+
+/// PostgreSQL tells names apart by so many bytes.
+fn key(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(NAME_BYTES)]
 }
 
 /// What the primary lacks.
@@ -285,13 +316,43 @@ mod tests {
         assert_eq!(statements.owed(), Owed::Parse(statement.clone()));
         assert_eq!(statements.owed(), Owed::Nothing);
         statements.parsed_at_primary(b"", Some(statement));
-        statements.query_ran(false);
+        statements.query_ran_elsewhere();
         assert_eq!(statements.owed(), Owed::Close);
         // What is parsed behind a Query that a standby ran must not be closed before it is described or bound.
-        statements.query_ran(false);
-        statements.unnamed_replaced();
+        statements.query_ran_elsewhere();
+        let undo = statements.unnamed_replaced();
+        assert!(undo.is_some(), "the primary may have one");
         assert_eq!(statements.owed(), Owed::Nothing);
         assert!(statements.get(b"").is_none());
+        assert!(statements.unnamed_replaced().is_none(), "there is nothing to be taken back");
+    }
+
+    #[test]
+    fn what_the_primary_passes_over_leaves_the_unnamed_statement_alone() {
+        let mut statements = Statements::default();
+        let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
+        statements.parsed_at_standby(statement.clone());
+        let owed = Owed::Parse(statement.clone());
+        assert_eq!(statements.owed(), owed);
+        let replaced = statements.unnamed_replaced().unwrap();
+        assert_eq!(statements.owed(), Owed::Nothing);
+        // The last one first.
+        statements.undo(replaced);
+        assert_eq!(statements.get(b""), Some(&statement));
+        assert_eq!(statements.owed(), Owed::Nothing);
+        statements.undo(Undo::Paid);
+        assert!(statements.is_the_standbys(b""));
+        assert_eq!(statements.owed(), owed);
+    }
+
+    #[test]
+    fn names_are_as_long_as_postgresqls() {
+        let mut statements = Statements::default();
+        let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
+        statements.parsed_at_primary(&[b'a'; 70], Some(statement.clone()));
+        assert_eq!(statements.get(&[b'a'; 63]), Some(&statement));
+        statements.closed(&[b'a'; 64]);
+        assert_eq!(statements.named(), 0);
     }
 
     #[test]

@@ -262,6 +262,15 @@ impl Session {
     /// What is to be done instead with a statement that was parsed before, if what its constants and names mean, which was
     /// fixed then, may not be what they would mean now.
     fn parsed_otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
+        let otherwise = self.otherwise(name, plan, meaning);
+        if otherwise.is_some() {
+            // The tree that arrives later is that of what it would mean now.
+            self.current.narrow = None;
+        }
+        otherwise
+    }
+
+    fn otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
         let (settings, names) = (SettingsAt::of(self.state.settings()), self.database.names());
         let statements = &mut self.line.statements;
         let same_names = statements.names_still_mean(name, names, meaning);

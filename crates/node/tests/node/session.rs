@@ -786,6 +786,8 @@ fn a_query_behind_a_message_that_failed_is_not_answered() {
     database("passed_over");
     let open = Open::serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "passed_over");
+    let read = "SELECT name FROM items WHERE id = 7";
+    unnamed_that_leaves(&open, &mut raw, read);
     for _ in 0..2 {
         raw.ask(|out| {
             out.parse(b"", b"selec", &[]);
@@ -805,6 +807,20 @@ fn a_query_behind_a_message_that_failed_is_not_answered() {
             out.sync();
         });
         assert_eq!(answer(&mut raw).1, "Z");
+        // What comes behind the Query, too, up to the Sync.
+        raw.ask(|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.query(b"SELECT 1");
+        });
+        assert_eq!(raw.message().unwrap()[0], b'E');
+        raw.ask(|out| {
+            out.query(b"SELECT 1");
+            out.parse(b"", read.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "Z");
         // One that did not fail is answered, and so is the Query behind it, and the Sync.
         raw.ask(|out| {
             out.parse(b"", b"SELECT 2", &[]);
@@ -816,6 +832,105 @@ fn a_query_behind_a_message_that_failed_is_not_answered() {
         });
         assert_eq!(answer(&mut raw).1, "12TDCEZ");
         assert_eq!(answer(&mut raw).1, "Z");
+    }
+}
+
+#[test]
+fn what_is_passed_over_leaves_the_unnamed_statement_as_it_was() {
+    database("unnamed_kept");
+    SERVERS.query_in("unnamed_kept", "CREATE TABLE w (v int)");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "unnamed_kept");
+    let long = format!("SELECT '{}'", "x".repeat(300_000));
+    type Middle<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let middles: [Middle<'_>; 4] = [
+        &|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.parse(b"", b"SELECT 2", &[]);
+        },
+        &|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.query(b"SELECT 2");
+        },
+        &|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.bind_plain(b"");
+            out.parse(b"", b"SELECT 2", &[]);
+        },
+        &|out| out.parse(b"long", long.as_bytes(), &[]),
+    ];
+    for (n, middle) in (1..).zip(middles) {
+        raw.ask(|out| out.parse(b"", b"INSERT INTO w VALUES (1) RETURNING v", &[]));
+        assert_eq!(run_named(&mut raw, b""), ["1"]);
+        assert_eq!(unnamed_that_leaves(&open, &mut raw, "SELECT name FROM items WHERE id = 7"), ["item 7"]);
+        raw.ask(|out| {
+            middle(out);
+            out.sync();
+        });
+        answer(&mut raw);
+        assert_eq!(run_named(&mut raw, b""), ["item 7"]);
+        assert_eq!(query(&mut raw, "SELECT count(*) FROM w"), [n.to_string()]);
+    }
+}
+
+/// A description of many columns, and errors that quote a long value.
+#[test]
+fn long_answers_besides_rows_are_understood() {
+    database("long_answers");
+    let columns: Vec<String> = (0..300).map(|n| format!("column_number_{n:03} int")).collect();
+    SERVERS.query_in("long_answers", &format!("CREATE TABLE wide ({})", columns.join(", ")));
+    SERVERS.query_in(
+        "long_answers",
+        "CREATE SCHEMA s; CREATE TABLE s.items AS SELECT 7 AS id, 's'::text AS name",
+    );
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "long_answers");
+    let wide = "SELECT * FROM wide";
+    raw.ask(|out| {
+        for name in [&b"a"[..], b"b"] {
+            out.parse(name, wide.as_bytes(), &[]);
+            out.describe(Target::Statement, name);
+        }
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "1tT1tTZ");
+    raw.ask(|out| {
+        for _ in 0..2 {
+            out.parse(b"", wide.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+        }
+        Asks::close(out, Target::Statement, b"a");
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "12TC12TC3Z");
+    assert_eq!(until_it_leaves(&open, &mut raw, wide), Vec::<String>::new());
+    let read = "SELECT name FROM items WHERE id = 7";
+    for length in [10_000, 2_000_000] {
+        let failing = format!("SELECT repeat('x', {length})::int FROM items");
+        assert_eq!(until_it_leaves(&open, &mut raw, read), ["item 7"]);
+        raw.ask(|out| {
+            for text in ["SET search_path = s", &failing] {
+                out.parse(b"", text.as_bytes(), &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12C1EZ");
+        for _ in 0..20 {
+            assert_eq!(query(&mut raw, read), ["item 7"], "the SET was taken back");
+        }
+        raw.ask(|out| {
+            out.parse(b"", failing.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.query(b"SELECT 1");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "1EZ");
+        assert_eq!(query(&mut raw, &failing), ["22P02"]);
     }
 }
 

@@ -1,0 +1,225 @@
+//! What an answer of the primary means: what is still to come, where the session stands, and who gets it.
+
+use super::{Expect, Seen, Side, Told};
+use crate::session::statements::Statements;
+use std::collections::VecDeque;
+use wire::tag::back;
+use wire::{CommandTag, Complaint, Frame, Malformed, Part, Status};
+
+/// What an answer moves.
+pub(super) struct Standing<'a> {
+    pub(super) expects: &'a mut VecDeque<Expect>,
+    pub(super) status: &'a mut Status,
+    pub(super) open: &'a mut bool,
+    pub(super) copying: &'a mut bool,
+    pub(super) passes_over: &'a mut bool,
+    pub(super) told: &'a mut Told,
+    pub(super) seen: &'a mut Seen,
+    /// A question of our own failed.
+    pub(super) unclosed: &'a mut bool,
+}
+
+impl Standing<'_> {
+    /// Notes what an answer means; `false`: it is not for the client.
+    pub(super) fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
+        match self.expects.front() {
+            Some(expect) if expect.is_question() && !self.is_the_clients_own(frame) => {
+                return self.answered_ourselves(frame);
+            }
+            Some(Expect::Aside(ours)) if !self.is_the_clients_own(frame) => {
+                let ours = *ours;
+                return self.answered_aside(frame, ours);
+            }
+            _ => {}
+        }
+        match frame.tag() {
+            back::PARSE_COMPLETE => match self.expects.pop_front() {
+                Some(Expect::Ours) => return Ok(false),
+                Some(Expect::Parse(name, statement, _)) => {
+                    side.statements.parsed_at_primary(&name, statement)
+                }
+                _ => return Err(Malformed::Body),
+            },
+            back::CLOSE_COMPLETE => match self.expects.pop_front() {
+                Some(Expect::Ours) => return Ok(false),
+                Some(Expect::Close(name)) => side.statements.closed(&name),
+                Some(Expect::ClosePortal) => {}
+                _ => return Err(Malformed::Body),
+            },
+            back::BIND_COMPLETE | back::ROW_DESCRIPTION | back::NO_DATA => self.answer_came(),
+            back::COMMAND_COMPLETE => {
+                self.seen.completed += 1;
+                self.answer_came();
+                self.completed(CommandTag::read(frame)?, side.statements);
+                if let Some(Expect::Withheld) = self.expects.front() {
+                    self.seen.withheld.extend_from_slice(frame.bytes());
+                    return Ok(false);
+                }
+            }
+            back::PORTAL_SUSPENDED | back::EMPTY_QUERY => {
+                self.seen.completed += 1;
+                self.answer_came();
+            }
+            back::COPY_IN => {
+                *self.copying = true;
+                // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
+                if let (Some(Expect::Answer), Some(Expect::Synced)) =
+                    (self.expects.front(), self.expects.get(1))
+                {
+                    self.expects.remove(1);
+                    *self.open = true;
+                }
+            }
+            back::ERROR => {
+                self.failed(side.statements);
+                if Complaint::read(frame).is_fatal() {
+                    *self.told = Told::ByPrimary;
+                }
+            }
+            back::PARAMETER_STATUS => {
+                let (name, value) = wire::parameter_status(frame)?;
+                side.reported.note(name, value);
+                self.seen.reported.push((name.to_vec(), value.to_vec()));
+            }
+            back::READY_FOR_QUERY => {
+                *self.copying = false;
+                *self.status = wire::status(frame)?;
+                // What was sent behind an error and before its Sync is never answered.
+                self.taken_back(side.statements, Expect::is_ready);
+                let answered = self.expects.pop_front();
+                return Ok(!matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld)));
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// The next answer is for ourselves.
+    pub(super) fn asked_ourselves(&self) -> bool {
+        let ours = |expect: &Expect| expect.is_question() || matches!(expect, Expect::Aside(_));
+        self.expects.front().is_some_and(ours)
+    }
+
+    /// Notes what a piece of an answer means that is too large to be held; `false`: it is not for the client. Large are rows,
+    /// COPY data, what a function call gives, and what quotes such a value: an error or a notice.
+    pub(super) fn answered_in_part(&mut self, part: Part<'_>, statements: &mut Statements) -> bool {
+        let is_error = part.tag == back::ERROR;
+        match self.expects.front() {
+            Some(Expect::Aside(_)) => self.seen.aside.extend_from_slice(part.bytes),
+            Some(expect) if expect.is_question() => {
+                if part.first && is_error {
+                    (self.seen.row, self.seen.error) = (None, Some(Vec::new()));
+                    *self.unclosed = true;
+                }
+                if let Some(error) = self.seen.error.as_mut().filter(|_| is_error) {
+                    error.extend_from_slice(part.bytes);
+                }
+            }
+            _ => {
+                if part.first && is_error {
+                    self.failed(statements);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The client's request has failed.
+    fn failed(&mut self, statements: &mut Statements) {
+        self.seen.failed = true;
+        *self.copying = false;
+        self.passed_over(statements);
+    }
+
+    /// The end of an answer came, to a message of the extended protocol or to a Query.
+    fn answer_came(&mut self) {
+        self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer));
+    }
+
+    /// If a message of the extended protocol failed, nothing that comes before the next Sync is answered.
+    fn passed_over(&mut self, statements: &mut Statements) {
+        match self.expects.front() {
+            None => return,
+            Some(expect) if expect.is_ready() => return,
+            // What it does to the unnamed statement it does before it fails.
+            Some(Expect::Parse(..)) => drop(self.expects.pop_front()),
+            Some(_) => {}
+        }
+        self.taken_back(statements, |expect| expect.is_ready() && !matches!(expect, Expect::Asked(..)));
+        *self.passes_over = self.expects.is_empty();
+        // Whatever follows belongs to what failed, up to its Sync.
+        *self.open |= *self.passes_over;
+    }
+
+    /// Nothing is answered any more of what is expected before this.
+    fn taken_back(&mut self, statements: &mut Statements, until: impl Fn(&Expect) -> bool) {
+        let end = self.expects.iter().position(until).unwrap_or(self.expects.len());
+        // The last one first: each knows what was before it.
+        for expect in self.expects.drain(..end).rev() {
+            if let Some(undo) = expect.undo() {
+                statements.undo(undo);
+            }
+        }
+    }
+
+    /// What comes although a question of ours is open, and is not its answer.
+    fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
+        match frame.tag() {
+            back::PARAMETER_STATUS | back::NOTIFICATION => true,
+            back::NOTICE => matches!(self.expects.front(), Some(Expect::Command)),
+            back::ERROR => Complaint::read(frame).is_fatal(),
+            _ => false,
+        }
+    }
+
+    fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::DATA_ROW => self.seen.row = Some(wire::row_texts(frame)?),
+            back::PARSE_COMPLETE | back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
+                if matches!(self.expects.front(), Some(Expect::Bound)) =>
+            {
+                self.seen.aside.extend_from_slice(frame.bytes());
+            }
+            back::ERROR => {
+                self.seen.row = None;
+                self.seen.error = Some(frame.bytes().to_vec());
+                *self.unclosed = true;
+            }
+            back::READY_FOR_QUERY => {
+                *self.status = wire::status(frame)?;
+                self.expects.pop_front();
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn answered_aside(&mut self, frame: &Frame<'_>, ours: bool) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE if ours => {
+                self.expects.pop_front();
+                self.expects.push_front(Expect::Aside(false));
+                return Ok(false);
+            }
+            back::READY_FOR_QUERY => {
+                *self.status = wire::status(frame)?;
+                self.expects.pop_front();
+            }
+            _ => {}
+        }
+        self.seen.aside.extend_from_slice(frame.bytes());
+        Ok(false)
+    }
+
+    /// SQL may have taken prepared statements away.
+    fn completed(&mut self, tag: CommandTag<'_>, statements: &mut Statements) {
+        match (tag.0, self.expects.front()) {
+            (b"DEALLOCATE", Some(Expect::Asked(Some(name), _) | Expect::Hushed(Some(name)))) => {
+                statements.closed(name);
+            }
+            (b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_named(),
+            _ => {}
+        }
+    }
+}
