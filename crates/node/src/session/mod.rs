@@ -49,7 +49,8 @@ use transaction::{Backend, Block, Standing, Turn};
 use turns::Way;
 use understand::{Several, Todo, Words};
 use unjudged::Unjudged;
-use wire::{Answers, Problem, Status};
+use wire::tag::front;
+use wire::{Answers, Problem, Status, Step};
 
 /// A read inside a block stays with the block.
 const IN_BLOCK: Reason = Reason::Stay("in_block");
@@ -497,10 +498,27 @@ impl Session {
 
     /// Refuses a request that would have to be split between us and the primary.
     fn refuse(&mut self, request: Request, problem: &Problem) {
+        if self.replaces_unnamed(request) {
+            // Not even an earlier one is what the client would bind now.
+            self.line.statements.query_ran_elsewhere();
+        }
         self.line.client.consume(request.bytes);
         let status = self.line.status();
         let out = self.line.client.out();
         out.problem(problem);
         out.ready(status);
+    }
+    /// Whether the client has another unnamed statement behind this request, or none.
+    fn replaces_unnamed(&self, request: Request) -> bool {
+        let (bytes, mut splitter) = (self.line.bytes(request), self.line.client.splitter);
+        let mut at = 0;
+        while let Ok(Step::Whole(frame)) = splitter.next(&bytes[at..]) {
+            if frame.tag() == front::QUERY || frame.tag() == front::PARSE && frame.body().first() == Some(&0)
+            {
+                return true;
+            }
+            at += frame.bytes().len();
+        }
+        false
     }
 }

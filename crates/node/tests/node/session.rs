@@ -871,6 +871,20 @@ fn what_is_passed_over_leaves_the_unnamed_statement_as_it_was() {
         assert_eq!(run_named(&mut raw, b""), ["item 7"]);
         assert_eq!(query(&mut raw, "SELECT count(*) FROM w"), [n.to_string()]);
     }
+    // What was refused here has replaced it all the same.
+    raw.ask(|out| out.parse(b"", b"INSERT INTO w VALUES (1) RETURNING v", &[]));
+    assert_eq!(run_named(&mut raw, b""), ["1"]);
+    raw.ask(|out| {
+        for text in ["SET consort.consistency = 'weak'", "SELECT 1"] {
+            out.parse(b"", text.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+        }
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["0A000"]);
+    assert_eq!(run_named(&mut raw, b""), ["26000"]);
+    assert_eq!(query(&mut raw, "SELECT count(*) FROM w"), ["5"]);
 }
 
 /// A description of many columns, and errors that quote a long value.
