@@ -211,14 +211,15 @@ impl Serving {
     }
 }
 
+/// `consort serve`, which ends with the thread that starts it, also when the test program is killed.
+pub(crate) fn serve(config_file: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", CONSORT, "serve", "--config"]).arg(config_file);
+    command
+}
+
 fn launch(config_file: &Path) -> Child {
-    Command::new(CONSORT)
-        .args(["serve", "--config"])
-        .arg(config_file)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program runs")
+    serve(config_file).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs")
 }
 
 impl Drop for Serving {

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use postgres::local::{Scratch, Stop};
 
-use crate::fixture::{CONSORT, configuration, eventually, free_port, psql, temporary};
+use crate::fixture::{configuration, eventually, free_port, psql, serve, temporary};
 
 /// `consort serve` whose log is read.
 struct Logging {
@@ -17,9 +17,7 @@ struct Logging {
 
 impl Logging {
     fn start(config_file: &std::path::Path) -> Logging {
-        let mut child = Command::new(CONSORT)
-            .args(["serve", "--config"])
-            .arg(config_file)
+        let mut child = serve(config_file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

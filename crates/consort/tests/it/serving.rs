@@ -7,9 +7,7 @@ use std::process::{Command, Stdio};
 
 use postgres::local::Scratch;
 
-use crate::fixture::{
-    CONSORT, LIMIT, Serving, configuration, consort, eventually, free_port, psql, temporary,
-};
+use crate::fixture::{LIMIT, Serving, configuration, consort, eventually, free_port, psql, serve, temporary};
 use crate::load::{ANYWHERE, Client, Console, THROUGH, serving};
 
 /// One page of the HTTP listener: status line and body.
@@ -154,9 +152,7 @@ fn max_clients_is_compared_with_the_primary_at_start() {
     let mut serving = Serving::start(0, "max_clients = 1000");
     serving.signal("TERM");
     serving.ended();
-    let mut child = Command::new(CONSORT)
-        .args(["serve", "--config"])
-        .arg(serving.config_file())
+    let mut child = serve(serving.config_file())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
