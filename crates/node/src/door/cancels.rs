@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use wire::{Asks, CancelRequest};
 
@@ -53,6 +54,10 @@ impl Cancel {
 pub struct Running {
     home: RefCell<Option<Cancel>>,
     away: RefCell<Option<Rc<Cancel>>>,
+    /// How many statements went to a connection that was lent. Those of one transaction go to the same.
+    went: Cell<u64>,
+    /// Held while a cancel request is on its way to such a connection.
+    sending: Mutex<()>,
     wanted: Cell<bool>,
 }
 
@@ -62,10 +67,22 @@ impl Running {
         *self.home.borrow_mut() = Some(Cancel { place: place.clone(), key: key.clone() });
     }
 
-    /// The current statement runs on a connection that was lent to it. If it is cancelled while it is there, the
-    /// connection must be closed afterwards, never lent again: the request may reach it late.
+    /// The current statement goes to a connection that was lent to it. If it is cancelled while it is there, the
+    /// connection must be closed afterwards, never lent to others: the request may reach it late.
     pub fn went(&self, there: &Rc<Cancel>) {
+        self.went.set(self.went.get() + 1);
+        self.is_still(there);
+    }
+
+    /// The statement that went there last is there again, or still.
+    pub fn is_still(&self, there: &Rc<Cancel>) {
         *self.away.borrow_mut() = Some(there.clone());
+    }
+
+    /// Waits until no cancel request is on its way to a lent connection: the next statement on the same one must not meet
+    /// it.
+    pub async fn met(&self) {
+        drop(self.sending.lock().await);
     }
 
     /// Where it runs, if it was lent a connection.
@@ -78,10 +95,12 @@ impl Running {
         *self.away.borrow_mut() = None;
     }
 
-    /// What was cancelled elsewhere is to be cancelled at the session's own connection too.
-    pub fn cancel_at_home(&self) {
-        if let Some(here) = self.home.borrow().clone() {
-            tokio::task::spawn_local(async move { pass_on(&here.place, &here.key).await });
+    /// What was cancelled elsewhere is to be cancelled at the session's own connection too. Nothing else may be sent there
+    /// before this is done: the request would reach it.
+    pub async fn cancel_at_home(&self) {
+        let here = self.home.borrow().clone();
+        if let Some(here) = here {
+            here.send().await;
         }
     }
 
@@ -120,23 +139,35 @@ impl Cancels {
         running.wanted.set(true);
         let (home, away) = (running.home.borrow().clone(), running.away.borrow().clone());
         if let Some(there) = away {
-            pass_on(&there.place, &there.key).await;
-            tokio::task::spawn_local(pass_on_again(running, there));
+            let statement = running.went.get();
+            if running.pass_on(&there, statement).await {
+                tokio::task::spawn_local(pass_on_again(running, there, statement));
+            }
         } else if let Some(here) = home {
-            pass_on(&here.place, &here.key).await;
+            here.send().await;
         }
     }
 }
 
+impl Running {
+    /// Sends a cancel request to the connection where this statement is. `false`: it is there no longer.
+    async fn pass_on(&self, there: &Cancel, statement: u64) -> bool {
+        let _sending = self.sending.lock().await;
+        let still = self.went.get() == statement && self.away.borrow().is_some();
+        if still {
+            there.send().await;
+        }
+        still
+    }
+}
+
 /// Sends a cancel request again as long as the statement is still where it was.
-async fn pass_on_again(running: Rc<Running>, there: Rc<Cancel>) {
+async fn pass_on_again(running: Rc<Running>, there: Rc<Cancel>, statement: u64) {
     for _ in 0..AGAIN_TIMES {
         tokio::time::sleep(AGAIN_AFTER).await;
-        let still = running.away.borrow().as_ref().is_some_and(|at| Rc::ptr_eq(at, &there));
-        if !still {
+        if !running.pass_on(&there, statement).await {
             return;
         }
-        pass_on(&there.place, &there.key).await;
     }
 }
 

@@ -93,11 +93,13 @@ impl Session {
     /// Waits for the primary's answer. An error is what the client would have got there.
     pub(super) async fn locked_at_primary(&mut self) -> Locks {
         let running = self.line.seat.running.clone();
-        if running.is_cancelled() {
+        let settled = if running.is_cancelled() {
             // The request went to the standby; what waits now is the primary.
-            running.cancel_at_home();
-        }
-        if let Err(ended) = self.line.settled().await {
+            tokio::join!(self.line.settled(), running.cancel_at_home()).0
+        } else {
+            self.line.settled().await
+        };
+        if let Err(ended) = settled {
             self.ended = Some(ended);
             return Locks::ConnectionLost;
         }

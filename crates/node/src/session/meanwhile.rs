@@ -145,7 +145,7 @@ impl Session {
         let running = self.line.seat.running.clone();
         let there = answer.standby().cancel.clone();
         if !answer.is_whole() {
-            running.went(&there);
+            running.is_still(&there);
         }
         let Line { client, primary, .. } = &mut self.line;
         let delivered = answer.deliver(client, |cx| primary.poll_ended(cx)).await;

@@ -493,6 +493,7 @@ impl Session {
     /// Runs a part at the standby and holds the beginning of its answer.
     async fn at_snapshot(&mut self, part: Request) -> Result<Answer, Failed> {
         self.current.request = Some(part);
+        self.line.seat.running.clone().met().await;
         let gone = |why: &str| Failed::Gone(why.to_owned());
         let Some(snapshot) = &mut self.snapshot else { return Err(gone("it is not there")) };
         let (id, life, proof) = snapshot.at;

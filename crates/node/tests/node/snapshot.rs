@@ -467,3 +467,31 @@ fn a_cancel_request_finds_the_standby() {
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
     assert_eq!(query(&mut raw, NAME), ["item 7"]);
 }
+
+#[test]
+fn a_cancel_request_passes_over_the_next_statement() {
+    database("passed_over_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let (mut raw, key) = Raw::ready_with_key(&open, "passed_over_snapshot");
+    query(&mut raw, "SET consort.read_only_snapshots = on");
+    let long = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 7";
+    // It takes longer than a cancel request waits before it is sent again.
+    let next = "SELECT count(*) FROM items a, items b, items c, items f WHERE a.id + b.id + c.id + f.id < 0 AND f.id < 5";
+    let busy = "SELECT 1 FROM pg_stat_activity WHERE datname = 'passed_over_snapshot' AND state = 'active' AND query LIKE '%items e%'";
+    for _ in 0..3 {
+        until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+        query(&mut raw, "SAVEPOINT s");
+        raw.ask(|out| {
+            out.query(long.as_bytes());
+            out.query(b"ROLLBACK TO s");
+            out.query(next.as_bytes());
+        });
+        until(|| !SERVERS.standby(0).query("postgres", busy).unwrap().is_empty());
+        let mut canceller = Raw::connect(&open);
+        canceller.ask(|out| out.cancel(&key));
+        assert_eq!(answer(&mut raw).0, ["57014"]);
+        assert_eq!(answer(&mut raw).0, Vec::<String>::new());
+        assert_eq!(answer(&mut raw).0, ["0"]);
+        query(&mut raw, "ROLLBACK");
+    }
+}

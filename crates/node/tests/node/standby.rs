@@ -1,6 +1,7 @@
 //! One statement after the other on a connection at a real standby.
 
 use crate::stage::{LIMIT, SERVERS, database, place, run};
+use node::door::Running;
 use node::log_in::{Refusal, Wish};
 use node::peer::{Peer, Rooms};
 use node::pool::{Owner, Pool};
@@ -299,5 +300,21 @@ fn a_backend_that_dies_is_seen() {
             tokio::task::yield_now().await;
         }
         assert!(matches!(waiting.await.unwrap(), Err(Failed::Gone(_))));
+    });
+}
+
+#[test]
+fn a_cancel_request_is_over_before_the_next_statement() {
+    database("cancelled_at_home");
+    run(async {
+        let mut here = standby("cancelled_at_home").await;
+        let running = Running::default();
+        running.settled(&here.cancel.place, &here.cancel.key);
+        for _ in 0..10 {
+            running.cancel_at_home().await;
+            let (back, bytes, _) = simple(here, "SELECT pg_sleep(0.05)", Form::Plain).await;
+            assert_eq!(tags(&bytes), "TDCZ");
+            here = back;
+        }
     });
 }
