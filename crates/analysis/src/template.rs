@@ -146,6 +146,12 @@ impl Template {
         }
     }
 
+    /// It must stay at the primary for this, too.
+    pub fn stays_for(&mut self, stay: Stay) {
+        self.stays.insert(stay);
+        self.stay = self.stays.first().copied();
+    }
+
     /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
     pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
         let literal =

@@ -4,7 +4,7 @@
 use crate::cluster::{Cluster, Database};
 use crate::understanding::Statement;
 use analysis::session::{self, Dirt, SessionState, SessionStay};
-use analysis::shape::Hint;
+use analysis::shape::{Hint, Strings};
 use analysis::utility::Utility;
 use analysis::{Kind, Stay, Template, Values};
 use history::Footprint;
@@ -137,7 +137,10 @@ pub fn tree(
             ..Writing::everything(Reason::Stay(reason))
         });
     }
-    if let Some(stay) = stay {
+    let warns = || asker.session.strings() == Strings::Escaping && values.literals.iter().any(warned_of);
+    let stay = stay.or_else(|| warns().then_some(Stay::Warns));
+    // Where its transaction runs elsewhere, a notice of Parse that is missing is better than an error.
+    if let Some(stay) = stay.filter(|stay| !(asker.in_snapshot && *stay == Stay::Warns)) {
         return Plan::Stays(Reason::Stay(stay.name()));
     }
     if let Err(stays) = asker.may_leave() {
@@ -163,6 +166,11 @@ pub fn tree(
         at_copies: !template.at_copies.never,
     };
     Plan::Leaves(Leaving { question, template, catalog: asker.database.version() })
+}
+
+/// PostgreSQL warns of backslashes in plain strings where they are escapes.
+fn warned_of(literal: &&str) -> bool {
+    literal.starts_with('\'') && literal.contains('\\')
 }
 
 /// The plan for what a tree does not tell: the utility statements that are not the session's own matter.

@@ -194,6 +194,9 @@ async fn answer(
     }
     let input = Input { trees: &analysed.trees, text: &asked.text, literals: &asked.literals };
     let mut template = analysis::judge(&input, &loaded.catalog);
+    if analysed.warns {
+        template.stays_for(analysis::Stay::Warns);
+    }
     template.columns = analysed.columns;
     let template = Rc::new(template);
     let bytes = template.bytes();

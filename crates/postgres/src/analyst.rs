@@ -15,10 +15,10 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{Field, Message, NoticeResponseBody};
 use postgres_protocol::message::frontend;
 
-/// Makes Parse send its tree, to us and not to the server's log, and bounds how long it waits for a lock.
+/// Makes Parse send its tree, to us and not to the server's log, with every warning, and bounds how long it waits for a lock.
 const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -c debug_pretty_print=off \
     -c log_min_messages=fatal -c log_min_error_statement=panic -c log_statement=none \
-    -c log_min_duration_statement=-1 -c log_duration=off -c lock_timeout=50ms -c statement_timeout=2s";
+    -c log_min_duration_statement=-1 -c log_duration=off -c escape_string_warning=on -c lock_timeout=50ms -c statement_timeout=2s";
 
 /// The message of the notice whose detail is the tree.
 const TITLE: &[u8] = b"rewritten parse tree:";
@@ -32,6 +32,8 @@ pub struct Analysed {
     pub parameters: Vec<u32>,
     /// Its columns; none if it returns no rows.
     pub columns: Vec<Described>,
+    /// Parse gives its client a notice or a warning.
+    pub warns: bool,
 }
 
 /// A connection that analyses statements.
@@ -72,11 +74,10 @@ impl Analyst {
         self.link
             .ask(&request, |message| {
                 match message {
-                    Message::NoticeResponse(notice) => {
-                        if let Some(trees) = trees(&notice)? {
-                            analysed.trees = trees;
-                        }
-                    }
+                    Message::NoticeResponse(notice) => match trees(&notice)? {
+                        Some(trees) => analysed.trees = trees,
+                        None => analysed.warns |= is_for_clients(&notice)?,
+                    },
                     Message::ParameterDescription(body) => {
                         analysed.parameters = body.parameters().collect()?
                     }
@@ -115,6 +116,14 @@ fn step(name: &str, value: &str) -> String {
 
 fn described(field: &Field<'_>) -> Described {
     Described { table: field.table_oid(), attribute: field.column_id(), type_id: field.type_oid() }
+}
+
+/// Whether it is a notice, a warning or an information; what else comes is for the server's log.
+fn is_for_clients(notice: &NoticeResponseBody) -> Result<bool, Error> {
+    let severity = |field: &postgres_protocol::message::backend::ErrorField<'_>| {
+        Ok(field.type_() == b'V' && matches!(field.value_bytes(), b"NOTICE" | b"WARNING" | b"INFO"))
+    };
+    Ok(notice.fields().any(|field| severity(&field))?)
 }
 
 /// The detail of the one notice that has it.

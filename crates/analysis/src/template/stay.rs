@@ -46,11 +46,13 @@ pub enum Stay {
     UnknownFunction,
     /// Its result depends on where rows lie: TABLESAMPLE, WHERE CURRENT OF.
     ByPlace,
+    /// To parse it gives a notice or a warning, each time.
+    Warns,
 }
 
 impl Stay {
     /// Every reason.
-    pub const ALL: [Stay; 21] = [
+    pub const ALL: [Stay; 22] = [
         Stay::Utility,
         Stay::UnreadableTree,
         Stay::Writes,
@@ -72,6 +74,7 @@ impl Stay {
         Stay::UnknownRelation,
         Stay::UnknownFunction,
         Stay::ByPlace,
+        Stay::Warns,
     ];
 
     /// Its name in metrics, in `SHOW ROUTES` and in explanations.
@@ -98,6 +101,7 @@ impl Stay {
             Stay::UnknownRelation => "unknown_relation",
             Stay::UnknownFunction => "unknown_function",
             Stay::ByPlace => "by_place",
+            Stay::Warns => "warns",
         }
     }
 
@@ -127,6 +131,7 @@ impl Stay {
                 "it calls a function, an operator or a type that is not known to be harmless"
             }
             Stay::ByPlace => "its result depends on where rows lie",
+            Stay::Warns => "PostgreSQL warns of it whenever it is parsed",
         }
     }
 }

@@ -949,6 +949,54 @@ fn long_answers_besides_rows_are_understood() {
 }
 
 #[test]
+fn each_parse_gives_its_notices() {
+    database("warned_of");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "warned_of");
+    let notices = |tags: &str| tags.matches('N').count();
+    let long = format!("SELECT name AS {} FROM items WHERE id = 7", "a".repeat(70));
+    let escaped = "SELECT name FROM items WHERE id = length('\\\\a') + 5";
+    for (escapes, text, same) in [
+        (false, &*long, "SELECT name FROM items WHERE id = 7"),
+        (true, escaped, "SELECT name FROM items WHERE id = length('ab') + 5"),
+    ] {
+        if escapes {
+            query(&mut raw, "SET standard_conforming_strings = off");
+        }
+        until_it_leaves(&open, &mut raw, same);
+        for _ in 0..2 {
+            for _ in 0..12 {
+                raw.ask(|out| {
+                    out.parse(b"", text.as_bytes(), &[]);
+                    out.bind_plain(b"");
+                    out.execute(b"", 0);
+                    out.sync();
+                });
+                assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "N12DCZ".to_owned()));
+                raw.ask(|out| out.query(text.as_bytes()));
+                assert_eq!(notices(&answer(&mut raw).1), 1, "{text}");
+            }
+            // It is understood by now.
+            until_it_leaves(&open, &mut raw, same);
+        }
+        raw.ask(|out| {
+            out.parse(b"n", text.as_bytes(), &[]);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "N1Z");
+        for _ in 0..12 {
+            raw.ask(|out| {
+                out.bind_plain(b"n");
+                out.execute(b"", 0);
+                out.sync();
+            });
+            assert_eq!(answer(&mut raw).1, "2DCZ");
+        }
+        query(&mut raw, "DEALLOCATE n");
+    }
+}
+
+#[test]
 fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     let servers = Scratch::start(1);
     servers.query("CREATE TABLE one (v int); CREATE TABLE other (v int); INSERT INTO other VALUES (7)");
