@@ -37,6 +37,9 @@ pub struct Catalog {
     pub equalities: BTreeSet<(u32, u32)>,
     /// Collations in which strings of different bytes may be equal.
     pub nondeterministic_collations: BTreeSet<u32>,
+    /// Relations, functions, types and operators that are dropped, unheard, when a session ends or discards what is
+    /// temporary: they are in its temporary schema, or depend on what is there.
+    pub fleeting: BTreeSet<u32>,
     /// What is known of PostgreSQL's own functions.
     pub builtin: Builtin,
 }

@@ -121,6 +121,18 @@ const EQUALITIES: &str = "
 
 const COLLATIONS: &str = "SELECT oid FROM pg_collation WHERE NOT collisdeterministic";
 
+/// What goes with the temporary schemas of sessions: what DISCARD TEMP, or the end of a session, drops without an event
+/// trigger, permanent objects too. What is an internal part of something takes that along.
+const FLEETING: &str = "
+    WITH RECURSIVE fleeting(classid, objid) AS (
+        SELECT 'pg_namespace'::regclass::oid, oid FROM pg_namespace WHERE nspname LIKE 'pg\\_temp\\_%'
+        UNION SELECT d.classid, d.objid FROM fleeting f CROSS JOIN LATERAL (
+            SELECT classid, objid FROM pg_depend WHERE refclassid = f.classid AND refobjid = f.objid
+            UNION ALL SELECT refclassid, refobjid FROM pg_depend
+            WHERE classid = f.classid AND objid = f.objid AND deptype = 'i') d)
+    SELECT objid FROM fleeting
+    WHERE classid IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_type'::regclass, 'pg_operator'::regclass)";
+
 /// What replicas that Consort feeds hold otherwise than the primary: a relation, an attribute of it or 0 for all of it, and
 /// why, in a word. It names everything as it is in `pg_catalog`.
 pub const UNLIKE: &str = include_str!("unlike.sql");
@@ -144,6 +156,7 @@ pub fn queries(publication: &str) -> Vec<String> {
         EQUALITIES,
         COLLATIONS,
         UNLIKE,
+        FLEETING,
     ]
     .map(str::to_owned)
     .to_vec()
@@ -151,7 +164,7 @@ pub fn queries(publication: &str) -> Vec<String> {
 
 /// Builds the catalog of a database from the answers to [`queries`].
 pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, LoadError> {
-    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 15] = [
+    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 16] = [
         relation,
         column,
         key_column,
@@ -167,6 +180,7 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         equality,
         collation,
         unlike,
+        fleeting,
     ];
     let mut catalog = Catalog { database, ..Catalog::default() };
     if answers.len() != steps.len() {
@@ -408,6 +422,11 @@ fn unlike(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
             attribute => relation.unlike.union(ColumnSet::of([attribute])),
         };
     }
+    Some(())
+}
+
+fn fleeting(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
+    catalog.fleeting.insert(row.oid(0)?);
     Some(())
 }
 

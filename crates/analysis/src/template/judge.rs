@@ -39,6 +39,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     judge.types();
     judge.marks();
     let (reads, relations) = judge.relations(&keys);
+    judge.fleeting(&relations);
     let writes =
         if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
     // Code that may write anything may also change the session: a trigger, a CHECK, a function of a partition's key.
@@ -201,6 +202,15 @@ impl Judge<'_> {
                 14 => self.stay(Stay::Session),
                 _ => self.unknown(),
             }
+        }
+    }
+
+    fn fleeting(&mut self, relations: &BTreeSet<RelationId>) {
+        let facts = self.facts;
+        let others = facts.functions.iter().chain(&facts.operators).chain(&facts.types).copied();
+        let mut used = relations.iter().chain(&facts.named).map(|relation| relation.get()).chain(others);
+        if used.any(|used| self.catalog.fleeting.contains(&used)) {
+            self.stay(Stay::Fleeting);
         }
     }
 

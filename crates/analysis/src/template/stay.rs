@@ -46,13 +46,16 @@ pub enum Stay {
     UnknownFunction,
     /// Its result depends on where rows lie: TABLESAMPLE, WHERE CURRENT OF.
     ByPlace,
+    /// It uses something that is dropped when a session ends, and nobody hears of it: its names may stand for something else
+    /// then.
+    Fleeting,
     /// To parse it gives a notice or a warning, each time.
     Warns,
 }
 
 impl Stay {
     /// Every reason.
-    pub const ALL: [Stay; 22] = [
+    pub const ALL: [Stay; 23] = [
         Stay::Utility,
         Stay::UnreadableTree,
         Stay::Writes,
@@ -74,6 +77,7 @@ impl Stay {
         Stay::UnknownRelation,
         Stay::UnknownFunction,
         Stay::ByPlace,
+        Stay::Fleeting,
         Stay::Warns,
     ];
 
@@ -101,6 +105,7 @@ impl Stay {
             Stay::UnknownRelation => "unknown_relation",
             Stay::UnknownFunction => "unknown_function",
             Stay::ByPlace => "by_place",
+            Stay::Fleeting => "fleeting",
             Stay::Warns => "warns",
         }
     }
@@ -131,6 +136,7 @@ impl Stay {
                 "it calls a function, an operator or a type that is not known to be harmless"
             }
             Stay::ByPlace => "its result depends on where rows lie",
+            Stay::Fleeting => "it uses something that depends on what is temporary, and goes with it",
             Stay::Warns => "PostgreSQL warns of it whenever it is parsed",
         }
     }

@@ -997,6 +997,44 @@ fn each_parse_gives_its_notices() {
 }
 
 #[test]
+fn what_goes_with_a_temporary_object_is_read_at_the_primary() {
+    let servers = Scratch::start(1);
+    servers.query(
+        "CREATE SCHEMA first; CREATE TABLE tv (id int PRIMARY KEY, n int); INSERT INTO tv VALUES (1, 0); \
+         CREATE TABLE base (id int PRIMARY KEY, n int); INSERT INTO base VALUES (1, -1)",
+    );
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut owner = Raw::ready(&open, "postgres");
+    for text in [
+        "CREATE DOMAIN pg_temp.few AS int",
+        "CREATE VIEW first.part AS SELECT id, n::pg_temp.few AS n FROM base",
+        "CREATE VIEW first.tv AS SELECT id, n FROM first.part",
+        "CREATE FUNCTION first.f(n int) RETURNS pg_temp.few LANGUAGE sql IMMUTABLE AS 'SELECT 5'",
+        "CREATE FUNCTION f(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 6'",
+    ] {
+        assert_eq!(query(&mut owner, text), Vec::<String>::new());
+    }
+    let mut raw = Raw::ready(&open, "postgres");
+    query(&mut raw, "SET search_path = first, public");
+    let read = "SELECT n FROM tv WHERE id = 1";
+    // By then it is understood.
+    for _ in 0..3 {
+        assert_eq!(until_it_leaves(&open, &mut raw, "SELECT n FROM base WHERE id = 1"), ["-1"]);
+        let before = open.reads_at_standbys();
+        assert_eq!(query(&mut raw, read), ["-1"]);
+        assert_eq!(query(&mut raw, "SELECT f(1)"), ["5"]);
+        assert_eq!(open.reads_at_standbys(), before, "{}", open.why_at_primary());
+    }
+    assert!(open.why_at_primary().contains("fleeting"), "{}", open.why_at_primary());
+    query(&mut owner, "DISCARD TEMP");
+    assert_eq!(query(&mut raw, "SELECT f(1)"), ["6"]);
+    for n in 1..30 {
+        query(&mut owner, &format!("UPDATE tv SET n = {n}"));
+        assert_eq!(query(&mut raw, read), [n.to_string()]);
+    }
+}
+
+#[test]
 fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     let servers = Scratch::start(1);
     servers.query("CREATE TABLE one (v int); CREATE TABLE other (v int); INSERT INTO other VALUES (7)");
