@@ -144,7 +144,9 @@ mod tests {
         batch.truncate(parse);
         batch.query(b"SELECT 1");
         assert_eq!(look(&batch), request(Kind::Open, parse));
-        let large = [&b"Q"[..], &1_000_000_u32.to_be_bytes(), b"SELECT"].concat();
+        let mut large = [&b"Q"[..], &1_000_000_u32.to_be_bytes(), b"SELECT"].concat();
+        assert_eq!(look(&large), None);
+        large.resize(REQUEST_HELD_BYTES, b' ');
         assert_eq!(look(&large), request(Kind::Open, 0));
     }
 
