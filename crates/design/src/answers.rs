@@ -68,6 +68,18 @@ pub enum Intake {
     AsItComes,
 }
 
+impl Intake {
+    /// Boundaries are taken in one after the other, none together.
+    pub fn is_one_by_one(self) -> bool {
+        matches!(self, Intake::OneByOne | Intake::OneByOneLocking)
+    }
+
+    /// Nothing reads at a replica while it takes something in.
+    pub fn locks(self) -> bool {
+        self == Intake::OneByOneLocking
+    }
+}
+
 /// What a read may see, if the session did not ask for something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {

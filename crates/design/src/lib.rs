@@ -81,7 +81,7 @@ const HIHOOI: Design = Design {
 /// Lazy replication with queries that wait for a replica which has the whole latest version.
 const FORWARD: Design = Design {
     name: "forward",
-    summary: "reads go to a replica that has the whole latest version; a refresh locks the replica",
+    summary: "reads wait at replicas that Consort feeds for the whole latest version; a refresh locks its replica",
     effects: Effects::Rows,
     intake: Intake::OneByOneLocking,
     reads: Reads::LatestWaiting,
@@ -112,10 +112,10 @@ const CONFLICT_AWARE: Design = Design {
 };
 
 /// Every design that works, the default first.
-pub const ALL: [Design; 3] = [CONSORT, WEAK, GANYMED];
+pub const ALL: [Design; 4] = [CONSORT, WEAK, GANYMED, FORWARD];
 
 /// Those whose rules are known and that no process can run yet.
-const NOT_YET: [Design; 4] = [HIHOOI, ONE_COPY, CONFLICT_AWARE, FORWARD];
+const NOT_YET: [Design; 3] = [HIHOOI, ONE_COPY, CONFLICT_AWARE];
 
 /// Why a design cannot be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,7 @@ mod tests {
         assert_eq!(chosen("consort"), Ok(CONSORT));
         assert_eq!(chosen("weak"), Ok(WEAK));
         assert_eq!(chosen("ganymed"), Ok(GANYMED));
+        assert_eq!(chosen("forward"), Ok(FORWARD));
         assert_eq!(chosen("Consort"), Err(Refused::Unknown));
         for design in NOT_YET {
             let refused = chosen(design.name).expect_err("it cannot run");

@@ -147,6 +147,10 @@ pub struct Metrics {
     pub results_cut_off: Counter,
     /// How long answers were held for their proof.
     pub proof_wait: Histogram,
+    /// Where reads wait for a replica: how long until one was asked.
+    pub replica_wait: Histogram,
+    /// Where a refresh locks: how long it waited for those who read.
+    pub refresh_wait: Histogram,
     /// How long a look at the primary took.
     pub gauge_round_trip: Histogram,
     /// How long a statement waited for its analysis, when it had to.
@@ -187,6 +191,16 @@ fn own(page: &mut Page, metrics: &Metrics) {
         "consort_proof_wait_seconds",
         "How long answers were held for their proof.",
         &metrics.proof_wait,
+    );
+    page.histogram(
+        "consort_replica_wait_seconds",
+        "How long reads waited for a replica, where they do.",
+        &metrics.replica_wait,
+    );
+    page.histogram(
+        "consort_refresh_wait_seconds",
+        "How long refreshes waited for those who read, where they lock.",
+        &metrics.refresh_wait,
     );
     page.histogram(
         "consort_gauge_seconds",
@@ -311,6 +325,13 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
         "How long the replica has not shown what the primary has.",
         |feed| u64::try_from(feed.lag.as_millis()).unwrap_or(u64::MAX),
     );
+    let mut family = page.counter(
+        "consort_feed_readers_let_go_total",
+        "Reads that held a refresh of the replica back for as long as they may.",
+    );
+    for feed in feeds {
+        family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.readers_let_go);
+    }
 }
 
 /// A page in the making.
@@ -428,6 +449,7 @@ mod tests {
             "consort_doubts 2",
             "consort_slot_retained_bytes{database=\"shop\"} 4096",
             "consort_slot_remaining_bytes{database=\"shop\"} 1024",
+            "consort_feed_readers_let_go_total{node=\"replica1\",database=\"shop\"} 1",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }

@@ -278,7 +278,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
 }
 
 fn feed(cluster: &Cluster, course: CourseView) -> Feed {
-    let CourseView { replica, database, stage, in_vain, pending } = course;
+    let CourseView { replica, database, stage, in_vain, pending, waited } = course;
     let setup = cluster.standby(replica);
     let (host, port) = address(&setup);
     let scheduler = cluster.scheduler();
@@ -315,6 +315,8 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
         pending_commits: pending.commits,
         pending_bytes: pending.bytes,
         copied,
+        waited_for_readers: waited.for_readers,
+        readers_let_go: waited.let_go,
     }
 }
 

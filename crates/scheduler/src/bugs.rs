@@ -46,6 +46,10 @@ pub struct Bugs {
     pub in_flight_not_counted: bool,
     /// A refresh that locks does not wait for those who read.
     pub refresh_passes_readers: bool,
+    /// A read does not wait for the end of a refresh that locks.
+    pub read_passes_refresh: bool,
+    /// Who was let go by a refresh that locks reads on.
+    pub let_go_reads_on: bool,
     /// A commit's turn ends with its connection.
     pub turn_ends_with_connection: bool,
 }

@@ -64,6 +64,9 @@ impl Scheduler {
         if self.given_up_since(ticket) {
             return Verdict::Refused(Reason::StandbyRestarted);
         }
+        if ticket.pass().is_some_and(|pass| !self.may_read(pass)) {
+            return Verdict::Refused(Reason::LetGo);
+        }
         if self.kept_in_since(ticket) {
             return Verdict::Refused(Reason::RolesChanged);
         }

@@ -105,11 +105,26 @@ pub struct Ticket {
     /// Whether it runs at a fed replica; then, once judged, no boundary that it has seen lies above `seen`.
     pub(crate) kind: Kind,
     pub(crate) seen: Lsn,
-    /// Whether a refresh of its replica waits for it.
-    pub(crate) gated: bool,
+    /// Where a refresh locks: among which readers it came in.
+    pub(crate) era: Option<u64>,
+}
+
+/// By what a reader holds back the refresh of a replica, where a refresh locks: see [`Scheduler::may_read`].
+///
+/// [`Scheduler::may_read`]: crate::Scheduler::may_read
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    pub(crate) standby: StandbyId,
+    pub(crate) database: DatabaseId,
+    pub(crate) era: u64,
 }
 
 impl Ticket {
+    /// By what it holds back the refresh of its replica, if it does.
+    pub fn pass(&self) -> Option<Pass> {
+        self.era.map(|era| Pass { standby: self.standby, database: self.database, era })
+    }
+
     /// Where the read shall run.
     pub fn standby(&self) -> StandbyId {
         self.standby

@@ -66,11 +66,13 @@ pub enum Reason {
     StandbyRefused,
     /// The standby took longer than a limit allows.
     TimedOut,
+    /// It held a refresh of its replica back for as long as it may.
+    LetGo,
 }
 
 impl Reason {
     /// Every reason but [`Reason::Stay`].
-    pub const ALL: [Reason; 29] = [
+    pub const ALL: [Reason; 30] = [
         Reason::AskedForPrimary,
         Reason::NoStandby,
         Reason::NoneServing,
@@ -100,6 +102,7 @@ impl Reason {
         Reason::StandbyFailed,
         Reason::StandbyRefused,
         Reason::TimedOut,
+        Reason::LetGo,
     ];
 
     /// The stable name.
@@ -175,6 +178,7 @@ impl Reason {
                 ("standby_refused", "the standby refused the statement for its own sake")
             }
             Reason::TimedOut => ("timed_out", "the standby took longer than the limit"),
+            Reason::LetGo => ("let_go", "it kept its replica from the latest state for as long as it may"),
         }
     }
 }

@@ -29,7 +29,7 @@ impl Scheduler {
                     after: None,
                     kind: place.kind,
                     seen: Lsn::MAX,
-                    gated: false,
+                    era: None,
                 })
             }
         }

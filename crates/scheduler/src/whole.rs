@@ -19,13 +19,26 @@
 //!
 //! # A refresh that locks
 //!
-//! Where a replica's engine keeps no versions, a refresh locks the whole database there: [`Options::refresh_locks`].
-//! Reads that wait for what a replica shows are let in before its next refresh begins, and whoever comes while a refresh
-//! waits for readers waits for it: neither starves the other.
+//! Where a replica's engine keeps no versions, a refresh locks the whole database there: [`Options::refresh_locks`]
+//! (Manassiev and Amza, "DMV", section V.B). Readers share the lock, a refresh has it alone: however old what a read may see,
+//! it is one state, and stays so for its transaction (Röhm et al., 2002: what is read within a transaction is consistent,
+//! independent of its freshness). Neither says who comes first. Here readers and refreshes alternate (a phase-fair lock:
+//! Brandenburg and Anderson, 2009):
+//!
+//! ```text
+//!   who reads   -----====------------====----          a reader waits for one refresh at most
+//!   a refresh   ...........=======.........=====       a refresh waits for those who read when it comes, and no others
+//! ```
+//!
+//! - A refresh that comes lets in all reads that wait for what the replica shows now, then nobody, and begins when the last
+//!   of those who read has ended. So reads do not starve it.
+//! - Whoever comes meanwhile is let in behind that refresh and before the next one. So refreshes do not starve reads.
+//! - Who reads for longer than a refresh waits is [let go](Scheduler::let_go): the lock is the refresh's, and what was read
+//!   is nobody's any more. So no reader that hangs stops a replica.
 //!
 //! [`Options::refresh_locks`]: crate::Options::refresh_locks
 
-use crate::question::{Consistency, Proof, Question, Ticket, Verdict};
+use crate::question::{Consistency, Pass, Proof, Question, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::{Place, Standby};
 use crate::{Kind, Reason, StandbyId};
@@ -70,13 +83,15 @@ struct Waiter {
 
 /// Who reads one database of one replica, where a refresh locks.
 ///
-/// Invariant: nobody reads while it is refreshed.
+/// Invariants: nobody reads while it is refreshed; `reading` counts those who came in this `era`.
 #[derive(Debug, Default)]
 struct Gate {
     reading: usize,
     refreshing: bool,
     /// A refresh waits for the readers.
     asked: bool,
+    /// How often readers were let go.
+    era: u64,
 }
 
 impl Gate {
@@ -128,9 +143,15 @@ impl Scheduler {
     /// If it does not wait.
     pub fn whole_place(&mut self, id: WholeId) -> Whole {
         let mut waiter = self.waiters.all.remove(&id).expect("a whole read is asked for as long as it waits");
-        let placed = match waiter.admitted.take() {
-            Some(ticket) => Whole::At(ticket),
-            None => self.place_whole(&mut waiter, None),
+        let admitted = waiter.admitted.take();
+        let placed = match admitted {
+            Some(ticket) if ticket.pass().is_none_or(|pass| self.may_read(pass)) => Whole::At(ticket),
+            outdated => {
+                if let Some(ticket) = outdated {
+                    self.finish(ticket, crate::End::Refused(Reason::LetGo));
+                }
+                self.place_whole(&mut waiter, None)
+            }
         };
         if let Whole::Wait(_) = placed {
             self.waiters.all.insert(id, waiter);
@@ -157,7 +178,7 @@ impl Scheduler {
 
     /// Somebody wants to bring a replica's database further, and to lock it for that. First the reads are let in that
     /// wait for what it shows now. `true`: it is locked until [`refreshed`](Scheduler::refreshed). `false`: readers are
-    /// there; ask again when one has finished.
+    /// there; ask again when one has finished, and [let them go](Scheduler::let_go) if that takes too long.
     pub fn refresh(&mut self, id: StandbyId, database: DatabaseId) -> bool {
         if !self.options.refresh_locks {
             return true;
@@ -179,6 +200,20 @@ impl Scheduler {
         gate.refreshing
     }
 
+    /// Those who read there have held a refresh back for as long as they may: it waits for them no more, and they
+    /// [may not read](Scheduler::may_read) there any more. How many that are.
+    pub fn let_go(&mut self, id: StandbyId, database: DatabaseId) -> usize {
+        let Some(gate) = self.waiters.gates.get_mut(&(id, database)) else { return 0 };
+        gate.era += 1;
+        std::mem::take(&mut gate.reading)
+    }
+
+    /// Whether who has this pass was not let go: what it reads from its replica is still one state.
+    pub fn may_read(&self, pass: Pass) -> bool {
+        let gate = self.waiters.gates.get(&(pass.standby, pass.database));
+        self.options.bugs.let_go_reads_on || gate.is_some_and(|gate| gate.era == pass.era)
+    }
+
     /// What was brought there is shown, or came to nothing: readers may come.
     pub fn refreshed(&mut self, id: StandbyId, database: DatabaseId) {
         if let Some(gate) = self.waiters.gates.get_mut(&(id, database)) {
@@ -188,9 +223,8 @@ impl Scheduler {
 
     /// A ticket's read has ended at a replica whose refreshes lock.
     pub(crate) fn leaves_gate(&mut self, ticket: &Ticket) {
-        if ticket.gated
-            && let Some(gate) = self.waiters.gates.get_mut(&(ticket.standby, ticket.database))
-        {
+        let gate = self.waiters.gates.get_mut(&(ticket.standby, ticket.database));
+        if let Some(gate) = gate.filter(|gate| ticket.era == Some(gate.era)) {
             gate.reading -= 1;
         }
     }
@@ -223,7 +257,8 @@ impl Scheduler {
             Err(reason) => return Whole::Wait(reason),
         };
         let gates = &self.waiters.gates;
-        let open = |id: StandbyId| gates.get(&(id, database)).is_none_or(Gate::is_open);
+        let passes = self.options.bugs.read_passes_refresh;
+        let open = |id: StandbyId| gates.get(&(id, database)).is_none_or(|gate| passes || gate.is_open());
         let place = self.standbys.choose(epoch, waiter.question.prefer, |id, incarnation, replica| {
             replica.kind == Kind::Fed
                 && only.is_none_or(|only| only == id)
@@ -278,12 +313,13 @@ impl Scheduler {
     fn whole_ticket(&mut self, waiter: &Waiter, place: Place) -> Ticket {
         let (question, database) = (&waiter.question, waiter.question.database);
         self.pin(place.low);
-        let gated = self.options.refresh_locks;
         let any = self.order.settled(database).filter(|_| self.options.bugs.in_flight_not_counted);
         let wanted = waiter.arrival.wanted.or(any.map(|(number, _)| number));
-        if gated {
-            self.waiters.gates.entry((place.id, database)).or_default().reading += 1;
-        }
+        let era = self.options.refresh_locks.then(|| {
+            let gate = self.waiters.gates.entry((place.id, database)).or_default();
+            gate.reading += 1;
+            gate.era
+        });
         Ticket {
             database,
             footprint: Arc::new(Footprint::Everything),
@@ -302,7 +338,7 @@ impl Scheduler {
             after: None,
             kind: place.kind,
             seen: Lsn::MAX,
-            gated,
+            era,
         }
     }
 

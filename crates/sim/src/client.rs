@@ -504,6 +504,11 @@ impl Client {
     async fn read_in_snapshot(&mut self, select: &Select, arrived: Moment) {
         let Some(session) = self.session.as_mut() else { return };
         let Some(result) = session.in_snapshot(select).await else { return };
+        let pinned = self.open.as_ref().and_then(|open| open.snapshot.as_ref());
+        if pinned.is_some_and(|pinned| !pinned.may_read()) {
+            // The client gets an error instead.
+            return;
+        }
         session.wire.reply = Some(Reply::Rows(result));
         session.wire.place = Some(Where::Standby);
         self.answered(select, arrived, &Ended::Standby { seen: None });

@@ -9,8 +9,8 @@ use crate::model::schema::Table::Full;
 use crate::model::statement::Select;
 use crate::run::Outcome;
 use crate::world::{Ways, World};
-use scheduler::Options;
 use scheduler::Writers::ThroughConsort;
+use scheduler::{Consistency, Options};
 
 const WHOLE: Ways = Ways { whole: true, locking: false, serial: false, parallel: false, shown_by: 0 };
 
@@ -76,6 +76,39 @@ pub(crate) fn refreshed_under_a_read(planted: Planted) -> Outcome {
         let mut reader = stage.client();
         reader.read(&Select::both((Full, 0), (Full, 2))).await;
         stage.pause(40_000).await;
+    })
+}
+
+/// Replicas without versions are refreshed for a while; reads come one after the other that may be however old.
+pub(crate) fn read_under_a_refresh(planted: Planted) -> Outcome {
+    let long = |delays: &mut Delays, _: &mut Options| {
+        (delays.work, delays.apply) = ((1_000, 1_000), (3_000, 3_000));
+    };
+    whole_stage(planted, Ways { locking: true, ..WHOLE }, long, |stage| async move {
+        stage.client().write(&[set(0), set(2)], How::default()).await;
+        for _ in 0..30 {
+            let mut reader = stage.client();
+            reader.consistency = Consistency::Weak;
+            stage.beside(async move {
+                reader.read(&Select::both((Full, 0), (Full, 2))).await;
+            });
+            stage.pause(300).await;
+        }
+        stage.pause(40_000).await;
+    })
+}
+
+/// A client hangs between two reads of a snapshot at a replica without versions; what it reads is written meanwhile.
+pub(crate) fn hangs_in_a_block(planted: Planted) -> Outcome {
+    whole_stage(planted, Ways { locking: true, ..WHOLE }, as_is, |stage| async move {
+        let mut hangs = stage.client();
+        stage.beside(async move {
+            hangs.snapshot(&[row(0), row(0)], 50_000).await;
+        });
+        stage.pause(10_000).await;
+        stage.client().write(&[set(0)], How::default()).await;
+        stage.client().read(&row(0)).await;
+        stage.pause(70_000).await;
     })
 }
 

@@ -1,7 +1,7 @@
 //! How a Consort feeds a replica: boundary after boundary, each, or several whole ones, in one transaction with the
 //! position that it leads to.
 
-use crate::consort::Consort;
+use crate::consort::{Consort, Handle};
 use crate::executor::either;
 use crate::model::primary::Committed;
 use crate::model::schema::{Cell, Table, number};
@@ -15,6 +15,10 @@ use scheduler::parallel::{self, Class, Executor, Place, Sets};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A refresh that locks waits no longer for those who read.
+const REFRESH_LIMIT: Duration = Duration::from_millis(10);
 
 /// What came out and who needs it.
 #[derive(Default)]
@@ -131,15 +135,18 @@ impl Consort {
                 let pause = env.executor.sleep(1_000);
                 either(either(more, kick), pause).await;
             } else {
-                if !self.input(|s| s.refresh(replica.id, of)) {
-                    // Readers are there. Whoever ends says so.
-                    let pause = env.executor.sleep(1_000);
-                    either(more, pause).await;
-                    continue;
-                }
                 let several = if self.world.groups_boundaries.get() { next.len() } else { 1 };
-                self.give_boundaries(&replica, open, &next[..several]).await;
-                self.input(|s| s.refreshed(replica.id, of));
+                let these = &next[..several];
+                let locks =
+                    self.world.ways.get().locking && !self.buffer.borrow().lacks(these, &open.at).is_empty();
+                let locked = if locks {
+                    let handle = Handle(self.clone());
+                    Some(transaction::refresh(&handle, (replica.id, of), REFRESH_LIMIT).await)
+                } else {
+                    None
+                };
+                self.give_boundaries(&replica, open, these).await;
+                drop(locked);
             }
         }
     }

@@ -101,6 +101,8 @@ bugs! {
     in_flight_not_counted "G1" "the latest state is what was acknowledged: a commit in flight does not count" => scheduler.in_flight_not_counted;
     turn_ends_with_connection "G1" "a turn to commit ends with its connection" => scheduler.turn_ends_with_connection;
     refresh_passes_readers "G1" "a refresh that locks does not wait for readers" => scheduler.refresh_passes_readers;
+    read_passes_refresh "G1" "a read does not wait for the end of a refresh that locks" => scheduler.read_passes_refresh;
+    let_go_reads_on "G1" "who was let go by a refresh that locks reads on" => scheduler.let_go_reads_on;
     acknowledged_alone "G1" "a commit is acknowledged without its replicas" => flows.acknowledged_alone;
     waiting_not_asked "G2" "what comes is compared with what runs, not with what waits" => parallel.waiting_not_asked;
     counts_not_kept "G2" "what one transaction touches is forgotten when another that touches it ends" => parallel.counts_not_kept;

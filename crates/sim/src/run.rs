@@ -12,7 +12,7 @@ use crate::model::statement::{Change, Part, Select};
 use crate::random::Random;
 use crate::record::Breach;
 use crate::world::{Ways, World};
-use scheduler::{Options, Writers};
+use scheduler::{Consistency, Options, Writers};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -254,7 +254,8 @@ impl Cluster {
             if *of == number {
                 let client = Client::new(&consort, u32::try_from(place).expect("few"), database(*db));
                 let (mix, env) = (self.mix.clone(), self.world.env.clone());
-                consort.spawn(async move { behave(client, &mix, &env).await });
+                let ways = self.world.ways.get();
+                consort.spawn(async move { behave(client, &mix, &env, ways).await });
             }
         }
     }
@@ -276,7 +277,7 @@ impl Cluster {
 }
 
 /// What one client does until the end.
-async fn behave(mut client: Client, mix: &Mix, env: &Env) {
+async fn behave(mut client: Client, mix: &Mix, env: &Env, ways: Ways) {
     while env.now() < mix.until {
         let pause = env.random.borrow_mut().between(1, mix.think);
         env.executor.sleep(pause).await;
@@ -299,7 +300,11 @@ async fn behave(mut client: Client, mix: &Mix, env: &Env) {
             }
         } else {
             let select = drawn(Mix::select);
+            // Where a refresh locks, also what may be however old is one state.
+            let any_age = ways.locking && env.random.borrow_mut().chance(200);
+            client.consistency = if any_age { Consistency::Weak } else { Consistency::Strong };
             client.read(&select).await;
+            client.consistency = Consistency::Strong;
         }
     }
 }

@@ -12,7 +12,10 @@ use crate::directed::{
     view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
 };
 use crate::directed_fed::{fed_lag, fed_written_past, forked, one_hangs, replicas_return_older};
-use crate::directed_whole::{answer_hangs, refreshed_under_a_read, shown_by_nobody, turn_of_the_dead};
+use crate::directed_whole::{
+    answer_hangs, hangs_in_a_block, read_under_a_refresh, refreshed_under_a_read, shown_by_nobody,
+    turn_of_the_dead,
+};
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
 use crate::run::{Outcome, run, run_parallel};
@@ -394,6 +397,18 @@ pub const ALL: &[Schedule] = &[
         bugs: &["refresh_passes_readers"],
         story: "a long read at replicas without versions; what it reads is written and brought there",
         play: refreshed_under_a_read,
+    },
+    Schedule {
+        name: "read_under_a_refresh",
+        bugs: &["read_passes_refresh"],
+        story: "replicas without versions are refreshed; reads come meanwhile that may be however old",
+        play: read_under_a_refresh,
+    },
+    Schedule {
+        name: "hangs_in_a_block",
+        bugs: &["let_go_reads_on"],
+        story: "a client hangs between two reads of a snapshot at a replica without versions; what it reads is written",
+        play: hangs_in_a_block,
     },
     Schedule {
         name: "shown_by_nobody",

@@ -104,6 +104,10 @@ impl Session {
         let env = self.consort.world.env.clone();
         env.step(|d| d.network).await;
         let (standby, life, state) = self.snapshot.as_ref()?;
+        // An engine that keeps no versions shows what is there by now.
+        let locking = self.consort.world.ways.get().locking;
+        let by_now = locking.then(|| standby.look(self.database));
+        let state = by_now.as_ref().unwrap_or(state);
         let answer = (standby.life() == *life).then(|| select.run(state, self.around(standby)));
         env.step(|d| d.network).await;
         answer

@@ -23,6 +23,11 @@ impl<C: Cluster> Pinned<C> {
         self.ticket.as_ref().expect("a ticket is taken out by drop alone")
     }
 
+    /// Whether it was not let go, where a refresh locks: what is read under it is still one state.
+    pub fn may_read(&self) -> bool {
+        self.ticket().pass().is_none_or(|pass| self.cluster.scheduler().may_read(pass))
+    }
+
     /// Whether its replica shows, as things stand now, what must be shown before anything is sent.
     pub(crate) fn ready(&mut self) -> Verdict {
         let ticket = self.ticket.as_mut().expect("a ticket is taken out by drop alone");
@@ -64,7 +69,12 @@ impl<C: Cluster> Pinned<C> {
 impl<C: Cluster> Drop for Pinned<C> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
+            let holds_back = ticket.pass().is_some();
             self.cluster.scheduler().finish(ticket, self.end);
+            if holds_back {
+                // A refresh may wait for it.
+                self.cluster.moved();
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum Placed<C: Cluster> {
 /// first byte has left is given up for another. Only if no replica serves at all, or if they go on failing, it runs at the
 /// primary; and if the catalog has changed while it waited, for what it touches is not known any more.
 ///
-/// Errors: why no replica showed within `limit` what it must see. Nothing has reached the client.
+/// Errors: why no replica showed within `limit` what it must see, or [`Reason::LetGo`]. Nothing has reached the client.
 pub async fn read_whole<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,
@@ -47,6 +47,8 @@ pub async fn read_whole<C: Cluster, S: Session>(
         }
         match at_replica(cluster, session, pinned).await {
             Ok(ended) => return Ok(ended),
+            // It would hold the next replica back as long.
+            Err(Reason::LetGo) => return Err(Reason::LetGo),
             Err(reason) => last = reason,
         }
         let Some(rest) = cluster.changed(left).await else { break };
@@ -117,6 +119,9 @@ pub async fn snapshot_whole<C: Cluster, S: Session>(
                 }
                 Err(reason) => {
                     session.close_snapshot().await;
+                    if reason == Reason::LetGo {
+                        return Err(reason);
+                    }
                     last = reason;
                 }
             },

@@ -31,6 +31,12 @@ pub trait Cluster: Clone {
     /// sessions take turns, or whose refreshes lock, wake those who wait in `changed`. Must not wait.
     fn moved(&self) {}
 
+    /// Readers of a replica were [let go](Scheduler::let_go). Clusters whose refreshes lock wake the sessions that wait for
+    /// something else meanwhile, so that each looks whether it [may read](Scheduler::may_read) on. Must not wait.
+    fn let_go(&self) {
+        self.moved();
+    }
+
     /// The connection to this backend is lost, or its session is, while `doubt` may still commit. From here on the
     /// cluster watches the primary until that backend is gone, and then says `Order::backend_gone(doubt)`; it does so
     /// although the session is no more. Must not wait.

@@ -6,7 +6,8 @@ use history::{
 };
 use order::{DoubtId, DoubtState, Gauge};
 use scheduler::{
-    Consistency, Options, Proof, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId, Ticket,
+    Consistency, End, Options, Proof, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId,
+    Ticket, Whole,
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
@@ -16,7 +17,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 use transaction::{
     AtPrimary, Backend, Block, Cluster, Delivered, Ended, Locks, Session, StandbyFailed, Standing, quiet,
-    read, write,
+    read, read_whole, refresh, write,
 };
 
 const DATABASE: DatabaseId = DatabaseId::new(5);
@@ -38,7 +39,11 @@ struct Scene(Rc<Inner>);
 impl Scene {
     /// One serving standby, nothing decoded.
     fn new() -> Scene {
-        let mut scheduler = Scheduler::new(Options::default());
+        Scene::with(Options::default())
+    }
+
+    fn with(options: Options) -> Scene {
+        let mut scheduler = Scheduler::new(options);
         scheduler.standby_joined(STANDBY, 1);
         scheduler.standby_marked(STANDBY, life(), Lsn::new(100));
         scheduler.standby_serving(STANDBY, Serving::Yes);
@@ -369,7 +374,10 @@ fn gauge(scheduler: &mut Scheduler) {
 
 /// One fed replica in the place of the standby. It shows the first boundary.
 fn fed_scene() -> Scene {
-    let scene = Scene::new();
+    feeds(Scene::new())
+}
+
+fn feeds(scene: Scene) -> Scene {
     {
         let mut scheduler = scene.scheduler();
         scheduler.replica_left(STANDBY);
@@ -414,4 +422,31 @@ fn a_read_that_no_fed_replica_can_answer_in_time_is_sent_to_the_primary_alone() 
     let ended = poll(read(&scene, &mut client, &strong));
     assert_eq!(ended, Some(Ended::Primary(Reason::ReplicasBehind)));
     assert_eq!(client.log, ["primary", "primary"]);
+}
+
+#[test]
+fn a_refresh_lets_go_who_reads_for_too_long_and_what_is_dropped_gives_its_lock_back() {
+    let scene = feeds(Scene::with(Options { refresh_locks: true, ..Options::default() }));
+    let (at, limit) = ((STANDBY, DATABASE), Duration::from_secs(1));
+    let (locked, let_go) = poll(refresh(&scene, at, limit)).expect("nobody reads");
+    assert_eq!(let_go, 0);
+    let late = poll(read_whole(&scene, &mut client(WELL), &question(), limit));
+    assert_eq!(late, Some(Err(Reason::ReplicasBehind)), "who comes waits for it");
+    drop(locked);
+
+    let mut hangs = client(Nodes { standby_answers: false, ..WELL });
+    assert_eq!(poll(read_whole(&scene, &mut hangs, &question(), limit)), None, "dropped while it runs");
+    let (locked, let_go) = poll(refresh(&scene, at, limit)).expect("nobody reads any more");
+    assert_eq!(let_go, 0);
+    drop(locked);
+
+    let arrived = scene.scheduler().whole_arrives(&question()).expect("few wait");
+    let Whole::At(ticket) = scene.scheduler().whole_place(arrived) else { panic!("it is open") };
+    let (locked, let_go) = poll(refresh(&scene, at, limit)).expect("the limit has passed");
+    assert_eq!(let_go, 1);
+    assert!(!scene.scheduler().may_read(ticket.pass().expect("it held the refresh back")));
+    scene.scheduler().finish(ticket, End::Delivered);
+    drop(locked);
+    let ended = poll(read_whole(&scene, &mut client(WELL), &question(), limit));
+    assert_eq!(ended, Some(Ok(Ended::Standby { seen: None })));
 }

@@ -14,6 +14,7 @@ mod fixture;
 mod levels;
 mod life;
 mod load;
+mod locking;
 mod logged;
 mod members;
 mod promoted;

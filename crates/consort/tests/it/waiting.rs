@@ -1,25 +1,36 @@
-//! The design in which reads wait at replicas for the latest state, and commits take turns at the primary.
+//! The designs in which reads wait at replicas for the latest state; and of those the one in which commits take turns at the
+//! primary.
 
 use std::sync::Arc;
 
-use design::{Orderer, Reads};
+use design::{Design, Orderer, Reads};
 use postgres::local::{Node, Options, Scratch};
 
 use crate::fixture::{Serving, UpFolder, consort, eventually};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served};
 
-/// Its name.
-fn name() -> &'static str {
-    let waits = |design: &&design::Design| {
-        design.reads == Reads::LatestWaiting && design.orderer == Orderer::PrimaryOneByOne
-    };
-    design::ALL.iter().find(waits).expect("there is one").name
+/// Their names.
+fn all() -> impl Iterator<Item = &'static str> {
+    let waits = |design: &&Design| design.reads == Reads::LatestWaiting;
+    let all: Vec<_> = design::ALL.iter().filter(waits).collect();
+    assert_eq!(all.len(), 2, "with turns, and with refreshes that lock");
+    all.into_iter().map(|design| design.name)
 }
 
-/// Consort in front of a primary and so many replicas, which all show what the primary has.
-fn serving(replicas: usize, lines: &str) -> (Serving, Console, String) {
+/// The name of the one in which commits take turns.
+fn with_turns() -> &'static str {
+    named(|design| design.orderer == Orderer::PrimaryOneByOne)
+}
+
+/// The name of the one of which this is true.
+pub(crate) fn named(so: fn(&Design) -> bool) -> &'static str {
+    design::ALL.iter().find(|design| so(design)).expect("there is one").name
+}
+
+/// Consort of this design in front of a primary and so many replicas, which all show what the primary has.
+pub(crate) fn serving(design: &str, replicas: usize, lines: &str) -> (Serving, Console, String) {
     let servers = Scratch::with(Options { standbys: 0, replicas, ..Scratch::options() });
-    let serving = Serving::over(Arc::new(servers), &format!("design = \"{}\"\n{lines}", name()));
+    let serving = Serving::over(Arc::new(servers), &format!("design = \"{design}\"\n{lines}"));
     let url = serving.url("postgres", "postgres");
     Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
@@ -30,7 +41,7 @@ fn serving(replicas: usize, lines: &str) -> (Serving, Console, String) {
     (serving, console, url)
 }
 
-fn shows_all(console: &mut Console, replica: usize) {
+pub(crate) fn shows_all(console: &mut Console, replica: usize) {
     eventually("a replica that is fed", || {
         let feed = console.feed(&format!("replica{replica}"), "postgres");
         matches!(feed.state.as_str(), "feeding" | "serving") && feed.version == feed.newest_version
@@ -43,7 +54,7 @@ fn all_served(console: &mut Console, replicas: usize) -> u64 {
 }
 
 /// Its statements are known.
-fn knows(client: &mut Client, console: &mut Console) {
+pub(crate) fn knows(client: &mut Client, console: &mut Console) {
     let before = all_served(console, 1);
     eventually("reads at the replica", || {
         assert_eq!(client.number(READ_QUIET).expect("an answer"), 7);
@@ -53,8 +64,8 @@ fn knows(client: &mut Client, console: &mut Console) {
 
 #[test]
 fn whoever_reads_only_sees_the_latest_state_at_a_replica() {
-    for lines in [THROUGH, ANYWHERE] {
-        let (_serving, mut console, url) = serving(2, lines);
+    for (design, lines) in all().flat_map(|design| [(design, THROUGH), (design, ANYWHERE)]) {
+        let (_serving, mut console, url) = serving(design, 2, lines);
         let (mut writer, mut reader) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
         knows(&mut reader, &mut console);
         let mut value = 7;
@@ -90,57 +101,60 @@ fn read_what_is_written(writer: &mut Client, reader: &mut Client, value: &mut i6
 
 #[test]
 fn whoever_may_write_reads_at_the_primary() {
-    let (_serving, mut console, url) = serving(1, THROUGH);
-    let mut client = Client::connect(&url).unwrap();
-    knows(&mut client, &mut console);
-    let before = all_served(&mut console, 1);
-    for begin in
-        ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"]
-    {
-        client.rows(begin).unwrap();
+    for design in all() {
+        let (_serving, mut console, url) = serving(design, 1, THROUGH);
+        let mut client = Client::connect(&url).unwrap();
+        knows(&mut client, &mut console);
+        let before = all_served(&mut console, 1);
+        for begin in
+            ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"]
+        {
+            client.rows(begin).unwrap();
+            assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+            client.rows("COMMIT").unwrap();
+        }
+        client.rows("SET consort.consistency = 'primary'").unwrap();
         assert_eq!(client.number(READ_QUIET).unwrap(), 7);
-        client.rows("COMMIT").unwrap();
+        assert_eq!(all_served(&mut console, 1), before);
     }
-    client.rows("SET consort.consistency = 'primary'").unwrap();
-    assert_eq!(client.number(READ_QUIET).unwrap(), 7);
-    assert_eq!(all_served(&mut console, 1), before);
 }
 
 #[test]
 fn a_replica_that_is_lost_is_not_noticed() {
-    let (serving, mut console, url) = serving(2, THROUGH);
-    let load = Load::start(&url);
-    load.goes_on(40, 20);
-    for fail in [Node::kill as fn(&Node), Node::hang] {
-        let replica = serving.servers.replica(0);
-        fail(replica);
+    for design in all() {
+        let (serving, mut console, url) = serving(design, 2, THROUGH);
+        let load = Load::start(&url);
         load.goes_on(40, 20);
-        replica.resume();
-        replica.start().unwrap();
-        let before = served(&mut console, "replica1");
-        eventually("reads at the replica", || served(&mut console, "replica1") > before + 20);
+        for fail in [Node::kill as fn(&Node), Node::hang] {
+            let replica = serving.servers.replica(0);
+            fail(replica);
+            load.goes_on(40, 20);
+            replica.resume();
+            replica.start().unwrap();
+            let before = served(&mut console, "replica1");
+            eventually("reads at the replica", || served(&mut console, "replica1") > before + 20);
+        }
+        serving.servers.replica(0).kill();
+        serving.servers.replica(1).kill();
+        load.goes_on(20, 10);
+        load.end();
     }
-    serving.servers.replica(0).kill();
-    serving.servers.replica(1).kill();
-    load.goes_on(20, 10);
-    load.end();
 }
 
-/// Waits until this query of the server's own finds something.
-fn is_so(serving: &Serving, condition: &str) {
-    let sql = format!("SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND {condition}");
-    eventually(condition, || {
-        !serving.servers.primary().query("postgres", &sql).expect("an answer").is_empty()
-    });
+/// Waits until this is so of a client's backend at the server.
+pub(crate) fn is_so(server: &Node, condition: &str) {
+    let others = "backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let sql = format!("SELECT 1 FROM pg_stat_activity WHERE {others} AND {condition}");
+    eventually(condition, || !server.query("postgres", &sql).expect("an answer").is_empty());
 }
 
-fn sqlstate(client: &mut Client, sql: &str) -> Option<String> {
+pub(crate) fn sqlstate(client: &mut Client, sql: &str) -> Option<String> {
     client.rows(sql).err().and_then(|trouble| trouble.sqlstate)
 }
 
 #[test]
 fn the_primary_gets_one_commit_at_a_time_and_reads_go_on() {
-    let (serving, mut console, url) = serving(1, &format!("{THROUGH}\nwait_limit = \"3s\""));
+    let (serving, mut console, url) = serving(with_turns(), 1, &format!("{THROUGH}\nwait_limit = \"3s\""));
     let (mut reader, mut other) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
     knows(&mut reader, &mut console);
     other.rows("SET synchronous_commit = local").unwrap();
@@ -150,7 +164,7 @@ fn the_primary_gets_one_commit_at_a_time_and_reads_go_on() {
         let mut client = Client::connect(&url).unwrap();
         move || client.rows("UPDATE quiet SET v = v + 1").map(drop)
     });
-    is_so(&serving, "wait_event = 'SyncRep'");
+    is_so(serving.servers.primary(), "wait_event = 'SyncRep'");
     assert_eq!(sqlstate(&mut other, "INSERT INTO counter VALUES (2, 0)").as_deref(), Some("40001"));
     other.rows("BEGIN").unwrap();
     other.rows("INSERT INTO counter VALUES (2, 0)").unwrap();
@@ -168,7 +182,7 @@ fn the_primary_gets_one_commit_at_a_time_and_reads_go_on() {
 
 #[test]
 fn who_waits_for_rows_has_not_the_turn() {
-    let (serving, _console, url) = serving(1, THROUGH);
+    let (serving, _console, url) = serving(with_turns(), 1, THROUGH);
     let mut client = Client::connect(&url).unwrap();
     client
         .rows(
@@ -193,7 +207,7 @@ fn who_waits_for_rows_has_not_the_turn() {
                 told
             }
         });
-        is_so(&serving, "wait_event_type = 'Lock'");
+        is_so(serving.servers.primary(), "wait_event_type = 'Lock'");
         client.rows("COMMIT").unwrap();
         assert_eq!(waiting.join().unwrap().as_deref(), told, "{waits}");
     }
@@ -203,7 +217,7 @@ fn who_waits_for_rows_has_not_the_turn() {
 #[test]
 fn a_commit_is_acknowledged_when_replicas_show_it() {
     let (serving, mut console, url) =
-        serving(2, &format!("{THROUGH}\nacknowledged_by = 2\nwait_limit = \"4s\""));
+        serving(with_turns(), 2, &format!("{THROUGH}\nacknowledged_by = 2\nwait_limit = \"4s\""));
     let mut client = Client::connect(&url).unwrap();
     knows(&mut client, &mut console);
     let shown = |value: i64| {
@@ -231,8 +245,8 @@ fn a_commit_is_acknowledged_when_replicas_show_it() {
 
 #[test]
 fn histories_are_what_one_server_would_give() {
-    for lines in [THROUGH, ANYWHERE] {
-        let (serving, _console, url) = serving(2, lines);
+    for (design, lines) in all().flat_map(|design| [(design, THROUGH), (design, ANYWHERE)]) {
+        let (serving, _console, url) = serving(design, 2, lines);
         let console = serving.url("postgres", "consort");
         let line =
             ["bench", "histories", "--url", &url, "--console", &console, "--time", "3s", "--rate", "1000"];
@@ -244,23 +258,25 @@ fn histories_are_what_one_server_would_give() {
 
 #[test]
 fn up_makes_replicas_for_it() {
-    let folder = UpFolder::new();
-    let listen = format!("127.0.0.1:{}", folder.port);
-    let standby = ["--listen", &listen, "--design", name(), "--standbys", "1"];
-    let refused = folder.run("up", &standby).failed(1);
-    assert!(
-        refused.contains("a standby is of no use to the design") && refused.contains("--replicas"),
-        "{refused}"
-    );
-    assert!(!folder.path().join("primary").exists(), "nothing is made that could not be used");
-    folder.run("up", &["--listen", &listen, "--design", name()]).worked();
-    let mut client = Client::connect(&folder.url()).unwrap();
-    client.rows(TABLES).unwrap();
-    let mut console = Console::connect(&format!("postgres://postgres@{listen}/consort"));
-    shows_all(&mut console, 2);
-    assert!(folder.run("status", &[]).worked().contains(&format!("design {}", name())));
-    folder.run("down", &[]).worked();
-    folder.run("up", &["--standbys", "1"]).failed(1);
-    assert!(!folder.path().join("standby1").exists());
-    folder.run("up", &[]).worked();
+    for design in all() {
+        let folder = UpFolder::new();
+        let listen = format!("127.0.0.1:{}", folder.port);
+        let standby = ["--listen", &listen, "--design", design, "--standbys", "1"];
+        let refused = folder.run("up", &standby).failed(1);
+        assert!(
+            refused.contains("a standby is of no use to the design") && refused.contains("--replicas"),
+            "{refused}"
+        );
+        assert!(!folder.path().join("primary").exists(), "nothing is made that could not be used");
+        folder.run("up", &["--listen", &listen, "--design", design]).worked();
+        let mut client = Client::connect(&folder.url()).unwrap();
+        client.rows(TABLES).unwrap();
+        let mut console = Console::connect(&format!("postgres://postgres@{listen}/consort"));
+        shows_all(&mut console, 2);
+        assert!(folder.run("status", &[]).worked().contains(&format!("design {design}")));
+        folder.run("down", &[]).worked();
+        folder.run("up", &["--standbys", "1"]).failed(1);
+        assert!(!folder.path().join("standby1").exists());
+        folder.run("up", &[]).worked();
+    }
 }

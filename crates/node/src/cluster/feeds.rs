@@ -12,6 +12,7 @@ use scheduler::{Kind, StandbyId};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What the feeding of one replica with one database does.
@@ -38,6 +39,15 @@ pub struct InVain {
     pub why: String,
 }
 
+/// What refreshes that lock have waited for, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// How long they waited for those who read.
+    pub for_readers: Duration,
+    /// So many of those were let go.
+    pub let_go: u64,
+}
+
 /// One replica and one database.
 #[derive(Debug)]
 struct Course {
@@ -51,6 +61,7 @@ struct Course {
     shown: Place,
     /// What was shown and may not be flushed there, newest alone.
     unkept: Option<Shown>,
+    waited: Waited,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +84,8 @@ pub struct CourseView {
     pub in_vain: InVain,
     /// What it does not show yet.
     pub pending: Pending,
+    /// What its refreshes have waited for.
+    pub waited: Waited,
 }
 
 /// All of them.
@@ -97,6 +110,7 @@ impl Feeds {
             wrong: None,
             shown: Place::default(),
             unkept: None,
+            waited: Waited::default(),
         };
         RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
     }
@@ -121,6 +135,13 @@ impl Feeds {
     /// No copy has come to nothing since one did well; why there must be another one.
     pub(crate) fn copied_well(&self, of: DatabaseId, replica: StandbyId, why: String) {
         self.course(of, replica).in_vain = InVain { copies: 0, why };
+    }
+
+    /// A refresh has waited so long for those who read, and has let so many of them go.
+    pub(crate) fn waited_for_readers(&self, of: DatabaseId, replica: StandbyId, time: Duration, let_go: u64) {
+        let waited = &mut self.course(of, replica).waited;
+        waited.for_readers += time;
+        waited.let_go += let_go;
     }
 
     /// Whether it must be copied before it is fed.
@@ -235,6 +256,7 @@ impl Feeds {
             stage: course.stage.clone(),
             in_vain: course.in_vain.clone(),
             pending: self.feed(*database).pending(course.shown),
+            waited: course.waited,
         };
         courses.iter().map(view).collect()
     }

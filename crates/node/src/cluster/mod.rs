@@ -21,7 +21,7 @@ pub use database::{CATALOG_BEING_READ, Database};
 pub use feed::Pending;
 pub(crate) use feed::{NotFed, Place, Rows, Stretch};
 pub(crate) use feeds::Feeds;
-pub use feeds::{CourseView, InVain, Stage};
+pub use feeds::{CourseView, InVain, Stage, Waited};
 pub use names::{Names, NamesAt};
 pub(crate) use rest::{Resting, Stands, Wanted};
 
@@ -38,7 +38,7 @@ use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
 use postgres::facts::Facts;
-use scheduler::{Kind, Scheduler, StandbyId, Writers};
+use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -127,6 +127,8 @@ struct Shared {
     handing_out: Cell<bool>,
     primary_facts: RefCell<Option<Rc<Facts>>>,
     moved: Notify,
+    /// Readers were let go.
+    let_go: Notify,
     gauge_wanted: Notify,
     started: Instant,
     stopping: Cell<bool>,
@@ -138,6 +140,7 @@ impl Cluster {
     pub fn start(setup: Setup) -> Cluster {
         let mut bounds = setup.bounds;
         bounds.writers = setup.writers;
+        bounds.refresh_locks = setup.design.intake.locks();
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
             standbys: RefCell::default(),
@@ -155,6 +158,7 @@ impl Cluster {
             handing_out: Cell::default(),
             primary_facts: RefCell::default(),
             moved: Notify::new(),
+            let_go: Notify::new(),
             gauge_wanted: Notify::new(),
             started: Instant::now(),
             stopping: Cell::new(false),
@@ -205,6 +209,18 @@ impl Cluster {
     /// Completes with the next call of [`Cluster::moved`]. Registered as soon as it is made.
     pub(crate) fn next_move(&self) -> tokio::sync::futures::Notified<'_> {
         self.0.moved.notified()
+    }
+
+    /// Completes when the reader with this pass is let go; never, if it holds nobody back.
+    pub(crate) async fn reader_let_go(&self, pass: Option<Pass>) {
+        let Some(pass) = pass else { return std::future::pending().await };
+        loop {
+            let told = self.0.let_go.notified();
+            if !self.scheduler().may_read(pass) {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Completes when a gauge may be wanted.
@@ -488,6 +504,11 @@ impl transaction::Cluster for Cluster {
     }
 
     fn moved(&self) {
+        Cluster::moved(self);
+    }
+
+    fn let_go(&self) {
+        self.0.let_go.notify_waiters();
         Cluster::moved(self);
     }
 

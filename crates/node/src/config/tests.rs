@@ -124,7 +124,14 @@ fn the_whole_must_make_sense() {
 #[test]
 fn where_reads_wait_for_replicas() {
     let waits = |design: &&design::Design| design.reads == design::Reads::LatestWaiting;
-    let name = design::ALL.iter().find(waits).expect("there is one").name;
+    design::ALL.iter().filter(waits).for_each(|design| waits_for_replicas(design.name));
+    let locks = design::ALL.iter().find(|design| design.intake.locks()).expect("there is one").name;
+    let replica = "[[replica]]\nhost = \"b\"\n";
+    let found = mistakes(&format!("design = \"{locks}\"\nacknowledged_by = 1\n{LEAST}{replica}"));
+    assert!(found.len() == 1 && found[0].contains("take turns"), "{found:?}");
+}
+
+fn waits_for_replicas(name: &str) {
     let config = parse(&format!("design = \"{name}\"\n{LEAST}[[replica]]\nhost = \"b\"\n")).unwrap();
     let own = config.defaults("x", "y");
     assert!(own.read_only_snapshots && own.read_only_is_repeatable);

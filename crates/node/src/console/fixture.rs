@@ -138,6 +138,8 @@ impl View for Fixture {
             pending_commits: 2,
             pending_bytes: 300,
             copied,
+            waited_for_readers: Duration::from_millis(40),
+            readers_let_go: 1,
         };
         let far = Progress {
             tables: 3,

@@ -28,6 +28,8 @@ const COLUMNS: &[Column] = &[
     number("copied_bytes"),
     number("bytes_to_copy"),
     number("copy_left_ms"),
+    number("waited_for_readers_ms"),
+    number("readers_let_go"),
 ];
 
 fn rows(view: &dyn View) -> Table {
@@ -54,5 +56,7 @@ fn row(feed: Feed) -> Vec<Option<String>> {
         copied(|far| far.bytes),
         copied(|far| far.all_bytes),
         left.map(|left| left.as_millis().to_string()),
+        value(feed.waited_for_readers.as_millis()),
+        value(feed.readers_let_go),
     ]
 }

@@ -271,6 +271,10 @@ pub struct Feed {
     pub pending_bytes: u64,
     /// How far its copy is, while it is made.
     pub copied: Option<Progress>,
+    /// How long its refreshes have waited for those who read, where a refresh locks.
+    pub waited_for_readers: Duration,
+    /// So many of those were let go.
+    pub readers_let_go: u64,
 }
 
 /// How far VERIFY has come.

@@ -15,7 +15,6 @@
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stands, Stretch, Wanted};
-use design::Intake;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
 use order::Boundary;
 use postgres::Error;
@@ -32,6 +31,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
+use transaction::Refresh;
 
 /// A copy is given up when the server to which it is made has been away for so long.
 const COPY_PATIENCE: Duration = Duration::from_secs(10);
@@ -416,7 +416,7 @@ impl<'a> Feeding<'a> {
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         self.fed_since.set(Some(Instant::now()));
         let mut line = Line { at: feeder.shown().clone(), by: self, feeder, life, sent: VecDeque::new() };
-        let one_by_one = self.cluster.setup().design.intake == Intake::OneByOne;
+        let one_by_one = self.cluster.setup().design.intake.is_one_by_one();
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         loop {
             let more = feeds.more();
@@ -462,6 +462,11 @@ impl<'a> Feeding<'a> {
             }
         }
     }
+}
+
+/// So long a refresh that locks waits for those who read: who waits for what it brings has as much time again.
+fn refresh_limit(cluster: &Cluster) -> Duration {
+    cluster.setup().wait_limit / 2
 }
 
 /// How long nothing is copied behind so many copies that came to nothing.
@@ -516,9 +521,40 @@ struct Sent {
 }
 
 impl Line<'_> {
-    /// Sends several whole boundaries in one transaction.
+    /// Sends several whole boundaries in one transaction. Where a refresh locks, they are visible when this returns.
     async fn give(&mut self, stretch: &Stretch) -> Result<(), Stop> {
         let parts = self.lacked(stretch).await?;
+        let locked = self.lock(&parts).await;
+        self.send(stretch, parts).await?;
+        if locked.is_some() {
+            self.finish().await?;
+        }
+        Ok(())
+    }
+
+    /// Where a refresh locks: waits for those who read there, and keeps others away. What brings nothing needs no lock.
+    async fn lock(&self, parts: &[Part]) -> Option<Refresh<Cluster>> {
+        let Feeding { cluster, id, of, .. } = *self.by;
+        if parts.is_empty() || !cluster.setup().design.intake.locks() {
+            return None;
+        }
+        let began = Instant::now();
+        let (locked, let_go) = transaction::refresh(cluster, (id, of), refresh_limit(cluster)).await;
+        cluster.metrics().refresh_wait.took(began.elapsed());
+        cluster.feeds().waited_for_readers(of, id, began.elapsed(), let_go as u64);
+        if let_go > 0 {
+            let replica = cluster.standby(id);
+            tracing::info!(
+                replica = replica.name,
+                database = self.by.database.name(),
+                readers = let_go,
+                "they read for too long and were let go"
+            );
+        }
+        Some(locked)
+    }
+
+    async fn send(&mut self, stretch: &Stretch, parts: Vec<Part>) -> Result<(), Stop> {
         let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
         self.feeder.send(Batch { parts, to: to.clone() }).await?;
         self.at = to.clone();
@@ -575,8 +611,10 @@ impl Line<'_> {
         let decoded = stretch.last().decoded;
         let to = Shown::new(state, decoded, self.at.resume().min(decoded));
         parts.retain(|part| part.is_in(&to));
+        let locked = self.lock(&parts).await;
         self.feeder.apply(Batch { parts, to }).await?;
         self.at = self.feeder.shown().clone();
+        drop(locked);
         let Feeding { cluster, id, of, .. } = *self.by;
         cluster.feeds().stands(of, id, Stands::There);
         loop {

@@ -7,6 +7,7 @@ use super::request::{Kind, Request};
 use super::shadowed::Before;
 use super::statements::Statement as Prepared;
 use super::turns::Way;
+use super::whole::let_go;
 use crate::plan::Leaving;
 use crate::pool::{self, Shelf};
 use crate::routes::Went;
@@ -16,7 +17,7 @@ use analysis::utility::{Statement, Utility, What};
 use analysis::{Template, Values};
 use history::Incarnation;
 use order::DoubtId;
-use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
+use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -53,6 +54,8 @@ pub(super) struct Current {
     pub(super) narrow: Option<Box<dyn FnOnce(DoubtId)>>,
     /// Where it ran, and what would make its answer right.
     pub(super) ran_at: Option<(StandbyId, Incarnation, Proof)>,
+    /// By what it holds back a refresh there.
+    pub(super) pass: Option<Pass>,
     /// When a standby's answer was there, to be held until it is proven.
     held: Option<Instant>,
     /// In shadow mode: what the primary said before.
@@ -76,6 +79,7 @@ impl Default for Current {
             failed: false,
             narrow: None,
             ran_at: None,
+            pass: None,
             held: None,
             before: None,
             way: Way::AsItIs,
@@ -99,6 +103,7 @@ impl Current {
         self.failed = false;
         self.narrow = None;
         self.ran_at = None;
+        self.pass = None;
         self.held = None;
         self.before = None;
         self.way = Way::AsItIs;
@@ -129,6 +134,10 @@ impl transaction::Session for Session {
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
         let (id, life) = (ticket.standby(), ticket.incarnation());
         self.current.ran_at = Some((id, life, ticket.proof()));
+        self.current.pass = ticket.pass();
+        if self.reads_wait() {
+            self.service.cluster.metrics().replica_wait.took(self.current.came.elapsed());
+        }
         let rooms = self.line.door.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
@@ -161,6 +170,7 @@ impl transaction::Session for Session {
                 tracing::debug!(why, "a standby failed");
                 Err(StandbyFailed(Reason::StandbyFailed))
             }
+            Err(Failed::LetGo) => Err(StandbyFailed(Reason::LetGo)),
             Err(Failed::Refused(standby, why)) => {
                 tracing::debug!(why, "a standby refused");
                 self.give_back(*standby);
@@ -202,14 +212,17 @@ impl transaction::Session for Session {
                 self.ended = Some(Ended::CutOff);
                 Delivered::CutOff
             }
-            Err(CutOff::Between) if self.line.status() != Status::Idle => {
+            Err(CutOff::Between | CutOff::LetGo) if self.line.status() != Status::Idle => {
                 self.ended = Some(Ended::BlockCutOff);
                 Delivered::CutOff
             }
-            Err(CutOff::Between) => {
-                let problem =
+            Err(why @ (CutOff::Between | CutOff::LetGo)) => {
+                let problem = if why == CutOff::LetGo {
+                    let_go()
+                } else {
                     Problem::error("08006", "the standby that answered failed in the middle of the result")
-                        .hint("Rows that came are right; run the statement again.");
+                        .hint("Rows that came are right; run the statement again.")
+                };
                 let out = self.line.client.out();
                 out.problem(&problem);
                 out.ready(Status::Idle);

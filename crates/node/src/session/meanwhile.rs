@@ -9,7 +9,7 @@ use crate::standby::{Answer, CutOff, Ending, Failed, Standby};
 use history::Incarnation;
 use scheduler::StandbyId;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -115,7 +115,8 @@ impl Line {
 }
 
 impl Session {
-    /// A standby's answer to what it was asked. `None`: the primary has ended the session, and the statement is cancelled.
+    /// A standby's answer to what it was asked. `None`: the primary has ended the session, and the statement is cancelled; so
+    /// it is when a refresh lets it go.
     pub(super) async fn answered(
         &mut self,
         at: (StandbyId, Incarnation),
@@ -123,17 +124,19 @@ impl Session {
     ) -> Option<Result<Answer, Failed>> {
         let (service, running) = (self.service.clone(), self.line.seat.running.clone());
         let there = asked.cancel.clone();
+        let (cluster, pass) = (self.service.cluster.clone(), self.current.pass);
         let primary = &mut self.line.primary;
         primary.ends_when_idle_for(self.state.idle_limit());
         running.went(&there);
         let mut answer = Box::pin(async move { service.answer(at, asked).await });
         let answered = tokio::select! {
             biased;
+            () = cluster.reader_let_go(pass) => Some(Err(Failed::LetGo)),
             answered = &mut answer => Some(answered),
             () = poll_fn(|cx| primary.poll_ended(cx)) => None,
         };
         running.came_back();
-        if answered.is_none() {
+        if matches!(answered, None | Some(Err(Failed::LetGo))) {
             // The connection is held until then: the request might come before the statement.
             tokio::task::spawn_local(there.until_over(async move { drop(answer.await) }));
         }
@@ -147,10 +150,18 @@ impl Session {
         if !answer.is_whole() {
             running.is_still(&there);
         }
+        let cluster = self.service.cluster.clone();
+        let mut let_go = pin!(cluster.reader_let_go(self.current.pass));
         let Line { client, primary, .. } = &mut self.line;
-        let delivered = answer.deliver(client, |cx| primary.poll_ended(cx)).await;
+        let cut_off = |cx: &mut Context<'_>| {
+            if let_go.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(CutOff::LetGo);
+            }
+            primary.poll_ended(cx).map(|()| CutOff::Ended)
+        };
+        let delivered = answer.deliver(client, cut_off).await;
         running.came_back();
-        if matches!(delivered, Err(CutOff::Ended)) {
+        if matches!(delivered, Err(CutOff::Ended | CutOff::LetGo)) {
             tokio::task::spawn_local(async move { there.send().await });
         }
         delivered

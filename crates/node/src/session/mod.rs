@@ -173,9 +173,19 @@ impl Session {
     pub async fn run(mut self) {
         let ended = loop {
             self.line.outlives_primary = self.can_go_on_alone();
-            let request = match self.line.next_request().await {
-                Ok(request) => request,
-                Err(ended) => break ended,
+            let pass = self.snapshot.as_ref().and_then(Snapshot::pass);
+            let asked = tokio::select! {
+                biased;
+                () = self.service.cluster.reader_let_go(pass) => None,
+                asked = self.line.next_request() => Some(asked),
+            };
+            let request = match asked {
+                Some(Ok(request)) => request,
+                Some(Err(ended)) => break ended,
+                None => {
+                    self.let_snapshot_go();
+                    continue;
+                }
             };
             if let Err(ended) = self.answer(request).await {
                 break ended;

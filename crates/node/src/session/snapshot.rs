@@ -9,6 +9,7 @@ use super::primary::Ended;
 use super::request::{Kind, Request};
 use super::statements::Statement as Prepared;
 use super::understand::{Several, Todo, UNKNOWN_STATEMENT};
+use super::whole::let_go;
 use super::{Session, apart, batch};
 use crate::cluster::Cluster;
 use crate::plan::{Leaving, Plan, Writing};
@@ -19,7 +20,7 @@ use analysis::session::Answer as Said;
 use analysis::utility::{Utility, What};
 use apart::Part;
 use history::Incarnation;
-use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
+use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
 use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Block, Pinned, Placed, StandbyFailed, Standing};
@@ -46,8 +47,17 @@ pub(super) struct Snapshot {
     failed: bool,
     /// A cancel request may be on its way to the connection.
     cancelled: bool,
+    /// It held a refresh back for as long as it may: the transaction has ended there, and the client has not heard.
+    let_go: bool,
     /// Where reads wait for replicas it counts among what is pending there.
     ticket: Option<Pinned<Cluster>>,
+}
+
+impl Snapshot {
+    /// By what it holds back a refresh.
+    pub(super) fn pass(&self) -> Option<Pass> {
+        self.ticket.as_ref()?.ticket().pass()
+    }
 }
 
 /// How a part of a request ended.
@@ -80,9 +90,13 @@ impl Session {
         }
         let Some(request) = self.current.request else { return Ok(()) };
         let catalog_changed = self.database.version() != leaving.catalog;
-        let answered = if catalog_changed { None } else { self.at_snapshot(request).await.ok() };
-        let Some(answer) = answered else {
+        let answered = if catalog_changed { None } else { Some(self.at_snapshot(request).await) };
+        let Some(Ok(answer)) = answered else {
             self.end_at_standby().await;
+            if let Some(Err(Failed::LetGo)) = answered {
+                self.fail_block(Some(let_go())).await;
+                return Ok(());
+            }
             let reason = if catalog_changed { Reason::CatalogChanged } else { Reason::StandbyFailed };
             self.quiet(reason).await;
             return Ok(());
@@ -133,14 +147,15 @@ impl Session {
         let standby = answer.discard();
         let at = (id, life, ticket.proof());
         let kind = ticket.kind();
-        self.snapshot = Some(Snapshot { standby, at, kind, failed: false, cancelled: false, ticket: None });
+        let (failed, cancelled, let_go) = (false, false, false);
+        self.snapshot = Some(Snapshot { standby, at, kind, failed, cancelled, let_go, ticket: None });
         Ok(Ran { incarnation: life, replayed })
     }
 
     /// Ends the transaction at the standby. It has only read.
     pub(super) async fn end_at_standby(&mut self) {
-        let Some(Snapshot { standby: Some(standby), at: (id, ..), cancelled, .. }) = self.snapshot.take()
-        else {
+        let taken = self.snapshot.take();
+        let Some(Snapshot { standby: Some(standby), at: (id, ..), cancelled, ticket, .. }) = taken else {
             return;
         };
         let service = self.service.clone();
@@ -148,8 +163,17 @@ impl Session {
             ended = standby.end() => ended,
             () = service.cluster.standby_lost(id) => None,
         };
+        drop(ticket);
         if let Some(standby) = ended.filter(|_| !cancelled) {
             self.give_back(standby);
+        }
+    }
+
+    /// It has held a refresh back for as long as it may: the transaction ends there, and its client hears so with its next
+    /// statement.
+    pub(super) fn let_snapshot_go(&mut self) {
+        if let Some(snapshot) = &mut self.snapshot {
+            (snapshot.standby, snapshot.ticket, snapshot.let_go) = (None, None, true);
         }
     }
 
@@ -480,6 +504,10 @@ impl Session {
                 return Ok(outcome);
             }
             Err(_) if self.line.primary.has_said_farewell() => return Err(self.line.hear_farewell()),
+            Err(Failed::LetGo) => {
+                self.let_snapshot_go();
+                let_go()
+            }
             Err(Failed::Conflict(why)) => Problem::error("40001", why)
                 .hint("The standby could not keep the transaction's snapshot. Run the transaction again."),
             Err(Failed::Gone(why) | Failed::Refused(_, why)) => {
@@ -497,6 +525,11 @@ impl Session {
         let gone = |why: &str| Failed::Gone(why.to_owned());
         let Some(snapshot) = &mut self.snapshot else { return Err(gone("it is not there")) };
         let (id, life, proof) = snapshot.at;
+        let pass = snapshot.pass();
+        self.current.pass = pass;
+        if snapshot.let_go || pass.is_some_and(|pass| !self.service.cluster.scheduler().may_read(pass)) {
+            return Err(Failed::LetGo);
+        }
         let Some(mut standby) = snapshot.standby.take() else { return Err(gone("it failed before")) };
         self.current.ran_at = Some((id, life, proof));
         if let Some(failed) = standby.farewell() {
@@ -533,9 +566,13 @@ impl Session {
             Err(CutOff::ClientGone) => Err(Ended::ClientGone),
             Err(CutOff::Ended) => Err(self.line.hear_farewell()),
             Err(CutOff::Inside) => Err(Ended::CutOff),
-            Err(CutOff::Between) => {
+            Err(why @ (CutOff::Between | CutOff::LetGo)) => {
                 self.service.cluster.metrics().results_cut_off.one();
-                self.line.client.out().problem(&lost());
+                let problem = if why == CutOff::LetGo { let_go() } else { lost() };
+                if why == CutOff::LetGo {
+                    self.let_snapshot_go();
+                }
+                self.line.client.out().problem(&problem);
                 Ok(self.failed(Request { kind: Kind::Batch, bytes: 0 }))
             }
         }

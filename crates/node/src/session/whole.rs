@@ -49,7 +49,18 @@ impl Session {
         if self.line.seat.running.is_cancelled() {
             return Problem::error("57014", "canceling statement due to user request");
         }
+        if reason == Reason::LetGo {
+            return let_go();
+        }
         Problem::error("40001", format!("no replica came in time to what the statement must see: {reason}"))
             .hint("Run it again, or choose a level with SET consort.consistency at which it may see less.")
     }
+}
+
+/// What a client hears whose reads have held a refresh back for as long as they may.
+pub(super) fn let_go() -> Problem {
+    Problem::error("40001", "what was read kept its replica from the latest state for too long").hint(
+        "Run the transaction again. It may read for half of wait_limit while there is something new; SET \
+         consort.consistency = 'primary' has statements read at the primary.",
+    )
 }

@@ -48,6 +48,8 @@ pub enum CutOff {
     Between,
     /// The client's session has ended meanwhile, between two messages.
     Ended,
+    /// It held a refresh of its replica back for as long as it may, between two messages.
+    LetGo,
     /// Inside a message: the client's connection is of no more use.
     Inside,
     /// The client is gone.
@@ -117,20 +119,23 @@ impl Answer {
         self.seen.whole.then_some(self.standby)
     }
 
-    /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing, unless the client's session ends
-    /// meanwhile. The connection comes back.
+    /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing, unless something cuts it off
+    /// meanwhile: what that does to the client, if it comes between two messages. The connection comes back.
     pub async fn deliver(
         self,
         client: &mut Peer,
-        mut ended: impl FnMut(&mut Context<'_>) -> Poll<()>,
+        mut cut_off: impl FnMut(&mut Context<'_>) -> Poll<CutOff>,
     ) -> Result<(Standby, Ending), CutOff> {
         let Answer { mut standby, held, mut seen } = self;
         client.hand_over(held);
         poll_fn(|cx| {
             let streamed = poll_stream(&mut standby, &mut seen, client, cx);
-            if streamed.is_pending() && !seen.whole && ended(cx).is_ready() {
+            if streamed.is_pending()
+                && !seen.whole
+                && let Poll::Ready(why) = cut_off(cx)
+            {
                 return Poll::Ready(Err(match standby.cut_off() {
-                    CutOff::Between => CutOff::Ended,
+                    CutOff::Between => why,
                     inside => inside,
                 }));
             }

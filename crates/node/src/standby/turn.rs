@@ -77,6 +77,8 @@ pub enum Failed {
     Gone(String),
     /// The standby has closed it, for replay could not go on beside its snapshot.
     Conflict(String),
+    /// It held a refresh of its replica back for as long as it may, and was cancelled.
+    LetGo,
     /// The connection is good for other statements.
     Refused(Box<super::Standby>, String),
 }

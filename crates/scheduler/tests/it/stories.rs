@@ -86,7 +86,7 @@ impl goldenscript::Runner for Story {
             "fed" | "takes" | "leaves" | "shows" | "keeps" | "left" => self.fed(name, &mut args)?,
             "boundaries" => self.boundaries(),
             "ready" => self.ready(&mut args)?,
-            "whole" | "place" | "leave" | "arrival" | "shown_by" | "refresh" | "refreshed" => {
+            "whole" | "place" | "leave" | "arrival" | "shown_by" | "refresh" | "refreshed" | "let_go" => {
                 self.wholes(name, &mut args)?
             }
             "turn" | "turns" | "turn_ended" | "turn_lost" => self.turns(name, &mut args)?,
@@ -480,6 +480,8 @@ fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
         "stale_analysis" => &mut bugs.stale_analysis,
         "in_flight_not_counted" => &mut bugs.in_flight_not_counted,
         "refresh_passes_readers" => &mut bugs.refresh_passes_readers,
+        "read_passes_refresh" => &mut bugs.read_passes_refresh,
+        "let_go_reads_on" => &mut bugs.let_go_reads_on,
         "turn_ends_with_connection" => &mut bugs.turn_ends_with_connection,
         "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
         "proof_before_settled" => &mut order.proof_before_settled,

@@ -70,6 +70,12 @@ pub fn check(world: &World, record: &Record) -> Vec<Violation> {
             found.push(violation(describe(read)));
         }
     }
+    // However old a whole read may be, it is of one state.
+    for read in record.reads.iter().filter(|read| !read.strong && world.ways.get().whole) {
+        if !one_snapshot(record, read) && ghost.fits(read, 0, read.answered.shown).is_empty() {
+            found.push(violation(describe(read)));
+        }
+    }
     for (place, block) in record.blocks.iter().enumerate() {
         if block.isolation == Isolation::Committed {
             continue;

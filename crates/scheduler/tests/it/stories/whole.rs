@@ -8,11 +8,14 @@ use std::sync::Arc;
 impl Story {
     pub(super) fn wholes(&mut self, name: &str, args: Args) -> Answer {
         let database = DatabaseId::new(5);
-        if matches!(name, "refresh" | "refreshed") {
+        if matches!(name, "refresh" | "refreshed" | "let_go") {
             let id = StandbyId::new(u32::try_from(number(args)?)?);
             if name == "refreshed" {
                 self.scheduler.refreshed(id, database);
                 return Ok(String::new());
+            }
+            if name == "let_go" {
+                return Ok(format!("{id}: lets {} go\n", self.scheduler.let_go(id, database)));
             }
             let locked = self.scheduler.refresh(id, database);
             return Ok(format!(
