@@ -253,8 +253,8 @@ impl Ground {
         let session = Session::open(&self.url(), Protocol::Simple).await?.with_limit(LONG);
         session.execute("VACUUM ANALYZE").await?;
         session.close().await;
-        let fed = self.nodes_of(setup).filter(|node| node.role() == Role::Replica);
-        fed.map(|node| Ok(node.query(SERVED, "VACUUM ANALYZE").map(drop)?)).collect()
+        let mut fed = self.nodes_of(setup).filter(|node| node.role() == Role::Replica);
+        fed.try_for_each(|node| Ok(node.query(SERVED, "VACUUM ANALYZE").map(drop)?))
     }
 
     /// Compares the replicas that Consort feeds with the primary.
