@@ -1,11 +1,11 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all drivers regress shadow bench acceptance
+.PHONY: help demo test check test-all drivers regress shadow bench acceptance bench-papers experiments
 
 CARGO ?= cargo
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## a primary and two standbys on this machine, the same load through two designs, side by side
 	@scripts/prerequisites.sh rust build server
@@ -16,7 +16,7 @@ test: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 # They wait for servers more than they compute.
 test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$(nproc)))
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
-	@scripts/prerequisites.sh rust build server pgbouncer
+	@scripts/prerequisites.sh rust build server pgbouncer fonts
 	$(CARGO) test --workspace --locked --exclude tidy
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
@@ -26,11 +26,12 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
 
-test-all: check ## check, then test with more seeds, then drivers, pgbench and PostgreSQL's own suite, also in shadow mode
+test-all: check ## check, then test with more seeds, drivers, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short
 	@SIM_SEEDS=25000 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) regress
 	@$(MAKE) shadow
+	@$(MAKE) experiments
 
 drivers: ## psql, pg_dump, psycopg and pgx in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
 	@scripts/prerequisites.sh rust build server
@@ -57,3 +58,16 @@ acceptance: ## what Consort promises, measured and judged: 25 minutes; ACCEPTANC
 	@scripts/prerequisites.sh rust build server
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench acceptance $(ACCEPTANCE)
+
+# Servers of the experiments are in memory where there is room: it is processors that are compared.
+bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
+bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: 2 hours; PAPERS="strong-reads" and other options
+	@scripts/prerequisites.sh rust build server fonts
+	$(CARGO) build --release --locked -p consort
+	target/release/consort bench experiment $(or $(PAPERS),all)
+
+experiments: ## the same in short, each in less than a minute: shows that they run, and judges none
+	@scripts/prerequisites.sh rust build server fonts
+	$(CARGO) build --release --locked -p consort
+	target/release/consort bench experiment all --quick
+	$(CARGO) test --workspace --locked --test it -- --ignored small_machines experiment

@@ -6,6 +6,7 @@
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
 #   headers    what PostgreSQL's own tests are compiled against
 #   pgbouncer  PgBouncer, which the benchmarks and one test stand beside
+#   fonts      a TrueType font, for the words on plots
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
 # It asks nothing, reads no input, and does nothing when nothing is missing. Clusters that the distribution's packages
@@ -79,6 +80,9 @@ headers() {
 
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
+# Any will do; this one is small.
+fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
+
 install() {
     have apt-get || fail "these are missing and there is no apt-get to install them with: $*"
     if [ "$(id -u)" -ne 0 ]; then
@@ -99,8 +103,8 @@ install() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | pgbouncer) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer)" ;;
+        rust | build | server | headers | pgbouncer | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, fonts)" ;;
     esac
 done
 [ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"

@@ -16,10 +16,12 @@ pub mod latency;
 pub mod mix;
 pub mod overhead;
 mod pause;
+pub mod plot;
 pub mod progress;
 pub mod session;
 pub mod share;
 pub mod slow_disk;
+pub mod spread;
 pub mod stale;
 pub mod stop;
 pub mod table;
@@ -58,6 +60,21 @@ pub enum Command {
     Allupdates(all_updates::Options),
 }
 
+impl Command {
+    /// The arguments that all workloads have, if it is one.
+    pub fn workload(&mut self) -> Option<&mut workload::Options> {
+        match self {
+            Command::Stale(_) | Command::Overhead(_) | Command::Mix(_) | Command::Histories(_) => None,
+            Command::Tpcc(options) => Some(&mut options.run),
+            Command::Chbench(options) => Some(&mut options.run),
+            Command::Ycsb(options) => Some(&mut options.run),
+            Command::Tpcb(options) => Some(&mut options.run),
+            Command::Tpcw(options) => Some(&mut options.run),
+            Command::Allupdates(options) => Some(&mut options.run),
+        }
+    }
+}
+
 /// What a run says about the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -93,6 +110,9 @@ pub enum Error {
         /// What it said.
         problem: String,
     },
+    /// Only workloads have such a report.
+    #[error("that is no workload of a specification")]
+    NoWorkload,
     /// A file cannot be opened or written.
     #[error("{0}: {1}")]
     File(String, std::io::Error),
@@ -115,4 +135,27 @@ pub async fn run(command: &Command) -> Result<Verdict, Error> {
         Command::Tpcw(options) => tpcw::run(options).await,
         Command::Allupdates(options) => all_updates::run(options).await,
     }
+}
+
+/// Runs a workload and gives its result; nothing is printed.
+///
+/// # Errors
+/// The address cannot be used, or the command is no workload.
+pub async fn measure(
+    command: &Command,
+    stop: &stop::Stop,
+    progress: &mut progress::Progress,
+) -> Result<workload::Report, Error> {
+    let report = match command {
+        Command::Stale(_) | Command::Overhead(_) | Command::Mix(_) | Command::Histories(_) => {
+            return Err(Error::NoWorkload);
+        }
+        Command::Tpcc(options) => tpcc::measure(options, stop, progress).await?,
+        Command::Chbench(options) => chbench::measure(options, stop, progress).await?,
+        Command::Ycsb(options) => ycsb::measure(options, stop, progress).await?,
+        Command::Tpcb(options) => tpcb::measure(options, stop, progress).await?,
+        Command::Tpcw(options) => tpcw::measure(options, stop, progress).await?,
+        Command::Allupdates(options) => all_updates::measure(options, stop, progress).await?,
+    };
+    Ok(report)
 }

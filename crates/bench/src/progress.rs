@@ -10,8 +10,18 @@ const AT_TERMINAL: Duration = Duration::from_millis(200);
 /// How often a line is written to a file.
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
+/// What a workload does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its clients run from now on.
+    Clients,
+    /// They have ended; the tables are looked at.
+    Checks,
+}
+
 /// The progress of one run.
 pub struct Progress {
+    watch: Option<Box<dyn FnMut(Phase)>>,
     terminal: bool,
     silent: bool,
     last: Instant,
@@ -22,13 +32,31 @@ impl Progress {
     /// A run begins.
     #[must_use]
     pub fn new() -> Progress {
-        Progress { terminal: std::io::stderr().is_terminal(), silent: false, last: Instant::now(), width: 0 }
+        let terminal = std::io::stderr().is_terminal();
+        Progress { watch: None, terminal, silent: false, last: Instant::now(), width: 0 }
     }
 
     /// A run that says nothing.
     #[must_use]
     pub fn silent() -> Progress {
-        Progress { silent: true, ..Progress::new() }
+        let mut progress = Progress::new();
+        progress.silent = true;
+        progress
+    }
+
+    /// A run that calls `watch` when a phase begins.
+    #[must_use]
+    pub fn watched(watch: impl FnMut(Phase) + 'static) -> Progress {
+        let mut progress = Progress::new();
+        progress.watch = Some(Box::new(watch));
+        progress
+    }
+
+    /// A phase begins.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        if let Some(watch) = &mut self.watch {
+            watch(phase);
+        }
     }
 
     /// Says where the run is, unless it said so a moment ago.

@@ -15,6 +15,7 @@ mod daemon;
 mod demo;
 mod detach;
 mod down;
+mod experiment;
 mod explain;
 mod failure;
 mod feeds;

@@ -117,6 +117,10 @@ pub const ALL: [Design; 4] = [CONSORT, WEAK, GANYMED, FORWARD];
 /// Those whose rules are known and that no process can run yet.
 const NOT_YET: [Design; 3] = [HIHOOI, ONE_COPY, CONFLICT_AWARE];
 
+/// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
+/// A table in TOML, so that a design or an experiment more is a row more.
+pub const EXPERIMENTS: &str = include_str!("../experiments.toml");
+
 /// Why a design cannot be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {

@@ -14,6 +14,8 @@ const HOSTS: &[&str] = &[
     "keepachangelog.com",
     "semver.org",
     "prometheus.io",
+    // The name of the language of plots.
+    "www.w3.org",
     "localhost",
     "127.0.0.1",
 ];

@@ -24,6 +24,7 @@ const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
     ("crates/postgres/src/decoder/relay.rs", "carries one slot's encrypted stream, and ends with it"),
     ("crates/postgres/src/local/port.rs", "looks for a port that is free"),
     ("crates/consort/src/acceptance/faults.rs", "makes faults, which take their time, while clients run"),
+    ("crates/consort/src/experiment/faults.rs", "kills a server, which takes its time, while clients run"),
     ("crates/tidy/src/words.rs", "the list itself"),
 ];
 

@@ -23,12 +23,13 @@ pub const STATEMENT_LIMIT: Duration = Duration::from_secs(30);
 pub const LOGIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// How statements travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// One Query message, values as literals.
     Simple,
     /// Parse, Bind, Execute and Sync together, unnamed.
+    #[default]
     Extended,
     /// Parsed once under a name, then Bind, Execute and Sync.
     Prepared,

@@ -116,6 +116,7 @@ impl<W: Workload> Client<W> {
         for attempt in 0..=shared.options.retries {
             match self.attempt(work, counted).await {
                 Ok(ending) => {
+                    shared.note(|tallies| tallies.timeline.add(shared.began.elapsed(), true));
                     if counted {
                         shared.note(|tallies| {
                             let tally = &mut tallies.kinds[kind];
@@ -139,6 +140,7 @@ impl<W: Workload> Client<W> {
                         });
                     }
                     if !again {
+                        shared.note(|tallies| tallies.timeline.add(shared.began.elapsed(), false));
                         return outcome(&trouble);
                     }
                 }

@@ -15,7 +15,7 @@ mod tallies;
 pub use check::{Check, Checked, judge};
 pub use options::{Isolation, Options};
 pub use report::{Line, Report, Served};
-pub use tallies::Ledger;
+pub use tallies::{Ledger, Timeline};
 
 pub(crate) use loader::{Loader, TextRow};
 pub(crate) use run::{measure, run};

@@ -1,6 +1,6 @@
 //! What a run has to say: a line per transaction, errors by SQLSTATE, checks.
 
-use super::tallies::{Tallies, Tally};
+use super::tallies::{Tallies, Tally, Timeline};
 use super::{Checked, Isolation, Options, Workload};
 use crate::console::Told;
 use crate::latency::{Latencies, Percentiles};
@@ -34,7 +34,7 @@ pub struct Line {
 }
 
 /// What came of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The workload.
     pub workload: String,
@@ -64,6 +64,8 @@ pub struct Report {
     pub errors: BTreeMap<String, u64>,
     /// The first of each.
     pub first_errors: BTreeMap<String, String>,
+    /// What ended in each second.
+    pub timeline: Timeline,
     /// The checks of the tables.
     pub checks: Vec<Checked>,
 }
@@ -122,6 +124,7 @@ impl Report {
             served,
             errors: tallies.errors.clone(),
             first_errors: tallies.first_errors.clone(),
+            timeline: tallies.timeline.clone(),
             checks,
         }
     }

@@ -6,7 +6,7 @@ use super::report::{Report, Served, Times};
 use super::tallies::{Ledger, Tallies};
 use super::{Loader, Options, Workload};
 use crate::console::{self, Watch};
-use crate::progress::Progress;
+use crate::progress::{Phase, Progress};
 use crate::session::{Protocol, Session, Trouble};
 use crate::stop::Stop;
 use crate::table::write_json;
@@ -64,6 +64,14 @@ pub(crate) async fn measure<W: Workload>(
     workload.look(&mut session).await?;
     session.close().await;
 
+    let runs = !options.time.is_zero();
+    let watch = match &options.console {
+        Some(console) if runs => Some(Watch::begin(console).await?),
+        _ => None,
+    };
+    if runs {
+        progress.enter(Phase::Clients);
+    }
     let shared = Arc::new(Shared {
         stop: stop.after(options.warm_up + options.time),
         began: Instant::now(),
@@ -75,13 +83,10 @@ pub(crate) async fn measure<W: Workload>(
         workload,
     });
     let (mut served, mut seconds) = (None, 0.0);
-    if !options.time.is_zero() {
-        let watch = match &options.console {
-            Some(console) => Some(Watch::begin(console).await?),
-            None => None,
-        };
+    if runs {
         live(&shared, progress).await;
         seconds = shared.began.elapsed().saturating_sub(options.warm_up).as_secs_f64();
+        progress.enter(Phase::Checks);
         if let Some(watch) = watch {
             served = Some(Served::of(watch.finish().await?));
         }

@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::latency::Latencies;
 use crate::session::{Sent, Trouble};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,6 +26,39 @@ pub(crate) struct Tallies {
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) first_errors: BTreeMap<String, String>,
     pub(crate) sent: Sent,
+    pub(crate) timeline: Timeline,
+}
+
+/// How many transactions ended in each second since the clients began, the warm-up too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Timeline {
+    /// Those that committed, or rolled back because their rules say so.
+    pub ended: Vec<u64>,
+    /// Those that were given up.
+    pub failed: Vec<u64>,
+}
+
+impl Timeline {
+    pub(crate) fn add(&mut self, since: Duration, well: bool) {
+        let second = usize::try_from(since.as_secs()).unwrap_or(usize::MAX);
+        let length = self.ended.len().max(second.saturating_add(1));
+        self.ended.resize(length, 0);
+        self.failed.resize(length, 0);
+        if well {
+            self.ended[second] += 1;
+        } else {
+            self.failed[second] += 1;
+        }
+    }
+
+    /// How many ended a second, on average from one second to another; nothing if the run did not last so long.
+    #[must_use]
+    pub fn rate(&self, from: usize, to: usize) -> Option<f64> {
+        let seconds = self.ended.get(from..to).filter(|seconds| !seconds.is_empty())?;
+        #[expect(clippy::cast_precision_loss, reason = "counts of a run have far fewer than 52 bits")]
+        let rate = seconds.iter().sum::<u64>() as f64 / seconds.len() as f64;
+        Some(rate)
+    }
 }
 
 impl Tallies {
@@ -73,5 +107,20 @@ impl Ledger {
     pub fn bounds(&self, kind: usize) -> (u64, u64) {
         let (committed, unknown) = self.kinds.get(kind).copied().unwrap_or_default();
         (committed, committed + unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_has_a_place_for_each_second() {
+        let mut timeline = Timeline::default();
+        for (tenths, well) in [(3, true), (4, false), (21, true), (29, true)] {
+            timeline.add(Duration::from_millis(tenths * 100), well);
+        }
+        assert_eq!((timeline.ended.as_slice(), timeline.failed.as_slice()), (&[1, 0, 2][..], &[1, 0, 0][..]));
+        assert_eq!((timeline.rate(1, 3), timeline.rate(2, 4), timeline.rate(1, 1)), (Some(1.0), None, None));
     }
 }

@@ -6,6 +6,7 @@ mod barriers;
 mod configuration;
 mod console;
 mod demo;
+mod experiment;
 mod faults_consort;
 mod faults_primary;
 mod faults_standby;

@@ -12,6 +12,7 @@
 
 mod account;
 mod cluster;
+mod guard;
 mod node;
 mod port;
 mod probe;
@@ -19,6 +20,7 @@ mod processes;
 mod programs;
 mod scratch;
 mod settings;
+mod small_machines;
 
 pub use account::Account;
 pub use cluster::{Cluster, Options};
@@ -27,3 +29,4 @@ pub use port::{can_listen, free_port};
 pub use programs::{MAJOR, Programs};
 pub use scratch::Scratch;
 pub use settings::LogIns;
+pub use small_machines::{SmallMachine, SmallMachines};

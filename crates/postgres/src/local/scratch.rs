@@ -1,44 +1,14 @@
 //! A cluster for a test: in a temporary folder, ended and removed with the test, however that ends.
 
 use super::cluster::{Cluster, Options};
+use super::guard::Guard;
 use super::node::{Node, wait_until};
 use super::programs::Programs;
 use crate::address::Address;
 use history::Lsn;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// Ends the servers of a folder and removes it when its standard input closes: when the test drops the cluster, panics,
-/// or is killed, also by Ctrl-C, which comes to everybody. First politely (the postmaster takes its shared memory away), then not.
-const GUARD: &str = r#"
-trap '' INT TERM HUP
-cat > /dev/null
-children() {
-    for stat in /proc/[0-9]*/stat; do
-        { read -r line < "$stat"; } 2> /dev/null || continue
-        set -- "$1" ${line##*) }
-        [ "$3" = "$1" ] && { stat=${stat#/proc/}; echo "${stat%/stat}"; }
-    done
-}
-for file in "$1"/*/data/postmaster.pid; do
-    { read -r pid < "$file"; } 2> /dev/null || continue
-    all="$pid $(children "$pid")"
-    memory=$(sed -n '7s/.* //p' "$file")
-    kill -QUIT $pid 2> /dev/null
-    kill -CONT $all 2> /dev/null
-    tries=0
-    while kill -0 "$pid" 2> /dev/null && [ $tries -lt 250 ]; do
-        case $(cat /proc/$pid/stat 2> /dev/null) in *") Z "*) break ;; esac
-        tries=$((tries + 1))
-        sleep 0.02
-    done
-    kill -KILL $all 2> /dev/null
-    [ -n "$memory" ] && ipcrm -m "$memory" 2> /dev/null
-done
-rm -rf "$1"
-"#;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -46,7 +16,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Scratch {
     cluster: Cluster,
-    guard: Child,
+    _guard: Guard,
 }
 
 impl Scratch {
@@ -76,19 +46,11 @@ impl Scratch {
     /// If it cannot be made, with the servers' own words.
     pub fn with(options: Options) -> Scratch {
         let folder = folder();
-        let guard = Command::new("sh")
-            .args(["-c", GUARD, "guard"])
-            .arg(&folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("sh runs");
-        let mut guard = Guarded(Some(guard));
+        let guard = Guard::over(&folder, &[]).expect("sh runs");
         let programs = Programs::find().expect("PostgreSQL is installed");
         let cluster = Cluster::create(&programs, &folder, &options, &mut |_| {})
             .unwrap_or_else(|error| panic!("a cluster for a test: {error}"));
-        Scratch { cluster, guard: guard.0.take().expect("it was just put there") }
+        Scratch { cluster, _guard: guard }
     }
 
     /// The cluster.
@@ -162,29 +124,6 @@ impl Scratch {
         let rows = node.query("postgres", &format!("SELECT {function}")).expect("the server answers");
         rows[0][0].as_deref().and_then(|text| text.parse().ok()).expect("a position")
     }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        end(&mut self.guard);
-    }
-}
-
-/// The guard of a cluster that is still being made.
-struct Guarded(Option<Child>);
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        if let Some(guard) = &mut self.0 {
-            end(guard);
-        }
-    }
-}
-
-/// Closes the guard's input and waits until it has done its work.
-fn end(guard: &mut Child) {
-    drop(guard.stdin.take());
-    let _ = guard.wait();
 }
 
 fn folder() -> PathBuf {

@@ -8,6 +8,7 @@ mod attach;
 mod decoder;
 mod local;
 mod looks;
+mod small_machines;
 mod verify;
 
 use std::future::Future;

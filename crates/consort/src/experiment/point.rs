@@ -1,0 +1,183 @@
+//! One point of an experiment: the tables loaded anew, clients while every node has its quota, the checks, the comparison of
+//! the replicas. Loading, checks and comparison run without quotas: they are not what is measured.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bench::progress::{Phase, Progress};
+use bench::stop::Stop;
+use bench::workload::Report;
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::busy::Busy;
+use super::faults;
+use super::ground::{Ground, Machines};
+use super::table::{Experiment, Load, Setup};
+use crate::failure::Failure;
+
+/// What was measured once.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Point {
+    /// From 1.
+    pub(super) round: u64,
+    pub(super) setup: String,
+    pub(super) load: String,
+    /// What the clients saw, and the checks.
+    pub(super) report: Report,
+    /// What each node used while clients ran.
+    pub(super) nodes: BTreeMap<String, NodeUse>,
+    /// How much of all cores' time somebody used meanwhile, 0 to 1.
+    pub(super) machine_busy: f64,
+    pub(super) verified: Verified,
+}
+
+/// The processor time of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct NodeUse {
+    /// 1 is a whole core.
+    pub(super) of_a_core: f64,
+    /// 1 is all that it may use.
+    pub(super) of_its_quota: Option<f64>,
+}
+
+/// What VERIFY said.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Verified {
+    /// So many tables of replicas have the primary's rows.
+    pub(super) equal: usize,
+    /// The others.
+    pub(super) different: Vec<String>,
+}
+
+impl Point {
+    /// How much of its quota the busiest node used.
+    pub(super) fn busiest(&self) -> f64 {
+        self.nodes.values().filter_map(|node| node.of_its_quota).fold(0.0, f64::max)
+    }
+
+    /// What is wrong with the data afterwards, in words.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let broken = self.report.checks.iter().filter(|check| !check.holds);
+        let broken = broken.map(|check| {
+            format!("check {}: {}", check.number, check.broken_by.as_deref().unwrap_or("it does not hold"))
+        });
+        broken.chain(self.verified.different.iter().map(|line| format!("VERIFY: {line}"))).collect()
+    }
+}
+
+/// Which point.
+pub(super) struct Which<'a> {
+    pub(super) experiment: &'a Experiment,
+    pub(super) setup: &'a Setup,
+    pub(super) load: &'a Load,
+    pub(super) round: u64,
+    pub(super) seed: u64,
+}
+
+/// Measures a point.
+pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop) -> Result<Point, Failure> {
+    let Which { experiment, setup, load, round, seed } = which;
+    ground.serve(setup)?;
+    ground.wait_ready().await?;
+    let mut command = load.command(&ground.url()).map_err(Failure::new)?;
+    let mut with = |time: Duration, keep: bool| {
+        let options = command.workload().expect("the table of experiments has nothing but workloads");
+        options.check_url = Some(ground.check_url());
+        options.seed = *seed;
+        options.warm_up = experiment.warm_up();
+        options.console = ground.console();
+        (options.time, options.keep) = (time, keep);
+        command.clone()
+    };
+    bench::measure(&with(Duration::ZERO, false), stop, &mut Progress::silent()).await?;
+    ground.wait_ready().await?;
+    ground.vacuum(setup).await?;
+    ground.wait_ready().await?;
+
+    let meter = Rc::new(RefCell::new(Meter::new(&ground.machines)));
+    let (begin, began) = oneshot::channel();
+    let mut progress = watched(&meter, begin);
+    let measured = with(experiment.time(), true);
+    // Whoever waits for the clients hears of it, too, if they never begin: with the progress goes what would tell it.
+    let running = async move { bench::measure(&measured, stop, &mut progress).await };
+    let struck = faults::strike(experiment.fault.as_ref(), began, &ground.cluster, &ground.machines);
+    let (report, struck) = tokio::join!(running, struck);
+    ground.machines.lift()?;
+    let (report, ()) = (report?, struck?);
+    let (nodes, machine_busy) = meter.borrow_mut().result()?;
+
+    ground.heal()?;
+    ground.wait_ready().await?;
+    let verified = ground.verify().await?;
+    let (setup, load) = (setup.name.clone(), load.name.clone());
+    Ok(Point { round: *round, setup, load, report, nodes, machine_busy, verified })
+}
+
+/// Quotas and counts begin and end with the clients.
+fn watched(meter: &Rc<RefCell<Meter>>, begin: oneshot::Sender<()>) -> Progress {
+    let (meter, mut begin) = (meter.clone(), Some(begin));
+    Progress::watched(move |phase| {
+        let mut meter = meter.borrow_mut();
+        match phase {
+            Phase::Clients => {
+                meter.begin();
+                // Nobody listens where nothing is to happen.
+                if let Some(begin) = begin.take() {
+                    let _ = begin.send(());
+                }
+            }
+            Phase::Checks => meter.end(),
+        }
+    })
+}
+
+/// What the machines used while clients ran.
+struct Meter {
+    machines: Arc<Machines>,
+    began: Option<(Count, Instant)>,
+    result: Result<Used, postgres::Error>,
+}
+
+type Used = (BTreeMap<String, NodeUse>, f64);
+
+struct Count {
+    used: BTreeMap<String, Duration>,
+    busy: Busy,
+}
+
+impl Meter {
+    fn new(machines: &Arc<Machines>) -> Self {
+        let result = Err(postgres::Error::Setup("the clients never ran".to_owned()));
+        Self { machines: machines.clone(), began: None, result }
+    }
+
+    fn begin(&mut self) {
+        let counted = self.machines.limit().and_then(|()| count(&self.machines));
+        match counted {
+            Ok(count) => self.began = Some((count, Instant::now())),
+            Err(error) => self.result = Err(error),
+        }
+    }
+
+    fn end(&mut self) {
+        let Some((before, since)) = self.began.take() else { return };
+        let time = since.elapsed();
+        self.result = count(&self.machines).and_then(|after| {
+            self.machines.lift()?;
+            let nodes = self.machines.between(&before.used, &after.used, time);
+            Ok((nodes, before.busy.until(&after.busy)))
+        });
+    }
+
+    fn result(&mut self) -> Result<Used, postgres::Error> {
+        std::mem::replace(&mut self.result, Ok((BTreeMap::new(), 0.0)))
+    }
+}
+
+fn count(machines: &Machines) -> Result<Count, postgres::Error> {
+    Ok(Count { used: machines.used()?, busy: Busy::now() })
+}

@@ -1,0 +1,307 @@
+//! The table of experiments, as rows: what `design::EXPERIMENTS` says, read and looked at for mistakes.
+
+use std::time::Duration;
+
+use clap::Parser;
+use serde::Deserialize;
+
+/// All of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    experiment: Vec<Experiment>,
+}
+
+/// One experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Experiment {
+    /// By which it is asked for.
+    pub(super) name: String,
+    /// Whose it is, and where it stands there.
+    pub(super) paper: String,
+    /// What runs, in a sentence.
+    pub(super) about: String,
+    /// What the replicas are.
+    pub(super) replicas: Kind,
+    /// The quota of each server, in hundredths of a core.
+    pub(super) node_percent: u32,
+    /// Consort's quota; without it only the machine's own limit.
+    pub(super) consort_percent: Option<u32>,
+    /// How long each point is measured.
+    pub(super) time_s: u64,
+    /// How long its clients run before that.
+    pub(super) warm_up_s: u64,
+    /// How often each point is measured.
+    pub(super) rounds: u64,
+    /// What stands below the plots.
+    pub(super) across: String,
+    /// Runs whose course is plotted, second by second.
+    #[serde(default)]
+    pub(super) course: Vec<Course>,
+    /// What happens to a server while clients run.
+    pub(super) fault: Option<Fault>,
+    /// Ways through which clients reach the data.
+    pub(super) setup: Vec<Setup>,
+    /// What clients do.
+    pub(super) load: Vec<Load>,
+    /// What the paper says of it.
+    pub(super) claim: Vec<Claim>,
+}
+
+/// What the servers besides the primary are.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// PostgreSQL's own standbys.
+    Standbys,
+    /// Servers that Consort feeds.
+    Fed,
+}
+
+/// The runs of a setup under a load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Course {
+    /// Which setup.
+    pub(super) setup: String,
+    /// Which load.
+    pub(super) load: String,
+}
+
+/// A server that is killed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    /// Its name.
+    pub(super) node: String,
+    /// So long after the clients began, the warm-up among it.
+    pub(super) at_s: u64,
+    /// So long after that it is started again; without it it stays away until the point is over.
+    pub(super) back_after_s: Option<u64>,
+}
+
+/// A way through which clients reach the data.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setup {
+    /// Its name.
+    pub(super) name: String,
+    /// The line of the plot that it belongs to, where there are several of one load.
+    #[serde(default)]
+    pub(super) series: String,
+    /// Where it stands in the plot.
+    pub(super) x: f64,
+    /// The design; without it the primary itself, past Consort.
+    pub(super) design: Option<String>,
+    /// How many replicas there are besides the primary.
+    #[serde(default)]
+    pub(super) replicas: usize,
+    /// It is a part of the quick form.
+    #[serde(default)]
+    pub(super) quick: bool,
+}
+
+/// What clients do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Load {
+    /// Its name.
+    pub(super) name: String,
+    /// A workload of `consort bench`, with its arguments.
+    pub(super) run: String,
+    /// It is a part of the quick form.
+    #[serde(default)]
+    pub(super) quick: bool,
+}
+
+/// What a paper says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Claim {
+    /// In words.
+    pub(super) says: String,
+    /// Under which load.
+    pub(super) load: String,
+    /// Of which setup.
+    pub(super) setup: String,
+    /// In proportion to which other one.
+    pub(super) against: Option<String>,
+    /// Which figure.
+    pub(super) of: Figure,
+    /// It is at least this.
+    pub(super) least: Option<f64>,
+    /// It is at most this.
+    pub(super) most: Option<f64>,
+    /// Why it cannot be shown here, whatever the run brings.
+    pub(super) beyond: Option<String>,
+}
+
+/// A figure of a point.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Figure {
+    /// Transactions a second.
+    Throughput,
+    /// The average time of a transaction, in milliseconds.
+    Response,
+    /// Transactions that were given up.
+    Failed,
+    /// Their part of all.
+    FailedShare,
+    /// Throughput after the fault in proportion to that before.
+    AfterFault,
+}
+
+impl Figure {
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Response => "response time",
+            Self::Failed => "given up",
+            Self::FailedShare => "part given up",
+            Self::AfterFault => "throughput after the fault to that before",
+        }
+    }
+}
+
+impl Experiment {
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_secs(self.time_s)
+    }
+
+    pub(super) fn warm_up(&self) -> Duration {
+        Duration::from_secs(self.warm_up_s)
+    }
+
+    /// So many servers of its kind are needed besides the primary.
+    pub(super) fn most_replicas(&self) -> usize {
+        self.setup.iter().map(|setup| setup.replicas).max().unwrap_or(0)
+    }
+
+    /// A short form that shows that it runs, and nothing else: some of the setups and loads, once, for seconds.
+    pub(super) fn quick(&self) -> Self {
+        let mut quick = self.clone();
+        quick.setup.retain(|setup| setup.quick);
+        quick.load.retain(|load| load.quick);
+        quick.rounds = 1;
+        (quick.time_s, quick.warm_up_s) = if quick.fault.is_some() { (11, 1) } else { (4, 1) };
+        if let Some(fault) = &mut quick.fault {
+            fault.at_s = 4;
+        }
+        let names = |names: &[String], name: &String| names.contains(name);
+        let setups: Vec<String> = quick.setup.iter().map(|setup| setup.name.clone()).collect();
+        let loads: Vec<String> = quick.load.iter().map(|load| load.name.clone()).collect();
+        quick.claim.retain(|claim| {
+            let other = claim.against.as_ref().is_none_or(|against| names(&setups, against));
+            other && names(&setups, &claim.setup) && names(&loads, &claim.load)
+        });
+        quick
+    }
+
+    /// What is wrong with the row, in a sentence.
+    fn mistake(&self) -> Option<String> {
+        let setup = |name: &str| self.setup.iter().any(|setup| setup.name == name);
+        for setup in &self.setup {
+            if let Some(Err(refused)) = setup.design.as_deref().map(design::chosen) {
+                return Some(format!("setup {}: {refused}", setup.name));
+            }
+        }
+        for load in &self.load {
+            if let Err(why) = load.command("postgres://nowhere/") {
+                return Some(format!("load {}: {why}", load.name));
+            }
+        }
+        let load = |name: &str| self.load.iter().any(|load| load.name == name);
+        if self.course.iter().any(|course| !load(&course.load) || !setup(&course.setup)) {
+            return Some("a course is of no such load or setup".to_owned());
+        }
+        for claim in &self.claim {
+            if !load(&claim.load)
+                || !setup(&claim.setup)
+                || claim.against.as_deref().is_some_and(|name| !setup(name))
+            {
+                return Some(format!("claim {:?}: no such load or setup", claim.says));
+            }
+        }
+        let quick = self.quick();
+        let nothing = quick.setup.is_empty() || quick.load.is_empty();
+        nothing.then(|| "nothing of it is quick".to_owned())
+    }
+}
+
+/// A line of the command, as a row has it.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(subcommand)]
+    command: bench::Command,
+}
+
+impl Load {
+    /// The workload, for clients who log in there.
+    pub(super) fn command(&self, url: &str) -> Result<bench::Command, String> {
+        let line = self.run.split_whitespace().chain(["--url", url]);
+        let mut command = Line::try_parse_from(line).map_err(|error| error.to_string())?.command;
+        match command.workload() {
+            Some(_) => Ok(command),
+            None => Err("it is no workload of a specification".to_owned()),
+        }
+    }
+}
+
+/// The experiments, the order being that of the file.
+///
+/// Errors: a sentence that names the row.
+pub(super) fn all() -> Result<Vec<Experiment>, String> {
+    read(design::EXPERIMENTS)
+}
+
+fn read(text: &str) -> Result<Vec<Experiment>, String> {
+    let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
+    for (place, row) in table.experiment.iter().enumerate() {
+        if table.experiment[..place].iter().any(|other| other.name == row.name) {
+            return Err(format!("there are two experiments {}", row.name));
+        }
+        if let Some(mistake) = row.mistake() {
+            return Err(format!("experiment {}: {mistake}", row.name));
+        }
+    }
+    Ok(table.experiment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_can_be_run() {
+        let all = all().unwrap();
+        assert!(all.len() >= 4);
+        for experiment in &all {
+            let quick = experiment.quick();
+            assert!(quick.setup.len() <= 2 && quick.load.len() == 1, "{}", experiment.name);
+            assert!(
+                experiment.node_percent as usize * (1 + experiment.most_replicas()) <= 60,
+                "{}",
+                experiment.name
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes_in_a_row_are_named() {
+        let change = |from: &str, to: &str| {
+            assert!(design::EXPERIMENTS.contains(from));
+            read(&design::EXPERIMENTS.replace(from, to)).unwrap_err()
+        };
+        assert!(
+            change("design = \"weak\"", "design = \"week\"").contains("setup weak-1: there is no design")
+        );
+        assert!(change("ycsb --mix c", "ycsb --mix q").contains("load YCSB read-only"));
+        assert!(change("ycsb --mix c", "mix").contains("load YCSB read-only"));
+        assert!(change("against = \"weak-4\"", "against = \"weak-5\"").contains("no such load or setup"));
+        assert!(change("name = \"strong-reads\"", "nome = \"strong-reads\"").contains("nome"));
+    }
+}
