@@ -70,4 +70,4 @@ experiments: ## the same in short, each in less than a minute: shows that they r
 	@scripts/prerequisites.sh rust build server fonts
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment all --quick
-	$(CARGO) test --workspace --locked --test it -- --ignored small_machines experiment
+	$(CARGO) test --workspace --locked --features postgres/control-groups,consort/control-groups --test it -- small_machines experiment

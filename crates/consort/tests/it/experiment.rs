@@ -53,7 +53,6 @@ fn still_there(name: &str, folder: &Path) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "takes processors from everybody: make experiments runs it"]
 fn a_quick_experiment_leaves_its_results_and_nothing_else() {
     let name = named("-fig5");
     let folder = folder("experiment");
@@ -86,7 +85,6 @@ fn a_quick_experiment_leaves_its_results_and_nothing_else() {
 }
 
 #[test]
-#[ignore = "takes processors from everybody: make experiments runs it"]
 fn a_killed_experiment_leaves_no_servers_no_groups_and_no_folder() {
     let name = named("strong-reads");
     let folder = folder("experiment");
@@ -101,7 +99,6 @@ fn a_killed_experiment_leaves_no_servers_no_groups_and_no_folder() {
 }
 
 #[test]
-#[ignore = "takes processors from everybody: make experiments runs it"]
 fn a_replica_that_differs_is_told_and_makes_it_fail() {
     let name = named("-fig5");
     let folder = folder("experiment");

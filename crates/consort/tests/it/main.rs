@@ -6,6 +6,7 @@ mod barriers;
 mod configuration;
 mod console;
 mod demo;
+#[cfg(feature = "control-groups")]
 mod experiment;
 mod faults_consort;
 mod faults_primary;

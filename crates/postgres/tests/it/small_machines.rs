@@ -37,7 +37,6 @@ fn groups(name: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-#[ignore = "needs the right to make control groups: make experiments runs it"]
 fn a_server_is_as_slow_as_its_quota_and_what_it_used_is_counted() {
     let folder = folder();
     let machines = SmallMachines::make(&folder).unwrap();
@@ -62,7 +61,6 @@ fn a_server_is_as_slow_as_its_quota_and_what_it_used_is_counted() {
 }
 
 #[test]
-#[ignore = "needs the right to make control groups: make experiments runs it"]
 fn what_a_server_has_started_before_moves_with_it() {
     let folder = folder();
     let machines = SmallMachines::make(&folder).unwrap();
@@ -80,7 +78,6 @@ fn what_a_server_has_started_before_moves_with_it() {
 }
 
 #[test]
-#[ignore = "needs the right to make control groups: make experiments runs it"]
 fn in_the_end_servers_strangers_groups_and_folder_are_gone() {
     let folder = folder();
     let name = Path::new(folder.file_name().unwrap()).to_owned();
