@@ -87,6 +87,8 @@ pub struct Config {
     pub held_answer_bytes: usize,
     /// Bytes of rows that are kept for replicas.
     pub fed_buffer_bytes: usize,
+    /// Connections on which a replica that is behind executes at once.
+    pub apply_connections: usize,
     /// Functions and extensions that are declared harmless.
     pub harmless_functions: Vec<String>,
     /// Report of shadow mode, for tests.

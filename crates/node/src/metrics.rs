@@ -332,6 +332,15 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
     for feed in feeds {
         family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.readers_let_go);
     }
+    let mut family = page.counter("consort_feed_steps_total", "Steps in which the replica was brought on.");
+    for feed in feeds {
+        let mut sample = |how, count| {
+            family.sample(&[("node", &feed.replica), ("database", &feed.database), ("how", how)], count);
+        };
+        sample("all", feed.steps.batches);
+        sample("beside", feed.steps.beside);
+        sample("again", feed.steps.again);
+    }
 }
 
 /// A page in the making.

@@ -365,6 +365,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
         fed_buffer_bytes: config.fed_buffer_bytes,
+        apply_connections: config.apply_connections,
         shadow: shadow.map(Rc::new),
     })
 }

@@ -278,7 +278,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
 }
 
 fn feed(cluster: &Cluster, course: CourseView) -> Feed {
-    let CourseView { replica, database, stage, in_vain, pending, waited } = course;
+    let CourseView { replica, database, stage, in_vain, pending, waited, steps } = course;
     let setup = cluster.standby(replica);
     let (host, port) = address(&setup);
     let scheduler = cluster.scheduler();
@@ -317,6 +317,7 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
         copied,
         waited_for_readers: waited.for_readers,
         readers_let_go: waited.let_go,
+        steps,
     }
 }
 

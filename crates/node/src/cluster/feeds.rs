@@ -6,7 +6,7 @@ use super::rest::Rest;
 use super::{Cluster, Database};
 use history::{DatabaseId, Incarnation, Lsn};
 use order::Boundary;
-use postgres::apply::Part;
+use postgres::apply::{self, Part};
 use postgres::clone::Progress;
 use scheduler::{Kind, StandbyId};
 use std::cell::{RefCell, RefMut};
@@ -62,6 +62,8 @@ struct Course {
     /// What was shown and may not be flushed there, newest alone.
     unkept: Option<Shown>,
     waited: Waited,
+    /// What was done since this process began.
+    steps: apply::Counts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +88,8 @@ pub struct CourseView {
     pub pending: Pending,
     /// What its refreshes have waited for.
     pub waited: Waited,
+    /// In how many steps it was brought on, since this process began.
+    pub steps: apply::Counts,
 }
 
 /// All of them.
@@ -111,6 +115,7 @@ impl Feeds {
             shown: Place::default(),
             unkept: None,
             waited: Waited::default(),
+            steps: apply::Counts::default(),
         };
         RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
     }
@@ -225,6 +230,12 @@ impl Feeds {
         course.unkept = Some(Shown { life, resume, place });
     }
 
+    /// The replica was brought on by so many steps more.
+    pub(crate) fn stepped(&self, (of, replica): (DatabaseId, StandbyId), more: apply::Counts) {
+        let mut course = self.course(of, replica);
+        course.steps = course.steps + more;
+    }
+
     /// What this life of the replica has shown, of all databases, and may not have flushed.
     pub(crate) fn take_unkept(&self, replica: StandbyId, life: Incarnation) -> Vec<(DatabaseId, Lsn, Place)> {
         let mut courses = self.courses.borrow_mut();
@@ -257,6 +268,7 @@ impl Feeds {
             in_vain: course.in_vain.clone(),
             pending: self.feed(*database).pending(course.shown),
             waited: course.waited,
+            steps: course.steps,
         };
         courses.iter().map(view).collect()
     }

@@ -98,6 +98,8 @@ pub struct Setup {
     pub held_answer_bytes: usize,
     /// Bound of the rows that are kept for replicas, bytes.
     pub fed_buffer_bytes: usize,
+    /// Connections on which a replica that is behind executes at once.
+    pub apply_connections: usize,
     /// Shadow mode, for tests: where differences are written down.
     pub shadow: Option<Rc<shadow::Report>>,
 }

@@ -294,6 +294,13 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.fed_buffer_bytes, size(value, 1 << 20)),
     ),
     global(
+        "apply_connections",
+        "1",
+        "Connections to a replica that is behind on which commits are executed at once, for each database, where they do not \
+         depend on each other; they become visible in their order. 1: one commit after the other.",
+        |config, value| put(&mut config.apply_connections, number(value, 1, 64)),
+    ),
+    global(
         "harmless_functions",
         "[]",
         "Functions (`schema.name`) and extensions (`name`) of yours that may run at a standby although \

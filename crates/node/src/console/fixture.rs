@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use history::Lsn;
+use postgres::apply;
 use postgres::clone::Progress;
 
 use super::view::*;
@@ -140,6 +141,7 @@ impl View for Fixture {
             copied,
             waited_for_readers: Duration::from_millis(40),
             readers_let_go: 1,
+            steps: apply::Counts { batches: 5, again: 1, beside: 3 },
         };
         let far = Progress {
             tables: 3,

@@ -30,6 +30,9 @@ const COLUMNS: &[Column] = &[
     number("copy_left_ms"),
     number("waited_for_readers_ms"),
     number("readers_let_go"),
+    number("steps"),
+    number("steps_beside"),
+    number("steps_again"),
 ];
 
 fn rows(view: &dyn View) -> Table {
@@ -58,5 +61,8 @@ fn row(feed: Feed) -> Vec<Option<String>> {
         left.map(|left| left.as_millis().to_string()),
         value(feed.waited_for_readers.as_millis()),
         value(feed.readers_let_go),
+        value(feed.steps.batches),
+        value(feed.steps.beside),
+        value(feed.steps.again),
     ]
 }

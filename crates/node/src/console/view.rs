@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use history::Lsn;
+use postgres::apply;
 use postgres::clone::Progress;
 use scheduler::Kind;
 
@@ -275,6 +276,8 @@ pub struct Feed {
     pub waited_for_readers: Duration,
     /// So many of those were let go.
     pub readers_let_go: u64,
+    /// In how many steps it was brought on.
+    pub steps: apply::Counts,
 }
 
 /// How far VERIFY has come.

@@ -1,5 +1,5 @@
 //! Feeds one database to one replica: boundary after boundary, each, or several whole ones, in one transaction with the
-//! position that it leads to.
+//! position that it leads to. If it is behind several such transactions are executed at once and commit in their order.
 //!
 //! ```text
 //!   nothing there, or it lacks what nobody has any more --> copied --\
@@ -408,15 +408,17 @@ impl<'a> Feeding<'a> {
     /// Feeds it for as long as it goes well.
     async fn feed(&self) -> Result<Infallible, Stop> {
         self.demand_equal().await?;
-        let feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?;
+        let one_by_one = self.cluster.setup().design.intake.is_one_by_one();
+        let connections = if one_by_one { 1 } else { self.cluster.setup().apply_connections };
+        let feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?.on_connections(connections);
         let (key, life) = ((self.of, self.id), feeder.sighting().incarnation);
         let feeds = self.cluster.feeds();
         feeds.connected(self.of, self.id)?;
         feeds.shown(key, (life, feeder.shown().resume()), None);
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         self.fed_since.set(Some(Instant::now()));
-        let mut line = Line { at: feeder.shown().clone(), by: self, feeder, life, sent: VecDeque::new() };
-        let one_by_one = self.cluster.setup().design.intake.is_one_by_one();
+        let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
+        let mut line = Line { at, by: self, feeder, life, counted, sent: VecDeque::new() };
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         loop {
             let more = feeds.more();
@@ -508,6 +510,8 @@ struct Line<'a> {
     by: &'a Feeding<'a>,
     feeder: Feeder,
     life: Incarnation,
+    /// What of its work was told.
+    counted: apply::Counts,
     /// What it shows when all that was sent is visible.
     at: Shown,
     sent: VecDeque<Sent>,
@@ -652,6 +656,9 @@ impl Line<'_> {
         let Feeding { cluster, id, of, .. } = *self.by;
         cluster.scheduler().fed_shows(id, self.life, &last);
         cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
+        let counts = self.feeder.counts();
+        cluster.feeds().stepped((of, id), counts - self.counted);
+        self.counted = counts;
         cluster.moved();
     }
 }

@@ -96,6 +96,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         standby_connections: 20,
         held_answer_bytes: 64 * 1024,
         fed_buffer_bytes: 1 << 20,
+        apply_connections: 2,
         shadow: None,
     }
 }

@@ -1,6 +1,7 @@
 //! From the rows of a batch to the script: reads the messages, gathers each table's net effect, writes it out.
 
-use super::net::{Cell, Cells, Counted, Irregular, Keyed, Rekeyed, joined};
+use super::lanes::Apart;
+use super::net::{Cell, Cells, Counted, Fate, Irregular, Keyed, Rekeyed, Row, joined};
 use super::script::{About, Prepared, Script, Writer};
 use super::statement;
 use super::table::Table;
@@ -9,6 +10,7 @@ use crate::attach::{COMMAND_TABLE, LOG_TABLE, MARK, SCHEMA};
 use crate::decoder::message::{self, Message, Old, Relation, Rows, Value};
 use crate::decoder::{Change, Changes, Reader};
 use bytes::Bytes;
+use scheduler::parallel::When;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -93,6 +95,8 @@ pub(super) enum Stop {
     Unknown(Arc<Relation>),
     /// A row of the log of commands: so many came before it. What came before is written out.
     Command(usize),
+    /// What comes next cannot be done beside another batch.
+    Barrier,
     /// It cannot be built at all.
     Error(Error),
 }
@@ -129,6 +133,8 @@ pub(super) struct With<'w> {
     pub(super) one_by_one: &'w BTreeSet<u32>,
     pub(super) script: &'w mut Script,
     pub(super) prepared: &'w mut Prepared,
+    /// If batches in front may not be visible yet: what depends on them goes into another script.
+    pub(super) apart: Option<Apart<'w>>,
 }
 
 impl With<'_> {
@@ -136,9 +142,46 @@ impl With<'_> {
         self.tables.find(relation).cloned().ok_or_else(|| Stop::Unknown(Arc::clone(relation)))
     }
 
-    fn writer<'w>(&'w mut self, table: &'w Rc<Table>) -> Writer<'w> {
+    fn writer<'w>(&'w mut self, table: &'w Rc<Table>, when: When) -> Writer<'w> {
         let one_by_one = self.one_by_one.contains(&table.number);
-        Writer { script: self.script, prepared: self.prepared, table, one_by_one }
+        match (&mut self.apart, when) {
+            (Some(Apart { later, prepared, .. }), When::Later) => {
+                Writer { script: later, prepared, table, one_by_one }
+            }
+            _ => Writer { script: self.script, prepared: self.prepared, table, one_by_one },
+        }
+    }
+
+    /// When rows of a table are to be written that nothing tells apart.
+    fn when_whole(&mut self, table: &Table) -> When {
+        self.apart.as_mut().map_or(When::Now, |apart| apart.ahead.table(table.id))
+    }
+
+    /// When these rows are to be written, all in one step.
+    fn when_rows(&mut self, table: &Table, rows: &[&Cells]) -> When {
+        match &mut self.apart {
+            None => When::Now,
+            Some(apart) if !table.apart => apart.ahead.table(table.id),
+            Some(apart) => {
+                let keys: Vec<_> = rows.iter().map(|cells| table.row_key(cells)).collect();
+                apart.ahead.rows(table.id, &keys)
+            }
+        }
+    }
+
+    /// The rows to be written now, and those to be written later.
+    fn split<'r>(&mut self, table: &Table, rows: &'r [Row]) -> (Vec<&'r Row>, Vec<&'r Row>) {
+        let written = rows.iter().filter(|row| row.fate != Fate::Nothing);
+        match &mut self.apart {
+            None => (written.collect(), Vec::new()),
+            Some(apart) if table.apart => {
+                written.partition(|row| apart.ahead.rows(table.id, &[table.row_key(&row.cells)]) == When::Now)
+            }
+            Some(apart) => match apart.ahead.table(table.id) {
+                When::Now => (written.collect(), Vec::new()),
+                When::Later => (Vec::new(), written.collect()),
+            },
+        }
     }
 }
 
@@ -257,7 +300,8 @@ impl<'a> Build<'a> {
         };
         if let Some((old, new)) = alone {
             self.flush_table(place, with)?;
-            with.writer(&table).alone(&old, &new)?;
+            let when = with.when_rows(&table, &[&old, &new]);
+            with.writer(&table, when).alone(&old, &new)?;
         } else if with.one_by_one.contains(&table.number) {
             self.flush_table(place, with)?;
         }
@@ -266,6 +310,9 @@ impl<'a> Build<'a> {
 
     /// A barrier: what came before comes before.
     fn truncate(&mut self, tables: &[Rc<Table>], restart: bool, with: &mut With<'_>) -> Result<(), Stop> {
+        if with.apart.is_some() {
+            return Err(Stop::Barrier);
+        }
         self.flush(with)?;
         let Some(first) = tables.first() else { return Ok(()) };
         let sql = statement::truncate(tables.iter().map(|table| &**table), restart);
@@ -294,10 +341,20 @@ impl<'a> Build<'a> {
         let table = self.pending[place].table.clone();
         let fresh = Pending::new(&table);
         let Pending { net, .. } = std::mem::replace(&mut self.pending[place], fresh);
-        let mut writer = with.writer(&table);
         match net {
-            Net::Keyed(net) => writer.keyed(&net)?,
-            Net::Counted(net) => writer.counted(&net)?,
+            Net::Keyed(net) => {
+                let (now, later) = with.split(&table, net.rows());
+                for (rows, when) in [(now, When::Now), (later, When::Later)] {
+                    if !rows.is_empty() {
+                        with.writer(&table, when).keyed(&rows)?;
+                    }
+                }
+            }
+            Net::Counted(net) if net.rows().is_empty() => {}
+            Net::Counted(net) => {
+                let when = with.when_whole(&table);
+                with.writer(&table, when).counted(&net)?;
+            }
         }
         Ok(())
     }

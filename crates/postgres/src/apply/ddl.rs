@@ -129,6 +129,7 @@ impl Feeder {
                 one_by_one,
                 script: &mut script,
                 prepared: &mut self.prepared,
+                apart: None,
             });
             self.link.push(&synced(&mut script), 1).await?;
             if let Some(wrong) = answers(&mut self.link, &mut script.checks).await? {
@@ -138,7 +139,7 @@ impl Feeder {
                 Ok(true) => {}
                 Ok(false) => return Ok(Attempt::Applied),
                 Err(Stop::Error(error)) => return Err(error),
-                Err(Stop::OneByOne(_)) => return Ok(Attempt::OneByOne),
+                Err(Stop::OneByOne(_) | Stop::Barrier) => return Ok(Attempt::OneByOne),
                 Err(Stop::Unknown(relation)) => {
                     let xid = steps.first().map(|(xid, _)| *xid).unwrap_or_default();
                     let number = self.get_to_know(&relation).await;

@@ -39,8 +39,23 @@ pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> 
     };
     let (found, unique) =
         understood().ok_or_else(|| Error::stream("the replica's catalog is not understood".to_owned()))?;
-    Table::fit(number, relation, &found, &unique).map_err(unfit)
+    let apart = link.query(&APART.replace("$1", &table)).await?;
+    let apart = apart.first().and_then(|row| row.first()?.as_deref()) == Some("t");
+    let table = Table::fit(number, relation, &found, &unique).map_err(unfit)?;
+    Ok(Table { apart: apart && table.indexed, ..table })
 }
+
+/// Whether rows have nothing to do with each other but by their keys: one index that must be unique, nothing that excludes, and
+/// a key of which equal values have one text: bool, integers, dates, times of a day, uuid, bytea, and text whose collation is
+/// deterministic.
+const APART: &str = "\
+    SELECT (SELECT count(*) = 1 FROM pg_index i WHERE i.indrelid = $1 AND (i.indisunique OR i.indisexclusion)) \
+      AND NOT EXISTS (SELECT FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey, i.indcollation) AS k (place, collation_id) \
+        LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.place \
+        LEFT JOIN pg_collation c ON c.oid = k.collation_id \
+        WHERE i.indrelid = $1 AND i.indisunique AND k.place IS NOT NULL AND NOT coalesce( \
+          a.atttypid = ANY ('{16, 20, 21, 23, 26, 1082, 1114, 1184, 2950, 17, 25, 1043, 19}'::oid[]) \
+          AND coalesce(c.collisdeterministic, true), false))";
 
 const COLUMNS: &str = "\
     SELECT a.attname, a.atttypid, t.typarray, ascii(t.typdelim::text), \

@@ -11,7 +11,8 @@
 //! through after all: nothing is applied then.
 //!
 //! **One pipeline.** All statements go out without a wait; the COMMIT goes out when their answers have been checked, with
-//! the next batch right behind it. While the server works on one batch the next one is prepared here.
+//! the next batch right behind it. While the server works on one batch the next one is prepared here. Large batches of a
+//! replica that is behind are executed several at once, on connections of their own, and shown in order (`lanes.rs`).
 //!
 //! **Checked.** Each statement must touch as many rows as the stream says. If one does not, or a unique value is there
 //! twice, the transaction is rolled back and made again with that table's changes one by one, in the order in which they
@@ -29,6 +30,7 @@ mod build;
 mod ddl;
 mod encode;
 mod error;
+mod lanes;
 mod learn;
 mod logged;
 mod net;
@@ -50,6 +52,7 @@ use crate::link::Link;
 use answer::{Wrong, answers, may_be_tried_again};
 use build::{Build, Stop, Tables, With, is_own, ran_ddl};
 use history::{Commit, Epoch, Lsn, Shown, Xid};
+use lanes::Lanes;
 use postgres_protocol::message::backend::Message;
 use script::{About, Check, Prepared, Script};
 use std::collections::{BTreeSet, VecDeque};
@@ -66,6 +69,10 @@ const SESSION: &str = "-c session_replication_role=replica -c synchronous_commit
      -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c max_parallel_workers_per_gather=0";
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+/// What each connection has prepared for the borders of its transactions, by name.
+const STATEMENTS: [(&str, &str); 3] = [("begin", BEGIN), ("commit", "COMMIT"), ("position", position::MOVE)];
+
 /// One commit with its rows.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -113,7 +120,8 @@ pub struct Batch {
 /// Its methods must not be given up half-way, and after an error it is of no use: open another one. What was in flight has
 /// then been applied or not; the position that is read on opening tells.
 ///
-/// Invariants: at most one batch is `in_flight`, at most one is `committing`; the transaction of the former is open.
+/// Invariants: at most one batch is `in_flight`, at most one is `committing`; the transaction of the former is open. While any
+/// is under way on `lanes`, none is here.
 pub struct Feeder {
     link: Link,
     sighting: Sighting,
@@ -125,6 +133,8 @@ pub struct Feeder {
     in_flight: Option<InFlight>,
     tables: Tables,
     prepared: Prepared,
+    /// For batches that are executed beside each other.
+    lanes: Lanes,
     /// The functions are there that DDL needs.
     knows_ddl: bool,
     /// A call began and has not ended well.
@@ -143,8 +153,34 @@ struct InFlight {
 pub struct Counts {
     /// Batches that are visible.
     pub batches: u64,
-    /// Batches that were rolled back and applied again, with the changes of a table one by one.
+    /// Batches that were rolled back and applied again: with the changes of a table one by one, or with nothing beside them.
     pub again: u64,
+    /// Batches whose execution began before the one in front of them was visible, on another connection.
+    pub beside: u64,
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, more: Counts) -> Counts {
+        Counts {
+            batches: self.batches + more.batches,
+            again: self.again + more.again,
+            beside: self.beside + more.beside,
+        }
+    }
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, before: Counts) -> Counts {
+        Counts {
+            batches: self.batches - before.batches,
+            again: self.again - before.again,
+            beside: self.beside - before.beside,
+        }
+    }
 }
 
 impl Feeder {
@@ -154,14 +190,14 @@ impl Feeder {
     /// [`crate::Error::Setup`] if it has none: it was not made to be fed ([`settle`]). [`crate::Error::Protocol`] if the
     /// server is a standby. Otherwise as every connection.
     pub async fn open(address: &Address, epoch: Epoch) -> Result<Feeder, Error> {
-        let options = format!("{SETTINGS} {SESSION} -c lock_timeout={LOCK_LIMIT_MS}");
+        let options = format!("{SETTINGS} {SESSION} {}", may_wait());
         let mut link = Link::connect(address, &options).await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if sighting.in_recovery {
             return Err(Error::stream(format!("{address} is a standby: it feeds itself")));
         }
         let shown = position::read(&mut link, address).await?;
-        for (name, sql) in [("begin", BEGIN), ("commit", "COMMIT"), ("position", position::MOVE)] {
+        for (name, sql) in STATEMENTS {
             link.prepare(name, sql).await?;
         }
         Ok(Feeder {
@@ -172,6 +208,7 @@ impl Feeder {
             in_flight: None,
             tables: Tables::default(),
             prepared: Prepared::default(),
+            lanes: Lanes::new(address, epoch),
             knows_ddl: false,
             unusable: false,
             counts: Counts::default(),
@@ -254,13 +291,14 @@ impl Feeder {
         if done.is_err() {
             // The transaction that is open there holds locks.
             self.link.close();
+            self.lanes.close();
         }
         done
     }
 
     async fn send_batch(&mut self, mut batch: Batch) -> Result<(), Error> {
         let last = self.in_flight.as_ref().map(|sent| &sent.batch.to).or(self.committing.as_ref());
-        let last = last.unwrap_or(&self.shown).clone();
+        let last = last.or(self.lanes.last()).unwrap_or(&self.shown).clone();
         batch.parts.retain(|part| !last.shows(part.xid, part.end));
         if batch.parts.is_empty() && last.covers(&batch.to) {
             batch.to = last.resumed(batch.to.resume());
@@ -276,6 +314,11 @@ impl Feeder {
             return self.apply_with_ddl(batch, steps).await;
         }
         self.learn(&batch.parts).await?;
+        if self.lanes.takes(&batch) {
+            let Some(alone) = self.send_beside(batch, &last).await? else { return Ok(()) };
+            batch = alone;
+        }
+        self.finish_beside().await?;
         if self.prepared.too_many() {
             self.finish_all().await?;
             self.forget_statements().await?;
@@ -299,6 +342,7 @@ impl Feeder {
                 one_by_one: &one_by_one,
                 script: &mut script,
                 prepared: &mut self.prepared,
+                apart: None,
             });
             // The batch before is looked at only now: the server was at work on it.
             if self.in_flight.is_some() {
@@ -318,7 +362,7 @@ impl Feeder {
             loop {
                 match next {
                     Err(Stop::Error(error)) => return Err(error),
-                    Err(Stop::Unknown(_) | Stop::Command(_)) => {
+                    Err(Stop::Unknown(_) | Stop::Command(_) | Stop::Barrier) => {
                         return Err(Error::stream("the replication stream is malformed".to_owned()));
                     }
                     Err(Stop::OneByOne(table)) => {
@@ -345,6 +389,7 @@ impl Feeder {
                             one_by_one: &one_by_one,
                             script: &mut script,
                             prepared: &mut self.prepared,
+                            apart: None,
                         });
                     }
                 }
@@ -397,6 +442,12 @@ impl Feeder {
     }
 
     async fn finish_all(&mut self) -> Result<(), Error> {
+        self.finish_beside().await?;
+        self.finish_alone().await
+    }
+
+    /// Waits until what was sent on this connection is visible.
+    async fn finish_alone(&mut self) -> Result<(), Error> {
         self.commit_previous().await?;
         self.committed().await
     }
@@ -435,6 +486,11 @@ impl Feeder {
         }
         Ok(())
     }
+}
+
+/// How long statements wait for locks.
+fn may_wait() -> String {
+    format!("-c lock_timeout={LOCK_LIMIT_MS}")
 }
 
 /// The beginning of every batch.

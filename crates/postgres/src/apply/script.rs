@@ -4,7 +4,7 @@
 
 use super::Error;
 use super::encode::{Encoding, Unreadable, line};
-use super::net::{Cell, Cells, Counted, Fate, Keyed, Row};
+use super::net::{Cell, Cells, Counted, Fate, Row};
 use super::statement::{self, Statement};
 use super::table::Table;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -63,15 +63,26 @@ pub(super) struct Prepared {
     /// By table and purpose.
     names: HashMap<(u32, Name), u32>,
     next: u32,
+    /// In front of their numbers: on one connection several of these are told apart by it.
+    prefix: &'static str,
     /// Rows inserted into each table, and how many there were when its plans are to be made anew.
     grown: HashMap<u32, (u64, u64)>,
 }
 
 impl Prepared {
+    /// None yet, and their names begin with this.
+    pub(super) fn named(prefix: &'static str) -> Prepared {
+        Prepared { prefix, ..Prepared::default() }
+    }
+
+    fn name(&self, number: u32) -> String {
+        format!("s{}{number}", self.prefix)
+    }
+
     /// None is any more: writes what makes the server forget them. Names are not given twice.
     pub(super) fn forget(&mut self, script: &mut Script) -> Result<(), Error> {
         for number in self.names.values() {
-            frontend::close(b'S', &format!("s{number}"), &mut script.bytes)?;
+            frontend::close(b'S', &self.name(*number), &mut script.bytes)?;
         }
         self.names.clear();
         self.grown.clear();
@@ -159,12 +170,12 @@ impl Script {
         statement: impl FnOnce() -> Statement,
     ) -> Result<String, Error> {
         if let Some(number) = prepared.names.get(&(table.number, name.clone())) {
-            return Ok(format!("s{number}"));
+            return Ok(prepared.name(*number));
         }
         let number = prepared.next;
         prepared.next += 1;
         prepared.names.insert((table.number, name), number);
-        let (name, Statement { sql, parameters }) = (format!("s{number}"), statement());
+        let (name, Statement { sql, parameters }) = (prepared.name(number), statement());
         frontend::parse(&name, &sql, parameters, &mut self.bytes)?;
         Ok(name)
     }
@@ -181,7 +192,7 @@ impl Script {
         let old: Vec<_> =
             prepared.names.extract_if(|(number, name), _| *number == table.number && planned(name)).collect();
         for (_, number) in old {
-            frontend::close(b'S', &format!("s{number}"), &mut self.bytes)?;
+            frontend::close(b'S', &prepared.name(number), &mut self.bytes)?;
         }
         Ok(())
     }
@@ -198,8 +209,8 @@ pub(super) struct Writer<'a> {
 
 impl Writer<'_> {
     /// Deletes, then updates, then inserts.
-    pub(super) fn keyed(&mut self, net: &Keyed) -> Result<(), Error> {
-        let of = |fate| net.rows().iter().filter(move |row| row.fate == fate).collect::<Vec<_>>();
+    pub(super) fn keyed(&mut self, rows: &[&Row]) -> Result<(), Error> {
+        let of = |fate| rows.iter().copied().filter(move |row| row.fate == fate).collect::<Vec<_>>();
         let (mut deletes, mut updates, inserts) = (of(Fate::Delete), of(Fate::Update), of(Fate::Insert));
         sort_by_key(&mut deletes, self.table);
         sort_by_key(&mut updates, self.table);

@@ -1,13 +1,17 @@
 //! A table as it is at the replica, fitted to how the stream describes it at the primary: by names, never by numbers.
 
 use super::encode::Encoding;
+use super::net::Cells;
 use crate::decoder::message::Relation;
+use history::{Key, KeyBuilder, RelationId};
 
 /// One table, to be written by what the stream says of it.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Its number among the feeder's tables, for the names of prepared statements.
     pub(super) number: u32,
+    /// What the stream calls it.
+    pub(super) id: RelationId,
     /// `schema.table` for a person.
     pub(super) shown: String,
     /// The same, quoted.
@@ -18,6 +22,8 @@ pub(super) struct Table {
     pub(super) key: Vec<usize>,
     /// A unique index at the replica tells rows apart by the key.
     pub(super) indexed: bool,
+    /// Its rows have nothing to do with each other: their keys are all that must be unique, and two texts are two keys.
+    pub(super) apart: bool,
     /// The replica has no rows of it, whatever the stream says.
     pub(super) left_out: bool,
 }
@@ -99,8 +105,16 @@ impl Table {
     pub(super) fn left_out(number: u32, relation: &Relation) -> Table {
         let shown = format!("{}.{}", relation.schema, relation.name);
         let name = format!("{}.{}", quoted(&relation.schema), quoted(&relation.name));
-        let (columns, key) = (Vec::new(), Vec::new());
-        Table { number, shown, name, columns, key, indexed: false, left_out: true }
+        let (columns, key, id) = (Vec::new(), Vec::new(), RelationId::new(relation.id));
+        Table { number, id, shown, name, columns, key, indexed: false, apart: false, left_out: true }
+    }
+}
+
+impl Table {
+    /// Which row this is, among those of the table. The values of its key are known.
+    pub(super) fn row_key(&self, cells: &Cells) -> Key {
+        let known = |place: &usize| cells[*place].value().flatten().map_or(&[][..], |value| &value[..]);
+        self.key.iter().fold(KeyBuilder::default(), |key, place| key.bytes(known(place))).finish()
     }
 }
 

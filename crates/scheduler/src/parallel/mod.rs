@@ -12,8 +12,12 @@
 //! [`ClassIndex`] is the paper's index of the newest writers: for experiments alone, since the freshness index of the
 //! [`Scheduler`](crate::Scheduler) answers the same where that is right, and a later version where it is not.
 //!
-//! Nothing in the node uses this module yet. Its prefix is no licence to read: transactions that ran ahead show before
-//! others that the prefix still lacks. Who feeds the replica shows it in order.
+//! The [`Executor`]'s prefix is no licence to read: transactions that ran ahead show before others that the prefix still
+//! lacks. Who feeds the replica shows it in order: what becomes visible in one step there is a group of transactions, several
+//! whole boundaries, in one transaction of the server. Groups are executed beside each other and commit one after the other, and
+//! what may be executed before its turn is decided row by row ([`Ahead`]). Transactions are no unit there: a server cannot show
+//! the work of two connections in one step, a state between two boundaries may never have been shown by the primary, and one
+//! hot row that every transaction writes would make all of them wait. The simulator alone runs the `Executor`.
 //!
 //! # What is not as published, and why
 //!
@@ -59,6 +63,7 @@
 //! - *Whether a statement may stand for its rows* is another question, which the [`Guard`] answers: only if nothing that
 //!   it read or wrote was committed between its start and its version.
 
+mod ahead;
 mod bugs;
 mod class;
 mod class_index;
@@ -69,6 +74,7 @@ mod guard;
 mod prefix;
 mod sets;
 
+pub use ahead::{Ahead, Group, When};
 pub use bugs::Bugs;
 pub use class::Class;
 pub use class_index::ClassIndex;

@@ -123,7 +123,7 @@ async fn copy_and_feed() {
     }
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
     assert_eq!(*feeder.shown(), shown);
-    let mut fed = Fed { primary, replica, decoder, gauger, feeder, unplaced };
+    let mut fed = Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced };
     fed.feed().await.unwrap();
     let digest = "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM TABLE t";
     for table in ["account", "bare", "low", "high", "child"] {

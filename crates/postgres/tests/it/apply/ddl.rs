@@ -362,7 +362,7 @@ async fn a_copy_that_a_dump_made_runs_ddl_too() {
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
     soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO, &drop)).await.unwrap();
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
-    let mut fed = Fed { primary, replica, decoder, gauger, feeder, unplaced: Vec::new() };
+    let mut fed = Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced: Vec::new() };
     for command in LATER {
         control.batch_execute(command).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
         feed(&mut fed, command).await;

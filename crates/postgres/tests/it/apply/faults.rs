@@ -250,13 +250,22 @@ impl Dying {
 
 #[tokio::test]
 async fn a_replica_that_is_killed_goes_on_where_it_was() {
+    killed_and_fed_again(1).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_killed_while_several_batches_are_executed_goes_on_where_it_was() {
+    killed_and_fed_again(3).await;
+}
+
+async fn killed_and_fed_again(connections: usize) {
     const ROWS: u32 = 2000;
     let tables = format!(
         "CREATE TABLE t (id int PRIMARY KEY, n int, filler text); CREATE TABLE bare (round int, n int); \
          CREATE TABLE few (id int PRIMARY KEY, n int); INSERT INTO few VALUES (1, 0); \
          INSERT INTO t SELECT n, 0, repeat('x', 100) FROM generate_series(1, {ROWS}) n"
     );
-    let mut fed = Fed::with(&tables, "").await;
+    let mut fed = Fed::with(&tables, "").await.on_connections(connections).await;
     let mut batches = Vec::new();
     for round in 0..6 {
         // A row that is applied twice, or not at all, is one too many or missing among those without a key.

@@ -1,5 +1,6 @@
 //! What was written at the primary arrives at a replica that is fed, whatever it is, and once.
 
+mod beside;
 mod cases;
 mod commands;
 mod copied;
@@ -26,6 +27,8 @@ struct Fed {
     decoder: Decoder,
     gauger: Gauger,
     feeder: Feeder,
+    /// On so many connections.
+    connections: usize,
     /// What has come out and no batch held.
     unplaced: Vec<(Commit, Changes)>,
 }
@@ -69,7 +72,14 @@ impl Fed {
         settle(&there, &start).await.unwrap();
         let feeder = Feeder::open(&replica.address("postgres"), EPOCH).await.unwrap();
         assert_eq!(*feeder.shown(), start);
-        Fed { primary, replica, decoder, gauger, feeder, unplaced: Vec::new() }
+        Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced: Vec::new() }
+    }
+
+    /// From now on several batches at once.
+    async fn on_connections(mut self, connections: usize) -> Fed {
+        self.connections = connections;
+        self.reopen().await;
+        self
     }
 
     /// What the primary shows by now and did not before.
@@ -101,7 +111,8 @@ impl Fed {
     }
 
     async fn reopen(&mut self) {
-        self.feeder = Feeder::open(&self.replica.address("postgres"), EPOCH).await.unwrap();
+        let feeder = Feeder::open(&self.replica.address("postgres"), EPOCH).await.unwrap();
+        self.feeder = feeder.on_connections(self.connections);
     }
 
     /// Every row of every table is the same.

@@ -86,7 +86,7 @@ async fn copied() -> Fed {
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
     soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO, &drop)).await.unwrap();
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
-    Fed { primary, replica, decoder, gauger, feeder, unplaced: Vec::new() }
+    Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced: Vec::new() }
 }
 
 fn compare_shops(fed: &Fed, when: &str) {

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# How long a replica that Consort feeds takes to catch up with TPC-C (write-heavy) after it was paused, with its rows applied on
+# one connection and on several, in turns. A line per run, medians at the end.
+#
+#   scripts/catch-up.sh [CONNECTIONS...]    (1 2 3 4)
+#   CATCH_UP_ROUNDS        rounds, each with every number of connections   (5)
+#   CATCH_UP_SCALE         warehouses                                      (4)
+#   CATCH_UP_TRANSACTIONS  while it is paused                              (20000)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+consort=${CONSORT:-target/release/consort}
+home=$(mktemp -d "${TMPDIR:-/tmp}/consort-catch-up-XXXXXX")
+chmod 755 "$home"
+trap '"$consort" down --dir "$home/c" >/dev/null 2>&1 || true; rm -rf "$home"' EXIT
+connections=("$@")
+[ $# -gt 0 ] || connections=(1 2 3 4)
+listen=127.0.0.1:$((20000 + RANDOM % 10000))
+
+up() { "$consort" up --dir "$home/c" "$@" >"$home/up.log" 2>&1 || { cat "$home/up.log" >&2; exit 1; }; }
+console() { psql -X -A -t -d "postgres://postgres@$listen/consort" -c "$1"; }
+column() { psql -X -A -d "postgres://postgres@$listen/consort" -c "SHOW FEEDS" | awk -F '|' -v name="$1" -v database=postgres \
+    'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } $at["database"] == database { print $at[name] }'; }
+fed() { # until the replica shows the newest version
+    until [ "$(column state)" = serving ] && [ "$(column pending_commits)" = 0 ]; do sleep 0.02; done
+}
+tpcc() {
+    "$consort" bench tpcc --url "postgres://postgres@$listen/postgres" --mix write-heavy --clients 8 \
+        --scale "${CATCH_UP_SCALE:-4}" "$@" >"$home/tpcc.log" 2>&1 || { cat "$home/tpcc.log" >&2; exit 1; }
+}
+settings() { # what the configuration says before its first table
+    local file=$home/c/consort.toml
+    sed -i '/^apply_connections\|^fed_buffer/d' "$file"
+    sed -i "1i apply_connections = $1\nfed_buffer = \"4GB\"" "$file"
+}
+
+up --listen "$listen" --standbys 0 --replicas 1
+tpcc --transactions 1000 --keep
+fed
+echo "connections,commits,MB,seconds,commits/s,steps,beside,again"
+for _ in $(seq "${CATCH_UP_ROUNDS:-5}"); do
+    for n in "${connections[@]}"; do
+        "$consort" down --dir "$home/c" >/dev/null
+        settings "$n"
+        up
+        fed
+        console "PAUSE REPLICA replica1" >/dev/null
+        tpcc --transactions "${CATCH_UP_TRANSACTIONS:-20000}" --keep
+        commits=$(column pending_commits) bytes=$(column pending_bytes)
+        before=$(date +%s%N)
+        console "RESUME REPLICA replica1" >/dev/null
+        fed
+        took=$(($(date +%s%N) - before))
+        awk -v n="$n" -v commits="$commits" -v bytes="$bytes" -v took="$took" -v steps="$(column steps)" \
+            -v beside="$(column steps_beside)" -v again="$(column steps_again)" 'BEGIN {
+                printf "%d,%d,%.0f,%.2f,%.0f,%d,%d,%d\n",
+                    n, commits, bytes / 1e6, took / 1e9, commits / (took / 1e9), steps, beside, again }'
+    done
+done | tee "$home/runs.csv"
+for n in "${connections[@]}"; do
+    awk -F , -v n="$n" '$1 == n { print $5 }' "$home/runs.csv" | sort -n |
+        awk -v n="$n" '{ all[NR] = $1 } END { printf "%d connections: median %d commits/s\n", n, all[int((NR + 1) / 2)] }'
+done
