@@ -7,6 +7,7 @@ mod door;
 mod in_block;
 mod malformed;
 mod meanwhile;
+mod messages;
 mod session;
 mod shadow;
 mod snapshot;

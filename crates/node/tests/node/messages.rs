@@ -1,0 +1,355 @@
+//! The messages of a session one by one: what fails and what is passed over, the unnamed statement, long answers, notices.
+
+use crate::session::{answer, query, until_it_leaves};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database};
+use postgres::local::Scratch;
+use scheduler::Writers;
+use std::time::Instant;
+use wire::{Asks, Target};
+
+/// What stands behind the statement's name in a Bind without parameters: all results in text.
+const NO_PARAMETERS: [u8; 6] = [0; 6];
+
+fn run_named(raw: &mut Raw, name: &[u8]) -> Vec<String> {
+    raw.ask(|out| {
+        out.bind(b"", name, &NO_PARAMETERS);
+        out.execute(b"", 0);
+        out.sync();
+    });
+    answer(raw).0
+}
+
+/// Parses and runs a text as the unnamed statement until a standby has answered.
+fn unnamed_that_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<String> {
+    let limit = Instant::now() + LIMIT;
+    while Instant::now() < limit {
+        let before = open.reads_at_standbys();
+        raw.ask(|out| out.parse(b"", text.as_bytes(), &[]));
+        let values = run_named(raw, b"");
+        if open.reads_at_standbys() > before {
+            return values;
+        }
+    }
+    panic!("{text} never left the primary: {}", open.why_at_primary());
+}
+
+#[test]
+fn the_unnamed_statement_that_a_standby_parsed_never_means_something_else() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE dated (id int PRIMARY KEY, v text); INSERT INTO dated VALUES (1, 'old')");
+    servers.query("CREATE SCHEMA s");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "postgres");
+    query(&mut raw, "SET search_path = s, public; SET datestyle = 'ISO, DMY'");
+    let dated = "SELECT ('01/02/2024'::date + 0)::text FROM dated WHERE id = 1";
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, dated), ["2024-02-01"]);
+    raw.ask(|out| out.parse(b"turn", b"SET datestyle = 'ISO, MDY'", &[]));
+    run_named(&mut raw, b"turn");
+    assert_eq!(run_named(&mut raw, b""), ["0A000"], "nobody parsed it at the primary before that");
+    query(&mut raw, "SET datestyle = 'ISO, DMY'");
+    // Another table comes to stand before the one that it was parsed for.
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, "SELECT v FROM dated WHERE id = 1"), ["old"]);
+    servers.query("CREATE TABLE s.dated AS SELECT 1 AS id, 'hides it'::text AS v");
+    let mut other = Raw::ready(&open, "postgres");
+    query(&mut other, "SET search_path = s, public");
+    assert_eq!(until_it_leaves(&open, &mut other, "SELECT v FROM dated WHERE id = 1"), ["hides it"]);
+    let said = run_named(&mut raw, b"");
+    assert!(said == ["old"] || said == ["0A000"], "{said:?}");
+}
+
+#[test]
+fn what_a_bind_alone_runs_counts() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE w AS SELECT 'old'::text AS v; CREATE SCHEMA s");
+    servers.query("CREATE TABLE s.w AS SELECT 'new'::text AS v");
+    let body = "BEGIN PERFORM set_config('search_path', 's', false); RETURN value = value; END";
+    servers.query(&format!(
+        "CREATE FUNCTION turns(value int) RETURNS bool LANGUAGE plpgsql AS $${body}$$; \
+         CREATE DOMAIN turning AS int CHECK (public.turns(VALUE))"
+    ));
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "postgres");
+    for _ in 0..3 {
+        query(&mut raw, "SET search_path = public");
+        assert_eq!(until_it_leaves(&open, &mut raw, "SELECT v FROM w"), ["old"]);
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT $1::public.turning", &[]);
+            out.bind(b"", b"", &[&[0, 0, 0, 1, 0, 0, 0, 1][..], b"1", &[0, 0]].concat());
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec![], "12Z".to_owned()));
+        for _ in 0..20 {
+            assert_eq!(query(&mut raw, "SELECT v FROM w"), ["new"]);
+        }
+    }
+}
+
+#[test]
+fn an_empty_statement_in_a_batch_counts_as_one() {
+    database("empty_batch");
+    SERVERS.query_in(
+        "empty_batch",
+        "CREATE SCHEMA s; CREATE TABLE s.items AS SELECT 7 AS id, 'new'::text AS name",
+    );
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "empty_batch");
+    let read = "SELECT name FROM items WHERE id = 7";
+    for empty in [&b""[..], b"-- ping", b";"] {
+        query(&mut raw, "SET search_path = public");
+        assert_eq!(until_it_leaves(&open, &mut raw, read), ["item 7"]);
+        raw.ask(|out| {
+            for text in [empty, b"SET search_path = s"] {
+                out.parse(b"", text, &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12I12CZ");
+        for _ in 0..20 {
+            assert_eq!(query(&mut raw, read), ["new"]);
+        }
+    }
+}
+
+/// The server passes over it, as it passes over all that comes before the Sync.
+#[test]
+fn a_query_behind_a_message_that_failed_is_not_answered() {
+    database("passed_over");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "passed_over");
+    let read = "SELECT name FROM items WHERE id = 7";
+    unnamed_that_leaves(&open, &mut raw, read);
+    for _ in 0..2 {
+        raw.ask(|out| {
+            out.parse(b"", b"selec", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.query(b"SELECT 1");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["42601".to_owned()], "EZ".to_owned()));
+        raw.ask(|out| {
+            out.parse(b"", b"selec", &[]);
+            Asks::flush(out);
+        });
+        assert_eq!(raw.message().unwrap()[0], b'E');
+        raw.ask(|out| {
+            out.query(b"SELECT 1");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "Z");
+        // What comes behind the Query, too, up to the Sync.
+        raw.ask(|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.query(b"SELECT 1");
+        });
+        assert_eq!(raw.message().unwrap()[0], b'E');
+        raw.ask(|out| {
+            out.query(b"SELECT 1");
+            out.parse(b"", read.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "Z");
+        // One that did not fail is answered, and so is the Query behind it, and the Sync.
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT 2", &[]);
+            out.bind_plain(b"");
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+            out.query(b"SELECT 1 / 0");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12TDCEZ");
+        assert_eq!(answer(&mut raw).1, "Z");
+    }
+}
+
+#[test]
+fn what_is_passed_over_leaves_the_unnamed_statement_as_it_was() {
+    database("unnamed_kept");
+    SERVERS.query_in("unnamed_kept", "CREATE TABLE w (v int)");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "unnamed_kept");
+    let long = format!("SELECT '{}'", "x".repeat(300_000));
+    type Middle<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let middles: [Middle<'_>; 4] = [
+        &|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.parse(b"", b"SELECT 2", &[]);
+        },
+        &|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.query(b"SELECT 2");
+        },
+        &|out| {
+            out.bind(b"", b"nobody", &[0; 6]);
+            out.bind_plain(b"");
+            out.parse(b"", b"SELECT 2", &[]);
+        },
+        &|out| out.parse(b"long", long.as_bytes(), &[]),
+    ];
+    for (n, middle) in (1..).zip(middles) {
+        raw.ask(|out| out.parse(b"", b"INSERT INTO w VALUES (1) RETURNING v", &[]));
+        assert_eq!(run_named(&mut raw, b""), ["1"]);
+        assert_eq!(unnamed_that_leaves(&open, &mut raw, "SELECT name FROM items WHERE id = 7"), ["item 7"]);
+        raw.ask(|out| {
+            middle(out);
+            out.sync();
+        });
+        answer(&mut raw);
+        assert_eq!(run_named(&mut raw, b""), ["item 7"]);
+        assert_eq!(query(&mut raw, "SELECT count(*) FROM w"), [n.to_string()]);
+    }
+    // What was refused here has replaced it all the same.
+    raw.ask(|out| out.parse(b"", b"INSERT INTO w VALUES (1) RETURNING v", &[]));
+    assert_eq!(run_named(&mut raw, b""), ["1"]);
+    raw.ask(|out| {
+        for text in ["SET consort.consistency = 'weak'", "SELECT 1"] {
+            out.parse(b"", text.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+        }
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["0A000"]);
+    assert_eq!(run_named(&mut raw, b""), ["26000"]);
+    assert_eq!(query(&mut raw, "SELECT count(*) FROM w"), ["5"]);
+}
+
+/// A description of many columns, and errors that quote a long value.
+#[test]
+fn long_answers_besides_rows_are_understood() {
+    database("long_answers");
+    let columns: Vec<String> = (0..300).map(|n| format!("column_number_{n:03} int")).collect();
+    SERVERS.query_in("long_answers", &format!("CREATE TABLE wide ({})", columns.join(", ")));
+    SERVERS.query_in(
+        "long_answers",
+        "CREATE SCHEMA s; CREATE TABLE s.items AS SELECT 7 AS id, 's'::text AS name",
+    );
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "long_answers");
+    let wide = "SELECT * FROM wide";
+    raw.ask(|out| {
+        for name in [&b"a"[..], b"b"] {
+            out.parse(name, wide.as_bytes(), &[]);
+            out.describe(Target::Statement, name);
+        }
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "1tT1tTZ");
+    raw.ask(|out| {
+        for _ in 0..2 {
+            out.parse(b"", wide.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+        }
+        Asks::close(out, Target::Statement, b"a");
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).1, "12TC12TC3Z");
+    assert_eq!(until_it_leaves(&open, &mut raw, wide), Vec::<String>::new());
+    let read = "SELECT name FROM items WHERE id = 7";
+    for length in [10_000, 2_000_000] {
+        let failing = format!("SELECT repeat('x', {length})::int FROM items");
+        assert_eq!(until_it_leaves(&open, &mut raw, read), ["item 7"]);
+        raw.ask(|out| {
+            for text in ["SET search_path = s", &failing] {
+                out.parse(b"", text.as_bytes(), &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "12C1EZ");
+        for _ in 0..20 {
+            assert_eq!(query(&mut raw, read), ["item 7"], "the SET was taken back");
+        }
+        raw.ask(|out| {
+            out.parse(b"", failing.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.query(b"SELECT 1");
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "1EZ");
+        assert_eq!(query(&mut raw, &failing), ["22P02"]);
+    }
+}
+
+#[test]
+fn each_parse_gives_its_notices() {
+    database("warned_of");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "warned_of");
+    let notices = |tags: &str| tags.matches('N').count();
+    let long = format!("SELECT name AS {} FROM items WHERE id = 7", "a".repeat(70));
+    let escaped = "SELECT name FROM items WHERE id = length('\\\\a') + 5";
+    for (escapes, text, same) in [
+        (false, &*long, "SELECT name FROM items WHERE id = 7"),
+        (true, escaped, "SELECT name FROM items WHERE id = length('ab') + 5"),
+    ] {
+        if escapes {
+            query(&mut raw, "SET standard_conforming_strings = off");
+        }
+        until_it_leaves(&open, &mut raw, same);
+        for _ in 0..2 {
+            for _ in 0..12 {
+                raw.ask(|out| {
+                    out.parse(b"", text.as_bytes(), &[]);
+                    out.bind_plain(b"");
+                    out.execute(b"", 0);
+                    out.sync();
+                });
+                assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "N12DCZ".to_owned()));
+                raw.ask(|out| out.query(text.as_bytes()));
+                assert_eq!(notices(&answer(&mut raw).1), 1, "{text}");
+            }
+            // It is understood by now.
+            until_it_leaves(&open, &mut raw, same);
+        }
+        raw.ask(|out| {
+            out.parse(b"n", text.as_bytes(), &[]);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "N1Z");
+        for _ in 0..12 {
+            raw.ask(|out| {
+                out.bind_plain(b"n");
+                out.execute(b"", 0);
+                out.sync();
+            });
+            assert_eq!(answer(&mut raw).1, "2DCZ");
+        }
+        query(&mut raw, "DEALLOCATE n");
+    }
+}
+
+#[test]
+fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE one (v int); CREATE TABLE other (v int); INSERT INTO other VALUES (7)");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "postgres");
+    let run = |raw: &mut Raw, text: &[u8]| {
+        raw.ask(|out| out.parse(b"named", text, &[]));
+        let values = run_named(raw, b"named");
+        query(raw, "DEALLOCATE named");
+        values
+    };
+    let read = "SELECT count(*)::text FROM one";
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, read), ["0"]);
+    assert_eq!(run(&mut raw, b"BEGIN ISOLATION LEVEL REPEATABLE READ"), Vec::<String>::new());
+    assert_eq!(raw.status_after("COMMIT"), 'I');
+    // Somebody holds the table that was read before.
+    assert_eq!(unnamed_that_leaves(&open, &mut raw, read), ["0"]);
+    let mut holder = Raw::ready(&open, "postgres");
+    query(&mut holder, "BEGIN");
+    query(&mut holder, "LOCK TABLE one");
+    raw.ask(|out| out.parse(b"named", b"UPDATE other SET v = v RETURNING v", &[]));
+    assert_eq!(run_named(&mut raw, b"named"), ["7"]);
+    query(&mut holder, "COMMIT");
+}
