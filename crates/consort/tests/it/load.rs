@@ -77,21 +77,23 @@ impl Client {
 
     /// The rows of all statements in this text.
     pub(crate) fn rows(&mut self, sql: &str) -> Result<Vec<SimpleQueryRow>, Trouble> {
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        };
+        Ok(self.messages(sql)?.into_iter().filter_map(row).collect())
+    }
+
+    /// All that is answered to this text.
+    pub(crate) fn messages(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Trouble> {
         let asked = self.runtime.block_on(async {
             tokio::time::timeout(LIMIT, self.client.simple_query(sql)).await.expect("an answer in time")
         });
-        let messages = match asked {
-            Ok(messages) => messages,
-            Err(error) if error.is_closed() => return Err(self.last_word(&error)),
-            Err(error) => return Err(Trouble::of(&error)),
-        };
-        Ok(messages
-            .into_iter()
-            .filter_map(|message| match message {
-                SimpleQueryMessage::Row(row) => Some(row),
-                _ => None,
-            })
-            .collect())
+        match asked {
+            Ok(messages) => Ok(messages),
+            Err(error) if error.is_closed() => Err(self.last_word(&error)),
+            Err(error) => Err(Trouble::of(&error)),
+        }
     }
 
     /// What the server said when it ended the connection.

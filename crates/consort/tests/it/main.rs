@@ -18,6 +18,7 @@ mod life;
 mod load;
 mod locking;
 mod logged;
+mod matrix;
 mod members;
 mod promoted;
 mod readme;

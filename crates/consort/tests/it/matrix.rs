@@ -1,0 +1,166 @@
+//! The same statements, of every type and every class of DDL, through every design: each is answered as by a single server, and
+//! behind each part of them all nodes hold what that server holds.
+
+use design::{Design, Reads};
+use postgres::local::{Node, Options, Scratch};
+use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
+
+use crate::fixture::{LIMIT, Serving, eventually};
+use crate::load::{Client, Console, THROUGH, served};
+
+const STATEMENTS: &str = include_str!("matrix/statements.sql");
+
+/// What a node holds of the application's, a line each. Left out is what no replica is given (rows that are not logged, what
+/// sequences and materialized views hold, the order of CLUSTER), and roles, which are the server's.
+const HELD: &str = include_str!("matrix/held.sql");
+
+/// Statements that run behind each other; then everything is compared.
+struct Part {
+    name: &'static str,
+    statements: Vec<&'static str>,
+}
+
+impl Part {
+    fn reads(&self) -> impl Iterator<Item = &'static str> {
+        self.statements.iter().copied().filter(|statement| reads(statement))
+    }
+}
+
+fn parts() -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for line in STATEMENTS.lines().filter(|line| !line.is_empty()) {
+        match (line.strip_prefix("-- "), parts.last_mut()) {
+            (Some(name), _) => parts.push(Part { name, statements: Vec::new() }),
+            (None, Some(part)) => part.statements.push(line),
+            (None, None) => panic!("a statement before the first part: {line}"),
+        }
+    }
+    parts
+}
+
+/// Whether it only reads: it may be answered by a replica.
+fn reads(statement: &str) -> bool {
+    ["SELECT ", "VALUES ", "WITH RECURSIVE "].iter().any(|word| statement.starts_with(word))
+        && !["grow()", "nextval(", "setval(", "INTO "].iter().any(|word| statement.contains(word))
+}
+
+/// All that comes back, as lines.
+fn answer(client: &mut Client, statement: &str) -> String {
+    let messages = match client.messages(statement) {
+        Ok(messages) => messages,
+        Err(trouble) => return format!("error {}", trouble.sqlstate.unwrap_or(trouble.text)),
+    };
+    let line = |message| match message {
+        SimpleQueryMessage::Row(row) => {
+            let values: Vec<_> = (0..row.len()).map(|place| row.get(place).unwrap_or("NULL")).collect();
+            values.join("|")
+        }
+        SimpleQueryMessage::RowDescription(columns) => {
+            columns.iter().map(|column| column.name()).collect::<Vec<_>>().join("|")
+        }
+        SimpleQueryMessage::CommandComplete(rows) => format!("done {rows}"),
+        _ => "something else".to_owned(),
+    };
+    messages.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What those of a part that read say in a session that has done nothing else.
+fn again(url: &str, part: &Part) -> Vec<String> {
+    let mut client = Client::connect(url).expect("a log-in");
+    part.reads().map(|statement| answer(&mut client, statement)).collect()
+}
+
+fn held(node: &Node) -> Vec<String> {
+    let rows = node.query("postgres", HELD).unwrap_or_else(|error| panic!("{}: {error}", node.name()));
+    rows.into_iter().map(|row| row[0].clone().unwrap_or_default()).collect()
+}
+
+/// What a single server says to a part, and holds behind it.
+struct Expected {
+    /// To each statement.
+    answers: Vec<String>,
+    /// To those that read, in a session of their own behind the part.
+    again: Vec<String>,
+    held: Vec<String>,
+}
+
+fn expected(parts: &[Part]) -> Vec<Expected> {
+    let server = Scratch::start(0);
+    let node = server.primary();
+    let url =
+        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let mut client = Client::connect(&url).expect("a log-in");
+    let part = |part: &Part| Expected {
+        answers: part.statements.iter().map(|statement| answer(&mut client, statement)).collect(),
+        again: again(&url, part),
+        held: held(node),
+    };
+    parts.iter().map(part).collect()
+}
+
+/// What is here and not there.
+fn lacking<'a>(here: &'a [String], there: &[String]) -> Vec<&'a String> {
+    here.iter().filter(|line| !there.contains(line)).collect()
+}
+
+fn compare(of: &str, node: &Node, expected: &[String]) -> Vec<String> {
+    let held = held(node);
+    let missing = lacking(expected, &held).into_iter().map(|line| format!("lacks {line}"));
+    let more = lacking(&held, expected).into_iter().map(|line| format!("holds {line}"));
+    missing.chain(more).map(|line| format!("{of}: {} {line}", node.name())).collect()
+}
+
+/// Runs everything through one design. What was otherwise than at the single server.
+fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
+    let standbys = usize::from(design.reads != Reads::LatestWaiting);
+    let servers = Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() });
+    let serving = Serving::over(servers, &format!("design = \"{}\"\n{THROUGH}", design.name));
+    let url = serving.url("postgres", "postgres");
+    let mut client = Client::connect(&url).expect("a log-in");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    let mut wrong = Vec::new();
+    for (part, expected) in parts.iter().zip(expected) {
+        for (statement, alone) in part.statements.iter().zip(&expected.answers) {
+            let answered = answer(&mut client, statement);
+            if answered != *alone && !(design.reads == Reads::AnyAge && reads(statement)) {
+                wrong.push(format!("{statement}: {answered:?}, and alone {alone:?}"));
+            }
+        }
+        eventually("a replica that is fed", || {
+            let feed = console.feed("replica1", "postgres");
+            feed.state == "serving" && feed.version == feed.newest_version
+        });
+        serving.servers.catch_up(LIMIT);
+        for ((statement, answered), alone) in part.reads().zip(again(&url, part)).zip(&expected.again) {
+            if answered != *alone {
+                wrong.push(format!("{statement}, again: {answered:?}, and alone {alone:?}"));
+            }
+        }
+        wrong.extend(verified(&mut console));
+        for node in serving.servers.cluster().nodes() {
+            wrong.extend(compare(part.name, node, &expected.held));
+        }
+    }
+    if served(&mut console, "replica1") < 20 {
+        wrong.push("the replica has served next to nothing".to_owned());
+    }
+    wrong.iter().map(|line| format!("{}: {line}", design.name)).collect()
+}
+
+/// What differs from the primary, as Consort itself finds.
+fn verified(console: &mut Console) -> Vec<String> {
+    let line =
+        |row: &SimpleQueryRow| (0..row.len()).filter_map(|at| row.get(at)).collect::<Vec<_>>().join("|");
+    let lines = console.rows("VERIFY postgres");
+    lines.iter().map(line).filter(|line| line.contains("|differs|")).collect()
+}
+
+#[test]
+fn every_design_answers_and_holds_what_a_single_server_does() {
+    let parts = parts();
+    let count: usize = parts.iter().map(|part| part.statements.len()).sum();
+    assert!(count >= 300, "{count} statements");
+    let expected = expected(&parts);
+    let wrong: Vec<String> = design::ALL.iter().flat_map(|design| run(design, &parts, &expected)).collect();
+    assert!(wrong.is_empty(), "{} are otherwise:\n{}", wrong.len(), wrong.join("\n"));
+}
