@@ -5,7 +5,8 @@ use crate::link::Link;
 use history::{Epoch, Incarnation, Timeline};
 
 /// What a server said of itself right after a log-in. It holds as long as the connection: a recovery under the same
-/// postmaster, a restart and a fail-over all close it.
+/// postmaster, a restart and a fail-over all close it. Only a standby that follows another standby goes over to the timeline of
+/// that one's promotion without a word: [`Watcher`](crate::watcher::Watcher) looks for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// Its life.
@@ -19,12 +20,15 @@ pub struct Sighting {
 }
 
 /// The start of the process that every recovery starts anew. At a primary the timeline is the one it writes, at a
-/// standby the highest that it knows to follow.
+/// standby the highest that it knows to follow: before a server follows a timeline it has that one's history, and keeps it. (What
+/// the receiver says goes with the receiver; what pg_control says comes with the next restart point.)
 const LOOK: &str = "SELECT pg_is_in_recovery(), \
     (SELECT system_identifier FROM pg_control_system()), \
     CASE WHEN pg_is_in_recovery() \
       THEN greatest((SELECT timeline_id FROM pg_control_checkpoint()), \
-                    (SELECT received_tli FROM pg_stat_wal_receiver))::text \
+                    (SELECT received_tli FROM pg_stat_wal_receiver), \
+                    (SELECT max(('x' || substr(name, 1, 8))::bit(32)::integer) FROM pg_ls_waldir() \
+                      WHERE name ~ '^[0-9A-F]{8}\\.history$'))::text \
       ELSE 'x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END, \
     (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity \
       WHERE backend_type = CASE WHEN pg_is_in_recovery() THEN 'startup' ELSE 'checkpointer' END), \

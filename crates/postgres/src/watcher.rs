@@ -9,13 +9,19 @@ use crate::incarnation::Sighting;
 use crate::link::{Link, run_prepared};
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
-use history::{Epoch, Lsn};
+use history::{Epoch, Lsn, Timeline};
 use postgres_protocol::message::backend::Message;
 
 const STATEMENT: &str = "replayed";
-/// The position, and null instead of one as soon as the server is no standby any more.
-const POSITION: &str =
-    "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END";
+/// The position, and null instead of one as soon as the server is no standby of this timeline any more. A receiver says which
+/// one it is about to receive before anything of it comes.
+fn position(timeline: Timeline) -> String {
+    format!(
+        "SELECT CASE WHEN pg_is_in_recovery() AND NOT EXISTS (SELECT FROM pg_stat_get_wal_receiver() r \
+           WHERE r.received_tli > {}) THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END",
+        timeline.get()
+    )
+}
 
 /// A connection at a standby.
 pub struct Watcher {
@@ -35,7 +41,7 @@ impl Watcher {
         if !sighting.in_recovery {
             return Err(Error::Protocol(format!("{address} is no standby")));
         }
-        link.prepare(STATEMENT, POSITION).await?;
+        link.prepare(STATEMENT, &position(sighting.incarnation.timeline)).await?;
         Ok(Watcher { link, sighting, request: run_prepared(STATEMENT) })
     }
 
@@ -47,7 +53,8 @@ impl Watcher {
     /// How far it has replayed, in one round trip. Within one connection the answers never go back.
     ///
     /// # Errors
-    /// [`Error::Protocol`] if it was promoted; [`Error::Unreachable`] if it went away. In both cases connect anew.
+    /// [`Error::Protocol`] if it was promoted, or what it follows; [`Error::Unreachable`] if it went away. In both cases connect
+    /// anew.
     pub async fn replayed(&mut self) -> Result<Lsn, Error> {
         let mut position = None;
         self.link
@@ -59,7 +66,9 @@ impl Watcher {
                 Ok(())
             })
             .await?;
-        position.map(Lsn::new).ok_or_else(|| Error::Protocol("the server is no standby any more".to_owned()))
+        position.map(Lsn::new).ok_or_else(|| {
+            Error::Protocol("the server is no standby any more, or follows another timeline".to_owned())
+        })
     }
 
     /// How far it has received; a standby that receives nothing says what it last had.

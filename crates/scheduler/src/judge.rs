@@ -75,8 +75,10 @@ impl Scheduler {
         match ticket.proof {
             Proof::Unproven => Verdict::Proven,
             Proof::Session if ticket.kind == Kind::Fed && settled.is_some() => Verdict::Proven,
-            Proof::Session if ran.replayed.is_none() => Verdict::Refused(Reason::NoPosition),
-            Proof::Session => Verdict::Proven,
+            Proof::Session => match ran.replayed {
+                None => Verdict::Refused(Reason::NoPosition),
+                Some(replayed) => self.for_the_session(ticket, replayed),
+            },
             _ if let Some(reason) = self.outdated(ticket) => Verdict::Refused(reason),
             Proof::Before(None) if self.writers != Writers::ThroughConsort => {
                 Verdict::Refused(Reason::WritersSwitched)
@@ -148,6 +150,23 @@ impl Scheduler {
             return Verdict::Wait(Reason::DecoderBehind);
         }
         self.compare(ticket, replayed, &gauge).map_or(Verdict::Proven, Verdict::Refused)
+    }
+
+    /// How old the snapshot may be was looked at before. It must not be ahead of the primary either, where the session may read
+    /// next: a standby may show for long what the primary does not show yet, while a commit waits there for another standby.
+    fn for_the_session(&mut self, ticket: &mut Ticket, replayed: Lsn) -> Verdict {
+        if !self.decoded_past(ticket, replayed) {
+            return Verdict::Wait(Reason::DecoderBehind);
+        }
+        let beyond = replayed.next_record_start();
+        let Some(followed) = self.databases.get(&ticket.database) else {
+            return Verdict::Refused(Reason::DatabaseNotFollowed);
+        };
+        if followed.recent.unseen_starts_by(&ticket.footprint, beyond) {
+            ticket.after.get_or_insert_with(|| self.order.want_gauge());
+            return Verdict::Wait(Reason::StandbyAhead);
+        }
+        Verdict::Proven
     }
 
     /// A decoded commit that may or may not be in the snapshot decides without any gauge.

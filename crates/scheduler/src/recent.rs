@@ -93,6 +93,13 @@ impl Recent {
             || self.unseen.range(..=upto).any(|(_, commit)| commit.wrote.overlaps(footprint))
     }
 
+    /// Whether a decoded commit that starts at or below `beyond`, and that the newest settled gauge does not see, overlaps
+    /// `footprint`.
+    pub(crate) fn unseen_starts_by(&self, footprint: &Footprint, beyond: Lsn) -> bool {
+        self.folded.is_some_and(|folded| folded.start <= beyond)
+            || self.unseen.values().any(|commit| commit.start <= beyond && commit.wrote.overlaps(footprint))
+    }
+
     /// Where the first commit starts that the newest settled gauge does not see.
     pub(crate) fn first_unseen(&self) -> Option<Lsn> {
         let listed = self.unseen.values().next().map(|commit| commit.start);

@@ -434,3 +434,84 @@ fn a_partition_that_is_being_detached_is_gone_at_once_though_the_standby_lags() 
         assert_eq!(reader.one(READ).unwrap(), "1");
     }
 }
+
+/// Two schemas of a session's search_path have a table of one name; it may use the first one from the GRANT on.
+#[test]
+fn a_membership_that_opens_a_schema_opens_it_for_all_nodes() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, _console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        admin
+            .rows(
+                "CREATE ROLE member LOGIN; CREATE ROLE group_of_it; CREATE SCHEMA first; \
+                 GRANT USAGE ON SCHEMA first TO group_of_it; CREATE TABLE first.both (a int PRIMARY KEY); \
+                 CREATE TABLE public.both (a int PRIMARY KEY); GRANT ALL ON first.both, public.both TO member",
+            )
+            .unwrap();
+        let mut member = Client::connect(&serving.url("member", "postgres")).unwrap();
+        let mut other = Client::connect(&url).unwrap();
+        member.rows("SET search_path = first, public").unwrap();
+        let mut wrong = Vec::new();
+        for n in 1..=60 {
+            if n == 20 {
+                admin.rows("GRANT group_of_it TO member").unwrap();
+            }
+            member.rows(&format!("INSERT INTO \"both\" VALUES ({n})")).unwrap();
+            let own = member.number(&format!("SELECT count(*) FROM \"both\" WHERE a = {n}")).unwrap();
+            let public = other.number("SELECT count(*) FROM public.both").unwrap();
+            let first = other.number("SELECT count(*) FROM first.both").unwrap();
+            if own != 1 || public + first != n {
+                wrong.push((n, own, public, first));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+/// Whoever may drop event triggers may drop Consort's, or have them do nothing; then nothing tells of DDL.
+#[test]
+fn without_its_event_triggers_no_read_leaves() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let mut other = Client::connect(&url).unwrap();
+    client.rows("CREATE VIEW seen AS SELECT 0 AS v").unwrap();
+    for (round, sabotage) in [
+        "ALTER EVENT TRIGGER consort_ddl_command_end DISABLE",
+        "BEGIN; DROP EVENT TRIGGER consort_ddl_command_end; COMMIT",
+        "DROP SCHEMA consort CASCADE",
+        "CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let standby = serving.servers.standby(0);
+        eventually("reads that leave", || console.stays("postgres").is_empty());
+        client.rows(sabotage).unwrap();
+        standby.query("postgres", "SELECT pg_wal_replay_pause()").unwrap();
+        for step in 1..=3 {
+            let value = i64::try_from(round).unwrap() * 10 + step;
+            client.rows(&format!("CREATE OR REPLACE VIEW seen AS SELECT {value} AS v")).unwrap();
+            assert_eq!(client.number("SELECT v FROM seen").unwrap(), value, "{sabotage}");
+            assert_eq!(other.number("SELECT v FROM seen").unwrap(), value, "{sabotage}");
+        }
+        standby.query("postgres", "SELECT pg_wal_replay_resume()").unwrap();
+    }
+}
+
+#[test]
+fn ddl_in_serializable_transactions_does_not_conflict_by_what_consort_notes() {
+    let (_serving, _console, url) = serving(0, THROUGH);
+    let mut clients = [Client::connect(&url).unwrap(), Client::connect(&url).unwrap()];
+    for client in &mut clients {
+        client.rows("SET enable_tidscan = off").unwrap();
+        client.rows("BEGIN ISOLATION LEVEL SERIALIZABLE").unwrap();
+    }
+    for n in 0..4 {
+        for (name, client) in ["a", "b"].into_iter().zip(&mut clients) {
+            client.rows(&format!("CREATE TABLE {name}{n} (v int)")).unwrap();
+        }
+    }
+    for client in &mut clients {
+        client.rows("COMMIT").unwrap();
+    }
+}

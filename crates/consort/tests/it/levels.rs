@@ -117,3 +117,29 @@ fn defaults(url: &str, level: &str) {
         "{url}"
     );
 }
+
+/// A commit waits at the primary for a standby that does not come: another one shows it, the primary does not.
+#[test]
+fn a_session_never_goes_back_to_what_the_primary_shows() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let mut session = at(&url, "session");
+    session.rows("SET synchronous_commit = local").unwrap();
+    leaves(&mut console, &mut session, READ, 0);
+    serving.servers.primary().set("synchronous_standby_names", "nobody").unwrap();
+    let mut writer = Client::connect(&url).unwrap();
+    let waits = std::thread::spawn(move || writer.rows("UPDATE counter SET n = 1 WHERE id = 1"));
+    let standby = serving.servers.standby(0);
+    eventually("a commit that the standby shows", || {
+        standby.query("postgres", READ).unwrap()[0][0].as_deref() == Some("1")
+    });
+    for _ in 0..10 {
+        assert_eq!(session.number(READ).unwrap(), 0);
+    }
+    session.rows("UPDATE quiet SET v = v + 1 WHERE id = 1").unwrap();
+    for _ in 0..10 {
+        assert_eq!(session.number(READ).unwrap(), 0);
+    }
+    serving.servers.primary().set("synchronous_standby_names", "").unwrap();
+    waits.join().unwrap().unwrap();
+    leaves(&mut console, &mut session, READ, 1);
+}

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use postgres::local::Node;
 
 use crate::fixture::eventually;
-use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, Trouble, served, serves, serving};
+use crate::load::{ANYWHERE, Client, Console, READ_QUIET, THROUGH, Trouble, served, serves, serving};
 
 /// Sessions that read in the same way.
 const READERS: usize = 2;
@@ -119,4 +119,57 @@ fn nobody_sees_what_a_promoted_standby_shows(lines: &str) {
 fn what_is_written_at_a_promoted_standby_is_not_seen() {
     nobody_sees_what_a_promoted_standby_shows(THROUGH);
     nobody_sees_what_a_promoted_standby_shows(ANYWHERE);
+}
+
+/// It follows what the other one becomes, and no connection of it ends.
+#[test]
+fn what_a_standby_takes_from_a_promoted_one_is_not_seen() {
+    let (serving, mut console, url) = serving(2, THROUGH);
+    let (first, second) = (serving.servers.standby(0), serving.servers.standby(1));
+    let (host, port) = (first.socket_folder().display(), first.port());
+    for sql in [
+        &format!("ALTER SYSTEM SET primary_conninfo = 'host={host} port={port} user=postgres'"),
+        "ALTER SYSTEM SET primary_slot_name = ''",
+        "SELECT pg_reload_conf()",
+    ] {
+        second.query("postgres", sql).unwrap();
+    }
+    let replicated = "SELECT FROM pg_stat_replication WHERE state = 'streaming'";
+    eventually("a standby of a standby", || !first.query("postgres", replicated).unwrap().is_empty());
+    let mut client = Client::connect(&url).unwrap();
+    eventually("a read there", || {
+        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
+        served(&mut console, "standby2") > 0
+    });
+    promote_and_write(first);
+    let shown = || second.query("postgres", READ_QUIET).unwrap()[0][0].clone();
+    eventually("what is written there", || shown().as_deref() == Some("666"));
+    let why = |console: &mut Console| console.node("standby2").why;
+    eventually("a standby that is left", || why(&mut console).contains("timeline 2"));
+    let before = served(&mut console, "standby2");
+    for _ in 0..20 {
+        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
+    }
+    // Also when it receives nothing any more, and is looked at anew.
+    first.kill();
+    eventually("no receiver", || {
+        second.query("postgres", "SELECT FROM pg_stat_wal_receiver").unwrap().is_empty()
+    });
+    let (end, since) = (
+        "SELECT count(pg_terminate_backend(pid)), now()::text FROM pg_stat_activity \
+         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        |ended: &str| {
+            format!(
+                "SELECT FROM pg_stat_activity WHERE backend_type = 'client backend' \
+            AND pid <> pg_backend_pid() AND backend_start > '{ended}'"
+            )
+        },
+    );
+    let ended = second.query("postgres", end).unwrap()[0][1].clone().unwrap();
+    eventually("another look", || !second.query("postgres", &since(&ended)).unwrap().is_empty());
+    eventually("the same finding", || why(&mut console).contains("timeline 2"));
+    for _ in 0..20 {
+        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
+    }
+    assert_eq!(served(&mut console, "standby2"), before);
 }

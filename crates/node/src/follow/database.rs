@@ -1,6 +1,6 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
-use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble};
+use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble, answered};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, Rows};
 use crate::understanding;
@@ -20,6 +20,9 @@ const CATALOG_ROUND: Duration = Duration::from_millis(2);
 
 /// How often a table is tried again that was locked when it was to get its identity.
 const LOCKED_ROUND: Duration = Duration::from_secs(1);
+
+/// How often is looked whether what tells of DDL is there still: who may make event triggers may drop them.
+const ATTACHED_ROUND: Duration = Duration::from_secs(1);
 
 /// What it costs to keep a commit for replicas, beside its rows.
 const COMMIT_BYTES: u64 = 512;
@@ -139,6 +142,8 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     let _analysts = understanding::serve(cluster, database, &address);
     let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);
     let _catalogs = Task(tokio::task::spawn_local(catalogs));
+    let unattached = unattached(cluster, database);
+    tokio::pin!(unattached);
     tracing::info!(database = database.name(), slot = attached.slot, "following the database");
     while !cluster.stopping() {
         if !cluster.scheduler().order().followed(id) {
@@ -146,6 +151,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
         }
         tokio::select! {
             decoded = decoder.next() => take_in(cluster, database, decoded?),
+            error = &mut unattached => return Err(error),
             () = database.catalog_arrived() => {
                 if let Some(loaded) = database.loaded() {
                     decoder.know(loaded);
@@ -230,6 +236,33 @@ async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error>
         State::Missing(what) => {
             Err(Error::Setup(format!("the database is not attached (missing: {what}): run `consort attach`")))
         }
+    }
+}
+
+/// Completes, with what is missing, when somebody has taken away what tells of DDL. What names mean is not known from then on.
+async fn unattached(cluster: &Cluster, database: &Database) -> Error {
+    let address = cluster.setup().primary.with_database(database.name());
+    loop {
+        let looked = async {
+            let control = Control::connect(&address).await?;
+            loop {
+                tokio::time::sleep(ATTACHED_ROUND).await;
+                let missing = answered(attach::missing(&control)).await?;
+                if !missing.is_empty() {
+                    return Ok::<_, Error>(missing.join(", "));
+                }
+            }
+        };
+        match looked.await {
+            Ok(missing) => {
+                database.names().changed(None);
+                return Error::Setup(format!(
+                    "the database is not attached any more (missing: {missing}): run `consort attach`"
+                ));
+            }
+            Err(error) => tracing::debug!(database = database.name(), %error, "it was not looked at"),
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
     }
 }
 

@@ -67,6 +67,7 @@ impl Line {
     pub(crate) async fn next_request(&mut self) -> Result<Request, Ended> {
         self.seat.idle(self.status());
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
+        self.seat.running.forget();
         if self.status() == Status::Idle && request.kind.is_asked() {
             self.door.pauses.pass(&self.seat).await;
         }

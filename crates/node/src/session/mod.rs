@@ -14,6 +14,7 @@ mod line;
 mod made;
 mod meanwhile;
 mod names;
+mod ours;
 mod own;
 pub mod primary;
 mod reload;
@@ -97,6 +98,8 @@ pub struct Session {
     patient: bool,
     /// It has written in a database that is not followed yet.
     early: Option<Early>,
+    /// What Consort keeps in the database may change in its transaction.
+    ours_changes: Option<Hold>,
     /// Its request has the primary load its configuration anew.
     reloads: bool,
     /// Its transaction changes what fires no event trigger.
@@ -107,6 +110,8 @@ pub struct Session {
     named: Option<(CatalogMark, bool)>,
     /// That is looked before its next block.
     names_first: bool,
+    /// Behind how many changes of roles the primary has resolved its search_path.
+    resolved: u64,
     current: Current,
     /// It has the turn to commit.
     turn: Option<Turn<Cluster>>,
@@ -130,6 +135,7 @@ impl Session {
         let state = SessionState::new(startup, &mut service.interner.borrow_mut());
         let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
         service.cluster.backends().arrived(backend.pid);
+        let resolved = names::resolved_by_now(&service.cluster);
         let mut session = Session {
             database: service.cluster.database(&wish.database),
             line,
@@ -152,11 +158,13 @@ impl Session {
             unjudged: Unjudged::default(),
             patient: false,
             early: None,
+            ours_changes: None,
             reloads: false,
             changes_everywhere: false,
             everywhere: None,
             named: None,
             names_first: false,
+            resolved,
             current: Current::default(),
             turn: None,
             words: Words::default(),
@@ -192,9 +200,9 @@ impl Session {
             }
         };
         self.service.cluster.backends().ended(self.backend.pid);
-        let Session { line, block, early, everywhere, snapshot, turn, .. } = self;
+        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, .. } = self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
-        drop((block, early, everywhere, snapshot));
+        drop((block, early, ours_changes, everywhere, snapshot));
         drop(turn);
         line.end(ended).await;
     }
@@ -218,6 +226,7 @@ impl Session {
             return self.run_head(request, head).await;
         }
         self.database.no_more_awaited(&self.service.cluster).await;
+        self.resolve_anew().await?;
         self.heed_reloads();
         self.judge();
         let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
@@ -233,6 +242,7 @@ impl Session {
         let made = made::made(&todo);
         self.changes_everywhere |= !made.is_empty();
         let _alone = self.before_commands(&todo).await;
+        self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
         self.fresh = stays_fresh && todo.leaves_block_fresh();
         if matches!(&todo, Todo::Utility(_)) && self.state.block() == BlockStatus::Idle {
@@ -480,6 +490,7 @@ impl Session {
         let standing = match self.line.primary.status {
             Status::Idle => {
                 self.block = None;
+                self.ours_changes = None;
                 self.changes_everywhere = false;
                 if let Some(everywhere) = self.everywhere.take() {
                     everywhere.end();

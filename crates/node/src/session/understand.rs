@@ -400,6 +400,9 @@ impl Session {
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
         self.meaning = template.as_ref().and_then(|template| template.meaning);
         let mut plan = plan::tree(self.asker(), statement, &values, template);
+        if matches!(plan, Plan::Writes(_)) && !self.resolves_as_others() {
+            return Ok(Plan::Writes(Writing::everything(Reason::RolesChanged)));
+        }
         if let Plan::Writes(writing) = &mut plan
             && writing.unknown
         {

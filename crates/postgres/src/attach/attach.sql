@@ -25,8 +25,9 @@ $$;
 
 -- No event trigger fires for commands on roles, databases and tablespaces, nor for REASSIGN OWNED: digests of the catalogs
 -- show those. Runs as its owner, whoever the command's author is, and resolves no name but the system's.
+-- Without scans by ctid the DELETE would read the whole log, which SERIALIZABLE transactions would take for a conflict.
 CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_tidscan = on AS $$
 DECLARE
     objects text;
     noted boolean := false;

@@ -400,6 +400,7 @@ const MISSING: &str = "\
       FROM unnest(ARRAY['ddl_command_start', 'ddl_command_end', 'sql_drop', 'table_rewrite']) event \
       WHERE NOT EXISTS (SELECT FROM pg_event_trigger t WHERE t.evtname = 'consort_' || event AND t.evtenabled = 'A' \
         AND t.evtfoid = to_regproc('consort.note_command') \
+        AND EXISTS (SELECT FROM pg_proc p WHERE p.oid = t.evtfoid AND p.prosrc LIKE '%INSERT INTO consort.log %') \
         AND t.evttags IS NOT DISTINCT FROM CASE event WHEN 'ddl_command_start' THEN ARRAY['ALTER TABLE'] END) \
     UNION ALL SELECT 'publication consort' \
       WHERE NOT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'consort' AND p.puballtables \

@@ -54,6 +54,13 @@ async fn attaching_may_be_repeated_and_undone() {
     attach::attach(&control).await.unwrap();
     assert!(attach::missing(&control).await.unwrap().is_empty());
 
+    scratch.query(
+        "CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+    );
+    assert_eq!(attach::missing(&control).await.unwrap().len(), 4, "they do nothing");
+    attach::attach(&control).await.unwrap();
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+
     attach::detach(&control).await.unwrap();
     holder.batch_execute("BEGIN; INSERT INTO keyed VALUES (1)").await.unwrap();
     let waited = attach::attach(&control).await.unwrap_err();
