@@ -43,6 +43,11 @@ impl Home {
         Ok(Self { folder: state.join("consort") })
     }
 
+    /// Whether it is the folder that is meant when none is named.
+    pub(crate) fn is_usual(&self) -> bool {
+        Self::at(None).is_ok_and(|usual| usual.folder == self.folder)
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

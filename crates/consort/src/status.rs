@@ -56,6 +56,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             None => println!("database {name}: reads may leave the primary{slot}"),
             Some(why) => println!("database {name}: reads stay at the primary: {why}{slot}"),
         }
+        if value(Some(database), "paused") == Some("1") {
+            println!("database {name}: paused: new transactions wait until RESUME");
+        }
     }
     for feed in &feeds {
         let of = |column| value(Some(feed), column).unwrap_or_default();

@@ -330,10 +330,13 @@ pub(crate) fn url(config: &Config) -> String {
 fn announcement(home: &Home, config: &Config) -> impl FnOnce() + use<> {
     let url = url(config);
     let users = config.auth_file.is_some().then(|| home.users_file());
+    let dir = if home.is_usual() { String::new() } else { format!(" --dir {}", home.folder().display()) };
     move || {
         // Whoever waits for it may be gone.
         let _ = writeln!(std::io::stdout(), "{url}");
-        eprintln!("local users are trusted; `consort status` tells how it is, `consort down` stops it");
+        eprintln!(
+            "local users are trusted; `consort status{dir}` tells how it is, `consort down{dir}` stops it"
+        );
         if let Some(users) = users {
             let file = users.display();
             eprintln!("clients of other machines need a password; the one of postgres is in {file}");

@@ -187,6 +187,12 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
+/// The folder of a file, from the root on: programs that are given a path of the configuration run in another folder.
+fn folder_of(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
 impl Config {
     /// Reads a file. All mistakes are named, not only the first.
     pub fn read(path: &Path) -> Result<Self, Vec<Mistake>> {
@@ -201,7 +207,7 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Mistake>> {
         let mut reader = Reader::new(text, path);
         let mut config = Self::with_defaults();
-        config.folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        config.folder = folder_of(path);
         match DeTable::parse(text) {
             Ok(table) => reader.file(&mut config, table.get_ref()),
             Err(error) => {

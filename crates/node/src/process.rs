@@ -246,6 +246,7 @@ impl Process {
             () = self.asked_to_end(signals) => {}
         }
         self.door.close(true);
+        self.door.cancel_all();
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
         tracing::info!("ended");
@@ -269,6 +270,9 @@ impl http::Pages for Process {
     }
 
     fn not_ready(&self) -> Option<String> {
+        if self.door.is_closing() {
+            return Some("it is shutting down".to_owned());
+        }
         let here = self.cluster.scheduler().order().primary_here();
         (!here).then(|| "the primary does not answer".to_owned())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postgres::local::Stop;
 
-use crate::fixture::{Serving, eventually, psql};
+use crate::fixture::{Serving, eventually, psql, run};
 use crate::load::{Client, READ_QUIET, THROUGH, served, serving};
 
 const SHOWS: &[&str] = &[
@@ -106,6 +106,8 @@ fn pause_holds_new_transactions_until_resume() {
         .spawn()
         .unwrap();
     eventually("a waiting client", || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|"));
+    let said = serving.run("status", &[]).worked();
+    assert!(said.contains("database postgres: paused: new transactions wait until RESUME"), "{said}");
     psql(&console, "RESUME postgres").worked();
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "through\n");
@@ -120,6 +122,23 @@ fn pause_holds_new_transactions_until_resume() {
     psql(&console, "RESUME idle").worked();
     serving.servers.primary().stop(Stop::Fast).unwrap();
     psql(&console, "PAUSE unknown").worked();
+}
+
+#[test]
+fn what_pause_holds_can_be_cancelled() {
+    let serving = Serving::start(0, "");
+    let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
+    psql(&console, "PAUSE postgres").worked();
+    let mut waiting = Command::new("psql");
+    waiting.args(["-X", "-d", &url, "-c", "SELECT 1"]).stdin(Stdio::null());
+    let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("a waiting client", || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|"));
+    run(Command::new("kill").args(["-INT", &waiting.id().to_string()])).worked();
+    let output = waiting.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("canceling statement due to user request"), "{said}");
+    psql(&console, "RESUME postgres").worked();
+    assert_eq!(psql(&url, "SELECT 'through'").worked(), "through\n");
 }
 
 #[test]

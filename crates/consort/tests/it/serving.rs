@@ -64,6 +64,7 @@ fn sigterm_lets_an_open_transaction_end_and_nobody_in() {
     serving.signal("TERM");
     let url = serving.url("postgres", "postgres");
     eventually("a closed door", || !psql(&url, "SELECT 1").status.success());
+    assert_eq!(page(&serving, "/readyz").0, "HTTP/1.1 503 Service Unavailable");
     say.write_all(b"CREATE TABLE done (); COMMIT;\n").unwrap();
     drop(say);
     session.wait().unwrap();
@@ -85,6 +86,22 @@ fn after_the_drain_time_open_transactions_are_cut_off() {
     assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
     let made = "SELECT count(*) FROM pg_class WHERE relname = 'undone'";
     assert_eq!(serving.servers.query(made)[0][0].as_deref(), Some("0"));
+}
+
+#[test]
+fn after_the_drain_time_statements_are_cancelled() {
+    let mut serving = Serving::start(0, "drain_time = \"100ms\"");
+    serving.servers.query("CREATE TABLE late (n int)");
+    let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    let writing = std::thread::spawn(move || client.rows("INSERT INTO late SELECT 1 FROM pg_sleep(600)"));
+    let active = "SELECT FROM pg_stat_activity WHERE query LIKE 'INSERT INTO late%' AND state = 'active'";
+    eventually("a statement", || !serving.servers.query(active).is_empty());
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    let trouble = writing.join().unwrap().expect_err("it was cancelled");
+    assert_eq!(trouble.sqlstate.as_deref(), Some("57014"), "{trouble:?}");
+    eventually("nothing that goes on", || serving.servers.query(active).is_empty());
+    assert!(serving.servers.query("SELECT FROM late").is_empty());
 }
 
 #[test]
@@ -119,6 +136,8 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     let held: Vec<_> = (0..2).map(|_| Client::connect(&url).unwrap()).collect();
     let refused = Client::connect(&url).err().expect("two are in");
     assert_eq!(refused.sqlstate.as_deref(), Some("53300"), "{refused:?}");
+    // Who finds out who they are comes in.
+    assert_eq!(psql(&admin, "SHOW CLIENTS").worked().matches("|postgres|postgres|").count(), 2);
     drop(held);
 }
 

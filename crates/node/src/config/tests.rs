@@ -33,8 +33,8 @@ fn every_table_is_read() {
     )
     .unwrap();
     assert_eq!(
-        config.auth_file.as_deref(),
-        Some(Path::new("dir/users.txt")),
+        config.auth_file,
+        Some(std::env::current_dir().unwrap().join("dir/users.txt")),
         "relative to the file's folder"
     );
     assert!(!config.follows("other"));
@@ -186,4 +186,12 @@ fn the_manual_names_every_key_with_its_default_and_nothing_else() {
     let end = manual.find(manual::END).expect("the other mark is there");
     let there = manual[begin..end].trim();
     assert!(there == manual::tables().trim(), "put this between the marks:\n{}", manual::tables());
+}
+
+#[test]
+fn relative_paths_start_in_the_files_folder_wherever_that_is_read_from() {
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(folder_of(Path::new("consort.toml")), here);
+    assert_eq!(folder_of(Path::new("a/consort.toml")), here.join("a"));
+    assert_eq!(folder_of(Path::new("/etc/consort/consort.toml")), Path::new("/etc/consort"));
 }

@@ -21,16 +21,19 @@ const COLUMNS: &[Column] = &[
     number("settled_quick"),
     number("settled_by_lsn"),
     text("writers"),
+    number("paused"),
 ];
 
 fn rows(view: &dyn View) -> Table {
     let gauges = view.gauges();
     let counts = [gauges.sent, gauges.lost, gauges.void, gauges.settled_quick, gauges.settled_by_lsn];
     let writers = if gauges.writers_anywhere { "anywhere" } else { "through-consort" };
-    let slots = view.slots();
+    let (slots, databases) = (view.slots(), view.databases());
+    let is_paused = |name: &str| databases.iter().any(|database| database.name == name && database.paused);
     let row = |database: GaugedDatabase| {
         let slot = slots.iter().find(|slot| slot.database.as_ref() == Some(&database.database));
         let (kept, left) = (slot.map(|slot| slot.kept_bytes), slot.and_then(|slot| slot.left_bytes));
+        let paused = u8::from(is_paused(&database.database));
         let own = [
             Some(database.database),
             database.settled.map(|gauge| gauge.to_string()),
@@ -40,7 +43,7 @@ fn rows(view: &dyn View) -> Table {
             kept.map(|bytes| bytes.to_string()),
             left.map(|bytes| bytes.to_string()),
         ];
-        own.into_iter().chain(counts.map(value)).chain([Some(writers.to_owned())]).collect()
+        own.into_iter().chain(counts.map(value)).chain([Some(writers.to_owned()), value(paused)]).collect()
     };
     Table { columns: COLUMNS, rows: gauges.databases.into_iter().map(row).collect() }
 }

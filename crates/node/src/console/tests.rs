@@ -172,7 +172,7 @@ fn show_gauges() {
         shown("SHOW GAUGES"),
         ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot slot_retained_bytes=4096 \
           slot_remaining_bytes=1024 sent=12 lost=0 void=0 \
-          settled_quick=10 settled_by_lsn=0 writers=through-consort"]
+          settled_quick=10 settled_by_lsn=0 writers=through-consort paused=1"]
     );
 }
 

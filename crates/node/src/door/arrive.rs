@@ -18,7 +18,7 @@ use std::task::Poll;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsStream;
 use wire::tag::front;
-use wire::{Answers, CancelRequest, FirstPacket, Frame, Problem, Side, Startup, Status};
+use wire::{Answers, CancelRequest, Complaint, FirstPacket, Frame, Problem, Side, Startup, Status};
 
 /// A client's way in. Returns when its session has ended.
 pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
@@ -73,6 +73,14 @@ fn note_unproven(door: &Door, seat: &Seat, why: &str) {
     let Some(unsaid) = door.unproven.borrow_mut().may(Instant::now()) else { return };
     let Seat { user, database, .. } = seat;
     tracing::info!(user, database, from = %seat.origin, unsaid, "a log-in failed: {why}");
+}
+
+/// The same of one that was refused, as a rule by the primary, whose log need not be at hand.
+fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
+    let Refusal::Answered(error) = refusal else { return };
+    let Ok(frame) = Frame::new(error) else { return };
+    let said = String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned();
+    note_unproven(door, seat, &said);
 }
 
 /// The first packets, until a session is wanted: the client, its start-up message, and whether it speaks TLS. `None`:
@@ -187,6 +195,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     let (own, wish, log_in) = match logged_in {
         Ok(logged_in) => logged_in,
         Err(refusal) => {
+            note_refused(door, &seat, &refusal);
             refuse(client.out(), refusal);
             door.leave(&seat);
             return door.farewell(client).await;

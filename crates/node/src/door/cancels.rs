@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 use wire::{Asks, CancelRequest};
 
@@ -59,6 +59,9 @@ pub struct Running {
     /// Held while a cancel request is on its way to such a connection.
     sending: Mutex<()>,
     wanted: Cell<bool>,
+    /// The statement is nowhere yet: whoever holds it hears of the cancel request.
+    held: Cell<bool>,
+    heard: Notify,
 }
 
 impl Running {
@@ -104,6 +107,12 @@ impl Running {
         }
     }
 
+    /// Completes when the client cancels its statement, which is held and was sent nowhere: no server is told.
+    pub(crate) async fn cancelled_while_held(&self) {
+        let _held = Held::begin(&self.held);
+        self.heard.notified().await;
+    }
+
     /// The client wants to cancel its current statement.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.get()
@@ -112,6 +121,22 @@ impl Running {
     /// A new statement begins: what was cancelled before is over.
     pub fn forget(&self) {
         self.wanted.set(false);
+    }
+}
+
+/// It is so until this is dropped.
+struct Held<'a>(&'a Cell<bool>);
+
+impl Held<'_> {
+    fn begin(held: &Cell<bool>) -> Held<'_> {
+        held.set(true);
+        Held(held)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 
@@ -137,6 +162,9 @@ impl Cancels {
         let running = self.sessions.borrow().get(request).cloned();
         let Some(running) = running else { return };
         running.wanted.set(true);
+        if running.held.get() {
+            return running.heard.notify_waiters();
+        }
         let (home, away) = (running.home.borrow().clone(), running.away.borrow().clone());
         if let Some(there) = away {
             let statement = running.went.get();

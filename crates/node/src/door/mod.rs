@@ -187,9 +187,25 @@ impl Door {
         self.seats.borrow().values().for_each(|seat| seat.ring(at_once));
     }
 
-    /// A place for a client, if there is one left.
+    /// Nobody is let in any more.
+    pub fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Cancels what the sessions run, wherever it runs: nobody is left to hear of its end.
+    pub fn cancel_all(self: &Rc<Door>) {
+        let active = self.seats().into_iter().filter(|seat| seat.doing() == Doing::Active);
+        for key in active.filter_map(|seat| seat.key.borrow().clone()) {
+            let door = self.clone();
+            tokio::task::spawn_local(async move { door.cancels.cancel(&key).await });
+        }
+    }
+
+    /// A place for a client, if there is one left. The console has one always: who finds out what takes up all others, and ends
+    /// it, comes in there.
     fn take_seat(&self, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Option<Rc<Seat>> {
-        if self.seats.borrow().len() >= self.max_clients.get() {
+        let is_full = self.seats.borrow().len() >= self.max_clients.get();
+        if is_full && startup.database != self.options.console_database {
             return None;
         }
         let id = self.next_seat.replace(self.next_seat.get() + 1);

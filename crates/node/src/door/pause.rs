@@ -48,12 +48,15 @@ impl Pauses {
         self.changed.notify_waiters();
     }
 
-    /// A request that begins a transaction waits here while its database is paused.
+    /// A request that begins a transaction waits here while its database is paused, unless its client cancels it.
     pub(crate) async fn pass(&self, seat: &Seat) {
-        while self.holds(&seat.database) {
+        while self.holds(&seat.database) && !seat.running.is_cancelled() {
             let changed = self.changed.notified();
             seat.waits();
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                () = seat.running.cancelled_while_held() => {}
+            }
             seat.goes_on();
         }
     }
@@ -66,6 +69,7 @@ impl Door {
     /// How many transactions are still open after `limit`. The pause stays in effect.
     pub async fn pause(&self, database: Option<&str>, limit: Duration) -> Result<(), String> {
         self.pauses.begin(database);
+        tracing::warn!(database, "paused: new transactions wait until RESUME");
         let deadline = Instant::now() + limit;
         loop {
             let seats = self.seats();
@@ -87,6 +91,7 @@ impl Door {
     /// Lets new transactions in again.
     pub fn resume(&self, database: Option<&str>) {
         self.pauses.end(database);
+        tracing::info!(database, "resumed");
     }
 }
 

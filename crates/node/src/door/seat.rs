@@ -137,7 +137,6 @@ impl Seat {
         self.doing.set(Doing::Active);
         self.asked.set(SystemTime::now());
         self.requests.set(self.requests.get() + 1);
-        self.running.forget();
     }
 
     /// Tells the session to leave: when it is outside a block, or at once.

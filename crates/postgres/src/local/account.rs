@@ -31,12 +31,13 @@ impl Account {
         Ok(Account::Other { uid: number("-u")?, gid: number("-g")? })
     }
 
-    /// A command that runs under this account, in a folder that it can enter, without our standard input.
+    /// A command that runs under this account, in a folder that it can enter, without our standard input. Where it is another's
+    /// our home is not its own: libpq looks there for certificates.
     pub(crate) fn command(self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").stdin(std::process::Stdio::null());
         if let Account::Other { uid, gid } = self {
-            command.uid(uid).gid(gid);
+            command.uid(uid).gid(gid).env_remove("HOME");
         }
         command
     }
@@ -76,4 +77,23 @@ fn number(which: &str) -> Result<u32, Error> {
     };
     let output = Command::new("id").args([which, "postgres"]).output().map_err(|_| missing())?;
     String::from_utf8_lossy(&output.stdout).trim().parse().map_err(|_| missing())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_account_does_not_look_into_our_home() {
+        let home_of = |account: Account| {
+            let mut shell = account.command(Path::new("sh"));
+            let output = shell.args(["-c", "echo ${HOME-none}"]).output().expect("sh runs");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        };
+        let ours = std::env::var("HOME").unwrap_or_else(|_| "none".to_owned());
+        assert_eq!(home_of(Account::Ourselves), ours);
+        if let other @ Account::Other { .. } = Account::find().expect("an account") {
+            assert_eq!(home_of(other), "none");
+        }
+    }
 }
