@@ -2,6 +2,7 @@
 //! primary. [`judge`] makes a template from PostgreSQL's own tree of the statement; filling it with values gives the
 //! footprint of one execution.
 
+mod again;
 mod chance;
 mod copies;
 mod footprint;
@@ -15,6 +16,7 @@ use history::RelationId;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+pub use again::Otherwise;
 pub use chance::Chance;
 pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
@@ -63,6 +65,9 @@ pub struct Template {
     pub chance: Option<Chance>,
     /// How it may run at a replica that Consort feeds.
     pub at_copies: AtCopies,
+    /// Whether it writes the same when it is executed again on the same rows: the one table that it writes then. Ask
+    /// [`Template::again_with`] about one execution.
+    pub again: Result<RelationId, Otherwise>,
     /// The result's columns as the primary describes them; empty as long as it was not asked.
     pub columns: Vec<Described>,
     /// It calls `random()`, or may: what it draws depends on the session, if that has set a seed.
@@ -132,6 +137,7 @@ impl Template {
             stays: BTreeSet::from([stay]),
             chance: None,
             at_copies: AtCopies { never: true, text_parameters: true, text_results: true },
+            again: Err(Otherwise::Stays(stay)),
             columns: Vec::new(),
             random: true,
             dirties: true,
@@ -154,6 +160,11 @@ impl Template {
 
     /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
     pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
+        self.stay.or_else(|| self.may_mean_clock(values).then_some(Stay::Clock))
+    }
+
+    /// A word among the values may mean the clock.
+    fn may_mean_clock(&self, values: &Values<'_>) -> bool {
         let literal =
             || self.clock_literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
         let parameter = |number: &u32| {
@@ -164,8 +175,7 @@ impl Template {
                 Some(Parameter::Unknown) | None => true,
             }
         };
-        let clock = || literal() || self.clock_parameters.iter().any(parameter);
-        self.stay.or_else(|| clock().then_some(Stay::Clock))
+        literal() || self.clock_parameters.iter().any(parameter)
     }
 
     /// How much memory it takes, roughly.

@@ -69,6 +69,11 @@ fn plain(intake: Intake) -> bool {
 }
 
 impl Design {
+    /// Its replicas are those that Consort feeds: what travels is no log, and standbys are of no use.
+    pub fn is_fed(&self) -> bool {
+        matches!(self.effects, Effects::Rows | Effects::Statements) && !executes(self.intake)
+    }
+
     /// Whether the answers can stand together.
     ///
     /// Errors: the sentence that says why not.

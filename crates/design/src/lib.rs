@@ -72,7 +72,7 @@ const GANYMED: Design = Design {
 /// Statements with footprints, executed in parallel and shown in order.
 const HIHOOI: Design = Design {
     name: "hihooi",
-    summary: "statements travel and are executed in parallel where they are independent; reads go where it is fresh",
+    summary: "statements travel to replicas that Consort feeds, where they do the same there; reads go where it is fresh",
     effects: Effects::Statements,
     intake: Intake::ParallelByFootprint,
     ..CONSORT
@@ -112,10 +112,10 @@ const CONFLICT_AWARE: Design = Design {
 };
 
 /// Every design that works, the default first.
-pub const ALL: [Design; 4] = [CONSORT, WEAK, GANYMED, FORWARD];
+pub const ALL: [Design; 5] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD];
 
 /// Those whose rules are known and that no process can run yet.
-const NOT_YET: [Design; 3] = [HIHOOI, ONE_COPY, CONFLICT_AWARE];
+const NOT_YET: [Design; 2] = [ONE_COPY, CONFLICT_AWARE];
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
 /// A table in TOML, so that a design or an experiment more is a row more.
@@ -167,12 +167,20 @@ mod tests {
         assert_eq!(chosen("consort"), Ok(CONSORT));
         assert_eq!(chosen("weak"), Ok(WEAK));
         assert_eq!(chosen("ganymed"), Ok(GANYMED));
+        assert_eq!(chosen("hihooi"), Ok(HIHOOI));
         assert_eq!(chosen("forward"), Ok(FORWARD));
         assert_eq!(chosen("Consort"), Err(Refused::Unknown));
         for design in NOT_YET {
             let refused = chosen(design.name).expect_err("it cannot run");
             assert_eq!(refused.to_string(), format!("the design \"{}\" is not available yet", design.name));
         }
+    }
+
+    #[test]
+    fn standbys_are_of_use_where_the_log_may_travel() {
+        let fed = ALL.into_iter().filter(Design::is_fed);
+        assert_eq!(fed.map(|design| design.name).collect::<Vec<_>>(), ["ganymed", "hihooi", "forward"]);
+        assert!(!ONE_COPY.is_fed(), "each executes for itself");
     }
 
     #[test]

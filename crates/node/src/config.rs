@@ -89,6 +89,8 @@ pub struct Config {
     pub fed_buffer_bytes: usize,
     /// Connections on which a replica that is behind executes at once.
     pub apply_connections: usize,
+    /// Where the design has statements travel: a transaction that wrote fewer rows travels as rows.
+    pub statement_rows: u64,
     /// Functions and extensions that are declared harmless.
     pub harmless_functions: Vec<String>,
     /// Report of shadow mode, for tests.
@@ -513,10 +515,10 @@ impl<'a> Reader<'a> {
         if config.listen.is_empty() && config.unix_socket_dir.is_none() {
             refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");
         }
-        if config.design().reads == Reads::LatestWaiting && !config.standbys.is_empty() {
+        if config.design().is_fed() && !config.standbys.is_empty() {
             refuse(
                 "standby",
-                "is of no use to this design: its reads wait at replicas, each in a [[replica]]",
+                "is of no use to this design: it reads at replicas that Consort feeds, each in a [[replica]]",
             );
         }
         let takes_turns = config.design().orderer == Orderer::PrimaryOneByOne;

@@ -139,6 +139,12 @@ pub struct Metrics {
     pub reads_at_standbys: ByName,
     /// Statements that ran at the primary, by what kept them there.
     pub statements_at_primary: ByName,
+    /// Where statements travel: commits that did.
+    pub commits_as_statements: Counter,
+    /// Where statements travel: commits that travelled as rows, by why.
+    pub commits_as_rows: ByName,
+    /// Where statements travel: statements that were not told of, by why.
+    pub statements_not_told: ByName,
     /// Reads that were compared with the primary in shadow mode, by verdict.
     pub shadowed: ByName,
     /// Statements that ran at the primary and are proven to be reads.
@@ -181,6 +187,18 @@ fn own(page: &mut Page, metrics: &Metrics) {
         "Statements at the primary, by what kept them there.",
     )
     .by("reason", metrics.statements_at_primary.get());
+    page.counter(
+        "consort_commits_as_statements_total",
+        "Where statements travel: commits that travelled as the statements that they ran.",
+    )
+    .sample(&[], metrics.commits_as_statements.get());
+    page.counter("consort_commits_as_rows_total", "Where statements travel: commits that travelled as rows.")
+        .by("why", metrics.commits_as_rows.get());
+    page.counter(
+        "consort_statements_not_told_total",
+        "Where statements travel: statements that wrote and whose rows travel, by why.",
+    )
+    .by("why", metrics.statements_not_told.get());
     page.counter("consort_shadowed_total", "Reads compared with the primary in shadow mode, by verdict.")
         .by("verdict", metrics.shadowed.get());
     page.counter("consort_reads_at_primary_total", "Statements at the primary that are proven to be reads.")
@@ -340,6 +358,14 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
         sample("all", feed.steps.batches);
         sample("beside", feed.steps.beside);
         sample("again", feed.steps.again);
+        sample("undone", feed.steps.undone);
+    }
+    let mut family = page.counter(
+        "consort_feed_statements_total",
+        "Statements that the replica executed in the place of the rows that they wrote.",
+    );
+    for feed in feeds {
+        family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.steps.reruns);
     }
 }
 

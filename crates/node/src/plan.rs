@@ -7,7 +7,7 @@ use analysis::session::{self, Dirt, SessionState, SessionStay};
 use analysis::shape::{Hint, Strings};
 use analysis::utility::Utility;
 use analysis::{Kind, Stay, Template, Values};
-use history::Footprint;
+use history::{Footprint, RelationId, Rows};
 use scheduler::{Consistency, Question, Reason, SessionMarks, StandbyId};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +50,21 @@ pub struct Writing {
     /// The catalog's version under which the footprint was understood. Once there is another one, nobody knows what it
     /// may write; of no matter if that is everything anyway.
     pub catalog: u64,
+    /// Where statements travel: what it touches, if it may be executed again elsewhere; else why not.
+    pub again: Result<Again, &'static str>,
+}
+
+/// What is known of a statement that writes the same when it is executed again on the same rows.
+#[derive(Clone, Debug)]
+pub struct Again {
+    /// The table that it writes.
+    pub writes: RelationId,
+    /// What it reads and writes.
+    pub touched: Footprint,
+    /// It writes no more rows than this; `None`: nobody knows.
+    pub most_rows: Option<u64>,
+    /// What is known of it whatever its values.
+    pub template: Rc<Template>,
 }
 
 impl Writing {
@@ -62,6 +77,7 @@ impl Writing {
             dirties: Some(Dirt::Function),
             reason,
             catalog: 0,
+            again: Err("not_understood"),
         }
     }
 }
@@ -117,7 +133,12 @@ pub fn tree(
     // What changes the session (`set_config`) writes nothing, and still must be noted before it runs.
     if template.kind != Kind::Read || !writes.is_nothing() || template.dirties {
         let reason = stay.map_or(Reason::Stay("write"), |stay| Reason::Stay(stay.name()));
+        let again = match asker.cluster.statements_travel() {
+            true => again(&template, values, &writes),
+            false => Err("not_asked"),
+        };
         return Plan::Writes(Writing {
+            again,
             footprint: writes,
             locks_out_readers: false,
             unknown: false,
@@ -168,6 +189,19 @@ pub fn tree(
     Plan::Leaves(Leaving { question, template, catalog: asker.database.version() })
 }
 
+/// What is known of a statement if it may be executed again elsewhere; else why not.
+fn again(template: &Rc<Template>, values: &Values<'_>, writes: &Footprint) -> Result<Again, &'static str> {
+    let target = template.again_with(values).map_err(|why| why.name())?;
+    let mut touched = template.reads.fill(values);
+    touched.union(writes);
+    let mut accesses = writes.tables().into_iter().flatten().map(|(_, access)| &access.rows);
+    let most_rows = accesses.try_fold(0, |most, rows| match rows {
+        Rows::Keys(keys) => Some(most + keys.len() as u64),
+        Rows::All => None,
+    });
+    Ok(Again { writes: target, touched, most_rows, template: template.clone() })
+}
+
 /// PostgreSQL warns of backslashes in plain strings where they are escapes.
 fn warned_of(literal: &&str) -> bool {
     literal.starts_with('\'') && literal.contains('\\')
@@ -187,6 +221,7 @@ pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
         dirties: None,
         reason,
         catalog: 0,
+        again: Err("utility"),
     })
 }
 
@@ -201,7 +236,14 @@ fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
         Ok(()) => Reason::Stay("not_analysed_yet"),
     };
     let dirties = Some(Dirt::Unknown);
-    Plan::Writes(Writing { unknown: true, dirties, locks_out_readers: false, ..Writing::everything(reason) })
+    let again = Err("not_analysed_yet");
+    Plan::Writes(Writing {
+        unknown: true,
+        dirties,
+        locks_out_readers: false,
+        again,
+        ..Writing::everything(reason)
+    })
 }
 
 /// How fresh the statement's answer must be: its own hint, else the session's.

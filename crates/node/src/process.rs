@@ -370,6 +370,8 @@ fn setup(config: &Config) -> Result<Setup, String> {
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
         fed_buffer_bytes: config.fed_buffer_bytes,
         apply_connections: config.apply_connections,
+        statement_rows: config.statement_rows,
+        guard: scheduler::parallel::Bugs::default(),
         shadow: shadow.map(Rc::new),
     })
 }

@@ -44,6 +44,12 @@ impl<'a> CommandTag<'a> {
     pub fn read(frame: &Frame<'a>) -> Result<CommandTag<'a>, Malformed> {
         Scan::new(frame.body()).string().map(CommandTag)
     }
+
+    /// The number of rows that it ends in: `UPDATE 5`, `INSERT 0 5`.
+    pub fn rows(self) -> Option<u64> {
+        let last = self.0.rsplit(|byte| *byte == b' ').next()?;
+        std::str::from_utf8(last).ok()?.parse().ok()
+    }
 }
 
 /// Process and secret of a BackendKeyData message. The secret has four bytes in protocol 3.0, up to 256 in 3.2.

@@ -18,7 +18,7 @@ use std::fmt;
 
 pub use consistency::{Consistency, ParseConsistencyError};
 pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
-pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId};
+pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId, WRITTEN_UNDER};
 pub use startup::Startup;
 pub use state::{Answer, SessionState};
 

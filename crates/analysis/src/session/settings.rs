@@ -88,6 +88,30 @@ pub const MIRRORED: [&str; 37] = [
     "xmloption",
 ];
 
+/// Settings on which may depend what a statement writes: whoever executes it again must have the session's. Those of the
+/// planner, of limits and of messages are not among them; one that a statement reads by name is known by its function.
+pub const WRITTEN_UNDER: [&str; 19] = [
+    "array_nulls",
+    "backslash_quote",
+    "bytea_output",
+    "datestyle",
+    "default_text_search_config",
+    "extra_float_digits",
+    "intervalstyle",
+    "lc_monetary",
+    "lc_numeric",
+    "lc_time",
+    "quote_all_identifiers",
+    "row_security",
+    "search_path",
+    "standard_conforming_strings",
+    "timezone",
+    "timezone_abbreviations",
+    "transform_null_equals",
+    "xmlbinary",
+    "xmloption",
+];
+
 /// Who the session is.
 const IDENTITY: [&str; 2] = ["role", "session_authorization"];
 
@@ -269,6 +293,17 @@ impl Settings {
     pub fn analysis(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = ANALYSED_UNDER.iter().filter(|name| !IDENTITY.contains(name));
         names.filter_map(|name| Some((*name, self.get(name)?)))
+    }
+
+    /// What whoever executes a statement again must have, besides the session's user and role ([`WRITTEN_UNDER`]). `None` if
+    /// some of it is not known, or could make one execution differ from another.
+    pub fn written_under(&self) -> Option<Vec<(&str, &str)>> {
+        let usual = |name, value| self.get(name) == Some(value);
+        // Which rows an index finds is left to chance, or other triggers fire.
+        if !usual("gin_fuzzy_search_limit", "0") || !usual("session_replication_role", "origin") {
+            return None;
+        }
+        WRITTEN_UNDER.iter().map(|name| Some((*name, self.get(name)?))).collect()
     }
 
     /// The role whose rights and whose `$user` count: the one that was set, else the one of the session.

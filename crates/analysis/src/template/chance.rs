@@ -109,7 +109,7 @@ fn is_told_apart(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, 
 }
 
 /// The join tree is one table.
-fn only_joined(tree: &Tree<'_>, query: &Query) -> bool {
+pub(super) fn only_joined(tree: &Tree<'_>, query: &Query) -> bool {
     let from = tree.node(query.node, "jointree").map_or(&[][..], |from| tree.list(from, "fromlist"));
     matches!(from, [Value::Node(only)] if tree.name(*only) == "RANGETBLREF")
 }

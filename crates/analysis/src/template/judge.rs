@@ -1,5 +1,6 @@
 //! From a tree to a template: what a statement touches, and all that keeps it at the primary.
 
+use super::again::{self, again};
 use super::chance::chance;
 use super::copies::at_copies;
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
@@ -47,6 +48,9 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     let results = results(&tree, &facts);
     let at_copies = at_copies(&facts, catalog, (&reads, &relations), &results);
+    let chance = chance(&tree, &facts, catalog, &keys);
+    let known = again::Known { stays: &judge.stays, chance, writes: &writes, at_copies };
+    let again = again(&tree, &facts, catalog, &known);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
             Kind::Read
@@ -57,7 +61,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         reads,
         writes,
         stay: judge.stays.first().copied(),
-        chance: chance(&tree, &facts, catalog, &keys),
+        chance,
+        again,
         random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
         dirties,
         exact: literals.unclaimed,
@@ -96,7 +101,7 @@ fn names_an_object(facts: &Facts) -> bool {
 }
 
 /// `random()`, or a function that was declared harmless and may call it.
-fn may_draw(function: u32, catalog: &Catalog) -> bool {
+pub(super) fn may_draw(function: u32, catalog: &Catalog) -> bool {
     const RANDOM: u32 = 1598;
     function == RANDOM || catalog.functions.get(&function).is_some_and(|known| known.harmless)
 }

@@ -119,6 +119,14 @@ fn describe(template: &Template, catalog: &Catalog) -> String {
     if let Some(chance) = template.chance {
         let _ = write!(text, " | chance: {}", chance.name());
     }
+    if template.kind == Kind::Write {
+        match template.again {
+            Ok(_) => text += " | again",
+            Err(why) => {
+                let _ = write!(text, " | not again: {}", why.name());
+            }
+        }
+    }
     let at_copies = template.at_copies;
     let marks = [
         (leaves && at_copies.never, "not at copies"),

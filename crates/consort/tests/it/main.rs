@@ -28,6 +28,7 @@ mod replicas;
 mod resources;
 mod serving;
 mod snapshots;
+mod statements;
 mod subcommands;
 mod verify;
 mod waiting;

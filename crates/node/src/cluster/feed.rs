@@ -168,6 +168,15 @@ impl<R: Clone> Feed<R> {
         self.rows.insert(end, rows);
     }
 
+    /// Changes how a commit travels that no boundary has. It may cost more to keep afterwards.
+    pub(crate) fn change(&mut self, end: Lsn, change: impl FnOnce(&mut Rows<R>)) {
+        if let Some(rows) = self.rows.get_mut(&end) {
+            let before = rows.bytes;
+            change(rows);
+            self.unplaced.0 += rows.bytes - before;
+        }
+    }
+
     /// A boundary was taken. One of another run is nobody's. Of several without commits the newest is kept.
     pub(crate) fn extend(&mut self, boundary: Boundary, now: Duration) {
         if self.run != Some(boundary.run) || self.takers.is_empty() {

@@ -187,6 +187,11 @@ impl Feeds {
         self.feed(of).came_out(end, rows);
     }
 
+    /// Changes how a commit travels. See [`Feed::change`].
+    pub(super) fn change(&self, of: DatabaseId, end: Lsn, change: impl FnOnce(&mut Rows<Part>)) {
+        self.feed(of).change(end, change);
+    }
+
     /// What the replica is given next. See [`Feed::next`].
     pub(crate) fn next(
         &self,
@@ -314,6 +319,7 @@ impl Cluster {
     pub(crate) fn follow_run(&self, of: DatabaseId) {
         let run = self.scheduler().order().run(of);
         self.feeds().feed(of).follow(run);
+        self.reruns_follow(of, run);
         self.feeds().changed();
     }
 
@@ -374,6 +380,7 @@ impl Cluster {
         let mut grown: Vec<DatabaseId> = Vec::new();
         for boundary in boundaries {
             let Boundary { database, .. } = boundary;
+            self.stand(&boundary);
             self.feeds().feed(database).extend(boundary, now);
             grown.push(database);
         }

@@ -11,6 +11,7 @@ mod feeds;
 mod members;
 mod names;
 mod replicas;
+mod reruns;
 mod rest;
 mod written;
 
@@ -23,6 +24,7 @@ pub(crate) use feed::{NotFed, Place, Rows, Stretch};
 pub(crate) use feeds::Feeds;
 pub use feeds::{CourseView, InVain, Stage, Waited};
 pub use names::{Names, NamesAt};
+pub(crate) use reruns::Told;
 pub(crate) use rest::{Resting, Stands, Wanted};
 
 use crate::barrier::{self, Unmarked};
@@ -38,6 +40,7 @@ use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
 use postgres::facts::Facts;
+use reruns::Reruns;
 use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -100,6 +103,10 @@ pub struct Setup {
     pub fed_buffer_bytes: usize,
     /// Connections on which a replica that is behind executes at once.
     pub apply_connections: usize,
+    /// Where statements travel: one that wrote fewer rows travels as rows.
+    pub statement_rows: u64,
+    /// For the tests of what keeps statements from travelling.
+    pub guard: scheduler::parallel::Bugs,
     /// Shadow mode, for tests: where differences are written down.
     pub shadow: Option<Rc<shadow::Report>>,
 }
@@ -125,6 +132,7 @@ struct Shared {
     written: RefCell<Written>,
     slots: RefCell<Vec<SlotState>>,
     feeds: Feeds,
+    reruns: Reruns,
     /// Boundaries are handed out to the replicas that Consort feeds.
     handing_out: Cell<bool>,
     primary_facts: RefCell<Option<Rc<Facts>>>,
@@ -157,6 +165,7 @@ impl Cluster {
             written: RefCell::default(),
             slots: RefCell::default(),
             feeds: Feeds::default(),
+            reruns: Reruns::default(),
             handing_out: Cell::default(),
             primary_facts: RefCell::default(),
             moved: Notify::new(),
@@ -416,6 +425,11 @@ impl Cluster {
 
     fn entry(&self, id: StandbyId) -> Rc<Standby> {
         self.0.standbys.borrow()[id.get() as usize].clone()
+    }
+
+    /// What transactions have run that are on their way.
+    fn reruns(&self) -> &Reruns {
+        &self.0.reruns
     }
 
     /// What statements touch.

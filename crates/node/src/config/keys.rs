@@ -301,6 +301,13 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.apply_connections, number(value, 1, 64)),
     ),
     global(
+        "statement_rows",
+        "20",
+        "Where the design has statements travel to replicas: a transaction that wrote fewer rows than this travels as rows, which \
+         cost a replica less then.",
+        |config, value| put(&mut config.statement_rows, number(value, 1, 1_000_000_000)),
+    ),
+    global(
         "harmless_functions",
         "[]",
         "Functions (`schema.name`) and extensions (`name`) of yours that may run at a standby although \

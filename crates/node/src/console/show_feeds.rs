@@ -33,6 +33,8 @@ const COLUMNS: &[Column] = &[
     number("steps"),
     number("steps_beside"),
     number("steps_again"),
+    number("statements"),
+    number("steps_undone"),
 ];
 
 fn rows(view: &dyn View) -> Table {
@@ -64,5 +66,7 @@ fn row(feed: Feed) -> Vec<Option<String>> {
         value(feed.steps.batches),
         value(feed.steps.beside),
         value(feed.steps.again),
+        value(feed.steps.reruns),
+        value(feed.steps.undone),
     ]
 }

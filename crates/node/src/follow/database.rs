@@ -12,6 +12,7 @@ use postgres::attach::{self, Attached, State};
 use postgres::catalogs;
 use postgres::decoder::{Decoded, Decoder};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -188,6 +189,7 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
         Decoded::Commit { commit, ddl, changes } => {
             let (of, end, xid) = (commit.database, commit.end, commit.xid);
+            let wrote = cluster.statements_travel().then(|| Arc::new(commit.wrote.clone()));
             let rows = changes.map(|changes| {
                 let bytes = changes.bytes() + COMMIT_BYTES;
                 Rows { part: Part::new(&commit, changes), ddl, bytes }
@@ -200,6 +202,9 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
             } else {
                 cluster.scheduler().decoded(commit)
             };
+            if let Some(wrote) = wrote.filter(|_| decoded.fresh) {
+                cluster.rerun_came_out(of, end, wrote);
+            }
             if let Some(rows) = rows.filter(|_| decoded.fresh) {
                 cluster.feeds().came_out(of, end, rows);
             }

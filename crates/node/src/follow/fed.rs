@@ -615,6 +615,7 @@ impl Line<'_> {
         let decoded = stretch.last().decoded;
         let to = Shown::new(state, decoded, self.at.resume().min(decoded));
         parts.retain(|part| part.is_in(&to));
+        let parts: Vec<Part> = parts.into_iter().map(Part::into_rows).collect();
         let locked = self.lock(&parts).await;
         self.feeder.apply(Batch { parts, to }).await?;
         self.at = self.feeder.shown().clone();
@@ -630,15 +631,18 @@ impl Line<'_> {
         }
     }
 
-    /// What it lacks of these boundaries, and whether that marks a change of what no event trigger tells of.
+    /// What it lacks of these boundaries, and whether that marks a change of what no event trigger tells of. A statement may be
+    /// executed only where all is shown that has a lower version, and nothing that has a higher one.
     fn parts(&self, stretch: &Stretch) -> Result<(Vec<Part>, bool), Stop> {
         let (mut parts, mut marked) = (Vec::new(), false);
+        let has_none = |boundary: &Rc<Boundary>| boundary.missing(&self.at).count() == boundary.commits.len();
+        let in_order = stretch.boundaries.iter().all(has_none);
         for commit in stretch.boundaries.iter().flat_map(|boundary| boundary.missing(&self.at)) {
             let Some(rows) = self.by.cluster.feeds().rows(self.by.of, commit.end) else {
                 return Err(Stop::Anew("it lacks a commit whose rows are not kept any more".to_owned()));
             };
             marked |= rows.ddl && !rows.part.ran_ddl()?;
-            parts.push(rows.part);
+            parts.push(if in_order { rows.part } else { rows.part.into_rows() });
         }
         Ok((parts, marked))
     }

@@ -15,8 +15,9 @@ use crate::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
 use crate::understanding::{self, Statement as Asked};
 use analysis::utility::{Statement, Utility, What};
 use analysis::{Template, Values};
-use history::Incarnation;
+use history::{Footprint, Incarnation};
 use order::DoubtId;
+use postgres::apply::Rerun;
 use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
 use std::rc::Rc;
 use std::time::Duration;
@@ -64,6 +65,12 @@ pub(super) struct Current {
     pub(super) way: Way,
     /// The end of its answer, which the client gets when its commit has ended.
     pub(super) withheld: Option<Vec<u8>>,
+    /// Where statements travel: it, and what it touches.
+    pub(super) rerun: Option<(Footprint, Rerun)>,
+    /// How many rows the primary says that it has written, or given.
+    pub(super) rows: Option<u64>,
+    /// The answer to the question that stood in front of it.
+    pub(super) answer: Option<String>,
 }
 
 impl Default for Current {
@@ -84,6 +91,9 @@ impl Default for Current {
             before: None,
             way: Way::AsItIs,
             withheld: None,
+            rerun: None,
+            rows: None,
+            answer: None,
         }
     }
 }
@@ -108,6 +118,9 @@ impl Current {
         self.before = None;
         self.way = Way::AsItIs;
         self.withheld = None;
+        self.rerun = None;
+        self.rows = None;
+        self.answer = None;
     }
 
     /// It is the BEGIN of a block and nothing else.
@@ -252,7 +265,7 @@ impl transaction::Session for Session {
         }
         let ran = match self.current.way {
             Way::Withheld => self.line.run_withheld(request).await,
-            Way::AsItIs | Way::InOurBlock => self.line.run(request).await,
+            Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit => self.line.run(request).await,
         };
         let mut seen = self.line.primary.seen();
         if self.current.way == Way::Withheld {
@@ -276,6 +289,8 @@ impl transaction::Session for Session {
         match self.current.way {
             Way::AsItIs | Way::Withheld => self.at_primary(reason).await,
             Way::InOurBlock => self.run_in_our_block().await,
+            Way::Told => self.run_told().await,
+            Way::ToldCommit => self.commit_told(reason).await,
         }
     }
 
@@ -375,6 +390,8 @@ impl Session {
             }
         }
         self.current.failed |= seen.failed;
+        self.current.rows = seen.rows;
+        self.current.answer = seen.answers.first().cloned().flatten();
         if seen.failed {
             match utility(seen.completed) {
                 Some(utility) => self.state.failed(utility),

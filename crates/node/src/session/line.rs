@@ -14,6 +14,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use wire::{Answers, Asks, Problem, Status};
 
+/// What a statement behind it sees at least.
+pub(super) const SEEN: &str = "SELECT pg_catalog.pg_current_snapshot()";
+/// The number of the transaction; NULL as long as it has written nothing.
+const WHICH: &str = "SELECT pg_catalog.pg_current_xact_id_if_assigned()";
+
 /// The line between a client and its primary.
 pub struct Line {
     pub(crate) door: Rc<Door>,
@@ -161,6 +166,39 @@ impl Line {
         }
         self.primary.ask_aloud(behind);
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
+    /// The same, asked in front what it sees, behind for the transaction's number, and with COMMIT behind that. Until both is
+    /// answered, or all is.
+    pub(crate) async fn run_told(&mut self, request: Request) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.own_error();
+        self.primary.answers();
+        self.primary.ask("BEGIN");
+        self.primary.ask(SEEN);
+        self.primary.begin(request.kind);
+        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        match request.kind {
+            Kind::Query => self.primary.withhold(),
+            _ => self.primary.withhold_end(),
+        }
+        self.primary.ask(WHICH);
+        self.primary.ask_aloud("COMMIT");
+        poll_fn(|cx| self.primary.poll_answers_of_ours(2, &mut side, cx)).await
+    }
+
+    /// Sends a COMMIT to the primary, with the question for the transaction's number in front of it. Until that is answered, or
+    /// all is.
+    pub(crate) async fn commit_told(&mut self, request: Request) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        self.primary.own_error();
+        self.primary.answers();
+        self.primary.ask(WHICH);
+        self.primary.begin(request.kind);
+        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        poll_fn(|cx| self.primary.poll_answers_of_ours(1, &mut side, cx)).await
     }
 
     /// Sends a COMMIT to the primary. The client hears of its completion later.

@@ -22,6 +22,7 @@ pub mod request;
 mod shadowed;
 mod snapshot;
 pub mod statements;
+mod told;
 mod turns;
 mod understand;
 mod unjudged;
@@ -46,6 +47,7 @@ use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
 use snapshot::Snapshot;
 use std::rc::Rc;
 use tokio::time::Instant;
+use told::{Before, Telling};
 use transaction::{Backend, Block, Standing, Turn};
 use turns::Way;
 use understand::{Several, Todo, Words};
@@ -115,6 +117,10 @@ pub struct Session {
     current: Current,
     /// It has the turn to commit.
     turn: Option<Turn<Cluster>>,
+    /// What its transaction has run, where statements travel.
+    telling: Option<Telling>,
+    /// Its settings as whoever executes its statements again needs them.
+    under: Before,
     words: Words,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -167,6 +173,8 @@ impl Session {
             resolved,
             current: Current::default(),
             turn: None,
+            telling: None,
+            under: None,
             words: Words::default(),
             scratch: Vec::new(),
             ended: None,
@@ -324,6 +332,11 @@ impl Session {
         if !in_block && self.takes_turns() {
             self.current.way = Way::InOurBlock;
         }
+        if let Plan::Writes(writing) = &plan
+            && !in_block
+        {
+            self.tells(writing);
+        }
         if let Plan::Leaves(leaving) = &plan {
             self.current.template = Some(leaving.template.clone());
         }
@@ -389,7 +402,14 @@ impl Session {
         self.current.reason = writing.reason;
         match (self.block.take(), self.database.id()) {
             (Some(mut block), _) => {
+                let rerun = self.telling.is_some().then(|| self.rerun_of(&writing));
+                if let Some(Ok(_)) = &rerun {
+                    self.ask_what_is_seen();
+                }
                 block.write(self, &writing.footprint, writing.locks_out_readers, writing.reason).await;
+                if let Some(rerun) = rerun {
+                    self.ran_in_block(rerun);
+                }
                 self.block = Some(block);
             }
             (None, Some(database)) => {
@@ -425,6 +445,9 @@ impl Session {
         };
         let reason = Reason::Stay(utility.name());
         self.current.reason = reason;
+        if matches!(utility, Utility::Savepoint(_) | Utility::RollbackTo(_)) {
+            self.told_no_more("savepoint");
+        }
         match (utility, self.block.take()) {
             (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
                 self.commit_block(block, reason).await;
@@ -454,6 +477,7 @@ impl Session {
         if let Some(dirt) = several.dirt {
             self.state.dirtied(dirt);
         }
+        self.told_no_more("several_statements");
         self.current.reason = several.reason;
         self.current.statements = several.statements;
         match self.block.take() {
@@ -471,6 +495,7 @@ impl Session {
                     dirties: None,
                     reason: several.reason,
                     catalog: several.catalog,
+                    again: Err("several_statements"),
                 })
                 .await;
             }
@@ -491,6 +516,7 @@ impl Session {
             Status::Idle => {
                 self.block = None;
                 self.ours_changes = None;
+                self.telling = None;
                 self.changes_everywhere = false;
                 if let Some(everywhere) = self.everywhere.take() {
                     everywhere.end();
@@ -506,7 +532,9 @@ impl Session {
         if self.block.is_none() {
             let Some(database) = self.database.id() else { return };
             let mut block = Block::new(&self.service.cluster, database);
-            if !self.current.begins_block() {
+            if self.current.begins_block() {
+                self.block_is_told();
+            } else {
                 // It began amid other statements: nobody knows what it has done so far.
                 self.note(&mut block, &Footprint::Everything, true).await;
             }

@@ -183,12 +183,16 @@ pub struct Seen {
     pub reported: Vec<(Vec<u8>, Vec<u8>)>,
     /// The row that answers a question of our own.
     row: Option<Vec<Option<String>>>,
+    /// The first values of the rows that answered all of them.
+    pub answers: Vec<Option<String>>,
     /// The answer to a request that was asked for ourselves.
     aside: Vec<u8>,
     /// The error that answers it.
     pub error: Option<Vec<u8>>,
     /// CommandComplete of a request whose completion the client gets later.
     pub withheld: Vec<u8>,
+    /// How many rows the client's last statement was completed with.
+    pub rows: Option<u64>,
 }
 
 impl Primary {
@@ -214,6 +218,7 @@ impl Primary {
         self.awake.spoken();
         self.seen.completed = 0;
         self.seen.failed = false;
+        self.seen.rows = None;
         // What follows in the client's stream belongs to it, whatever it is.
         self.open |= kind == Kind::Open;
     }
@@ -290,6 +295,16 @@ impl Primary {
         out.sync();
         self.seen.error = None;
         self.expects.push_back(Expect::Question);
+    }
+
+    /// The first values of the rows that answered questions of our own.
+    pub fn answers(&mut self) -> Vec<Option<String>> {
+        std::mem::take(&mut self.seen.answers)
+    }
+
+    /// How many rows the client's statement was completed with.
+    pub fn rows(&self) -> Option<u64> {
+        self.seen.rows.filter(|_| !self.seen.failed)
     }
 
     /// The error that answers the last question of our own.
@@ -514,6 +529,19 @@ impl Primary {
             if !again {
                 return Poll::Pending;
             }
+        }
+    }
+
+    /// The same until so many questions of our own are answered with a row, or all is.
+    pub fn poll_answers_of_ours(
+        &mut self,
+        count: usize,
+        side: &mut Side<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Ended>> {
+        match self.poll_exchange(side, cx) {
+            Poll::Pending if self.seen.answers.len() >= count => Poll::Ready(Ok(())),
+            polled => polled,
         }
     }
 

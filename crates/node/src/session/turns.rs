@@ -34,6 +34,10 @@ pub(super) enum Way {
     InOurBlock,
     /// As it is, and its client hears of it when replicas show it.
     Withheld,
+    /// In a block of ours, and the cluster is told what it was.
+    Told,
+    /// As it is, a COMMIT, and the cluster is told of its block.
+    ToldCommit,
 }
 
 impl Session {
@@ -46,6 +50,7 @@ impl Session {
 
     /// COMMIT of a block.
     pub(super) async fn commit_block(&mut self, block: Block<Cluster>, reason: Reason) {
+        self.commit_is_told();
         if self.takes_turns() && !block.wrote().is_nothing() {
             match self.before_commit().await {
                 Ok(None) if self.service.cluster.setup().acknowledged_by > 0 => {

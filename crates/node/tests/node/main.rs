@@ -13,4 +13,5 @@ mod shadow;
 mod snapshot;
 mod stage;
 mod standby;
+mod statements;
 mod turns;

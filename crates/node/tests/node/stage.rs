@@ -97,6 +97,8 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         held_answer_bytes: 64 * 1024,
         fed_buffer_bytes: 1 << 20,
         apply_connections: 2,
+        statement_rows: 1,
+        guard: scheduler::parallel::Bugs::default(),
         shadow: None,
     }
 }

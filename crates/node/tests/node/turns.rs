@@ -30,7 +30,7 @@ fn stage(servers: &Scratch) -> (Open, Raw) {
 }
 
 /// What comes up to ReadyForQuery: the tags, with the SQLSTATE of an error and the status at the end.
-fn told(raw: &mut Raw) -> String {
+pub(crate) fn told(raw: &mut Raw) -> String {
     let mut told = String::new();
     loop {
         let message = raw.message().expect("the session goes on");
@@ -49,12 +49,12 @@ fn told(raw: &mut Raw) -> String {
     }
 }
 
-fn by_query(raw: &mut Raw, text: &str) -> String {
+pub(crate) fn by_query(raw: &mut Raw, text: &str) -> String {
     raw.ask(|out| out.query(text.as_bytes()));
     told(raw)
 }
 
-fn by_batch(raw: &mut Raw, text: &str) -> String {
+pub(crate) fn by_batch(raw: &mut Raw, text: &str) -> String {
     raw.ask(|out| {
         out.parse(b"", text.as_bytes(), &[]);
         out.bind(b"", b"", &[0; 6]);

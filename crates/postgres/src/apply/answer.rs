@@ -48,7 +48,7 @@ pub(super) fn may_be_tried_again(
         (About::Rows(table, key), _) => (table, key),
         (About::Position, None) => return Err(Error::Moved),
         (_, Some(said)) => return Err(said.error.clone().into()),
-        (About::Transaction, None) => {
+        (About::Transaction | About::Rerun, None) => {
             return Err(Error::stream("the replica's answers do not fit".to_owned()));
         }
     };

@@ -5,11 +5,12 @@ use super::net::{Cell, Cells, Counted, Fate, Irregular, Keyed, Rekeyed, Row, joi
 use super::script::{About, Prepared, Script, Writer};
 use super::statement;
 use super::table::Table;
-use super::{Error, Part, logged};
+use super::{Error, Part, Rerun, logged};
 use crate::attach::{COMMAND_TABLE, LOG_TABLE, MARK, SCHEMA};
 use crate::decoder::message::{self, Message, Old, Relation, Rows, Value};
 use crate::decoder::{Change, Changes, Reader};
 use bytes::Bytes;
+use history::RelationId;
 use scheduler::parallel::When;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -157,6 +158,21 @@ impl With<'_> {
         self.apart.as_mut().map_or(When::Now, |apart| apart.ahead.table(table.id))
     }
 
+    /// When something is to be executed that reads or writes any rows of these tables. Who only reads one counts as its writer.
+    fn when_touched(&mut self, tables: &[RelationId]) -> When {
+        let Some(apart) = &mut self.apart else { return When::Now };
+        let when: Vec<_> = tables.iter().map(|table| apart.ahead.table(*table)).collect();
+        when.into_iter().max().unwrap_or(When::Now)
+    }
+
+    /// What is executed at that time.
+    fn script(&mut self, when: When) -> &mut Script {
+        match (&mut self.apart, when) {
+            (Some(apart), When::Later) => apart.later,
+            _ => self.script,
+        }
+    }
+
     /// When these rows are to be written, all in one step.
     fn when_rows(&mut self, table: &Table, rows: &[&Cells]) -> When {
         match &mut self.apart {
@@ -231,7 +247,12 @@ impl<'a> Build<'a> {
                     return Ok(false);
                 };
                 self.parts = rest;
-                self.reader = Some(first.changes.read());
+                // Between commands it would have to be known whether names still mean the same.
+                if first.reruns().is_empty() || self.commands.is_some() {
+                    self.reader = Some(first.changes.read());
+                } else {
+                    self.rerun(first.reruns(), with)?;
+                }
                 continue;
             };
             match reader.next().map_err(Error::Kept)? {
@@ -304,6 +325,16 @@ impl<'a> Build<'a> {
             with.writer(&table, when).alone(&old, &new)?;
         } else if with.one_by_one.contains(&table.number) {
             self.flush_table(place, with)?;
+        }
+        Ok(())
+    }
+
+    /// Statements stand for the rows of a commit: what came before comes before.
+    fn rerun(&mut self, reruns: &[Rerun], with: &mut With<'_>) -> Result<(), Stop> {
+        self.flush(with)?;
+        for rerun in reruns {
+            let when = with.when_touched(&rerun.touches);
+            with.script(when).rerun(rerun)?;
         }
         Ok(())
     }

@@ -19,7 +19,8 @@
 //!
 //! **Nobody waits for a row of another.** What two batches both write is written by the later one after the COMMIT of the
 //! earlier. Where unique keys, exclusions or equal texts of unequal keys could have two rows meet, the whole table counts as
-//! one row ([`super::table::Table::apart`]). DDL, TRUNCATE, and what does not fit into one script wait until nothing is under
+//! one row ([`super::table::Table::apart`]), and so does each table that a statement reads or writes which stands for its
+//! rows. DDL, TRUNCATE, and what does not fit into one script wait until nothing is under
 //! way, and so does all behind them.
 //!
 //! **What fails** in any way but a lost connection (unique values that were swapped, a lock that somebody else held too long) is
@@ -271,6 +272,7 @@ impl Feeder {
             Ok(()) => {
                 self.lanes.ahead.shows(group);
                 self.counts.batches += 1;
+                self.counts.reruns += batch.reruns();
                 self.shown = batch.to;
                 Ok(())
             }

@@ -19,6 +19,8 @@
 //! were made: two rows that swapped a unique value pass so; what fails even so is a difference between replica and
 //! primary, with a name and a key.
 //!
+//! **Statements** may stand for the rows of a commit (`rerun.rs`), where whoever gives the batch has found that they may.
+//!
 //! **Values** travel as the texts that the primary gives under settings of its own, and are read under the same.
 //! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. What was
 //! declared ENABLE ALWAYS or ENABLE REPLICA is not declared so here (`consort.tame` in `ddl.sql`).
@@ -35,6 +37,7 @@ mod learn;
 mod logged;
 mod net;
 mod position;
+mod rerun;
 mod script;
 mod statement;
 mod table;
@@ -43,6 +46,7 @@ pub(crate) use ddl::install;
 pub use error::{Error, Unrun};
 pub(crate) use position::prepare;
 pub use position::settle;
+pub use rerun::{Rerun, Under};
 pub(crate) use table::quoted;
 
 use crate::address::Address;
@@ -79,12 +83,14 @@ pub struct Part {
     xid: Xid,
     end: Lsn,
     changes: Changes,
+    /// What is executed in their place; nothing, if they stand for themselves.
+    reruns: Arc<[Rerun]>,
 }
 
 impl Part {
     /// The rows of this commit.
     pub fn new(commit: &Commit, changes: Changes) -> Part {
-        Part { xid: commit.xid, end: commit.end, changes }
+        Part { xid: commit.xid, end: commit.end, changes, reruns: Arc::default() }
     }
 
     /// Whether it ran DDL. What only [marks](crate::attach::mark) a change of roles did not.
@@ -157,6 +163,10 @@ pub struct Counts {
     pub again: u64,
     /// Batches whose execution began before the one in front of them was visible, on another connection.
     pub beside: u64,
+    /// Statements that were executed in the place of the rows that they wrote.
+    pub reruns: u64,
+    /// Batches that were rolled back because a statement did something else than at the primary, and made of rows.
+    pub undone: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -167,6 +177,8 @@ impl std::ops::Add for Counts {
             batches: self.batches + more.batches,
             again: self.again + more.again,
             beside: self.beside + more.beside,
+            reruns: self.reruns + more.reruns,
+            undone: self.undone + more.undone,
         }
     }
 }
@@ -179,6 +191,8 @@ impl std::ops::Sub for Counts {
             batches: self.batches - before.batches,
             again: self.again - before.again,
             beside: self.beside - before.beside,
+            reruns: self.reruns - before.reruns,
+            undone: self.undone - before.undone,
         }
     }
 }
@@ -406,7 +420,19 @@ impl Feeder {
                     let mut script = Script::default();
                     script.run_texts("commit", &[], transaction())?;
                     self.link.hold(&synced(&mut script), 1);
+                    self.counts.reruns += batch.reruns();
                     self.committing = Some(batch.to);
+                }
+                Some(Wrong { about: About::Rerun, said }) => {
+                    let why = said.map_or("another number of rows".to_owned(), |said| said.error.to_string());
+                    tracing::debug!(
+                        why,
+                        "a statement did something else than at the primary: its rows are applied"
+                    );
+                    self.counts.undone += 1;
+                    self.roll_back().await?;
+                    let from = self.shown.clone();
+                    self.start(batch.into_rows(), &from, one_by_one).await?;
                 }
                 Some(Wrong { about, said }) => {
                     let table = may_be_tried_again(about, said.as_ref(), &one_by_one)?;

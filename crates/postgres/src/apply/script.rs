@@ -44,6 +44,8 @@ pub(super) enum About {
     Position,
     /// A table's rows; which one, if it is only one.
     Rows(Rc<Table>, Option<String>),
+    /// A statement that stands for rows.
+    Rerun,
 }
 
 /// Which prepared statement.

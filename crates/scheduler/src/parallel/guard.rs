@@ -41,12 +41,24 @@ impl Guard {
     /// Whether the transaction that gets the next version may be executed again by its statements. `started`: every commit
     /// up to and including it had been shown when the transaction began. `touched`: all that it read and wrote.
     pub fn stands(&self, started: Version, touched: &Footprint) -> bool {
+        self.stands_seeing(started, touched, |_| false)
+    }
+
+    /// The same, if more is known: which later commits it has seen all the same.
+    pub fn stands_seeing(
+        &self,
+        started: Version,
+        touched: &Footprint,
+        saw: impl Fn(Version) -> bool,
+    ) -> bool {
         if self.bugs.statement_in_commit_order {
             return true;
         }
-        let known = usize::try_from(started.get().saturating_sub(self.floor.get())).unwrap_or(usize::MAX);
-        let mut since = self.window.iter().skip(known);
-        started >= self.floor && !since.any(|wrote| wrote.overlaps(touched))
+        let known = started.get().saturating_sub(self.floor.get());
+        let since = self.window.iter().skip(usize::try_from(known).unwrap_or(usize::MAX));
+        let versions = (started.get() + 1..).map(Version::new);
+        let mut met = versions.zip(since).filter(|(_, wrote)| wrote.overlaps(touched));
+        started >= self.floor && met.all(|(version, _)| saw(version))
     }
 
     /// The next version was given to a commit that wrote this.
@@ -77,6 +89,16 @@ mod tests {
         assert!(guard.stands(began, &touches(1)) && !guard.stands(began, &touches(2)));
         assert!(guard.stands(Version::new(8), &touches(2)), "it had seen that");
         assert!(!guard.stands(Version::new(6), &touches(1)), "older than what is known");
+    }
+
+    #[test]
+    fn what_was_seen_does_not_count_as_committed_since() {
+        let mut guard = Guard::new(Version::new(7), 9, Bugs::default());
+        (1..=3).for_each(|table| guard.placed(Arc::new(touches(table))));
+        let (began, saw_the_ninth) = (Version::new(7), |version: Version| version == Version::new(9));
+        assert!(guard.stands_seeing(began, &touches(2), saw_the_ninth));
+        assert!(!guard.stands_seeing(began, &touches(3), saw_the_ninth));
+        assert!(!guard.stands(began, &touches(2)));
     }
 
     #[test]

@@ -50,7 +50,9 @@ impl Standing<'_> {
             back::COMMAND_COMPLETE => {
                 self.seen.completed += 1;
                 self.answer_came();
-                self.completed(CommandTag::read(frame)?, side.statements);
+                let tag = CommandTag::read(frame)?;
+                self.seen.rows = tag.rows();
+                self.completed(tag, side.statements);
                 if let Some(Expect::Withheld) = self.expects.front() {
                     self.seen.withheld.extend_from_slice(frame.bytes());
                     return Ok(false);
@@ -175,7 +177,11 @@ impl Standing<'_> {
 
     fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
         match frame.tag() {
-            back::DATA_ROW => self.seen.row = Some(wire::row_texts(frame)?),
+            back::DATA_ROW => {
+                let row = wire::row_texts(frame)?;
+                self.seen.answers.extend(row.first().cloned());
+                self.seen.row = Some(row);
+            }
             back::PARSE_COMPLETE | back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
                 if matches!(self.expects.front(), Some(Expect::Bound)) =>
             {

@@ -6,6 +6,7 @@ mod commands;
 mod copied;
 mod ddl;
 mod faults;
+mod reruns;
 mod unlike;
 
 use crate::soon;

@@ -1,0 +1,144 @@
+//! The design in which statements travel: replicas that execute them are equal to the primary, whatever is written by whom,
+//! and whoever is killed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use design::Effects;
+use tokio_postgres::SimpleQueryRow;
+
+use crate::fixture::{UpFolder, eventually};
+use crate::load::{ANYWHERE, Client, Console};
+use crate::waiting::{named, serving, shows_all};
+
+const TABLES: &str = "CREATE TABLE sums (id int PRIMARY KEY, v bigint NOT NULL); \
+    CREATE TABLE parts (id int PRIMARY KEY, v bigint NOT NULL); CREATE TABLE note (n int, v bigint); \
+    INSERT INTO sums SELECT n, 0 FROM generate_series(1, 60) n; \
+    INSERT INTO parts SELECT n, n FROM generate_series(1, 60) n";
+
+/// What each writer does, one after the other: what it reads others write meanwhile.
+fn statements(writer: u64, round: u64) -> Vec<String> {
+    let (some, row) = (round % 5, (round * 7 + writer) % 60 + 1);
+    match round % 6 {
+        0 => vec![format!("UPDATE sums SET v = v + (SELECT sum(v) FROM parts) % 1000 WHERE id % 5 = {some}")],
+        1 => vec![format!("UPDATE parts SET v = v + {round} WHERE id = {row}")],
+        2 => vec![
+            "BEGIN".to_owned(),
+            format!("UPDATE parts SET v = (SELECT max(v) FROM sums) % 997 + id WHERE id % 5 = {some}"),
+            format!("INSERT INTO note SELECT id, v FROM parts WHERE id % 5 = {some}"),
+            "COMMIT".to_owned(),
+        ],
+        3 => vec![format!("DELETE FROM note WHERE n % 5 = {some} OR v < (SELECT min(v) FROM sums)")],
+        4 => vec![format!("UPDATE sums SET v = (random() * 1000)::int WHERE id % 9 = {some}")],
+        _ => vec![format!("UPDATE parts SET v = v + 1 WHERE v < (SELECT avg(v) FROM sums)")],
+    }
+}
+
+/// Several of them, one past Consort.
+struct Writers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writers {
+    fn start(urls: &[String]) -> Writers {
+        let stop = Arc::new(AtomicBool::new(false));
+        let spawn = |(writer, url): (u64, &String)| {
+            let (stop, mut client) = (stop.clone(), Client::connect(url).expect("a log-in"));
+            std::thread::spawn(move || {
+                for round in writer.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    for statement in statements(writer, round) {
+                        if let Err(trouble) = client.rows(&statement) {
+                            assert_eq!(
+                                trouble.sqlstate.as_deref(),
+                                Some("40P01"),
+                                "{statement}: {trouble:?}"
+                            );
+                            client.rows("ROLLBACK").expect("it is rolled back");
+                            break;
+                        }
+                    }
+                }
+            })
+        };
+        let threads = (0..).zip(urls).map(spawn).collect();
+        Writers { stop, threads }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("a writer"));
+    }
+}
+
+/// A figure of the replica's feeding.
+fn figure(console: &mut Console, name: &str) -> u64 {
+    let rows = console.rows("SHOW FEEDS");
+    let value = |row: &SimpleQueryRow| row.get(name).and_then(|value| value.parse().ok());
+    rows.iter().find_map(value).unwrap_or_default()
+}
+
+#[test]
+fn replicas_that_execute_statements_are_equal_whatever_writes() {
+    let design = named(|design| design.effects == Effects::Statements);
+    let lines = format!("{ANYWHERE}\nstatement_rows = 1\napply_connections = 3");
+    let (serving, mut console, url) = serving(design, 1, &lines);
+    Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
+    let primary = serving.servers.primary();
+    let past = format!(
+        "host={} port={} user=postgres dbname=postgres",
+        primary.socket_folder().display(),
+        primary.port()
+    );
+    let writers = Writers::start(&[url.clone(), url.clone(), url, past]);
+    let replica = serving.servers.replica(0);
+    for _ in 0..3 {
+        let before = figure(&mut console, "statements");
+        eventually("statements that travel", || figure(&mut console, "statements") > before + 20);
+        replica.kill();
+        replica.start().expect("it starts again");
+    }
+    let before = figure(&mut console, "statements");
+    eventually("statements that travel", || figure(&mut console, "statements") > before + 20);
+    // While they go on: in a state between two boundaries.
+    let verify = |console: &mut Console| {
+        let rows = console.rows("VERIFY postgres");
+        let state = |table: &str| {
+            let of = |row: &&SimpleQueryRow| row.get("table") == Some(table);
+            rows.iter().find(of).and_then(|row| row.get("state")).unwrap_or_default().to_owned()
+        };
+        ["sums", "parts", "note"].map(|table| state(&format!("public.{table}")))
+    };
+    assert_eq!(verify(&mut console), ["equal", "equal", "equal"]);
+    writers.end();
+    shows_all(&mut console, 1);
+    assert_eq!(verify(&mut console), ["equal", "equal", "equal"]);
+    assert_eq!(figure(&mut console, "steps_undone"), 0, "each does what it did at the primary");
+}
+
+#[test]
+fn up_makes_replicas_that_are_fed() {
+    let up = UpFolder::new();
+    let design = named(|design| design.effects == Effects::Statements);
+    let listen = format!("127.0.0.1:{}", up.port);
+    up.run("up", &["--listen", &listen, "--design", design, "--replicas", "1"]).worked();
+    let mut client = Client::connect(&up.url()).expect("a log-in");
+    client.rows("CREATE TABLE many (id int PRIMARY KEY, v int)").expect("a table");
+    client.rows("INSERT INTO many SELECT n, 0 FROM generate_series(1, 500) n").expect("rows");
+    let mut console = Console::connect(&format!("postgres://postgres@127.0.0.1:{}/consort", up.port));
+    shows_all(&mut console, 1);
+    eventually("a statement that travels", || {
+        client.rows("UPDATE many SET v = v + 1").expect("it is updated");
+        client.rows("UPDATE many SET v = v + 1 WHERE id = 7").expect("it is updated");
+        figure(&mut console, "statements") > 2
+    });
+    let said = up.run("verify", &[]).worked();
+    assert!(said.contains("public.many") && !said.contains("differs"), "{said}");
+    up.run("down", &[]).worked();
+    let said = up.run("up", &["--standbys", "1"]).failed(1);
+    assert!(said.contains("a standby is of no use to the design"), "{said}");
+}

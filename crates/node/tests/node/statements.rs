@@ -1,0 +1,314 @@
+//! Statements that travel to replicas in the place of the rows that they wrote: which do, that the replica has what the
+//! primary has, and that the client does not notice.
+
+use crate::session::query;
+use crate::stage::{Open, Raw, until};
+use crate::turns::{by_batch, by_query};
+use design::Effects;
+use node::cluster::{Cluster, Setup};
+use postgres::local::{Options, Scratch};
+use scheduler::Writers;
+use std::collections::BTreeMap;
+use wire::{Asks, Target};
+
+/// The design in which they do.
+fn travel(setup: &mut Setup) {
+    let travel = |design: &&design::Design| design.effects == Effects::Statements;
+    setup.design = *design::ALL.iter().find(travel).unwrap();
+}
+
+fn servers(sql: &str) -> Scratch {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    servers.query("CREATE TABLE marker (n serial PRIMARY KEY)");
+    servers.query(sql);
+    servers
+}
+
+/// A door in front of servers with a replica that is fed, and a session.
+fn stage(servers: &Scratch, set: impl FnOnce(&mut Setup) + Send + 'static) -> (Open, Raw) {
+    let open = Open::before(servers, Writers::Anywhere, |setup| {
+        travel(setup);
+        set(setup);
+    });
+    let mut raw = Raw::ready(&open, "postgres");
+    query(&mut raw, "SELECT 1");
+    // Nobody must look into a database that is to be replaced by a copy.
+    let is_fed = |cluster: &Cluster| {
+        let id = cluster.database("postgres").id();
+        let is_fed = |id| cluster.scheduler().standbys().any(|replica| replica.shows.contains_key(&id));
+        id.is_some_and(is_fed)
+    };
+    until(|| open.cluster(is_fed));
+    shown(servers);
+    (open, raw)
+}
+
+/// Waits until the replica shows all that the primary has: what is committed last is shown last.
+fn shown(servers: &Scratch) {
+    let last = servers.query("INSERT INTO marker DEFAULT VALUES RETURNING n");
+    let last = last[0][0].as_deref().unwrap();
+    let there = format!("SELECT FROM marker WHERE n = {last}");
+    until(|| servers.replica(0).query("postgres", &there).is_ok_and(|rows| !rows.is_empty()));
+}
+
+/// What travelled how: commits as statements, and what was not told of, by why.
+fn travelled(open: &Open) -> (u64, BTreeMap<&'static str, u64>, BTreeMap<&'static str, u64>) {
+    open.cluster(|cluster| {
+        let metrics = cluster.metrics();
+        (
+            metrics.commits_as_statements.get(),
+            metrics.commits_as_rows.get(),
+            metrics.statements_not_told.get(),
+        )
+    })
+}
+
+fn count(counts: &BTreeMap<&'static str, u64>, name: &str) -> u64 {
+    counts.get(name).copied().unwrap_or_default()
+}
+
+/// Runs a statement in blocks that are rolled back until its tree is known.
+fn understood(open: &Open, raw: &mut Raw, text: &str) {
+    until(|| {
+        let before = travelled(open).2;
+        for text in ["BEGIN", text, "ROLLBACK"] {
+            by_query(raw, text);
+        }
+        count(&travelled(open).2, "not_analysed_yet") == count(&before, "not_analysed_yet")
+    });
+}
+
+/// The rows of every table are the same at the replica.
+fn are_equal(servers: &Scratch) -> Result<(), String> {
+    shown(servers);
+    let tables = servers.query("SELECT oid::regclass FROM pg_class WHERE relkind = 'r' AND oid >= 16384 AND relnamespace = 'public'::regnamespace");
+    for table in tables {
+        let table = table[0].clone().unwrap();
+        let sql = format!("SELECT t::text FROM {table} AS t ORDER BY 1");
+        let there = servers.replica(0).query("postgres", &sql).unwrap();
+        if servers.query(&sql) != there {
+            return Err(table);
+        }
+    }
+    Ok(())
+}
+
+const SCHEMA: &str = "CREATE TABLE t (id int PRIMARY KEY, other int REFERENCES t DEFERRABLE INITIALLY DEFERRED); \
+    CREATE TABLE many (id int PRIMARY KEY, v int NOT NULL); INSERT INTO many SELECT n, n FROM generate_series(1, 100) n";
+
+/// Beside each statement what a server tells by itself, for a Query and for a batch.
+const FORMS: &[(&str, &str, &str)] = &[
+    ("INSERT INTO t VALUES (1)", "CZI", "12nE23505ZI"),
+    ("INSERT INTO t VALUES (1)", "E23505ZI", "12nE23505ZI"),
+    ("INSERT INTO t VALUES (3, 77)", "E23503ZI", "12nCE23503ZI"),
+    ("UPDATE many SET v = v + 1 WHERE id < 3 RETURNING id", "TDDCZI", "12TDDCZI"),
+    ("UPDATE many SET v = v + 1 WHERE id < 0", "CZI", "12nCZI"),
+    ("UPDATE many SET v = 1 / (id - 50)", "E22012ZI", "12nE22012ZI"),
+    ("DELETE FROM many WHERE id > 90", "CZI", "12nCZI"),
+];
+
+#[test]
+fn a_statement_that_is_told_of_is_answered_as_it_would_be_without() {
+    let servers = servers(SCHEMA);
+    let (open, mut raw) = stage(&servers, |_| {});
+    for (text, as_query, as_batch) in FORMS {
+        understood(&open, &mut raw, text);
+        assert_eq!(by_query(&mut raw, text), *as_query, "{text}");
+        assert_eq!(by_batch(&mut raw, text), *as_batch, "{text} in a batch");
+    }
+    assert_eq!(query(&mut raw, "SELECT count(*) FROM t"), ["1"]);
+    assert_eq!(are_equal(&servers), Ok(()));
+    understood(&open, &mut raw, "DELETE FROM t WHERE id = 5");
+    for commit in [by_query, by_batch] {
+        assert_eq!(by_query(&mut raw, "BEGIN"), "CZT");
+        assert_eq!(by_query(&mut raw, "INSERT INTO t VALUES (5, 77)"), "CZT");
+        let told = commit(&mut raw, "COMMIT");
+        assert!(told.ends_with("E23503ZI"), "{told}");
+        assert_eq!(by_query(&mut raw, "BEGIN"), "CZT");
+        assert_eq!(by_query(&mut raw, "INSERT INTO t VALUES (5, 5)"), "CZT");
+        let told = commit(&mut raw, "COMMIT AND CHAIN");
+        assert!(told.ends_with("CZT"), "{told}");
+        assert_eq!(by_query(&mut raw, "DELETE FROM t WHERE id = 5"), "CZT");
+        assert_eq!(by_query(&mut raw, "COMMIT"), "CZI");
+    }
+    assert_eq!(are_equal(&servers), Ok(()));
+    // Who hears of a commit before its session hears of its number gets rows: now and then, on a busy machine.
+    let (statements, rows, _) = travelled(&open);
+    assert!((4..=8).contains(&statements), "{statements}, {rows:?}");
+}
+
+const TWO: &str = "CREATE TABLE r (id int PRIMARY KEY, v int); CREATE TABLE s (id int PRIMARY KEY, v int); \
+    INSERT INTO r SELECT n, 0 FROM generate_series(1, 10) n; INSERT INTO s SELECT n, 1 FROM generate_series(1, 10) n";
+const ADDS: &str = "UPDATE r SET v = v + (SELECT sum(v) FROM s)";
+const SETS: &str = "UPDATE s SET v = v + 100";
+
+/// A adds the sum of `s` to `r`; B sets `s`, and commits first. Their writes are disjoint, and both are deterministic: in the
+/// order of their commits alone the replica would add another sum.
+fn committed_in_between(open: &Open, servers: &Scratch, raw: &mut Raw) -> Result<(), String> {
+    for text in [ADDS, SETS] {
+        understood(open, raw, text);
+    }
+    let mut other = Raw::ready(open, "postgres");
+    query(&mut other, "SELECT 1");
+    shown(servers);
+    by_query(raw, "BEGIN");
+    assert_eq!(by_query(raw, ADDS), "CZT");
+    assert_eq!(by_query(&mut other, SETS), "CZI");
+    shown(servers);
+    assert_eq!(by_query(raw, "COMMIT"), "CZI");
+    are_equal(servers)
+}
+
+#[test]
+fn a_statement_travels_as_rows_if_what_it_read_was_committed_since_it_began() {
+    let servers = servers(TWO);
+    let (open, mut raw) = stage(&servers, |_| {});
+    until(|| {
+        assert_eq!(committed_in_between(&open, &servers, &mut raw), Ok(()));
+        let (statements, rows, _) = travelled(&open);
+        // B is told of, and so is A.
+        statements > 0 && count(&rows, "overlapped") > 0
+    });
+    // The same without anything between travels.
+    let before = travelled(&open).0;
+    until(|| {
+        assert_eq!(by_query(&mut raw, ADDS), "CZI");
+        assert_eq!(are_equal(&servers), Ok(()));
+        travelled(&open).0 > before
+    });
+}
+
+#[test]
+fn without_the_guard_the_replica_would_not_have_what_the_primary_has() {
+    let servers = servers(TWO);
+    let (open, mut raw) = stage(&servers, |setup| setup.guard.statement_in_commit_order = true);
+    until(|| committed_in_between(&open, &servers, &mut raw) == Err("r".to_owned()));
+}
+
+const KINDS: &str = "CREATE TABLE many (id int PRIMARY KEY, v double precision, at timestamptz, u uuid, t text); \
+    INSERT INTO many SELECT n, n FROM generate_series(1, 200) n; \
+    CREATE TABLE source (id int, v int); INSERT INTO source SELECT n % 50, n FROM generate_series(1, 200) n; \
+    CREATE SEQUENCE numbers; \
+    CREATE TABLE loud (id int PRIMARY KEY, v int); INSERT INTO loud SELECT n, n FROM generate_series(1, 50) n; \
+    CREATE FUNCTION more() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.v := NEW.v + pg_backend_pid(); RETURN NEW; END'; \
+    CREATE TRIGGER more BEFORE UPDATE ON loud FOR EACH ROW EXECUTE FUNCTION more(); \
+    CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent SELECT generate_series(1, 50); \
+    CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE CASCADE); \
+    INSERT INTO child SELECT n, 1 + n % 50 FROM generate_series(1, 100) n; \
+    CREATE TABLE parts (id int, v int) PARTITION BY RANGE (id); CREATE TABLE part1 PARTITION OF parts FOR VALUES FROM (0) TO (50); \
+    CREATE TABLE part2 PARTITION OF parts FOR VALUES FROM (50) TO (100); INSERT INTO parts SELECT n, n FROM generate_series(1, 99) n; \
+    CREATE FUNCTION own(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 + 1'";
+
+/// What may be another thing when it is executed again, and why.
+const NOT_AGAIN: &[(&str, &str)] = &[
+    ("UPDATE many SET at = now()", "clock"),
+    ("UPDATE many SET at = 'today'", "clock"),
+    ("UPDATE many SET v = random()", "random"),
+    ("UPDATE many SET u = gen_random_uuid()", "random"),
+    ("UPDATE many SET v = nextval('numbers')", "sequence"),
+    ("UPDATE many SET v = (SELECT v FROM source LIMIT 1)", "limit"),
+    ("UPDATE many SET t = (SELECT string_agg(v::text, ',') FROM source)", "aggregate"),
+    ("UPDATE many SET v = source.v FROM source WHERE source.id = many.id", "several_matches"),
+    ("UPDATE many SET t = xmin::text", "system_column"),
+    ("UPDATE many SET v = pg_backend_pid()", "session"),
+    ("UPDATE many SET v = own(id)", "unknown_function"),
+    ("INSERT INTO many SELECT id, v FROM source ON CONFLICT DO NOTHING", "on_conflict"),
+    ("MERGE INTO many USING parent ON parent.id = many.id WHEN MATCHED THEN UPDATE SET v = 3", "form"),
+    (
+        "WITH gone AS (DELETE FROM source WHERE id = 7 RETURNING v) UPDATE many SET v = (SELECT max(v) FROM gone)",
+        "form",
+    ),
+    ("UPDATE loud SET v = 5", "writes_others"),
+    ("DELETE FROM parent WHERE id < 40", "writes_others"),
+    ("UPDATE parts SET v = v + 1", "partitions"),
+];
+
+#[test]
+fn what_may_do_something_else_when_it_is_executed_again_travels_as_rows() {
+    let servers = servers(KINDS);
+    let (open, mut raw) = stage(&servers, |_| {});
+    for (text, why) in NOT_AGAIN {
+        understood(&open, &mut raw, text);
+        // What may have changed the session has it probed.
+        query(&mut raw, "SELECT 1");
+        let before = count(&travelled(&open).2, why);
+        let told = by_query(&mut raw, text);
+        assert_eq!(told, "CZI", "{text}");
+        let not_told = travelled(&open).2;
+        assert_eq!(count(&not_told, why), before + 1, "{text}: {not_told:?}");
+    }
+    assert_eq!(are_equal(&servers), Ok(()));
+    assert_eq!(travelled(&open).0, 0);
+}
+
+#[test]
+fn blocks_and_parameters_and_settings_travel() {
+    let servers = servers(KINDS);
+    servers.query(
+        "CREATE ROLE worker LOGIN; CREATE SCHEMA worker AUTHORIZATION worker; \
+        CREATE TABLE worker.many (id int PRIMARY KEY, d date); ALTER TABLE worker.many OWNER TO worker; \
+        INSERT INTO worker.many SELECT generate_series(1, 30)",
+    );
+    let (open, mut raw) = stage(&servers, |_| {});
+    let double = "UPDATE many SET v = v * 2 WHERE id > 100";
+    let less = "DELETE FROM many WHERE v > 300";
+    for text in [double, less] {
+        understood(&open, &mut raw, text);
+    }
+    let more =
+        "INSERT INTO many SELECT n, n FROM generate_series(101, 200) n WHERE n NOT IN (SELECT id FROM many)";
+    understood(&open, &mut raw, more);
+    let block = ["BEGIN", double, "SELECT count(*) FROM many", less, more, "COMMIT"];
+    until(|| {
+        for text in block {
+            let told = by_query(&mut raw, text);
+            assert!(!told.contains('E'), "{text}: {told}");
+        }
+        assert_eq!(are_equal(&servers), Ok(()));
+        travelled(&open).0 > 0
+    });
+    let before = travelled(&open).0;
+    // What a savepoint may take back is not told of, nor what is not understood.
+    for text in [
+        "BEGIN",
+        double,
+        "SAVEPOINT a",
+        double,
+        "ROLLBACK TO a",
+        "COMMIT",
+        "BEGIN",
+        double,
+        "TRUNCATE source",
+        "COMMIT",
+    ] {
+        by_query(&mut raw, text);
+    }
+    assert_eq!(are_equal(&servers), Ok(()));
+    assert_eq!(travelled(&open).0, before, "{:?}", travelled(&open));
+    // Another role's schema, and his way to write dates.
+    let mut worker = Raw::ready_as(&open, "worker", "postgres");
+    by_query(&mut worker, "SET datestyle = 'SQL, DMY'");
+    let dated = "UPDATE many SET d = '03/04/2026' WHERE id > $1";
+    let bound = |raw: &mut Raw| {
+        raw.ask(|out| {
+            out.parse(b"", dated.as_bytes(), &[0, 0, 0, 23]);
+            out.bind(b"", b"", &[0, 1, 0, 1, 0, 1, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0]);
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        crate::turns::told(raw)
+    };
+    let before = travelled(&open).0;
+    until(|| {
+        assert_eq!(bound(&mut worker), "12nCZI");
+        shown(&servers);
+        travelled(&open).0 > before
+    });
+    let sql = "SELECT d::text, count(*) FROM worker.many GROUP BY 1 ORDER BY 1";
+    let there = servers.replica(0).query("postgres", sql).unwrap();
+    assert_eq!(there[0], [Some("2026-04-03".to_owned()), Some("25".to_owned())]);
+    assert_eq!(servers.query(sql), there);
+    let steps = open.cluster(|cluster| cluster.courses()[0].steps);
+    assert!(steps.undone == 0 && steps.reruns > travelled(&open).0, "three of one transaction: {steps:?}");
+}
