@@ -8,6 +8,7 @@ mod footprint;
 mod judge;
 mod keys;
 mod literals;
+mod replay;
 mod stay;
 mod writes;
 
@@ -19,6 +20,7 @@ pub use chance::Chance;
 pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
 pub use judge::judge;
+pub use replay::{Differs, Replay};
 pub use stay::Stay;
 
 /// What is judged.
@@ -85,6 +87,8 @@ pub struct Template {
     pub clock_literals: bool,
     /// Numbers of the parameters in which a text such as `today` may stand for the clock.
     pub clock_parameters: Vec<u32>,
+    /// Whether several servers may execute it, each by itself.
+    pub replay: Replay,
 }
 
 /// The values of one execution.
@@ -143,6 +147,7 @@ impl Template {
             relations: BTreeSet::new(),
             clock_literals: true,
             clock_parameters: Vec::new(),
+            replay: Replay::unknown(),
         }
     }
 
@@ -154,6 +159,16 @@ impl Template {
 
     /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
     pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
+        self.stay.or_else(|| self.clock_in(values).then_some(Stay::Clock))
+    }
+
+    /// Why executions of it with these values may differ.
+    pub fn differs_with(&self, values: &Values<'_>) -> Option<Differs> {
+        self.replay.differs.or_else(|| self.clock_in(values).then_some(Differs::Clock))
+    }
+
+    /// Whether a value may be a word that means the clock.
+    fn clock_in(&self, values: &Values<'_>) -> bool {
         let literal =
             || self.clock_literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
         let parameter = |number: &u32| {
@@ -164,8 +179,7 @@ impl Template {
                 Some(Parameter::Unknown) | None => true,
             }
         };
-        let clock = || literal() || self.clock_parameters.iter().any(parameter);
-        self.stay.or_else(|| clock().then_some(Stay::Clock))
+        literal() || self.clock_parameters.iter().any(parameter)
     }
 
     /// How much memory it takes, roughly.

@@ -5,6 +5,7 @@ use super::copies::at_copies;
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::keys::Keys;
 use super::literals::Literals;
+use super::replay::{Found, replay};
 use super::writes::writes;
 use super::{Input, Kind, Stay, Template};
 use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind};
@@ -47,6 +48,9 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     let results = results(&tree, &facts);
     let at_copies = at_copies(&facts, catalog, (&reads, &relations), &results);
+    let chance = chance(&tree, &facts, catalog, &keys);
+    let found = Found { writes: &writes, stays: &judge.stays, chance, never_at_copies: at_copies.never };
+    let replay = replay(&tree, &facts, catalog, &found);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
             Kind::Read
@@ -57,7 +61,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         reads,
         writes,
         stay: judge.stays.first().copied(),
-        chance: chance(&tree, &facts, catalog, &keys),
+        chance,
+        replay,
         random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
         dirties,
         exact: literals.unclaimed,
