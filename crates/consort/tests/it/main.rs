@@ -19,6 +19,7 @@ mod load;
 mod locking;
 mod logged;
 mod members;
+mod ordered;
 mod promoted;
 mod readme;
 mod reloads;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 use wire::{Asks, CancelRequest};
 
@@ -59,6 +59,7 @@ pub struct Running {
     /// Held while a cancel request is on its way to such a connection.
     sending: Mutex<()>,
     wanted: Cell<bool>,
+    told: Notify,
 }
 
 impl Running {
@@ -109,6 +110,17 @@ impl Running {
         self.wanted.get()
     }
 
+    /// Completes when the client wants to cancel its current statement.
+    pub async fn cancelled(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.wanted.get() {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// A new statement begins: what was cancelled before is over.
     pub fn forget(&self) {
         self.wanted.set(false);
@@ -137,6 +149,7 @@ impl Cancels {
         let running = self.sessions.borrow().get(request).cloned();
         let Some(running) = running else { return };
         running.wanted.set(true);
+        running.told.notify_waiters();
         let (home, away) = (running.home.borrow().clone(), running.away.borrow().clone());
         if let Some(there) = away {
             let statement = running.went.get();

@@ -18,6 +18,7 @@ mod own;
 pub mod primary;
 mod reload;
 pub mod request;
+mod scheduled;
 mod shadowed;
 mod snapshot;
 pub mod statements;
@@ -110,6 +111,8 @@ pub struct Session {
     current: Current,
     /// It has the turn to commit.
     turn: Option<Turn<Cluster>>,
+    /// Its transaction among those that are ordered before they are executed.
+    open: Option<scheduled::Open>,
     words: Words,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -159,6 +162,7 @@ impl Session {
             names_first: false,
             current: Current::default(),
             turn: None,
+            open: None,
             words: Words::default(),
             scratch: Vec::new(),
             ended: None,
@@ -187,15 +191,19 @@ impl Session {
                     continue;
                 }
             };
-            if let Err(ended) = self.answer(request).await {
+            let answered = match self.is_ordered() {
+                true => self.answer_ordered(request).await,
+                false => self.answer(request).await,
+            };
+            if let Err(ended) = answered {
                 break ended;
             }
         };
         self.service.cluster.backends().ended(self.backend.pid);
-        let Session { line, block, early, everywhere, snapshot, turn, .. } = self;
+        let Session { line, block, early, everywhere, snapshot, turn, open, .. } = self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
         drop((block, early, everywhere, snapshot));
-        drop(turn);
+        drop((turn, open));
         line.end(ended).await;
     }
 
