@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod catalog;
+pub mod instant;
 pub mod key;
 pub mod session;
 pub mod shape;
@@ -10,4 +11,4 @@ pub mod tree;
 pub mod utility;
 
 pub use catalog::{Catalog, load};
-pub use template::{Input, Kind, Parameter, Stay, Template, Values, judge};
+pub use template::{Differs, Input, Kind, Parameter, Stay, Template, Values, judge};

@@ -9,6 +9,7 @@ mod footprint;
 mod judge;
 mod keys;
 mod literals;
+mod replay;
 mod stay;
 mod writes;
 
@@ -21,6 +22,7 @@ pub use chance::Chance;
 pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
 pub use judge::judge;
+pub use replay::{Differs, Replay};
 pub use stay::Stay;
 
 /// What is judged.
@@ -90,6 +92,8 @@ pub struct Template {
     pub clock_literals: bool,
     /// Numbers of the parameters in which a text such as `today` may stand for the clock.
     pub clock_parameters: Vec<u32>,
+    /// Whether several servers may execute it, each by itself.
+    pub replay: Replay,
 }
 
 /// The values of one execution.
@@ -149,6 +153,7 @@ impl Template {
             relations: BTreeSet::new(),
             clock_literals: true,
             clock_parameters: Vec::new(),
+            replay: Replay::unknown(),
         }
     }
 
@@ -161,6 +166,11 @@ impl Template {
     /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
     pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
         self.stay.or_else(|| self.may_mean_clock(values).then_some(Stay::Clock))
+    }
+
+    /// Why executions of it with these values may differ.
+    pub fn differs_with(&self, values: &Values<'_>) -> Option<Differs> {
+        self.replay.differs.or_else(|| self.may_mean_clock(values).then_some(Differs::Clock))
     }
 
     /// A word among the values may mean the clock.

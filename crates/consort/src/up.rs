@@ -15,7 +15,7 @@ use crate::home::Home;
 use crate::settings_file::{SettingsFile, quoted};
 use crate::{daemon, serve};
 
-/// A new cluster has this many standbys; replicas, if its design has none but those that Consort feeds.
+/// A new cluster has this many standbys; replicas, if its design reads there alone.
 const READ_NODES: usize = 2;
 
 /// A new cluster listens here.
@@ -28,10 +28,10 @@ const LISTEN: &str = "127.0.0.1:6432";
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Standbys to have at least; 2 at first, none where the design has replicas alone
+    /// Standbys to have at least; 2 at first, none where the design reads at replicas alone
     #[arg(long, value_name = "N")]
     standbys: Option<usize>,
-    /// Replicas that Consort feeds itself, to have at least; none at first, 2 where the design has them alone
+    /// Replicas that Consort feeds itself, to have at least; none at first, 2 where the design reads there alone
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
     /// Folder of the cluster; by default /var/lib/consort for root, else ~/.local/state/consort
@@ -223,14 +223,14 @@ fn wanted(
     there: Option<&Cluster>,
 ) -> Result<local::Options, Failure> {
     let name = file.get("design").unwrap_or_default().trim_matches('"');
-    let is_fed = design::chosen(name).is_ok_and(|design| design.is_fed());
-    let at_first = if is_fed { (0, READ_NODES) } else { (READ_NODES, 0) };
+    let needs_replicas = design::chosen(name).is_ok_and(|design| design.needs_replicas());
+    let at_first = if needs_replicas { (0, READ_NODES) } else { (READ_NODES, 0) };
     let there = there.map(|there| (there.standbys().len(), there.replicas().len()));
     let standbys = options.standbys.unwrap_or(there.unwrap_or(at_first).0);
     let replicas = options.replicas.unwrap_or(there.unwrap_or(at_first).1);
-    if is_fed && there.map_or(standbys, |there| there.0.max(standbys)) > 0 {
+    if needs_replicas && there.map_or(standbys, |there| there.0.max(standbys)) > 0 {
         return Err(Failure::new(format!(
-            "a standby is of no use to the design {name}, which reads at replicas that Consort feeds: take \
+            "a standby is of no use to the design {name}, whose reads go to replicas that Consort copies: take \
              --replicas N instead; where standbys are already, another --design or another --dir"
         )));
     }

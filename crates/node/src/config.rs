@@ -515,11 +515,8 @@ impl<'a> Reader<'a> {
         if config.listen.is_empty() && config.unix_socket_dir.is_none() {
             refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");
         }
-        if config.design().is_fed() && !config.standbys.is_empty() {
-            refuse(
-                "standby",
-                "is of no use to this design: it reads at replicas that Consort feeds, each in a [[replica]]",
-            );
+        if config.design().needs_replicas() && !config.standbys.is_empty() {
+            refuse("standby", "is of no use to this design: its reads go to replicas, each in a [[replica]]");
         }
         let takes_turns = config.design().orderer == Orderer::PrimaryOneByOne;
         if config.acknowledged_by > if takes_turns { config.replicas.len() } else { 0 } {

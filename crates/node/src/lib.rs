@@ -18,6 +18,7 @@ pub mod pool;
 mod process;
 mod room;
 pub mod routes;
+mod scheduled;
 pub mod service;
 pub mod session;
 pub mod shadow;

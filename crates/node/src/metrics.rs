@@ -157,6 +157,12 @@ pub struct Metrics {
     pub replica_wait: Histogram,
     /// Where a refresh locks: how long it waited for those who read.
     pub refresh_wait: Histogram,
+    /// Where transactions are ordered first: how long statements waited for their tables.
+    pub lock_wait: Histogram,
+    /// Where transactions are ordered first: statements that were refused, by reason.
+    pub scheduled_refused: ByName,
+    /// Where transactions are ordered first: replicas that were taken out.
+    pub replicas_taken_out: Counter,
     /// How long a look at the primary took.
     pub gauge_round_trip: Histogram,
     /// How long a statement waited for its analysis, when it had to.
@@ -209,6 +215,21 @@ fn own(page: &mut Page, metrics: &Metrics) {
         "consort_proof_wait_seconds",
         "How long answers were held for their proof.",
         &metrics.proof_wait,
+    );
+    page.counter(
+        "consort_ordered_refused_total",
+        "Where transactions are ordered first: statements that were refused, by reason.",
+    )
+    .by("reason", metrics.scheduled_refused.get());
+    page.counter(
+        "consort_replicas_taken_out_total",
+        "Where transactions are ordered first: replicas that failed or answered otherwise than the primary.",
+    )
+    .sample(&[], metrics.replicas_taken_out.get());
+    page.histogram(
+        "consort_lock_wait_seconds",
+        "Where transactions are ordered first: how long statements waited for their tables.",
+        &metrics.lock_wait,
     );
     page.histogram(
         "consort_replica_wait_seconds",

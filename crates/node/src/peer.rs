@@ -146,6 +146,12 @@ impl Peer {
         &self.rooms
     }
 
+    /// What is to leave stays: the other end is gone.
+    pub fn forget_unsent(&mut self) {
+        self.outbox.clear();
+        self.sent = 0;
+    }
+
     /// Bytes that have not left yet.
     pub fn unsent(&self) -> usize {
         self.outbox.len() - self.sent

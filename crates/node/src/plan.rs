@@ -101,7 +101,7 @@ pub struct Asker<'a> {
 
 impl Asker<'_> {
     /// The session is as it was taken for when the statement was analysed. A write must touch nothing that is not known.
-    fn understands(&self, template: &Template) -> bool {
+    pub(crate) fn understands(&self, template: &Template) -> bool {
         match template.kind {
             Kind::Read => self.session.knows_settings(),
             Kind::Write | Kind::Utility => self.session.knows_names(),

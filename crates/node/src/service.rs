@@ -25,6 +25,21 @@ const OPEN_LIMIT: Duration = Duration::from_millis(500);
 /// Consort's own settings of a session that asks for nothing, by database and role.
 pub type Defaults = Box<dyn Fn(&str, &str) -> Own>;
 
+/// Whose connection is lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lends {
+    /// The standby, or the replica.
+    pub(crate) standby: StandbyId,
+    /// What feeds it.
+    pub(crate) kind: Kind,
+    /// Its life.
+    pub(crate) life: Incarnation,
+    /// An older connection than this is closed.
+    pub(crate) catalog: Lsn,
+    /// A new one is so old.
+    pub(crate) replayed: Lsn,
+}
+
 /// What the sessions of a process share.
 pub struct Service {
     /// The cluster.
@@ -78,18 +93,31 @@ impl Service {
             Kind::Standby => Some(ticket.low()),
             Kind::Fed => self.cluster.scheduler().surely_shown(standby, database),
         };
+        let from =
+            Lends { standby, kind: ticket.kind(), life, catalog, replayed: replayed.unwrap_or(Lsn::ZERO) };
+        self.lend_from(from, shelf, wish, rooms).await
+    }
+
+    /// The same where nothing must be proven.
+    pub(crate) async fn lend_from(
+        &self,
+        Lends { standby, kind, life, catalog, replayed }: Lends,
+        shelf: &Rc<Shelf>,
+        wish: &Wish,
+        rooms: &Rooms,
+    ) -> Result<Standby, Reason> {
         while let Some(idle) = shelf.take() {
             if idle.incarnation == life && idle.opened_at >= catalog {
                 return Ok(idle);
             }
         }
         let opened = tokio::select! {
-            opened = tokio::time::timeout(OPEN_LIMIT, self.open(ticket, shelf, wish, rooms)) => opened,
+            opened = tokio::time::timeout(OPEN_LIMIT, self.open((standby, kind), shelf, wish, rooms)) => opened,
             () = self.cluster.standby_lost(standby) => return Err(Reason::StandbyFailed),
         };
         match opened {
             Ok(Ok(mut opened)) if opened.incarnation == life => {
-                opened.opened_at = replayed.unwrap_or(Lsn::ZERO);
+                opened.opened_at = replayed;
                 Ok(opened)
             }
             Ok(Ok(_)) => Err(Reason::StandbyRestarted),
@@ -122,14 +150,14 @@ impl Service {
 
     async fn open(
         &self,
-        ticket: &Ticket,
+        (standby, kind): (StandbyId, Kind),
         shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
     ) -> Result<Standby, String> {
         let place = &shelf.owner.place;
         let lease = self.pool.lease(place).ok_or("as many connections as may be are used")?;
-        let (kind, place, limit) = (ticket.kind(), place.clone(), OPEN_LIMIT);
+        let (place, limit) = (place.clone(), OPEN_LIMIT);
         let wish = Wish { place, parameters: standby::parameters(kind), limit, ..wish.clone() };
         let mut opened = Standby::open(kind, &wish, shelf.clone(), lease, rooms)
             .await
@@ -139,8 +167,7 @@ impl Service {
         opened.settings = Settings::of_probe(&row, &mut self.interner.borrow_mut());
         // Its life is the one that the watcher finds when it is asked after the connection was made: a crash in between
         // would have ended this connection.
-        opened.incarnation =
-            self.cluster.standby_life(ticket.standby()).await.ok_or("its watcher has lost it")?;
+        opened.incarnation = self.cluster.standby_life(standby).await.ok_or("its watcher has lost it")?;
         Ok(opened)
     }
 }

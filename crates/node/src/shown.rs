@@ -299,6 +299,7 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
         Stage::Failed(why) => ("failed", Some(why)),
         Stage::Feeding if version.is_some() && not_serving.is_none() => ("serving", None),
         Stage::Feeding => ("feeding", not_serving),
+        Stage::Executing => ("executing", None),
     };
     let newest_version = scheduler.order().newest_version(database).get();
     drop(scheduler);

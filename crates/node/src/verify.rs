@@ -122,6 +122,7 @@ impl One<'_> {
         let mut ready = Vec::new();
         for id in replicas {
             match self.stage(*id) {
+                Some(Stage::Executing) => ready.push(*id),
                 Some(Stage::Feeding) if !self.cluster.feeds().is_out(self.of, *id) => ready.push(*id),
                 Some(Stage::Failed(why)) => lines.push(self.whole(*id, State::Differs, why)),
                 Some(Stage::Waiting(why)) => lines.push(self.whole(*id, State::Unreached, why)),
@@ -263,6 +264,7 @@ impl One<'_> {
         loop {
             let more = feeds.more();
             let why = match self.stage(id) {
+                Some(Stage::Executing) => return Ok(()),
                 Some(Stage::Feeding) if !feeds.is_out(self.of, id) => return Ok(()),
                 Some(Stage::Copying(_)) => {
                     deadline = Instant::now() + REPAIR_LIMIT;

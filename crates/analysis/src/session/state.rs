@@ -171,6 +171,11 @@ impl SessionState {
         self.dirt & bit(Dirt::Temporary) != 0 || self.block.names_set_local
     }
 
+    /// Whether the block has changed the catalog: what is known of statements is not known of it.
+    pub fn block_has_ddl(&self) -> bool {
+        self.block.ddl
+    }
+
     /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole; or one that counts
     /// as such.
     pub fn read_only_snapshot(&self) -> bool {

@@ -10,6 +10,7 @@ mod words;
 
 use crate::session::Consistency;
 use std::ops::Range;
+pub(crate) use words::tells_the_clock;
 
 /// Texts longer than this have no shape.
 pub const MAX_TEXT: usize = 16 * 1024;

@@ -55,7 +55,7 @@ pub(super) fn has_tree(word: &[u8]) -> bool {
 /// Whether a string holds a word that PostgreSQL's date and time input reads from the clock: `now`, `today`, `tomorrow`,
 /// `yesterday`, alone or inside something longer (`today 12:00`, `{now,today}`), in any case. A word is a run of letters;
 /// a backslash and what follows it count as none.
-pub(super) fn tells_the_clock(string: &[u8]) -> bool {
+pub(crate) fn tells_the_clock(string: &[u8]) -> bool {
     let mut at = 0;
     while at < string.len() {
         let from = at;

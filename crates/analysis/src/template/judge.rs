@@ -6,6 +6,7 @@ use super::copies::at_copies;
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::keys::Keys;
 use super::literals::Literals;
+use super::replay::{Found, replay};
 use super::writes::writes;
 use super::{Input, Kind, Stay, Template};
 use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind};
@@ -51,6 +52,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let chance = chance(&tree, &facts, catalog, &keys);
     let known = again::Known { stays: &judge.stays, chance, writes: &writes, at_copies };
     let again = again(&tree, &facts, catalog, &known);
+    let found = Found { writes: &writes, stays: &judge.stays, chance, never_at_copies: at_copies.never };
+    let replay = replay(&tree, &facts, catalog, &found);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
             Kind::Read
@@ -63,6 +66,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         stay: judge.stays.first().copied(),
         chance,
         again,
+        replay,
         random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
         dirties,
         exact: literals.unclaimed,

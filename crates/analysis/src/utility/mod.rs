@@ -5,6 +5,7 @@
 //! This module says what a statement *is*. What it does to a session is `session`'s business, what its names mean is the
 //! catalog's.
 
+pub mod alike;
 mod everywhere;
 mod flat;
 mod looked;

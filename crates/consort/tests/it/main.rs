@@ -20,6 +20,7 @@ mod locking;
 mod logged;
 mod matrix;
 mod members;
+mod ordered;
 mod promoted;
 mod readme;
 mod reloads;

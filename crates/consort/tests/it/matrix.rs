@@ -112,7 +112,7 @@ fn compare(of: &str, node: &Node, expected: &[String]) -> Vec<String> {
 
 /// Runs everything through one design. What was otherwise than at the single server.
 fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
-    let standbys = usize::from(design.reads != Reads::LatestWaiting);
+    let standbys = usize::from(!design.needs_replicas());
     let servers = Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() });
     let serving = Serving::over(servers, &format!("design = \"{}\"\n{THROUGH}", design.name));
     let url = serving.url("postgres", "postgres");
@@ -161,6 +161,8 @@ fn every_design_answers_and_holds_what_a_single_server_does() {
     let count: usize = parts.iter().map(|part| part.statements.len()).sum();
     assert!(count >= 300, "{count} statements");
     let expected = expected(&parts);
-    let wrong: Vec<String> = design::ALL.iter().flat_map(|design| run(design, &parts, &expected)).collect();
+    // What orders first refuses what servers might execute differently.
+    let designs = design::ALL.iter().filter(|design| !design.orders_first());
+    let wrong: Vec<String> = designs.flat_map(|design| run(design, &parts, &expected)).collect();
     assert!(wrong.is_empty(), "{} are otherwise:\n{}", wrong.len(), wrong.join("\n"));
 }

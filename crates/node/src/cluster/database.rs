@@ -2,6 +2,7 @@
 
 use super::{Cluster, Names};
 use crate::metrics::Traffic;
+use crate::scheduled::Scheduled;
 use history::{DatabaseId, Xid};
 use postgres::catalogs::Loaded;
 use scheduler::Reason;
@@ -44,6 +45,8 @@ pub struct Database {
     held: Notify,
     /// Statements wait for it to be followed, at most until then.
     awaited: Cell<Option<Instant>>,
+    /// Its transactions, where they are ordered before they are executed.
+    scheduled: Rc<Scheduled>,
 }
 
 /// The database is not followed while this lives: somebody needs it alone (DROP DATABASE).
@@ -77,6 +80,7 @@ impl Database {
             following: Cell::default(),
             held: Notify::new(),
             awaited: Cell::default(),
+            scheduled: Scheduled::new(),
         }
     }
 
@@ -94,6 +98,11 @@ impl Database {
                 self.awaited.set(None);
             }
         }
+    }
+
+    /// Its transactions, where they are ordered before they are executed.
+    pub(crate) fn scheduled(&self) -> &Rc<Scheduled> {
+        &self.scheduled
     }
 
     /// Its name.

@@ -26,6 +26,8 @@ pub enum Stage {
     Copying(Option<Progress>),
     /// It is given what commits.
     Feeding,
+    /// It executes what the primary executes, and is given nothing.
+    Executing,
     /// The replica is not what the primary is: it serves no reads of the database until it is made anew.
     Failed(String),
 }
@@ -157,6 +159,11 @@ impl Feeds {
     /// Whether the replica is not what the primary is, and nobody has said yet that it is to be made anew.
     pub(crate) fn has_failed(&self, of: DatabaseId, replica: StandbyId) -> bool {
         matches!(self.course(of, replica).stage, Stage::Failed(_))
+    }
+
+    /// Whether the replica executes by itself.
+    pub(crate) fn executes(&self, of: DatabaseId, replica: StandbyId) -> bool {
+        self.course(of, replica).stage == Stage::Executing
     }
 
     /// The database must be copied to a replica before it is fed: the replica has only joined.

@@ -81,7 +81,7 @@ pub struct Setup {
     pub design: Design,
     /// How long an answer that is not yet proven is held before the statement runs at the primary.
     pub proof_limit: Duration,
-    /// Where reads wait for replicas and commits for their turn: how long.
+    /// Where reads wait for replicas, commits for their turn, and statements for their tables: how long.
     pub wait_limit: Duration,
     /// Where commits take turns: so many replicas show one before its client hears of it.
     pub acknowledged_by: usize,
@@ -149,7 +149,8 @@ impl Cluster {
     /// Databases are followed from their first use on.
     pub fn start(setup: Setup) -> Cluster {
         let mut bounds = setup.bounds;
-        bounds.writers = setup.writers;
+        // What is ordered before it is executed is in no doubt here, and its commits look like those of somebody else.
+        bounds.writers = if setup.design.orders_first() { Writers::Anywhere } else { setup.writers };
         bounds.refresh_locks = setup.design.intake.locks();
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
@@ -194,6 +195,11 @@ impl Cluster {
     /// Reads wait at a replica for the whole latest version.
     pub(crate) fn reads_wait(&self) -> bool {
         self.0.setup.design.reads == Reads::LatestWaiting
+    }
+
+    /// Transactions are ordered before they are executed, and every server executes them.
+    pub(crate) fn orders_first(&self) -> bool {
+        self.0.setup.design.orders_first()
     }
 
     /// The primary gets one commit at a time.

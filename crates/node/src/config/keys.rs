@@ -241,8 +241,8 @@ pub static KEYS: &[Key] = &[
     global(
         "wait_limit",
         "\"5s\"",
-        "Where the design has reads wait for a replica, or commits for their turn: how long at most. Then the client gets SQLSTATE \
-         40001. A refresh that locks its replica waits half as long for those who read there; then these get it.",
+        "Where the design has reads wait for a replica, commits for their turn, or statements for their tables: how long at most. \
+         Then the client gets SQLSTATE 40001. A refresh that locks its replica waits half as long for those who read there; then these get it.",
         |config, value| put(&mut config.wait_limit, duration(value)),
     ),
     global(

@@ -125,6 +125,10 @@ fn the_whole_must_make_sense() {
 fn where_reads_wait_for_replicas() {
     let waits = |design: &&design::Design| design.reads == design::Reads::LatestWaiting;
     design::ALL.iter().filter(waits).for_each(|design| waits_for_replicas(design.name));
+    for design in design::ALL.iter().filter(|design| design.orders_first()) {
+        let found = mistakes(&format!("design = \"{}\"\n{LEAST}[[standby]]\nhost = \"b\"\n", design.name));
+        assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
+    }
     let locks = design::ALL.iter().find(|design| design.intake.locks()).expect("there is one").name;
     let replica = "[[replica]]\nhost = \"b\"\n";
     let found = mistakes(&format!("design = \"{locks}\"\nacknowledged_by = 1\n{LEAST}{replica}"));

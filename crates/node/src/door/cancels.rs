@@ -62,6 +62,7 @@ pub struct Running {
     /// The statement is nowhere yet: whoever holds it hears of the cancel request.
     held: Cell<bool>,
     heard: Notify,
+    told: Notify,
 }
 
 impl Running {
@@ -118,6 +119,17 @@ impl Running {
         self.wanted.get()
     }
 
+    /// Completes when the client wants to cancel its current statement.
+    pub async fn cancelled(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.wanted.get() {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// A new statement begins: what was cancelled before is over.
     pub fn forget(&self) {
         self.wanted.set(false);
@@ -162,6 +174,7 @@ impl Cancels {
         let running = self.sessions.borrow().get(request).cloned();
         let Some(running) = running else { return };
         running.wanted.set(true);
+        running.told.notify_waiters();
         if running.held.get() {
             return running.heard.notify_waiters();
         }

@@ -9,12 +9,16 @@
 //!   DDL that cannot be run there, too far behind --> copied anew; less and less often if that is soon so again
 //!   it differs from the primary                  --> failed, until somebody drops the database there or wants it anew
 //!   somebody compares it with the primary        --> it rests at one state for a moment, then goes on
+//!   transactions are ordered before they run     --> as soon as it has all, it executes them and is fed no more (`executes`)
 //!   paused by an operator                        --> nothing, until it is resumed
 //! ```
+
+mod executes;
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stands, Stretch, Wanted};
+use crate::scheduled::TakesPart;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
 use order::Boundary;
 use postgres::Error;
@@ -290,11 +294,12 @@ impl<'a> Feeding<'a> {
         if !is_there {
             self.copy().await?;
         }
-        tokio::select! {
-            ended = self.unless_lost(self.feed()) => ended,
+        let takes_part = tokio::select! {
+            ended = self.unless_lost(self.feed()) => ended?,
             // Also while the replica takes its time with what it was given.
-            () = self.given_up() => self.heed().and(Err(NotFed.into())),
-        }
+            () = self.given_up() => return self.heed().and(Err(NotFed.into())),
+        };
+        self.unless_lost(self.executes(takes_part)).await
     }
 
     /// Stops if somebody found that the replica is not what the primary is.
@@ -405,8 +410,8 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// Feeds it for as long as it goes well.
-    async fn feed(&self) -> Result<Infallible, Stop> {
+    /// Feeds it for as long as it goes well, and until it executes by itself.
+    async fn feed(&self) -> Result<TakesPart, Stop> {
         self.demand_equal().await?;
         let one_by_one = self.cluster.setup().design.intake.is_one_by_one();
         let connections = if one_by_one { 1 } else { self.cluster.setup().apply_connections };
@@ -420,6 +425,7 @@ impl<'a> Feeding<'a> {
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
         let mut line = Line { at, by: self, feeder, life, counted, sent: VecDeque::new() };
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
+        let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {
             let more = feeds.more();
             self.heed()?;
@@ -429,6 +435,17 @@ impl<'a> Feeding<'a> {
             }
             match feeds.next(self.of, self.id, most)? {
                 Some(stretch) => line.give(&stretch).await?,
+                None if line.sent.is_empty() && self.cluster.orders_first() => {
+                    if Instant::now() >= joins_at {
+                        if let Some(takes_part) = line.joins(tries).await? {
+                            return Ok(takes_part);
+                        }
+                        joins_at =
+                            Instant::now() + executes::rest_behind(tries, self.cluster.setup().wait_limit);
+                        tries += 1;
+                    }
+                    let _ = tokio::time::timeout_at(joins_at, more).await;
+                }
                 None if line.sent.is_empty() => more.await,
                 None => line.finish().await?,
             }

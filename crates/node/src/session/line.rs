@@ -201,6 +201,36 @@ impl Line {
         poll_fn(|cx| self.primary.poll_answers_of_ours(1, &mut side, cx)).await
     }
 
+    /// Sends a request to the primary in a block of our own, which `begin` opens unless it is open, and goes on. The client
+    /// gets the end of its answer later; `alone`: also the completion of its last statement.
+    pub(crate) async fn run_within(
+        &mut self,
+        begin: Option<&str>,
+        request: Request,
+        alone: bool,
+    ) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        if let Some(begin) = begin {
+            self.primary.ask(begin);
+        }
+        self.primary.begin(request.kind);
+        self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
+        if alone {
+            self.primary.withhold()
+        } else {
+            self.primary.withhold_end()
+        }
+        poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
+    }
+
+    /// Waits until the primary has answered all that it was asked, although the client is gone.
+    pub(crate) async fn settled_alone(&mut self) -> Result<(), Ended> {
+        let mut side =
+            Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
+        poll_fn(|cx| self.primary.poll_alone(&mut side, cx)).await
+    }
+
     /// Sends a COMMIT to the primary. The client hears of its completion later.
     pub(crate) async fn run_withheld(&mut self, request: Request) -> Result<(), Ended> {
         let mut side =

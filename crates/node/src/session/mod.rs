@@ -19,6 +19,7 @@ mod own;
 pub mod primary;
 mod reload;
 pub mod request;
+mod scheduled;
 mod shadowed;
 mod snapshot;
 pub mod statements;
@@ -121,6 +122,8 @@ pub struct Session {
     telling: Option<Telling>,
     /// Its settings as whoever executes its statements again needs them.
     under: Before,
+    /// Its transaction among those that are ordered before they are executed.
+    open: Option<scheduled::Open>,
     words: Words,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -175,6 +178,7 @@ impl Session {
             turn: None,
             telling: None,
             under: None,
+            open: None,
             words: Words::default(),
             scratch: Vec::new(),
             ended: None,
@@ -203,15 +207,19 @@ impl Session {
                     continue;
                 }
             };
-            if let Err(ended) = self.answer(request).await {
+            let answered = match self.is_ordered() {
+                true => self.answer_ordered(request).await,
+                false => self.answer(request).await,
+            };
+            if let Err(ended) = answered {
                 break ended;
             }
         };
         self.service.cluster.backends().ended(self.backend.pid);
-        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, .. } = self;
+        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, .. } = self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
         drop((block, early, ours_changes, everywhere, snapshot));
-        drop(turn);
+        drop((turn, open));
         line.end(ended).await;
     }
 

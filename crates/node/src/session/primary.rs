@@ -170,6 +170,8 @@ pub struct Primary {
     seen: Seen,
     /// Keeps it from taking the session for idle.
     pub(super) awake: Awake,
+    /// What is completed is kept, for comparison.
+    pub(super) keeps_tags: bool,
 }
 
 /// What was seen of the answers since a request began.
@@ -193,6 +195,8 @@ pub struct Seen {
     pub withheld: Vec<u8>,
     /// How many rows the client's last statement was completed with.
     pub rows: Option<u64>,
+    /// The tags of what was completed, where they are kept.
+    pub tags: Vec<Box<[u8]>>,
 }
 
 impl Primary {
@@ -210,6 +214,7 @@ impl Primary {
             told: Told::NotYet,
             seen: Seen::default(),
             awake: Awake::default(),
+            keeps_tags: false,
         }
     }
 
@@ -219,6 +224,7 @@ impl Primary {
         self.seen.completed = 0;
         self.seen.failed = false;
         self.seen.rows = None;
+        self.seen.tags.clear();
         // What follows in the client's stream belongs to it, whatever it is.
         self.open |= kind == Kind::Open;
     }
@@ -362,7 +368,27 @@ impl Primary {
     pub fn withhold_end(&mut self) {
         match self.expects.pop_back() {
             Some(Expect::Synced) => self.expects.push_back(Expect::Hushed(None)),
+            Some(Expect::Asked(name, _)) => self.expects.push_back(Expect::Hushed(name)),
             other => self.expects.extend(other),
+        }
+    }
+
+    /// Until all that was asked is answered, for a client who is gone: nobody gets the answers.
+    pub fn poll_alone(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        loop {
+            if let Poll::Ready(Err(_)) = self.peer.poll_send(cx) {
+                // Its last words may still be there to be read.
+            }
+            self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?;
+            side.client.forget_unsent();
+            if self.is_settled() {
+                return Poll::Ready(Ok(()));
+            }
+            match self.peer.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.lost(side, &error))),
+                Poll::Pending => return Poll::Pending,
+            }
         }
     }
 
@@ -603,6 +629,7 @@ impl Primary {
             told: &mut self.told,
             seen: &mut self.seen,
             unclosed: &mut unclosed,
+            keeps_tags: self.keeps_tags,
         };
         loop {
             let asked_ourselves = standing.asked_ourselves();

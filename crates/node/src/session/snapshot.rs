@@ -209,7 +209,7 @@ impl Session {
     }
 
     /// What follows an error up to the Sync is thrown away.
-    async fn skip(&mut self, request: Request) -> Result<(), Ended> {
+    pub(super) async fn skip(&mut self, request: Request) -> Result<(), Ended> {
         match request.kind {
             Kind::Batch => {
                 self.line.client.consume(request.bytes);

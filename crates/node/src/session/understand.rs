@@ -47,7 +47,7 @@ const TEXT_KEPT_BYTES: usize = 4096;
 
 impl Words {
     /// Takes in a text and reads its shape; `false` if it cannot be read.
-    fn read(&mut self, session: &Session, text: &[u8]) -> bool {
+    pub(super) fn read(&mut self, session: &Session, text: &[u8]) -> bool {
         self.text.clear();
         self.text.shrink_to(TEXT_KEPT_BYTES);
         let Ok(text) = std::str::from_utf8(text) else { return false };
@@ -769,7 +769,7 @@ fn keeps_own(statements: &[Statement]) -> bool {
 }
 
 /// A parameter of a Bind message, for the template.
-fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
+pub(super) fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
     match value {
         None => Parameter::Null,
         Some(value) if binary => Parameter::Binary(value),
@@ -778,7 +778,7 @@ fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
 }
 
 /// The parameter types that the client declared.
-fn types(prepared: &Prepared) -> Vec<u32> {
+pub(super) fn types(prepared: &Prepared) -> Vec<u32> {
     let oid = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
     prepared.types.chunks_exact(4).map(oid).collect()
 }

@@ -22,6 +22,7 @@
 //! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
 
 mod apart;
+mod executes;
 mod held;
 mod owned;
 mod progress;
@@ -34,6 +35,7 @@ use crate::apply;
 use crate::gauge::Gauger;
 use crate::incarnation::Sighting;
 use crate::local::Programs;
+pub use executes::executes;
 use held::Held;
 pub(crate) use held::lockable;
 use history::{Epoch, Lsn, Shown};

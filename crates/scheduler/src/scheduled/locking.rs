@@ -1,7 +1,7 @@
 //! Order by table locks in the scheduler: a statement runs when it has its locks, writes run everywhere, and locks end when
 //! every replica has committed.
 
-use super::{Action, Bugs, Options, Outcome, Refused, Step, Tables, TransactionId, Why};
+use super::{Action, Bugs, Options, Outcome, Place, Refused, Step, Tables, TransactionId, Why};
 use crate::StandbyId;
 use history::RelationId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,6 +52,8 @@ struct Open {
     failed: bool,
     /// The locks that its statement waits for.
     wants: Option<Tables>,
+    /// Where that runs.
+    place: Place,
     runs: Option<Running>,
 }
 
@@ -97,6 +99,20 @@ impl Locking {
     ///
     /// Errors: [`Refused::Unknown`], [`Refused::Failed`], [`Refused::Busy`], [`Refused::Full`], [`Refused::Deadlock`].
     pub fn statement(&mut self, id: TransactionId, used: Tables) -> Result<Vec<Action>, Refused> {
+        let place = if used.writes.is_empty() { Place::Anywhere } else { Place::Everywhere };
+        self.statement_at(id, used, place)
+    }
+
+    /// The same, at a place that the caller names: what only one replica may answer, or what all must have done though it
+    /// writes no table.
+    ///
+    /// Errors: as [`Locking::statement`].
+    pub fn statement_at(
+        &mut self,
+        id: TransactionId,
+        used: Tables,
+        place: Place,
+    ) -> Result<Vec<Action>, Refused> {
         let options = self.options;
         let open = self.idle(id)?;
         if open.failed {
@@ -105,7 +121,7 @@ impl Locking {
         if open.statements >= options.max_statements {
             return Err(Refused::Full);
         }
-        open.wants = Some(used);
+        (open.wants, open.place) = (Some(used), place);
         self.waiting.push_back(id);
         if self.waits_for_itself(id) && !options.bugs.deadlock_unnoticed {
             self.waits_no_more(id);
@@ -127,9 +143,49 @@ impl Locking {
         }
         let open = self.idle(id)?;
         let step = if commit && !open.failed { Step::Commit } else { Step::Rollback };
-        let mut actions = self.send(id, step, false);
+        let mut actions = self.send(id, step, Place::Everywhere);
         actions.extend(self.grant());
         Ok(actions)
+    }
+
+    /// The transaction is no more, whatever it waited for or ran; its locks go to others. The caller has seen to it that no
+    /// replica in the cluster will commit it any more, or that all have.
+    pub fn abandon(&mut self, id: TransactionId) -> Vec<Action> {
+        self.waits_no_more(id);
+        let Some(open) = self.open.remove(&id) else { return Vec::new() };
+        if let Some(running) = open.runs.filter(|running| running.reads) {
+            running.awaited.iter().for_each(|replica| self.reads_less(*replica));
+        }
+        self.unlock(id);
+        self.grant()
+    }
+
+    /// The transaction waits for no locks any more; it has those that it had.
+    pub fn withdraw(&mut self, id: TransactionId) -> Vec<Action> {
+        self.waits_no_more(id);
+        self.grant()
+    }
+
+    /// The transaction goes back to a savepoint, everywhere: it has not failed any more. Its locks stay.
+    ///
+    /// Errors: as [`Locking::statement`].
+    pub fn back_to_savepoint(&mut self, id: TransactionId) -> Result<Vec<Action>, Refused> {
+        self.idle(id)?.failed = false;
+        self.statement_at(id, Tables::default(), Place::Everywhere)
+    }
+
+    /// A replica takes part from now on; it is in the state of the others. To be said while no transaction is open: one that
+    /// is would not have run there from its beginning.
+    ///
+    /// Panics if one is.
+    pub fn join(&mut self, replica: StandbyId) {
+        assert!(self.open.is_empty(), "a replica joins when nothing is open");
+        self.replicas.insert(replica, 0);
+    }
+
+    /// So many transactions have begun and not ended.
+    pub fn open(&self) -> usize {
+        self.open.len()
     }
 
     /// A replica has answered the step that was sent to it last for this transaction.
@@ -163,7 +219,10 @@ impl Locking {
             }
             if running.reads && !self.replicas.is_empty() {
                 let step = running.step;
-                actions.extend(self.send(id, step, true));
+                actions.extend(self.send(id, step, Place::Anywhere));
+            } else if running.outcomes.is_empty() && running.awaited.is_empty() && !self.replicas.is_empty() {
+                actions.push(Action::Fail(id, Why::ReplicaGone));
+                actions.extend(self.abandon(id));
             } else {
                 actions.extend(self.conclude(id));
             }
@@ -273,11 +332,11 @@ impl Locking {
             for table in &wants.writes {
                 self.locks.entry(*table).or_default().writer = Some(id);
             }
-            let number = self.open.get_mut(&id).map_or(0, |open| {
+            let (number, place) = self.open.get_mut(&id).map_or((0, Place::Everywhere), |open| {
                 open.statements += 1;
-                open.statements - 1
+                (open.statements - 1, open.place)
             });
-            actions.extend(self.send(id, Step::Statement(number), wants.writes.is_empty()));
+            actions.extend(self.send(id, Step::Statement(number), place));
         }
         actions
     }
@@ -287,14 +346,22 @@ impl Locking {
         self.open.get_mut(&id)?.wants.take()
     }
 
-    /// Sends a step: a read to the replica with the fewest reads, all else to every replica.
-    fn send(&mut self, id: TransactionId, step: Step, reads: bool) -> Vec<Action> {
-        let any = self.replicas.iter().min_by_key(|(_, running)| **running).map(|(replica, _)| *replica);
-        let awaited: BTreeSet<StandbyId> = match any.filter(|_| reads) {
+    /// Sends a step to every replica, to the one that is named, or to the one with the fewest reads.
+    fn send(&mut self, id: TransactionId, step: Step, place: Place) -> Vec<Action> {
+        let idlest =
+            || self.replicas.iter().min_by_key(|(_, running)| **running).map(|(replica, _)| *replica);
+        let one = match place {
+            Place::Anywhere => idlest(),
+            Place::At(replica) => Some(replica),
+            Place::Everywhere => None,
+        };
+        let awaited: BTreeSet<StandbyId> = match one {
             Some(replica) => BTreeSet::from([replica]),
             None => self.replicas.keys().copied().collect(),
         };
-        if let Some(running) = any.filter(|_| reads).and_then(|replica| self.replicas.get_mut(&replica)) {
+        // What only one replica can answer is not sent to another when that fails.
+        let reads = place == Place::Anywhere;
+        if let Some(running) = one.filter(|_| reads).and_then(|replica| self.replicas.get_mut(&replica)) {
             *running += 1;
         }
         let actions = awaited.iter().map(|replica| Action::Send(*replica, id, step)).collect();

@@ -73,6 +73,18 @@ impl Tables {
     }
 }
 
+/// Where a statement runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// At one replica, whichever has the least to do.
+    Anywhere,
+    /// At this one.
+    At(StandbyId),
+    /// At all.
+    #[default]
+    Everywhere,
+}
+
 /// Bounds and behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

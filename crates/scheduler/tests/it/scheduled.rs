@@ -3,13 +3,15 @@
 //! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
 //!
 //! Tables are single letters. `holding` and `locking` begin anew with replicas s1 to s3 and either order. `done s1 A` says
-//! that s1 has answered A's last step, `fails s1 A` that it answered with an error.
+//! that s1 has answered A's last step, `fails s1 A` that it answered with an error. Under locks `run A at=s1` names where a
+//! statement runs (`at=all`: everywhere), `back A` goes back to a savepoint, `withdraw A` waits no more, `abandon A` is no
+//! more, and `join s4` takes part.
 
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::RelationId;
 use scheduler::StandbyId;
 use scheduler::scheduled::{
-    Action, Bugs, Holding, Locking, Options, Outcome, Refused, Tables, TransactionId,
+    Action, Bugs, Holding, Locking, Options, Outcome, Place, Refused, Tables, TransactionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -57,6 +59,8 @@ impl goldenscript::Runner for Story {
             name @ ("commit" | "rollback") => self.end(name == "commit", &mut args)?,
             name @ ("done" | "fails") => self.answered(name == "done", &mut args)?,
             "lost" => self.lost(&mut args)?,
+            name @ ("back" | "withdraw" | "abandon") => self.otherwise(name, &mut args)?,
+            "join" => self.join(&mut args)?,
             "state" => self.state(),
             name => return Err(format!("no command {name}").into()),
         };
@@ -109,11 +113,35 @@ impl Story {
     fn statement(&mut self, args: Args) -> Answer {
         let (name, id) = self.named(args)?;
         let tables = tables(args)?;
-        let said = match &mut self.machine {
-            Machine::Holding(holding) => holding.statement(id, &tables),
-            Machine::Locking(locking) => locking.statement(id, tables),
+        let place = match args.take_key("at") {
+            None => None,
+            Some("all") => Some(Place::Everywhere),
+            Some(name) => Some(Place::At(StandbyId::new(name.trim_start_matches('s').parse()?))),
+        };
+        let said = match (&mut self.machine, place) {
+            (Machine::Holding(holding), _) => holding.statement(id, &tables),
+            (Machine::Locking(locking), None) => locking.statement(id, tables),
+            (Machine::Locking(locking), Some(place)) => locking.statement_at(id, tables, place),
         };
         Ok(self.refused_or(&name, said))
+    }
+
+    fn otherwise(&mut self, what: &str, args: Args) -> Answer {
+        let (name, id) = self.named(args)?;
+        let Machine::Locking(locking) = &mut self.machine else { return Err("under locks alone".into()) };
+        let said = match what {
+            "back" => locking.back_to_savepoint(id),
+            "withdraw" => Ok(locking.withdraw(id)),
+            _ => Ok(locking.abandon(id)),
+        };
+        Ok(self.refused_or(&name, said))
+    }
+
+    fn join(&mut self, args: Args) -> Answer {
+        let replica = replica(args)?;
+        let Machine::Locking(locking) = &mut self.machine else { return Err("under locks alone".into()) };
+        locking.join(replica);
+        Ok(self.state())
     }
 
     fn end(&mut self, commit: bool, args: Args) -> Answer {

@@ -17,6 +17,7 @@ pub(super) struct Standing<'a> {
     pub(super) seen: &'a mut Seen,
     /// A question of our own failed.
     pub(super) unclosed: &'a mut bool,
+    pub(super) keeps_tags: bool,
 }
 
 impl Standing<'_> {
@@ -47,17 +48,7 @@ impl Standing<'_> {
                 _ => return Err(Malformed::Body),
             },
             back::BIND_COMPLETE | back::ROW_DESCRIPTION | back::NO_DATA => self.answer_came(),
-            back::COMMAND_COMPLETE => {
-                self.seen.completed += 1;
-                self.answer_came();
-                let tag = CommandTag::read(frame)?;
-                self.seen.rows = tag.rows();
-                self.completed(tag, side.statements);
-                if let Some(Expect::Withheld) = self.expects.front() {
-                    self.seen.withheld.extend_from_slice(frame.bytes());
-                    return Ok(false);
-                }
-            }
+            back::COMMAND_COMPLETE => return self.command_completed(frame, side.statements),
             back::PORTAL_SUSPENDED | back::EMPTY_QUERY => {
                 self.seen.completed += 1;
                 self.answer_came();
@@ -94,6 +85,27 @@ impl Standing<'_> {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// A command was completed; `false`: the client hears of it later.
+    fn command_completed(
+        &mut self,
+        frame: &Frame<'_>,
+        statements: &mut Statements,
+    ) -> Result<bool, Malformed> {
+        self.seen.completed += 1;
+        self.answer_came();
+        let tag = CommandTag::read(frame)?;
+        self.seen.rows = tag.rows();
+        if self.keeps_tags {
+            self.seen.tags.push(tag.0.into());
+        }
+        self.completed(tag, statements);
+        let is_withheld = matches!(self.expects.front(), Some(Expect::Withheld));
+        if is_withheld {
+            self.seen.withheld.extend_from_slice(frame.bytes());
+        }
+        Ok(!is_withheld)
     }
 
     /// The next answer is for ourselves.

@@ -1,0 +1,219 @@
+//! Which commands that change the catalog several servers may execute, each by itself, so that all have the same rows and
+//! definitions afterwards. A command that computes values for rows which are there already does so in an order, at a time
+//! and with chances of its own at each server.
+
+use super::flat;
+use crate::shape::Strings;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterTableCmd, AlterTableStmt, AlterTableType as A, ColumnDef, ConstrType, Node, RangeVar,
+};
+
+/// Longer commands are not looked into: nobody writes them, and they could nest deeply.
+const MAX_LOOKED_INTO: usize = 16 * 1024;
+
+/// Types that stand for a sequence.
+const SERIALS: [&str; 6] = ["serial", "serial2", "serial4", "serial8", "bigserial", "smallserial"];
+
+/// Why executions of the command at several servers may differ; `None` if they do not.
+pub fn differs(piece: &str, strings: Strings) -> Option<&'static str> {
+    let unknown = "it is a command of which this is not known";
+    if piece.len() > MAX_LOOKED_INTO {
+        return Some(unknown);
+    }
+    match flat::parsed(piece, strings) {
+        Some(node) => of_node(&node).unwrap_or(Some(unknown)),
+        None => Some(unknown),
+    }
+}
+
+/// `None`: nothing is known of such a command.
+fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
+    Some(match node {
+        NodeEnum::CreateStmt(table) => lasts(table.relation.as_ref()),
+        NodeEnum::ViewStmt(view) => lasts(view.view.as_ref()),
+        NodeEnum::CreateSeqStmt(sequence) => {
+            lasts(sequence.sequence.as_ref()).or_else(|| cached(&sequence.options))
+        }
+        NodeEnum::AlterSeqStmt(sequence) => cached(&sequence.options),
+        NodeEnum::IndexStmt(index) if index.concurrent => {
+            Some("an index made concurrently is not made in a transaction")
+        }
+        NodeEnum::DropStmt(drop) if drop.concurrent => {
+            Some("an index dropped concurrently is not dropped in a transaction")
+        }
+        NodeEnum::AlterTableStmt(table) => alters(table),
+        NodeEnum::CreateSchemaStmt(schema) if !schema.schema_elts.is_empty() => {
+            Some("it makes objects inside the schema")
+        }
+        NodeEnum::IndexStmt(_)
+        | NodeEnum::DropStmt(_)
+        | NodeEnum::CreateSchemaStmt(_)
+        | NodeEnum::RenameStmt(_)
+        | NodeEnum::CommentStmt(_)
+        | NodeEnum::GrantStmt(_)
+        | NodeEnum::AlterObjectSchemaStmt(_)
+        | NodeEnum::CreateEnumStmt(_)
+        | NodeEnum::AlterEnumStmt(_)
+        | NodeEnum::CompositeTypeStmt(_)
+        | NodeEnum::CreateRangeStmt(_)
+        | NodeEnum::CreateDomainStmt(_)
+        | NodeEnum::CreateFunctionStmt(_)
+        | NodeEnum::AlterFunctionStmt(_)
+        | NodeEnum::CreateTrigStmt(_)
+        | NodeEnum::CreatePolicyStmt(_)
+        | NodeEnum::AlterPolicyStmt(_)
+        | NodeEnum::TruncateStmt(_) => None,
+        NodeEnum::CreateTableAsStmt(_) => Some("it makes rows out of a query"),
+        _ => return None,
+    })
+}
+
+/// A relation that each server has, and whose rows it keeps.
+fn lasts(relation: Option<&RangeVar>) -> Option<&'static str> {
+    match relation.map(|relation| relation.relpersistence.as_str()) {
+        Some("t") => Some("what is temporary is one server's"),
+        Some("u") => Some("what is unlogged is one server's"),
+        _ => None,
+    }
+}
+
+/// A sequence whose numbers sessions take in advance gives other numbers to other sessions.
+fn cached(options: &[Node]) -> Option<&'static str> {
+    let is_cache =
+        |option: &Node| matches!(&option.node, Some(NodeEnum::DefElem(option)) if option.defname == "cache");
+    options.iter().any(is_cache).then_some("a sequence with a CACHE gives each session other numbers")
+}
+
+fn alters(table: &AlterTableStmt) -> Option<&'static str> {
+    table.cmds.iter().find_map(|command| match &command.node {
+        Some(NodeEnum::AlterTableCmd(command)) => of_command(command),
+        _ => Some("a part of it is not known"),
+    })
+}
+
+fn of_command(command: &AlterTableCmd) -> Option<&'static str> {
+    match command.subtype() {
+        A::AtAddColumn => match command.def.as_deref().and_then(|def| def.node.as_ref()) {
+            Some(NodeEnum::ColumnDef(column)) => fills(column),
+            _ => Some("a part of it is not known"),
+        },
+        A::AtColumnDefault
+        | A::AtDropNotNull
+        | A::AtSetNotNull
+        | A::AtSetStatistics
+        | A::AtSetOptions
+        | A::AtResetOptions
+        | A::AtSetStorage
+        | A::AtDropColumn
+        | A::AtAddIndex
+        | A::AtAddConstraint
+        | A::AtAlterConstraint
+        | A::AtValidateConstraint
+        | A::AtDropConstraint
+        | A::AtSetRelOptions
+        | A::AtResetRelOptions
+        | A::AtReplicaIdentity
+        | A::AtEnableRowSecurity
+        | A::AtDisableRowSecurity
+        | A::AtForceRowSecurity
+        | A::AtNoForceRowSecurity
+        | A::AtAttachPartition => None,
+        A::AtAlterColumnType => match command.def.as_deref().and_then(|def| def.node.as_ref()) {
+            Some(NodeEnum::ColumnDef(column)) if column.raw_default.is_none() => None,
+            _ => Some("it computes new values for rows that are there already"),
+        },
+        _ => Some("a part of it is not known"),
+    }
+}
+
+/// A column that comes to rows which are there already, with values that are not the same for all of them.
+fn fills(column: &ColumnDef) -> Option<&'static str> {
+    let computes = Some("it computes values for rows that are there already");
+    let of_type = column.type_name.as_ref().and_then(|name| name.names.last());
+    let is_serial = |name: &Node| matches!(&name.node, Some(NodeEnum::String(name)) if SERIALS.contains(&name.sval.as_str()));
+    if of_type.is_none_or(is_serial) {
+        return computes;
+    }
+    let plain = |constraint: &Node| match &constraint.node {
+        Some(NodeEnum::Constraint(constraint)) => match constraint.contype() {
+            ConstrType::ConstrDefault => constraint.raw_expr.as_deref().is_some_and(is_constant),
+            ConstrType::ConstrIdentity | ConstrType::ConstrGenerated => false,
+            _ => true,
+        },
+        _ => false,
+    };
+    if column.constraints.iter().all(plain) { None } else { computes }
+}
+
+/// A literal, perhaps with a cast. A word such as 'now' is not one.
+fn is_constant(expression: &Node) -> bool {
+    use pg_query::protobuf::a_const::Val;
+    match &expression.node {
+        Some(NodeEnum::AConst(constant)) => match &constant.val {
+            Some(Val::Sval(text)) => !crate::shape::tells_the_clock(text.sval.as_bytes()),
+            _ => true,
+        },
+        Some(NodeEnum::TypeCast(cast)) => cast.arg.as_deref().is_some_and(is_constant),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn differs_at(text: &str) -> bool {
+        differs(text, Strings::Standard).is_some()
+    }
+
+    #[test]
+    fn definitions_are_alike() {
+        for text in [
+            "CREATE TABLE t (id serial PRIMARY KEY, at timestamptz DEFAULT now())",
+            "CREATE TABLE IF NOT EXISTS t (id int GENERATED ALWAYS AS IDENTITY)",
+            "CREATE UNIQUE INDEX i ON t (lower(v))",
+            "CREATE VIEW v AS SELECT * FROM t",
+            "CREATE SEQUENCE s START 5",
+            "ALTER TABLE t ADD COLUMN v int NOT NULL DEFAULT 7, DROP COLUMN w",
+            "ALTER TABLE t ADD COLUMN v text DEFAULT 'x'::text",
+            "ALTER TABLE t ALTER COLUMN v SET DEFAULT now()",
+            "ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (v) REFERENCES u",
+            "ALTER TABLE t ALTER COLUMN v TYPE bigint",
+            "DROP TABLE t CASCADE",
+            "ALTER TABLE t RENAME TO u",
+            "CREATE TYPE mood AS ENUM ('sad')",
+            "GRANT SELECT ON t TO PUBLIC",
+            "CREATE SCHEMA s",
+        ] {
+            assert_eq!(differs(text, Strings::Standard), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_computed_for_rows_are_not() {
+        for text in [
+            "CREATE TABLE t AS SELECT 1",
+            "SELECT 1 INTO t",
+            "CREATE MATERIALIZED VIEW m AS SELECT 1",
+            "CREATE TEMP TABLE t (a int)",
+            "CREATE UNLOGGED TABLE t (a int)",
+            "CREATE SEQUENCE s CACHE 10",
+            "ALTER SEQUENCE s CACHE 10",
+            "CREATE INDEX CONCURRENTLY i ON t (a)",
+            "ALTER TABLE t ADD COLUMN id serial",
+            "ALTER TABLE t ADD COLUMN id int GENERATED ALWAYS AS IDENTITY",
+            "ALTER TABLE t ADD COLUMN at timestamptz DEFAULT now()",
+            "ALTER TABLE t ADD COLUMN at timestamptz DEFAULT 'now'",
+            "ALTER TABLE t ADD COLUMN u uuid DEFAULT gen_random_uuid()",
+            "ALTER TABLE t ALTER COLUMN v TYPE int USING random()::int",
+            "ALTER TABLE t DISABLE TRIGGER x",
+            "CREATE SCHEMA s CREATE TABLE t (a int)",
+            "CREATE EXTENSION x",
+            "CREATE ROLE r",
+            "no command",
+        ] {
+            assert!(differs_at(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The design in which every server executes what the scheduler has ordered: all copies are equal, whatever the clients send
+//! and whoever fails; what servers might execute differently is refused.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use postgres::local::{Node, Options, Scratch};
+
+use crate::fed::rows;
+use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
+use crate::load::{Client, Console, kill_a_backend};
+use crate::waiting::named;
+
+fn design() -> &'static str {
+    named(|design| design.orders_first())
+}
+
+/// Consort in front of a primary and two replicas, which execute all that it executes.
+fn serving(lines: &str) -> (Serving, Console, String) {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
+    let lines = format!("design = \"{}\"\nattach_on_first_use = true\n{lines}", design());
+    let serving = Serving::over(Arc::new(servers), &lines);
+    let url = serving.url("postgres", "postgres");
+    Client::connect(&url).expect("the first client comes in");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    all_execute(&mut console);
+    (serving, console, url)
+}
+
+fn executes(console: &mut Console, replica: &str) {
+    eventually("a replica that executes", || console.feed(replica, "postgres").state == "executing");
+}
+
+fn all_execute(console: &mut Console) {
+    executes(console, "replica1");
+    executes(console, "replica2");
+}
+
+/// The rows of a table are the same at all three servers.
+fn equal(serving: &Serving, table: &str) -> Vec<Vec<Option<String>>> {
+    let servers = &serving.servers;
+    let primary = rows(servers.primary(), "postgres", table).expect("the primary answers");
+    for replica in 0..2 {
+        let there = rows(servers.replica(replica), "postgres", table).expect("the replica answers");
+        assert_eq!(there, primary, "{table} at replica {replica}");
+    }
+    primary
+}
+
+/// `consort verify` finds nothing.
+fn verified(serving: &Serving) {
+    let said = serving.run("verify", &["postgres"]).worked();
+    assert!(said.contains("equal") && !said.contains("differs") && !said.contains("unreached"), "{said}");
+}
+
+fn sqlstate(client: &mut Client, sql: &str) -> String {
+    let trouble = client.rows(sql).expect_err(sql);
+    trouble.sqlstate.unwrap_or(trouble.text)
+}
+
+/// Runs pgbench with 8 clients against an address.
+fn pgbench(url: &str, arguments: &[&str]) -> Done {
+    run(Command::new("pgbench").args(["-n", "-c", "8", "-j", "2"]).args(arguments).arg(url))
+}
+
+/// The tables of pgbench, made at the primary before anybody copies them.
+fn pgbench_tables(servers: &Scratch) {
+    let node = servers.primary();
+    let url =
+        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    run(Command::new("pgbench").args(["-i", "-q", "-s", "2"]).arg(url)).worked();
+}
+
+#[test]
+fn pgbench_leaves_all_copies_equal_while_a_replica_dies_and_comes_back() {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
+    pgbench_tables(&servers);
+    // All write the same tables, one after the other: on a slow machine that takes its time.
+    let lines = format!("design = \"{}\"\nattach_on_first_use = true\nwait_limit = \"60s\"\n", design());
+    let serving = Serving::over(Arc::new(servers), &lines);
+    let url = serving.url("postgres", "postgres");
+    Client::connect(&url).unwrap();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    all_execute(&mut console);
+    for protocol in ["simple", "extended", "prepared"] {
+        let said = pgbench(&url, &["-T", "4", "-M", protocol]).worked();
+        assert!(said.contains("number of failed transactions: 0"), "{said}");
+    }
+    verified(&serving);
+    // Numbers of a sequence are drawn too while the replica is copied and comes back.
+    psql(&url, "CREATE TABLE drawn (id serial PRIMARY KEY, v int)").worked();
+    let script = temporary("drawn").with_extension("sql");
+    std::fs::write(&script, "INSERT INTO drawn (v) VALUES (1), (2);\n")
+        .expect("a temporary file can be written");
+    let file = script.to_str().expect("a plain name");
+    std::thread::scope(|scope| {
+        let load =
+            scope.spawn(|| pgbench(&url, &["-T", "12", "-b", "tpcb-like@3", "-f", &format!("{file}@1")]));
+        serving.servers.replica(0).kill();
+        eventually("a replica that is left", || console.feed("replica1", "postgres").state != "executing");
+        serving.servers.replica(0).start().unwrap();
+        let said = load.join().expect("it ends").worked();
+        assert!(said.contains("number of failed transactions: 0"), "{said}");
+    });
+    all_execute(&mut console);
+    pgbench(&url, &["-t", "5", "-f", file]).worked();
+    std::fs::remove_file(&script).expect("it is there");
+    equal(&serving, "drawn");
+    equal(&serving, "pgbench_history");
+    verified(&serving);
+}
+
+const TABLES: &str = "CREATE TABLE parent (id serial PRIMARY KEY, v int NOT NULL UNIQUE, at timestamptz); \
+    CREATE TABLE child (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent int NOT NULL REFERENCES parent ON DELETE CASCADE)";
+
+#[test]
+fn what_clients_send_is_executed_by_all() {
+    let (serving, _console, url) = serving("");
+    let mut client = Client::connect(&url).unwrap();
+    client.rows(TABLES).unwrap();
+    for sql in [
+        "INSERT INTO parent (v) VALUES (1), (2), (3)",
+        "INSERT INTO parent (v, at) VALUES (4, now()), (5, CURRENT_TIMESTAMP)",
+        "INSERT INTO child (parent) VALUES (1), (2), (2)",
+        "UPDATE parent SET v = v + 10, at = LOCALTIMESTAMP WHERE id < 3",
+        "DELETE FROM parent WHERE id = 1",
+        "SELECT nextval('parent_id_seq')",
+        "WITH gone AS (DELETE FROM parent WHERE id = 3 RETURNING v) INSERT INTO parent (id, v) SELECT 100 + v, v + 100 FROM gone",
+        "ALTER TABLE parent ADD COLUMN note text DEFAULT 'none'",
+        "INSERT INTO parent (v, note) VALUES (50, 'x') ON CONFLICT (v) DO NOTHING",
+    ] {
+        client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
+        equal(&serving, "parent");
+        equal(&serving, "child");
+    }
+    assert_eq!(sqlstate(&mut client, "INSERT INTO parent (v) VALUES (50)"), "23505");
+    for sql in [
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        "INSERT INTO parent (v) VALUES (60)",
+        "SAVEPOINT s",
+        "INSERT INTO child (parent) VALUES (2)",
+    ] {
+        client.rows(sql).unwrap();
+    }
+    assert_eq!(sqlstate(&mut client, "INSERT INTO child (parent) VALUES (999)"), "23503");
+    assert_eq!(sqlstate(&mut client, "SELECT 1"), "25P02");
+    for sql in ["ROLLBACK TO s", "INSERT INTO parent (v, at) VALUES (61, now())", "COMMIT"] {
+        client.rows(sql).unwrap();
+    }
+    client.rows("BEGIN").unwrap();
+    client.rows("INSERT INTO parent (v) VALUES (70)").unwrap();
+    client.rows("ROLLBACK").unwrap();
+    client.rows("INSERT INTO parent (v) VALUES (71)").unwrap();
+    for sql in [
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "INSERT INTO parent (v) VALUES (80)",
+        "COMMIT AND CHAIN",
+        "INSERT INTO parent (v) VALUES (81)",
+        "COMMIT",
+    ] {
+        client.rows(sql).unwrap();
+    }
+    let parents = equal(&serving, "parent");
+    assert_eq!(parents.len(), 10, "{parents:?}");
+    equal(&serving, "child");
+    let last = "SELECT last_value FROM parent_id_seq";
+    let at = |node: &Node| node.query("postgres", last).unwrap();
+    assert_eq!(at(serving.servers.primary()), at(serving.servers.replica(1)), "rolled back or not");
+    verified(&serving);
+}
+
+#[test]
+fn reads_are_answered_by_all_servers() {
+    let (_serving, mut console, url) = serving("");
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE quiet (id int PRIMARY KEY, v int)").unwrap();
+    client.rows("INSERT INTO quiet VALUES (1, 7)").unwrap();
+    eventually("reads at a replica", || {
+        assert_eq!(client.number("SELECT v FROM quiet WHERE id = 1").unwrap(), 7);
+        let metrics = console.rows("SHOW ROUTES");
+        metrics.iter().any(|row| row.get("node").is_some_and(|node| node.starts_with("replica")))
+    });
+}
+
+#[test]
+fn what_servers_might_execute_differently_is_refused() {
+    let (serving, _console, url) = serving("");
+    let mut client = Client::connect(&url).unwrap();
+    client
+        .rows("CREATE TABLE t (id serial PRIMARY KEY, v int, at timestamptz DEFAULT now(), u uuid)")
+        .unwrap();
+    client.rows("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
+    client.rows("INSERT INTO t (v, at) VALUES (1, NULL), (2, NULL)").unwrap();
+    for sql in [
+        "INSERT INTO t (v) VALUES (1)",
+        "INSERT INTO t (v, at, u) VALUES (1, NULL, gen_random_uuid())",
+        "UPDATE t SET v = random() * 100",
+        "UPDATE t SET at = clock_timestamp()",
+        "UPDATE t SET v = f()",
+        "DELETE FROM t WHERE id IN (SELECT id FROM t LIMIT 1)",
+        "INSERT INTO t (v, at) SELECT v, NULL FROM t",
+        "UPDATE t SET at = 'now'",
+        "INSERT INTO t (id, v, at) VALUES (lastval(), 1, NULL)",
+        "UPDATE t SET v = pg_backend_pid()",
+        "CREATE TABLE c AS SELECT random()",
+        "CREATE TEMP TABLE c (a int)",
+        "ALTER TABLE t ADD COLUMN n serial",
+        "CREATE ROLE nobody",
+        "DO 'BEGIN NULL; END'",
+        "COPY t FROM STDIN",
+        "BEGIN; INSERT INTO t (v, at) VALUES (1, NULL); COMMIT",
+        "PREPARE TRANSACTION 'x'",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+    ] {
+        assert_eq!(sqlstate(&mut client, sql), "0A000", "{sql}");
+    }
+    // What was understood before DDL is not what it is behind it.
+    client.rows("CREATE TABLE d (id int, at timestamptz)").unwrap();
+    for _ in 0..5 {
+        client.rows("INSERT INTO d (id) VALUES (1)").unwrap();
+        client.rows("ALTER TABLE d ALTER COLUMN at SET DEFAULT now()").unwrap();
+        assert_eq!(sqlstate(&mut client, "INSERT INTO d (id) VALUES (1)"), "0A000");
+        client.rows("ALTER TABLE d ALTER COLUMN at DROP DEFAULT").unwrap();
+    }
+    for (sql, code) in
+        [("SELEC 1", "42601"), ("SELECT * FROM nothing", "42P01"), ("INSERT INTO t (x) VALUES (1)", "42703")]
+    {
+        assert_eq!(sqlstate(&mut client, sql), code, "{sql}");
+    }
+    client.rows("BEGIN").unwrap();
+    assert_eq!(sqlstate(&mut client, "UPDATE t SET v = random()"), "0A000");
+    assert_eq!(sqlstate(&mut client, "SELECT 1"), "25P02", "the block has failed");
+    client.rows("ROLLBACK").unwrap();
+    assert_eq!(client.number("SELECT f()").unwrap(), 1, "it may read");
+    assert_eq!(client.number("SELECT count(*) FROM pg_class WHERE relname = 't'").unwrap(), 1);
+    assert_eq!(equal(&serving, "t").len(), 2);
+    verified(&serving);
+}
+
+#[test]
+fn who_waits_in_a_circle_or_for_too_long_is_refused() {
+    let (serving, _console, url) = serving("wait_limit = \"2s\"\n");
+    let mut one = Client::connect(&url).unwrap();
+    let mut other = Client::connect(&url).unwrap();
+    one.rows("CREATE TABLE a (v int); CREATE TABLE b (v int)").unwrap();
+    one.rows("INSERT INTO a VALUES (0)").unwrap();
+    one.rows("INSERT INTO b VALUES (0)").unwrap();
+    for (client, table) in [(&mut one, "a"), (&mut other, "b")] {
+        client.rows("BEGIN").unwrap();
+        client.rows(&format!("UPDATE {table} SET v = v + 1")).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| one.rows("UPDATE b SET v = v + 1"));
+        let refused = other.rows("UPDATE a SET v = v + 1");
+        if refused.is_err() {
+            other.rows("ROLLBACK").unwrap();
+        }
+        let waited = waits.join().expect("it ends");
+        let codes: Vec<_> = [refused.err(), waited.as_ref().err().cloned()].into_iter().flatten().collect();
+        assert_eq!(codes.len(), 1, "{codes:?}");
+        assert_eq!(codes[0].sqlstate.as_deref(), Some("40P01"));
+    });
+    let _ = one.rows("ROLLBACK");
+    let _ = other.rows("ROLLBACK");
+    one.rows("BEGIN").unwrap();
+    one.rows("UPDATE a SET v = v + 1").unwrap();
+    assert_eq!(sqlstate(&mut other, "SELECT v FROM a"), "40001", "it waits no longer than wait_limit");
+    one.rows("COMMIT").unwrap();
+    other.rows("SELECT v FROM a").unwrap();
+    equal(&serving, "a");
+}
+
+#[test]
+fn a_replica_that_answers_otherwise_is_copied_anew() {
+    let (serving, mut console, url) = serving("");
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
+    client.rows("INSERT INTO t SELECT n, 0 FROM generate_series(1, 10) n").unwrap();
+    serving.servers.replica(1).query("postgres", "DELETE FROM t WHERE id = 3").unwrap();
+    client.rows("UPDATE t SET v = v + 1").unwrap();
+    eventually("a replica that is equal again", || {
+        console.feed("replica2", "postgres").state == "executing"
+            && rows(serving.servers.replica(1), "postgres", "t").is_some_and(|rows| rows.len() == 10)
+    });
+    client.rows("UPDATE t SET v = v + 1").unwrap();
+    assert_eq!(equal(&serving, "t").len(), 10);
+}
+
+#[test]
+fn after_the_primary_or_consort_was_killed_all_are_equal() {
+    let (mut serving, mut console, url) = serving("");
+    Client::connect(&url).and_then(|mut client| client.rows(TABLES)).unwrap();
+    let insert = "INSERT INTO parent (v) VALUES (1) ON CONFLICT (v) DO UPDATE SET at = now()";
+    let write = || Client::connect(&url).and_then(|mut client| client.rows(insert)).is_ok();
+    eventually("a write", write);
+    kill_a_backend(serving.servers.replica(0));
+    eventually("a write", write);
+    serving.servers.primary().kill();
+    serving.servers.primary().start().unwrap();
+    eventually("a write", write);
+    all_execute(&mut console);
+    equal(&serving, "parent");
+    serving.signal("KILL");
+    serving.ended();
+    serving.start_again();
+    eventually("a write", write);
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    all_execute(&mut console);
+    eventually("a write", write);
+    equal(&serving, "parent");
+    verified(&serving);
+}
+
+#[test]
+fn histories_are_serializable() {
+    let (serving, _console, url) = serving("wait_limit = \"1s\"\n");
+    let console = serving.url("postgres", "consort");
+    let line = ["bench", "histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
+    let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
+    let told = consort(&[&line[..], &levels].concat()).worked();
+    assert_eq!(told.matches("strict serializable  valid").count(), 2, "{told}");
+    verified(&serving);
+}
+
+#[test]
+fn up_makes_replicas_that_execute() {
+    let folder = UpFolder::new();
+    let listen = format!("127.0.0.1:{}", folder.port);
+    folder.run("up", &["--listen", &listen, "--design", design()]).worked();
+    let mut console = Console::connect(&format!("postgres://postgres@{listen}/consort"));
+    psql(&folder.url(), "CREATE TABLE t (id serial PRIMARY KEY, v int)").worked();
+    all_execute(&mut console);
+    psql(&folder.url(), "INSERT INTO t (v) VALUES (7)").worked();
+    let said = folder.run("verify", &["postgres"]).worked();
+    assert!(said.contains("equal") && !said.contains("differs"), "{said}");
+}
