@@ -92,4 +92,49 @@ impl Boundary {
     pub fn missing<'a>(&'a self, at: &'a Shown) -> impl Iterator<Item = &'a Placed> {
         self.commits.iter().filter(|commit| !at.shows(commit.xid, commit.end))
     }
+
+    /// Whether a replica at this position shows none of its commits. Then it shows none of a later boundary either, for who
+    /// has seen one of those has seen this one whole: what is given is given in the order of versions, with nothing ahead. A
+    /// replica that shows some of it has been given a state between two boundaries.
+    pub fn is_missing_whole(&self, at: &Shown) -> bool {
+        self.missing(at).count() == self.commits.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use history::{Incarnation, Snapshot};
+
+    #[test]
+    fn what_is_shown_in_part_is_not_missing_whole() {
+        let commit = |number: u64| Placed {
+            version: Version::new(number),
+            xid: Xid::new(number),
+            start: Lsn::new(10 * number),
+            end: Lsn::new(10 * number + 5),
+        };
+        let incarnation =
+            Incarnation { epoch: Default::default(), timeline: Default::default(), started_us: 0 };
+        let (snapshot, decoded) = (Snapshot::new(Xid::new(3), Vec::new()), Lsn::new(30));
+        let boundary = Boundary {
+            database: DatabaseId::new(5),
+            run: RunNumber::default(),
+            number: GaugeNumber::default(),
+            gauge: Arc::new(Gauge { incarnation, snapshot: snapshot.clone(), insert_lsn: decoded }),
+            decoded,
+            resume: decoded,
+            since: Lsn::ZERO,
+            reached: Version::new(2),
+            commits: vec![commit(1), commit(2)],
+        };
+        let at = |xmax, running: &[u64]| {
+            let running = running.iter().copied().map(Xid::new).collect();
+            Shown::new(Snapshot::new(Xid::new(xmax), running), decoded, Lsn::ZERO)
+        };
+        assert!(boundary.is_missing_whole(&at(1, &[])));
+        assert!(!boundary.is_missing_whole(&at(2, &[])));
+        assert!(!boundary.is_missing_whole(&at(3, &[1])), "the later one alone: a copy was made then");
+        assert!(!boundary.is_missing_whole(&Shown::new(snapshot, decoded, decoded)));
+    }
 }

@@ -652,8 +652,7 @@ impl Line<'_> {
     /// executed only where all is shown that has a lower version, and nothing that has a higher one.
     fn parts(&self, stretch: &Stretch) -> Result<(Vec<Part>, bool), Stop> {
         let (mut parts, mut marked) = (Vec::new(), false);
-        let has_none = |boundary: &Rc<Boundary>| boundary.missing(&self.at).count() == boundary.commits.len();
-        let in_order = stretch.boundaries.iter().all(has_none);
+        let in_order = stretch.boundaries.iter().all(|boundary| boundary.is_missing_whole(&self.at));
         for commit in stretch.boundaries.iter().flat_map(|boundary| boundary.missing(&self.at)) {
             let Some(rows) = self.by.cluster.feeds().rows(self.by.of, commit.end) else {
                 return Err(Stop::Anew("it lacks a commit whose rows are not kept any more".to_owned()));
