@@ -173,6 +173,7 @@ pub struct Metrics {
 pub fn page(metrics: &Metrics, view: &dyn View) -> String {
     let mut page = Page::default();
     own(&mut page, metrics);
+    ordered(&mut page, metrics);
     clients(&mut page, view);
     nodes(&mut page, &view.nodes());
     progress(&mut page, view);
@@ -216,21 +217,6 @@ fn own(page: &mut Page, metrics: &Metrics) {
         "How long answers were held for their proof.",
         &metrics.proof_wait,
     );
-    page.counter(
-        "consort_ordered_refused_total",
-        "Where transactions are ordered first: statements that were refused, by reason.",
-    )
-    .by("reason", metrics.scheduled_refused.get());
-    page.counter(
-        "consort_replicas_taken_out_total",
-        "Where transactions are ordered first: replicas that failed or answered otherwise than the primary.",
-    )
-    .sample(&[], metrics.replicas_taken_out.get());
-    page.histogram(
-        "consort_lock_wait_seconds",
-        "Where transactions are ordered first: how long statements waited for their tables.",
-        &metrics.lock_wait,
-    );
     page.histogram(
         "consort_replica_wait_seconds",
         "How long reads waited for a replica, where they do.",
@@ -250,6 +236,25 @@ fn own(page: &mut Page, metrics: &Metrics) {
         "consort_analysis_wait_seconds",
         "How long statements waited for analysis.",
         &metrics.analysis_wait,
+    );
+}
+
+/// What only designs have in which transactions are ordered before they are executed.
+fn ordered(page: &mut Page, metrics: &Metrics) {
+    page.counter(
+        "consort_ordered_refused_total",
+        "Where transactions are ordered first: statements that were refused, by reason.",
+    )
+    .by("reason", metrics.scheduled_refused.get());
+    page.counter(
+        "consort_replicas_taken_out_total",
+        "Where transactions are ordered first: replicas that failed or answered otherwise than the primary.",
+    )
+    .sample(&[], metrics.replicas_taken_out.get());
+    page.histogram(
+        "consort_lock_wait_seconds",
+        "Where transactions are ordered first: how long statements waited for their tables.",
+        &metrics.lock_wait,
     );
 }
 

@@ -131,15 +131,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     database.catalog_changed(None);
     database.set_trouble(None);
     cluster.moved();
-    let _locked = (!attached.locked.is_empty()).then(|| {
-        let tables = attached.locked.join(", ");
-        tracing::warn!(
-            database = database.name(),
-            tables,
-            "locked by somebody: their UPDATE and DELETE fail until REPLICA IDENTITY FULL can be set"
-        );
-        Task(tokio::task::spawn_local(attach_locked(cluster.clone(), database.clone())))
-    });
+    let _locked = give_later(cluster, database, &attached.locked);
     let _analysts = understanding::serve(cluster, database, &address);
     let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);
     let _catalogs = Task(tokio::task::spawn_local(catalogs));
@@ -269,6 +261,20 @@ async fn unattached(cluster: &Cluster, database: &Database) -> Error {
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
+}
+
+/// Sees to the tables that were locked when the database was attached, if there are any.
+fn give_later(cluster: &Cluster, database: &Rc<Database>, locked: &[String]) -> Option<Task> {
+    if locked.is_empty() {
+        return None;
+    }
+    let tables = locked.join(", ");
+    tracing::warn!(
+        database = database.name(),
+        tables,
+        "locked by somebody: their UPDATE and DELETE fail until REPLICA IDENTITY FULL can be set"
+    );
+    Some(Task(tokio::task::spawn_local(attach_locked(cluster.clone(), database.clone()))))
 }
 
 /// Gives their identity to the tables that were locked, as soon as it can.
