@@ -187,6 +187,7 @@ async fn answer(
     if database.version() != asked.version || database.loaded().is_none() {
         return Ok(Outcome::Failed);
     }
+    analyst.under(asked.version);
     let analysed = analyst.analyse(&asked.settings, &asked.text, &asked.parameters).await?;
     let Some(loaded) = database.loaded() else { return Ok(Outcome::Failed) };
     if database.version() != asked.version {

@@ -41,6 +41,8 @@ pub struct Analyst {
     link: Link,
     /// The settings that the connection has; unknown at first and after a failure.
     settings: Option<SettingsId>,
+    /// Under which version of the catalog it took them on.
+    catalog: u64,
 }
 
 impl Analyst {
@@ -49,7 +51,15 @@ impl Analyst {
     /// # Errors
     /// As every connection; [`Error::Refused`] with 42501 if the role is no superuser.
     pub async fn connect(address: &Address) -> Result<Analyst, Error> {
-        Ok(Analyst { link: Link::connect(address, SETTINGS).await?, settings: None })
+        Ok(Analyst { link: Link::connect(address, SETTINGS).await?, settings: None, catalog: 0 })
+    }
+
+    /// The catalog has this version now. With another one memberships of roles may be others, and a process does not look for the
+    /// schemas of its search_path again for that: it takes on the next session's settings anew.
+    pub fn under(&mut self, catalog: u64) {
+        if std::mem::replace(&mut self.catalog, catalog) != catalog {
+            self.settings = None;
+        }
     }
 
     /// Analyses one statement as a session with these settings would see it. Types of parameters that the client left

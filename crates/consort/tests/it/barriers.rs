@@ -455,6 +455,8 @@ fn a_membership_that_opens_a_schema_opens_it_for_all_nodes() {
         for n in 1..=60 {
             if n == 20 {
                 admin.rows("GRANT group_of_it TO member").unwrap();
+                let opened = "SELECT '\"both\"'::regclass = 'first.both'::regclass";
+                eventually("the schema", || member.one(opened).unwrap() == "t");
             }
             member.rows(&format!("INSERT INTO \"both\" VALUES ({n})")).unwrap();
             let own = member.number(&format!("SELECT count(*) FROM \"both\" WHERE a = {n}")).unwrap();
