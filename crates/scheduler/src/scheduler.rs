@@ -339,16 +339,6 @@ impl Scheduler {
         self.closed = self.closed.checked_sub(1).expect("opened once for each closing");
     }
 
-    /// How many such changes there were.
-    pub fn closings(&self) -> u64 {
-        self.closings
-    }
-
-    /// Whether one is not marked yet.
-    pub fn is_closed(&self) -> bool {
-        self.closed > 0
-    }
-
     /// Every commit record of the database that starts below `to` was given.
     pub fn decoded_to(&mut self, database: DatabaseId, to: Lsn) {
         self.order.decoded_to(database, to);

@@ -435,41 +435,6 @@ fn a_partition_that_is_being_detached_is_gone_at_once_though_the_standby_lags() 
     }
 }
 
-/// Two schemas of a session's search_path have a table of one name; it may use the first one from the GRANT on.
-#[test]
-fn a_membership_that_opens_a_schema_opens_it_for_all_nodes() {
-    for lines in [THROUGH, ANYWHERE] {
-        let (serving, _console, url) = serving(1, lines);
-        let mut admin = Client::connect(&url).unwrap();
-        admin
-            .rows(
-                "CREATE ROLE member LOGIN; CREATE ROLE group_of_it; CREATE SCHEMA first; \
-                 GRANT USAGE ON SCHEMA first TO group_of_it; CREATE TABLE first.both (a int PRIMARY KEY); \
-                 CREATE TABLE public.both (a int PRIMARY KEY); GRANT ALL ON first.both, public.both TO member",
-            )
-            .unwrap();
-        let mut member = Client::connect(&serving.url("member", "postgres")).unwrap();
-        let mut other = Client::connect(&url).unwrap();
-        member.rows("SET search_path = first, public").unwrap();
-        let mut wrong = Vec::new();
-        for n in 1..=60 {
-            if n == 20 {
-                admin.rows("GRANT group_of_it TO member").unwrap();
-                let opened = "SELECT '\"both\"'::regclass = 'first.both'::regclass";
-                eventually("the schema", || member.one(opened).unwrap() == "t");
-            }
-            member.rows(&format!("INSERT INTO \"both\" VALUES ({n})")).unwrap();
-            let own = member.number(&format!("SELECT count(*) FROM \"both\" WHERE a = {n}")).unwrap();
-            let public = other.number("SELECT count(*) FROM public.both").unwrap();
-            let first = other.number("SELECT count(*) FROM first.both").unwrap();
-            if own != 1 || public + first != n {
-                wrong.push((n, own, public, first));
-            }
-        }
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-}
-
 /// Whoever may drop event triggers may drop Consort's, or have them do nothing; then nothing tells of DDL.
 #[test]
 fn without_its_event_triggers_no_read_leaves() {

@@ -113,8 +113,6 @@ pub struct Session {
     named: Option<(CatalogMark, bool)>,
     /// That is looked before its next block.
     names_first: bool,
-    /// Behind how many changes of roles the primary has resolved its search_path.
-    resolved: u64,
     current: Current,
     /// It has the turn to commit.
     turn: Option<Turn<Cluster>>,
@@ -144,7 +142,6 @@ impl Session {
         let state = SessionState::new(startup, &mut service.interner.borrow_mut());
         let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
         service.cluster.backends().arrived(backend.pid);
-        let resolved = names::resolved_by_now(&service.cluster);
         let mut session = Session {
             database: service.cluster.database(&wish.database),
             line,
@@ -173,7 +170,6 @@ impl Session {
             everywhere: None,
             named: None,
             names_first: false,
-            resolved,
             current: Current::default(),
             turn: None,
             telling: None,
@@ -242,7 +238,6 @@ impl Session {
             return self.run_head(request, head).await;
         }
         self.database.no_more_awaited(&self.service.cluster).await;
-        self.resolve_anew().await?;
         self.heed_reloads();
         self.judge();
         let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;

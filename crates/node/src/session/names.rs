@@ -2,7 +2,6 @@
 //! known by names alone. So after each change of the catalog the primary is asked whether they still fit.
 
 use super::{Ended, Session};
-use crate::cluster::Cluster;
 use analysis::session::BlockStatus;
 use scheduler::CatalogMark;
 
@@ -12,34 +11,7 @@ const FIT: &str = "SELECT session_user::pg_catalog.text OPERATOR(pg_catalog.=) \
      OPERATOR(pg_catalog.=) 'none' OR current_user::pg_catalog.text OPERATOR(pg_catalog.=) \
      pg_catalog.current_setting('role')), pg_catalog.current_database()";
 
-/// Takes over the path for an instant and gives it back: the primary resolves it anew for what comes next.
-const RESOLVE: &str =
-    "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('search_path'), true)";
-
-/// Behind how many changes of roles a process that begins now resolves names; while one is under way, nobody knows.
-pub(super) fn resolved_by_now(cluster: &Cluster) -> u64 {
-    let scheduler = cluster.scheduler();
-    if scheduler.is_closed() { u64::MAX } else { scheduler.closings() }
-}
-
 impl Session {
-    /// A process goes on with the schemas that it found for its search_path when memberships of roles change; whoever looks names
-    /// up for the session finds those of today. Behind such a change, outside a block, the primary's process finds them anew.
-    pub(super) async fn resolve_anew(&mut self) -> Result<(), Ended> {
-        let now = resolved_by_now(&self.service.cluster);
-        if self.resolved != now && now != u64::MAX && self.state.block() == BlockStatus::Idle {
-            self.line.ask(RESOLVE).await?;
-            self.resolved = now;
-        }
-        Ok(())
-    }
-
-    /// Whether names mean the same to the primary's process as to whoever looks them up now.
-    pub(super) fn resolves_as_others(&self) -> bool {
-        let now = resolved_by_now(&self.service.cluster);
-        self.resolved == now && now != u64::MAX
-    }
-
     /// The catalog under which the primary parses now; `None` while what it shows may be behind what came out of the
     /// decoder.
     fn catalog_shown(&self) -> Option<CatalogMark> {
@@ -51,9 +23,6 @@ impl Session {
     /// nobody can ask, only if that is known already.
     pub(super) async fn keeps_its_names(&mut self) -> Result<bool, Ended> {
         let Some(now) = self.catalog_shown() else { return Ok(false) };
-        if !self.resolves_as_others() {
-            return Ok(false);
-        }
         if let Some((_, fit)) = self.named.filter(|(catalog, _)| *catalog == now) {
             return Ok(fit);
         }

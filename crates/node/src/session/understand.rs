@@ -400,10 +400,6 @@ impl Session {
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
         self.meaning = template.as_ref().and_then(|template| template.meaning);
         let mut plan = plan::tree(self.asker(), statement, &values, template);
-        // In a transaction at a standby nothing writes.
-        if matches!(plan, Plan::Writes(_)) && self.snapshot.is_none() && !self.resolves_as_others() {
-            return Ok(Plan::Writes(Writing::everything(Reason::RolesChanged)));
-        }
         if let Plan::Writes(writing) = &mut plan
             && writing.unknown
         {
