@@ -501,15 +501,23 @@ fn statements_mean_what_they_meant_when_they_were_parsed() {
             assert_eq!(run_kept(raw), [utc]);
         }
     }
-    // What was made a constant stays one, whatever is set afterwards; and what is parsed then has another.
+    // What was made a constant stays one, whatever is set afterwards; and what is parsed then has another. A server that has too
+    // much to tell its processes has them analyse all anew: then it is parsed once more.
     let [tokyo, _] = &mut sessions;
-    query(tokyo, "SET timezone = 'America/New_York'");
-    for _ in 0..10 {
-        assert_eq!(
-            (run_kept(tokyo), extended(tokyo, text)),
-            (vec![zones[0].1.to_owned()], vec![zones[1].1.to_owned()])
-        );
-    }
+    let mut again = false;
+    until(|| {
+        if std::mem::replace(&mut again, true) {
+            query(tokyo, "DEALLOCATE kept");
+            query(tokyo, "SET timezone = 'Asia/Tokyo'");
+            tokyo.ask(|out| {
+                out.parse(b"kept", text.as_bytes(), &[]);
+                out.sync();
+            });
+            answer(tokyo);
+        }
+        query(tokyo, "SET timezone = 'America/New_York'");
+        (0..10).all(|_| run_kept(tokyo) == [zones[0].1] && extended(tokyo, text) == [zones[1].1])
+    });
 }
 
 #[test]
