@@ -466,6 +466,17 @@ fn without_its_event_triggers_no_read_leaves() {
 }
 
 #[test]
+fn event_triggers_that_are_taken_away_past_consort_are_missed() {
+    let (serving, mut console, _url) = serving(1, ANYWHERE);
+    eventually("reads that leave", || console.stays("postgres").is_empty());
+    serving.servers.query("ALTER EVENT TRIGGER consort_ddl_command_end DISABLE");
+    // It is attached again: it may be, on first use.
+    let there = "SELECT FROM pg_event_trigger WHERE evtname = 'consort_ddl_command_end' AND evtenabled = 'A'";
+    eventually("the event trigger", || !serving.servers.query(there).is_empty());
+    eventually("reads that leave", || console.stays("postgres").is_empty());
+}
+
+#[test]
 fn ddl_in_serializable_transactions_does_not_conflict_by_what_consort_notes() {
     let (_serving, _console, url) = serving(0, THROUGH);
     let mut clients = [Client::connect(&url).unwrap(), Client::connect(&url).unwrap()];

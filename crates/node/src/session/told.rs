@@ -19,7 +19,6 @@ use super::primary::{Ended, Seen};
 use super::request::{Kind, Request};
 use crate::cluster::{Cluster, Told};
 use crate::plan::{Again, Writing};
-use crate::routes::Went;
 use crate::session::turns::Way;
 use crate::standby::may_be_bound;
 use analysis::session::{Settings, SettingsId};
@@ -228,7 +227,7 @@ impl Session {
         let ran = self.line.commit_told(request).await;
         let xid = self.line.primary.answers().into_iter().next().flatten();
         let ended = self.tell_and_settle(ran, xid).await;
-        self.ends_told(reason, ended)
+        self.ran_in_ours(reason, ended)
     }
 
     /// Runs the current statement, which is outside a block, in a block of ours that is told of.
@@ -257,7 +256,7 @@ impl Session {
             self.current.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));
             seen
         });
-        self.ends_told(self.current.reason, ended)
+        self.ran_in_ours(self.current.reason, ended)
     }
 
     /// The primary has said the transaction's number, or all that it will say. Tells the cluster, and waits for the end.
@@ -278,19 +277,5 @@ impl Session {
             self.service.cluster.take_back(of, xid);
         }
         Ok(seen)
-    }
-
-    fn ends_told(&mut self, reason: Reason, ended: Result<Seen, Ended>) -> AtPrimary {
-        match ended {
-            Ok(seen) => self.learn_from(&seen),
-            Err(ended) => {
-                self.learn();
-                self.ended = Some(ended);
-                return AtPrimary::ConnectionLost;
-            }
-        }
-        self.fell_behind();
-        self.went(Went::Primary(reason));
-        AtPrimary::Answered
     }
 }

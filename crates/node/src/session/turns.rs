@@ -156,7 +156,13 @@ impl Session {
             self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
             return AtPrimary::Answered;
         }
-        match self.in_our_block(request).await {
+        let ran = self.in_our_block(request).await;
+        self.ran_in_ours(self.current.reason, ran)
+    }
+
+    /// What comes of a request that ran at the primary with something of ours around it.
+    pub(super) fn ran_in_ours(&mut self, reason: Reason, ran: Result<Seen, Ended>) -> AtPrimary {
+        match ran {
             Ok(seen) => self.learn_from(&seen),
             Err(ended) => {
                 self.learn();
@@ -165,7 +171,7 @@ impl Session {
             }
         }
         self.fell_behind();
-        self.went(Went::Primary(self.current.reason));
+        self.went(Went::Primary(reason));
         AtPrimary::Answered
     }
 

@@ -10,7 +10,7 @@
 //!
 //! Nothing fires, as with rows. Privileges and row-level policies are those of its author.
 
-use super::script::{About, Check, Script};
+use super::script::{About, Check, Script, unbound};
 use super::{Batch, Error, Part};
 use crate::clone::literal;
 use bytes::BufMut;
@@ -130,10 +130,7 @@ impl Script {
             [],
             &mut self.bytes,
         );
-        bound.map_err(|error| match error {
-            frontend::BindError::Conversion(error) => Error::stream(error.to_string()),
-            frontend::BindError::Serialization(error) => error.into(),
-        })?;
+        bound.map_err(unbound)?;
         frontend::execute("", 0, &mut self.bytes)?;
         self.checks.push_back(Check { rows: Some(rerun.rows), about: About::Rerun });
         self.run("RESET SESSION AUTHORIZATION", About::Rerun)?;

@@ -113,6 +113,14 @@ pub(super) struct Script {
     pub(super) checks: VecDeque<Check>,
 }
 
+/// Why a Bind cannot be written.
+pub(super) fn unbound(error: frontend::BindError) -> Error {
+    match error {
+        frontend::BindError::Conversion(error) => Error::stream(error.to_string()),
+        frontend::BindError::Serialization(error) => error.into(),
+    }
+}
+
 impl Script {
     /// Runs a statement of no parameters that is not kept.
     pub(super) fn run(&mut self, sql: &str, about: About) -> Result<(), Error> {
@@ -155,10 +163,7 @@ impl Script {
             [],
             &mut self.bytes,
         );
-        bound.map_err(|error| match error {
-            frontend::BindError::Conversion(error) => Error::stream(error.to_string()),
-            frontend::BindError::Serialization(error) => error.into(),
-        })?;
+        bound.map_err(unbound)?;
         frontend::execute("", 0, &mut self.bytes)?;
         Ok(())
     }

@@ -26,6 +26,26 @@ fn types(analysed: &Analysed) -> Vec<u32> {
 }
 
 #[tokio::test]
+async fn a_schema_that_a_membership_opens_counts_from_the_next_version_of_the_catalog_on() {
+    let scratch = Scratch::start(0);
+    scratch.query(
+        "CREATE ROLE anna; CREATE ROLE crew; CREATE SCHEMA deck; GRANT USAGE ON SCHEMA deck TO crew; \
+         CREATE TABLE deck.t (id int); CREATE TABLE public.t (id int); GRANT SELECT ON deck.t, public.t TO PUBLIC",
+    );
+    let path = settings(&[("search_path", "deck, public"), ("session_authorization", "anna")]);
+    let mut analyst = Analyst::connect(&scratch.address("postgres")).await.unwrap();
+    let mut oids = Vec::new();
+    for (catalog, sql) in [(1, "SELECT"), (2, "GRANT crew TO anna")] {
+        scratch.query(sql);
+        analyst.under(catalog);
+        let seen = analyst.analyse(&path, "SELECT id FROM t", &[]).await.unwrap();
+        oids.push(seen.columns[0].table.to_string());
+    }
+    let oid = |name: &str| crate::one(&scratch.query(&format!("SELECT '{name}'::regclass::oid"))).to_owned();
+    assert_eq!(oids, [oid("public.t"), oid("deck.t")]);
+}
+
+#[tokio::test]
 async fn trees_are_those_of_the_asking_session() {
     let scratch = Scratch::start(0);
     scratch.query(
