@@ -131,9 +131,10 @@ fn what_pause_holds_can_be_cancelled() {
     psql(&console, "PAUSE postgres").worked();
     let mut waiting = Command::new("psql");
     waiting.args(["-X", "-d", &url, "-c", "SELECT 1"]).stdin(Stdio::null());
-    let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut waiting = waiting.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("a waiting client", || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|"));
     run(Command::new("kill").args(["-INT", &waiting.id().to_string()])).worked();
+    eventually("its end", || waiting.try_wait().unwrap().is_some());
     let output = waiting.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("canceling statement due to user request"), "{said}");
