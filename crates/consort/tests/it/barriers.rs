@@ -435,6 +435,53 @@ fn a_partition_that_is_being_detached_is_gone_at_once_though_the_standby_lags() 
     }
 }
 
+/// Two schemas of a session's search_path have a table of one name. A process keeps the schemas that it found until one changes.
+#[test]
+fn a_membership_that_opens_a_schema_opens_it_for_all_nodes() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, _console, url) = serving(1, lines);
+        let mut admin = Client::connect(&url).unwrap();
+        admin
+            .rows(
+                "CREATE ROLE member LOGIN; CREATE ROLE group_of_it; CREATE SCHEMA first; \
+                 GRANT USAGE ON SCHEMA first TO group_of_it; CREATE TABLE first.both (a int PRIMARY KEY); \
+                 CREATE TABLE public.both (a int PRIMARY KEY); GRANT ALL ON first.both, public.both TO member",
+            )
+            .unwrap();
+        let mut member = Client::connect(&serving.url("member", "postgres")).unwrap();
+        let mut other = Client::connect(&url).unwrap();
+        member.rows("SET search_path = first, public").unwrap();
+        member.rows("PREPARE put AS INSERT INTO \"both\" VALUES ($1)").unwrap();
+        let mut wrong = Vec::new();
+        let mut n = 0;
+        for change in ["SELECT", "GRANT group_of_it TO member", "REVOKE group_of_it FROM member"] {
+            admin.rows(change).unwrap();
+            if n > 0 {
+                let schema = if change.starts_with("GRANT") { "first" } else { "public" };
+                let looked_again = format!("SELECT '\"both\"'::regclass = '{schema}.both'::regclass");
+                eventually("the schema", || member.one(&looked_again).unwrap() == "t");
+            }
+            for _ in 0..20 {
+                n += 1;
+                let put = if n % 2 == 0 {
+                    format!("EXECUTE put({n})")
+                } else {
+                    format!("INSERT INTO \"both\" VALUES ({n})")
+                };
+                member.rows(&put).unwrap();
+                let own = member.number(&format!("SELECT count(*) FROM \"both\" WHERE a = {n}")).unwrap();
+                let public = other.number("SELECT count(*) FROM public.both").unwrap();
+                let first = other.number("SELECT count(*) FROM first.both").unwrap();
+                let first_now = if n <= 20 { 0 } else { (n - 20).min(20) };
+                if own != 1 || first != first_now || public + first != n {
+                    wrong.push((n, own, public, first));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
 /// Whoever may drop event triggers may drop Consort's, or have them do nothing; then nothing tells of DDL.
 #[test]
 fn without_its_event_triggers_no_read_leaves() {

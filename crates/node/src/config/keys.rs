@@ -234,7 +234,7 @@ pub static KEYS: &[Key] = &[
     )),
     global(
         "proof_limit",
-        "\"2ms\"",
+        "\"5ms\"",
         "How long a standby's answer is held for its proof before the statement runs at the primary instead; and how long a read waits for a standby that is about to replay what it must see.",
         |config, value| put(&mut config.proof_limit, duration(value)),
     ),

@@ -17,7 +17,7 @@ fn what_is_left_out_has_its_default() {
     let config = parse(LEAST).unwrap();
     assert_eq!(config.listen, ["127.0.0.1:6432"]);
     assert_eq!(config.primary, Server { name: "primary".into(), host: "db1".into(), port: 5432, weight: 0 });
-    assert_eq!(config.proof_limit, Duration::from_millis(2));
+    assert_eq!(config.proof_limit, Duration::from_millis(5));
     assert_eq!(config.held_answer_bytes, 65_536);
     assert_eq!(config.writers(), Writers::Anywhere);
     assert_eq!(config.design(), design::CONSORT);

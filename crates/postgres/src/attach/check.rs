@@ -30,6 +30,7 @@ struct Server {
     free_slots: i64,
     free_senders: i64,
     slot_keep_mb: i64,
+    wal_writer_ms: i32,
     superuser: bool,
     role: String,
     feedback: bool,
@@ -43,6 +44,7 @@ const SERVER: &str = "\
       current_setting('max_replication_slots')::bigint - (SELECT count(*) FROM pg_replication_slots), \
       current_setting('max_wal_senders')::bigint - (SELECT count(*) FROM pg_stat_replication), \
       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), \
+      (SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'), \
       r.rolsuper, r.rolname::text, current_setting('hot_standby_feedback')::bool, current_setting('hot_standby')::bool, \
       (SELECT count(*) FROM unnest($1::text[]) followed WHERE NOT EXISTS ( \
         SELECT FROM pg_replication_slots WHERE database = followed AND slot_name LIKE 'consort\\_%')) \
@@ -59,11 +61,12 @@ impl Server {
             free_slots: row.get(4),
             free_senders: row.get(5),
             slot_keep_mb: row.get(6),
-            superuser: row.get(7),
-            role: row.get(8),
-            feedback: row.get(9),
-            hot_standby: row.get(10),
-            slots_wanted: row.get(11),
+            wal_writer_ms: row.get(7),
+            superuser: row.get(8),
+            role: row.get(9),
+            feedback: row.get(10),
+            hot_standby: row.get(11),
+            slots_wanted: row.get(12),
         })
     }
 
@@ -81,6 +84,9 @@ impl Server {
         })
     }
 }
+
+/// With a longer `wal_writer_delay` (milliseconds) reads beside asynchronous commits are rarely proven in time.
+const WAL_WRITER_MS: i32 = 2;
 
 /// What the primary of this connection lacks to be served. Each of these databases wants a slot, if it has none.
 ///
@@ -143,6 +149,18 @@ pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Findin
             false,
             "max_slot_wal_keep_size is -1: if Consort is away for long, its slot can fill the primary's disk",
             "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()",
+        ),
+    );
+    find(
+        server.wal_writer_ms > WAL_WRITER_MS,
+        Finding::new(
+            false,
+            format!(
+                "wal_writer_delay is {} ms: commits with synchronous_commit = off reach standbys and decoder that much later, and \
+                 reads run at the primary meanwhile",
+                server.wal_writer_ms
+            ),
+            "if clients commit so: ALTER SYSTEM SET wal_writer_delay = '1ms'; SELECT pg_reload_conf()",
         ),
     );
     Ok(findings)

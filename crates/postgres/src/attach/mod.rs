@@ -320,7 +320,9 @@ pub async fn identity(control: &Control) -> Result<DatabaseId, Error> {
 }
 
 /// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that
-/// a digest has shown. Who reads at a standby reads behind it from then on. Returns the transaction that wrote it.
+/// a digest has shown. Who reads at a standby reads behind it from then on. Processes keep the schemas that they found for their
+/// search_path until a schema changes, whatever becomes of the memberships of their role: with the mark one does, and all look again.
+/// Returns the transaction that wrote it.
 ///
 /// # Errors
 /// As every query; 42P01 if the database is not attached.
@@ -328,7 +330,8 @@ pub async fn mark(control: &Control) -> Result<Xid, Error> {
     // It counts once the primary shows it, not once a standby has it.
     let sql = format!(
         "SET synchronous_commit = local; INSERT INTO consort.log VALUES ('{MARK}', NULL); \
-         DELETE FROM consort.log WHERE command = '{MARK}'; SELECT pg_current_xact_id()"
+         DELETE FROM consort.log WHERE command = '{MARK}'; \
+         UPDATE pg_catalog.pg_namespace SET nspname = nspname WHERE nspname = 'consort'; SELECT pg_current_xact_id()"
     );
     let xid = last_transaction(&control.simple_query(&sql).await?);
     xid.ok_or_else(|| Error::Protocol("the mark has no transaction".to_owned()))

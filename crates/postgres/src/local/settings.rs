@@ -39,6 +39,7 @@ max_slot_wal_keep_size = '8GB'          # a slot that falls behind never fills t
 hot_standby = on
 hot_standby_feedback = on               # vacuum at the primary spares what standbys read
 wal_receiver_status_interval = '1s'
+wal_writer_delay = '1ms'                # asynchronous commits are soon at the standbys and the decoder
 wal_retrieve_retry_interval = '200ms'   # a standby is back soon after its primary
 logging_collector = on
 log_directory = '../log'

@@ -322,19 +322,25 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     let mut options = Scratch::options();
     options.standbys = 1;
     options.settings.extend(
-        [("wal_level", "replica"), ("max_replication_slots", "2"), ("max_slot_wal_keep_size", "-1")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        [
+            ("wal_level", "replica"),
+            ("max_replication_slots", "2"),
+            ("max_slot_wal_keep_size", "-1"),
+            ("wal_writer_delay", "200ms"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     let scratch = Scratch::with(options);
     scratch.query("CREATE ROLE anna LOGIN");
     let control = Control::connect(&scratch.address("postgres").with_user("anna")).await.unwrap();
     let findings = attach::check(&control, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
     let text: Vec<&str> = findings.iter().map(|finding| finding.what.as_str()).collect();
-    assert_eq!(text.len(), 4, "{text:?}");
+    assert_eq!(text.len(), 5, "{text:?}");
     assert!(text[0].contains("wal_level is replica") && findings[0].fatal);
     assert!(text[1].contains("max_replication_slots leaves 1 free, 3 more are needed"), "{text:?}");
     assert!(text[2].contains("anna is no superuser"));
     assert!(text[3].contains("max_slot_wal_keep_size") && !findings[3].fatal);
+    assert!(text[4].contains("wal_writer_delay is 200 ms") && !findings[4].fatal);
     assert!(attach::check_standby(&control).await.unwrap().iter().any(|finding| finding.fatal));
     let standby = Control::connect(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
     assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
