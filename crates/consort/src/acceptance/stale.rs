@@ -10,10 +10,7 @@
 //! | 5 | through-consort | through Consort | | off, mixed | no |
 //! | 6 | anywhere | through Consort | two bypass it, same rows | off, mixed | no |
 //!
-//! Where rounds write through Consort, the session that wrote reads back, too. Forms 5 and 6 stand alone because less leaves
-//! by nature: an asynchronous commit is visible before it is flushed, up to `wal_writer_delay` earlier, and neither a standby
-//! nor the decoder sees what is not flushed. Until then its row can be read at the primary only; and no look at the primary
-//! settles, which with writers anywhere every proof needs.
+//! Where rounds write through Consort, the session that wrote reads back, too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,59 +65,34 @@ struct Form {
     writers: Writers,
     bypass_rounds: bool,
     commits: &'static [Commit],
-    wish: Wish,
-}
-
-/// Which of a form's shares are judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    Both,
-    Cold,
-    Neither,
 }
 
 const FORMS: [Form; 6] = [
-    Form {
-        number: 1,
-        writers: Writers::ThroughConsort,
-        bypass_rounds: false,
-        commits: &[Commit::On],
-        wish: Wish::Both,
-    },
+    Form { number: 1, writers: Writers::ThroughConsort, bypass_rounds: false, commits: &[Commit::On] },
     Form {
         number: 2,
         writers: Writers::ThroughConsort,
         bypass_rounds: false,
         commits: &[Commit::RemoteApply, Commit::On],
-        wish: Wish::Both,
     },
-    Form {
-        number: 3,
-        writers: Writers::Anywhere,
-        bypass_rounds: false,
-        commits: &[Commit::On],
-        wish: Wish::Both,
-    },
+    Form { number: 3, writers: Writers::Anywhere, bypass_rounds: false, commits: &[Commit::On] },
     Form {
         number: 4,
         writers: Writers::Anywhere,
         bypass_rounds: true,
         commits: &[Commit::RemoteApply, Commit::On],
-        wish: Wish::Both,
     },
     Form {
         number: 5,
         writers: Writers::ThroughConsort,
         bypass_rounds: false,
         commits: &[Commit::Off, Commit::Mixed],
-        wish: Wish::Cold,
     },
     Form {
         number: 6,
         writers: Writers::Anywhere,
         bypass_rounds: false,
         commits: &[Commit::Off, Commit::Mixed],
-        wish: Wish::Neither,
     },
 ];
 
@@ -132,32 +104,20 @@ struct Sum {
     stale: u64,
     backwards: u64,
     errors: u64,
-    /// The shares that are judged.
     hot: Vec<f64>,
     cold: Vec<f64>,
-    /// A sentence for each form of asynchronous commits.
-    asynchronous: Vec<String>,
 }
 
 impl Sum {
-    fn add(&mut self, form: &Form, report: &Report, rounds: u64) {
+    fn add(&mut self, report: &Report, rounds: u64) {
         self.forms += 1;
         self.rounds += rounds;
         self.stale += report.hot.stale;
         self.backwards += report.hot.backwards;
         self.errors += report.hot.errors + report.cold.errors + report.writes.errors;
         let share = |share: &Option<Share>| share.as_ref().map_or(0.0, |share| share.at_standbys);
-        let (hot, cold) = (share(&report.hot_share), share(&report.cold_share));
-        if form.wish == Wish::Both {
-            self.hot.push(hot);
-        } else {
-            let writers = form.writers.name();
-            let (hot, cold) = (percent(hot), percent(cold));
-            self.asynchronous.push(format!("writers {writers}: cold table {cold}, hot rows {hot}"));
-        }
-        if form.wish != Wish::Neither {
-            self.cold.push(cold);
-        }
+        self.hot.push(share(&report.hot_share));
+        self.cold.push(share(&report.cold_share));
     }
 }
 
@@ -184,7 +144,7 @@ pub(super) fn run(
                 }
                 let rounds = share_of(options.rounds, forms.len(), place);
                 let report = runtime.block_on(run_form(&ground, form, *delays, rounds, options, stop))?;
-                sum.add(form, &report, rounds);
+                sum.add(&report, rounds);
             }
         }
         ground.judge_bypass("stale", lines);
@@ -254,9 +214,6 @@ fn judge(delays: Delays, sum: &Sum, whole: bool, lines: &mut Lines) {
         lines.judge(&hot, "75 %", all(&sum.hot), whole && least(&sum.hot) >= HOT_WISH);
     } else {
         lines.tell(&hot, all(&sum.hot));
-    }
-    if !sum.asynchronous.is_empty() {
-        lines.tell(&what("at standbys with asynchronous commits"), sum.asynchronous.join("; "));
     }
 }
 

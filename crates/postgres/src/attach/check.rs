@@ -74,6 +74,30 @@ impl Server {
         self.version_number / 10_000
     }
 
+    /// What a primary is served without, and better with.
+    fn advice(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.slot_keep_mb < 0 {
+            findings.push(Finding::new(
+                false,
+                "max_slot_wal_keep_size is -1: if Consort is away for long, its slot can fill the primary's disk",
+                "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()",
+            ));
+        }
+        if self.wal_writer_ms > WAL_WRITER_MS {
+            findings.push(Finding::new(
+                false,
+                format!(
+                    "wal_writer_delay is {} ms: commits with synchronous_commit = off reach standbys and decoder that much \
+                     later, and reads run at the primary meanwhile",
+                    self.wal_writer_ms
+                ),
+                "if clients commit so: ALTER SYSTEM SET wal_writer_delay = '1ms'; SELECT pg_reload_conf()",
+            ));
+        }
+        findings
+    }
+
     fn wrong_major(&self) -> Option<Finding> {
         (self.major().cast_unsigned() != MAJOR).then(|| {
             Finding::new(
@@ -143,26 +167,7 @@ pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Findin
             ),
         ),
     );
-    find(
-        server.slot_keep_mb < 0,
-        Finding::new(
-            false,
-            "max_slot_wal_keep_size is -1: if Consort is away for long, its slot can fill the primary's disk",
-            "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()",
-        ),
-    );
-    find(
-        server.wal_writer_ms > WAL_WRITER_MS,
-        Finding::new(
-            false,
-            format!(
-                "wal_writer_delay is {} ms: commits with synchronous_commit = off reach standbys and decoder that much later, and \
-                 reads run at the primary meanwhile",
-                server.wal_writer_ms
-            ),
-            "if clients commit so: ALTER SYSTEM SET wal_writer_delay = '1ms'; SELECT pg_reload_conf()",
-        ),
-    );
+    findings.extend(server.advice());
     Ok(findings)
 }
 

@@ -1,7 +1,7 @@
 //! Order by declared tables: versions are handed out before a transaction begins, and each replica holds what its tables
 //! have not come to.
 
-use super::{Action, Bugs, Options, Outcome, Refused, Step, Tables, TransactionId, Why};
+use super::{Action, Bugs, Options, Outcome, Place, Refused, Step, Tables, TransactionId, Why};
 use crate::StandbyId;
 use history::{RelationId, Version};
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct Holding {
     next: u64,
     /// The newest version of each table that was handed out.
     handed: BTreeMap<RelationId, Version>,
+    /// Whose answers decide, if there is a replica.
+    leader: Option<StandbyId>,
     replicas: BTreeMap<StandbyId, Replica>,
     open: BTreeMap<TransactionId, Open>,
 }
@@ -76,6 +78,8 @@ struct Open {
     /// What the leader answered, step by step; the client has heard all of it.
     decided: Vec<Outcome>,
     failed: bool,
+    /// Nobody has heard what the leader did: it is rolled back, and nothing is compared.
+    abandoned: bool,
 }
 
 impl Open {
@@ -92,8 +96,26 @@ impl Open {
 impl Holding {
     /// These replicas, all in the same state; the first is the leader.
     pub fn new(options: Options, replicas: impl IntoIterator<Item = StandbyId>) -> Holding {
-        let replicas = replicas.into_iter().map(|id| (id, Replica::default())).collect();
-        Holding { options, next: 0, handed: BTreeMap::new(), replicas, open: BTreeMap::new() }
+        let order: Vec<StandbyId> = replicas.into_iter().collect();
+        let leader = order.first().copied();
+        let replicas = order.into_iter().map(|id| (id, Replica::default())).collect();
+        Holding { options, next: 0, handed: BTreeMap::new(), leader, replicas, open: BTreeMap::new() }
+    }
+
+    /// A replica takes part from now on; it is in the state of the others. To be said while no transaction is open: one that
+    /// is would not have run there from its beginning.
+    ///
+    /// Panics if one is.
+    pub fn join(&mut self, replica: StandbyId) {
+        assert!(self.open.is_empty(), "a replica joins when nothing is open");
+        let produced = self.handed.clone();
+        self.replicas.insert(replica, Replica { produced, held: BTreeMap::new() });
+        self.leader.get_or_insert(replica);
+    }
+
+    /// So many transactions have begun and not ended at every replica.
+    pub fn open(&self) -> usize {
+        self.open.len()
     }
 
     /// A transaction that will touch these tables gets its versions. If it writes, every replica will execute it; if not,
@@ -101,7 +123,23 @@ impl Holding {
     ///
     /// Errors: [`Refused::NoReplica`], [`Refused::Full`].
     pub fn begin(&mut self, tables: Tables) -> Result<(TransactionId, Vec<Action>), Refused> {
+        self.begin_at(tables, Place::Anywhere)
+    }
+
+    /// The same, of one that runs at this replica alone if it only reads: no other can answer what it will ask.
+    ///
+    /// Errors: as [`Holding::begin`].
+    pub fn begin_at(
+        &mut self,
+        tables: Tables,
+        place: Place,
+    ) -> Result<(TransactionId, Vec<Action>), Refused> {
         let leader = self.leader().ok_or(Refused::NoReplica)?;
+        if let Place::At(replica) = place
+            && !self.replicas.contains_key(&replica)
+        {
+            return Err(Refused::NoReplica);
+        }
         let undecided = self.open.values().filter(|open| !open.is_decided()).count();
         if undecided >= self.options.max_open {
             return Err(Refused::Full);
@@ -110,7 +148,10 @@ impl Holding {
         let id = TransactionId(self.next);
         let needs: BTreeMap<_, _> =
             tables.all().into_iter().map(|table| (table, self.newest(table))).collect();
-        let at = tables.writes.is_empty().then(|| self.place(&needs).unwrap_or(leader));
+        let at = tables.writes.is_empty().then(|| match place {
+            Place::At(replica) => replica,
+            Place::Anywhere | Place::Everywhere => self.place(&needs).unwrap_or(leader),
+        });
         for table in &tables.writes {
             let handed = self.handed.entry(*table).or_default();
             *handed = handed.next();
@@ -120,7 +161,8 @@ impl Holding {
                 state.held.insert(id, Held::default());
             }
         }
-        let open = Open { tables, needs, steps: Vec::new(), at, decided: Vec::new(), failed: false };
+        let (steps, decided) = (Vec::new(), Vec::new());
+        let open = Open { tables, needs, steps, at, decided, failed: false, abandoned: false };
         self.open.insert(id, open);
         Ok((id, self.take_out_the_slow()))
     }
@@ -144,6 +186,32 @@ impl Holding {
         }
         open.steps.push(Step::Statement(open.steps.len()));
         Ok(self.send_all())
+    }
+
+    /// The transaction goes back to a savepoint, everywhere: it has not failed any more.
+    ///
+    /// Errors: as [`Holding::statement`].
+    pub fn back_to_savepoint(&mut self, id: TransactionId) -> Result<Vec<Action>, Refused> {
+        self.idle(id)?.failed = false;
+        self.statement(id, &Tables::default())
+    }
+
+    /// The transaction is no more, whatever it waited for or ran where its answers come from; elsewhere it is rolled back. The
+    /// caller has seen to it that nobody will commit it there any more, or that nobody else in the cluster has it.
+    pub fn abandon(&mut self, id: TransactionId) -> Vec<Action> {
+        let leader = self.leader();
+        let Some(open) = self.open.get_mut(&id).filter(|open| !open.is_decided()) else { return Vec::new() };
+        // Nobody else was sent the COMMIT of one that is not decided.
+        open.steps.pop_if(|step| *step == Step::Commit);
+        if open.steps.last() != Some(&Step::Rollback) {
+            open.steps.push(Step::Rollback);
+        }
+        open.decided.resize(open.steps.len(), Outcome::Failed);
+        (open.failed, open.abandoned) = (true, true);
+        if let Some(decides) = open.at.or(leader) {
+            self.produce(decides, id);
+        }
+        self.send_all()
     }
 
     /// The transaction's end. The COMMIT of one that has failed is a ROLLBACK.
@@ -190,7 +258,7 @@ impl Holding {
 
     /// Whose answers decide.
     pub fn leader(&self) -> Option<StandbyId> {
-        self.replicas.keys().next().copied()
+        self.leader
     }
 
     /// Checks the invariants; for tests. Panics if one does not hold.
@@ -311,9 +379,8 @@ impl Holding {
 
     /// Takes out who answered otherwise than was decided.
     fn compare(&mut self, id: TransactionId) -> Vec<Action> {
-        let Some(open) = self.open.get(&id).filter(|_| !self.options.bugs.divergence_unnoticed) else {
-            return Vec::new();
-        };
+        let noticed = |open: &&Open| !open.abandoned && !self.options.bugs.divergence_unnoticed;
+        let Some(open) = self.open.get(&id).filter(noticed) else { return Vec::new() };
         let differs = |replica: &Replica| {
             let held = replica.held.get(&id);
             held.is_some_and(|held| {
@@ -328,9 +395,17 @@ impl Holding {
     /// If its end is done there, it is held there no more, and its versions are produced.
     fn finish(&mut self, at: StandbyId, id: TransactionId) {
         let Some(open) = self.open.get(&id).filter(|open| open.has_ended()) else { return };
-        let Some(replica) = self.replicas.get_mut(&at) else { return };
-        if replica.held.get(&id).is_some_and(|held| held.outcomes.len() == open.steps.len()) {
-            replica.held.remove(&id);
+        let held = self.replicas.get(&at).and_then(|replica| replica.held.get(&id));
+        if held.is_some_and(|held| held.outcomes.len() == open.steps.len()) {
+            self.produce(at, id);
+        }
+    }
+
+    /// It has ended there.
+    fn produce(&mut self, at: StandbyId, id: TransactionId) {
+        if let (Some(open), Some(replica)) = (self.open.get(&id), self.replicas.get_mut(&at))
+            && replica.held.remove(&id).is_some()
+        {
             for table in &open.tables.writes {
                 let produced = replica.produced.entry(*table).or_default();
                 *produced = produced.next();
@@ -363,8 +438,11 @@ impl Holding {
     }
 
     fn take_out(&mut self, replica: StandbyId) -> Vec<Action> {
-        let led = self.leader() == Some(replica);
+        let led = self.leader == Some(replica);
         self.replicas.remove(&replica);
+        if led {
+            self.leader = self.replicas.keys().next().copied();
+        }
         let lost = |open: &Open| open.at == Some(replica) || self.replicas.is_empty();
         let lost: Vec<TransactionId> =
             self.open.iter().filter(|(_, open)| lost(open)).map(|(id, _)| *id).collect();

@@ -3,9 +3,9 @@
 //! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
 //!
 //! Tables are single letters. `holding` and `locking` begin anew with replicas s1 to s3 and either order. `done s1 A` says
-//! that s1 has answered A's last step, `fails s1 A` that it answered with an error. Under locks `run A at=s1` names where a
-//! statement runs (`at=all`: everywhere), `back A` goes back to a savepoint, `withdraw A` waits no more, `abandon A` is no
-//! more, and `join s4` takes part.
+//! that s1 has answered A's last step, `fails s1 A` that it answered with an error. `begin A at=s1` names where one runs that
+//! only reads, and under locks `run A at=s1` where a statement runs (`at=all`: everywhere). `back A` goes back to a savepoint,
+//! `withdraw A` waits for locks no more, `abandon A` is no more, and `join s4` takes part.
 
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::RelationId;
@@ -97,8 +97,12 @@ impl Story {
 
     fn begin(&mut self, args: Args) -> Answer {
         let (name, tables) = (args.next_pos().ok_or("name")?.to_owned(), tables(args)?);
+        let place = place(args)?;
         let begun = match &mut self.machine {
-            Machine::Holding(holding) => holding.begin(tables),
+            Machine::Holding(holding) => match place {
+                None => holding.begin(tables),
+                Some(place) => holding.begin_at(tables, place),
+            },
             Machine::Locking(locking) => locking.begin().map(|id| (id, Vec::new())),
         };
         Ok(match begun {
@@ -113,11 +117,7 @@ impl Story {
     fn statement(&mut self, args: Args) -> Answer {
         let (name, id) = self.named(args)?;
         let tables = tables(args)?;
-        let place = match args.take_key("at") {
-            None => None,
-            Some("all") => Some(Place::Everywhere),
-            Some(name) => Some(Place::At(StandbyId::new(name.trim_start_matches('s').parse()?))),
-        };
+        let place = place(args)?;
         let said = match (&mut self.machine, place) {
             (Machine::Holding(holding), _) => holding.statement(id, &tables),
             (Machine::Locking(locking), None) => locking.statement(id, tables),
@@ -128,19 +128,23 @@ impl Story {
 
     fn otherwise(&mut self, what: &str, args: Args) -> Answer {
         let (name, id) = self.named(args)?;
-        let Machine::Locking(locking) = &mut self.machine else { return Err("under locks alone".into()) };
-        let said = match what {
-            "back" => locking.back_to_savepoint(id),
-            "withdraw" => Ok(locking.withdraw(id)),
-            _ => Ok(locking.abandon(id)),
+        let said = match (&mut self.machine, what) {
+            (Machine::Locking(locking), "back") => locking.back_to_savepoint(id),
+            (Machine::Locking(locking), "withdraw") => Ok(locking.withdraw(id)),
+            (Machine::Locking(locking), _) => Ok(locking.abandon(id)),
+            (Machine::Holding(holding), "back") => holding.back_to_savepoint(id),
+            (Machine::Holding(_), "withdraw") => return Err("under locks alone".into()),
+            (Machine::Holding(holding), _) => Ok(holding.abandon(id)),
         };
         Ok(self.refused_or(&name, said))
     }
 
     fn join(&mut self, args: Args) -> Answer {
         let replica = replica(args)?;
-        let Machine::Locking(locking) = &mut self.machine else { return Err("under locks alone".into()) };
-        locking.join(replica);
+        match &mut self.machine {
+            Machine::Holding(holding) => holding.join(replica),
+            Machine::Locking(locking) => locking.join(replica),
+        }
         Ok(self.state())
     }
 
@@ -225,6 +229,14 @@ impl Story {
 fn replica(args: Args) -> Result<StandbyId, Box<dyn Error>> {
     let name = args.next_pos().ok_or("which replica?")?;
     Ok(StandbyId::new(name.trim_start_matches('s').parse()?))
+}
+
+fn place(args: Args) -> Result<Option<Place>, Box<dyn Error>> {
+    Ok(match args.take_key("at") {
+        None => None,
+        Some("all") => Some(Place::Everywhere),
+        Some(name) => Some(Place::At(StandbyId::new(name.trim_start_matches('s').parse()?))),
+    })
 }
 
 fn tables(args: Args) -> Result<Tables, Box<dyn Error>> {
