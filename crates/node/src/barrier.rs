@@ -33,22 +33,32 @@ pub(crate) struct Everywhere {
     /// Who makes it; nobody if it was only found.
     backend: Option<Backend>,
     over: bool,
+    of: Change,
     doubts: Vec<DoubtId>,
+}
+
+/// What is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Roles, memberships, databases, owners.
+    Roles,
+    /// The configuration: schemas that a role may use are the same.
+    Configuration,
 }
 
 /// Changes that are to be marked: they outlive their sessions.
 #[derive(Default)]
 pub(crate) struct Unmarked {
-    changes: RefCell<Vec<Vec<DoubtId>>>,
+    changes: RefCell<Vec<(Change, Vec<DoubtId>)>>,
     more: Notify,
 }
 
 impl Everywhere {
     /// It begins.
-    pub(crate) fn begin(cluster: &Cluster, backend: Option<Backend>) -> Everywhere {
+    pub(crate) fn begin(cluster: &Cluster, of: Change, backend: Option<Backend>) -> Everywhere {
         cluster.scheduler().close();
         let doubts = doubts(cluster).into_iter().map(|(doubt, ..)| doubt).collect();
-        Everywhere { cluster: cluster.clone(), backend, over: backend.is_none(), doubts }
+        Everywhere { cluster: cluster.clone(), backend, over: backend.is_none(), of, doubts }
     }
 
     /// The primary has answered, whatever it said.
@@ -71,7 +81,7 @@ impl Drop for Everywhere {
             }
         }
         let unmarked = self.cluster.unmarked();
-        unmarked.changes.borrow_mut().push(std::mem::take(&mut self.doubts));
+        unmarked.changes.borrow_mut().push((self.of, std::mem::take(&mut self.doubts)));
         unmarked.more.notify_one();
         self.cluster.gauge_wanted();
     }
@@ -94,14 +104,14 @@ pub(crate) async fn run(cluster: Cluster) {
         if changes.is_empty() {
             more.await;
         }
-        for doubts in changes {
-            tokio::task::spawn_local(finish(cluster.clone(), doubts));
+        for (of, doubts) in changes {
+            tokio::task::spawn_local(finish(cluster.clone(), of, doubts));
         }
     }
 }
 
 /// The way from the end of a change to reads that may leave again.
-async fn finish(cluster: Cluster, doubts_before: Vec<DoubtId>) {
+async fn finish(cluster: Cluster, of: Change, doubts_before: Vec<DoubtId>) {
     while doubts_before.iter().any(|doubt| is_lost(&cluster, *doubt)) {
         cluster.next_move().await;
     }
@@ -109,7 +119,7 @@ async fn finish(cluster: Cluster, doubts_before: Vec<DoubtId>) {
     for (doubt, database, id) in doubts(&cluster) {
         // A schema that a role may not use is passed over when its names are looked for.
         database.names().changed(None);
-        mark(&cluster, &database, id).await;
+        mark(&cluster, of, &database, id).await;
         cluster.scheduler().order_mut().answered(doubt);
     }
     cluster.scheduler().open();
@@ -123,13 +133,13 @@ fn is_lost(cluster: &Cluster, doubt: DoubtId) -> bool {
 
 /// Writes the mark, however often it must be tried; unless no read of the database can leave before it is followed anew,
 /// which begins with a mark. Another database that has its name by now is not meant: its doubt would be nobody's.
-async fn mark(cluster: &Cluster, database: &Database, id: DatabaseId) {
+async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId) {
     let address = cluster.setup().primary.with_database(database.name());
     while database.is_of_use() && database.id() == Some(id) && !cluster.stopping() {
         let marking = async {
             let control = Control::connect(&address).await?;
             if attach::identity(&control).await? == id {
-                attach::mark(&control).await?;
+                attach::mark(&control, of == Change::Roles).await?;
             }
             Ok::<_, postgres::Error>(())
         };

@@ -39,6 +39,10 @@ use crate::socket::Place;
 use crate::verify::Verification;
 use crate::{console_access, http};
 
+/// Ends processes at the primary, as an administrator would.
+const END_PROCESSES: &str =
+    "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest($1::int4[]) pid";
+
 /// The database in which the connections live that are about the whole server.
 const CONTROL_DATABASE: &str = "postgres";
 /// Sessions that are cut off have so long to say farewell.
@@ -246,7 +250,17 @@ impl Process {
             () = self.asked_to_end(signals) => {}
         }
         self.door.close(true);
-        self.door.cancel_all();
+        let processes = self.door.cancel_away();
+        if !processes.is_empty() {
+            let primary = &self.cluster.setup().primary;
+            let ended = answered(async {
+                let control = Control::connect(primary).await?;
+                Ok(control.query(END_PROCESSES, &[&processes]).await?)
+            });
+            if let Err(error) = ended.await {
+                tracing::warn!(%error, "what runs at the primary goes on");
+            }
+        }
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
         tracing::info!("ended");

@@ -19,20 +19,32 @@ pub struct Sighting {
     pub segment_bytes: u64,
 }
 
+macro_rules! newest_history {
+    () => {
+        "(SELECT max(('x' || substr(name, 1, 8))::bit(32)::integer) FROM pg_ls_waldir() \
+           WHERE name ~ '^[0-9A-F]{8}\\.history$')"
+    };
+}
+
+/// The newest timeline whose history the server has; null if there was none but the first.
+pub(crate) const NEWEST_HISTORY: &str = newest_history!();
+
 /// The start of the process that every recovery starts anew. At a primary the timeline is the one it writes, at a
 /// standby the highest that it knows to follow: before a server follows a timeline it has that one's history, and keeps it. (What
 /// the receiver says goes with the receiver; what pg_control says comes with the next restart point.)
-const LOOK: &str = "SELECT pg_is_in_recovery(), \
+const LOOK: &str = concat!(
+    "SELECT pg_is_in_recovery(), \
     (SELECT system_identifier FROM pg_control_system()), \
     CASE WHEN pg_is_in_recovery() \
       THEN greatest((SELECT timeline_id FROM pg_control_checkpoint()), \
-                    (SELECT received_tli FROM pg_stat_wal_receiver), \
-                    (SELECT max(('x' || substr(name, 1, 8))::bit(32)::integer) FROM pg_ls_waldir() \
-                      WHERE name ~ '^[0-9A-F]{8}\\.history$'))::text \
+                    (SELECT received_tli FROM pg_stat_wal_receiver), ",
+    newest_history!(),
+    ")::text \
       ELSE 'x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END, \
     (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity \
       WHERE backend_type = CASE WHEN pg_is_in_recovery() THEN 'startup' ELSE 'checkpointer' END), \
-    (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')";
+    (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')"
+);
 
 impl Sighting {
     /// The question, for any connection right after its log-in; one row of five texts answers it.

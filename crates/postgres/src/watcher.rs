@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::address::Address;
-use crate::incarnation::Sighting;
+use crate::incarnation::{NEWEST_HISTORY, Sighting};
 use crate::link::{Link, run_prepared};
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
@@ -14,12 +14,15 @@ use postgres_protocol::message::backend::Message;
 
 const STATEMENT: &str = "replayed";
 /// The position, and null instead of one as soon as the server is no standby of this timeline any more. A receiver says which
-/// one it is about to receive before anything of it comes.
+/// one it is about to receive before anything of it comes; one that has none takes it from an archive, its history file first.
 fn position(timeline: Timeline) -> String {
+    let timeline = timeline.get();
     format!(
-        "SELECT CASE WHEN pg_is_in_recovery() AND NOT EXISTS (SELECT FROM pg_stat_get_wal_receiver() r \
-           WHERE r.received_tli > {}) THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END",
-        timeline.get()
+        "SELECT CASE WHEN pg_is_in_recovery() \
+           AND NOT EXISTS (SELECT FROM pg_stat_get_wal_receiver() r WHERE r.received_tli > {timeline}) \
+           AND (EXISTS (SELECT FROM pg_stat_get_wal_receiver() r WHERE r.received_tli IS NOT NULL) \
+             OR coalesce({NEWEST_HISTORY}, 0) <= {timeline}) \
+           THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END"
     )
 }
 

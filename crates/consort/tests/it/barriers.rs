@@ -491,6 +491,7 @@ fn without_its_event_triggers_no_read_leaves() {
     client.rows("CREATE VIEW seen AS SELECT 0 AS v").unwrap();
     for (round, sabotage) in [
         "ALTER EVENT TRIGGER consort_ddl_command_end DISABLE",
+        "prepared: ALTER EVENT TRIGGER consort_ddl_command_end DISABLE",
         "BEGIN; DROP EVENT TRIGGER consort_ddl_command_end; COMMIT",
         "DROP SCHEMA consort CASCADE",
         "CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
@@ -500,7 +501,13 @@ fn without_its_event_triggers_no_read_leaves() {
     {
         let standby = serving.servers.standby(0);
         eventually("reads that leave", || console.stays("postgres").is_empty());
-        client.rows(sabotage).unwrap();
+        match sabotage.strip_prefix("prepared: ") {
+            Some(statement) => {
+                let prepared = client.prepare(statement);
+                client.run(&prepared);
+            }
+            None => drop(client.rows(sabotage).unwrap()),
+        }
         standby.query("postgres", "SELECT pg_wal_replay_pause()").unwrap();
         for step in 1..=3 {
             let value = i64::try_from(round).unwrap() * 10 + step;

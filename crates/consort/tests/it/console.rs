@@ -1,13 +1,14 @@
 //! The console over a real connection: every SHOW command has an answer, and what changes something does.
 
+use std::io::Write as _;
 use std::process::{Command, Stdio};
-
 use std::time::Duration;
 
 use postgres::local::Stop;
 
 use crate::fixture::{Serving, eventually, psql, run};
 use crate::load::{Client, READ_QUIET, THROUGH, served, serving};
+use crate::serving::page;
 
 const SHOWS: &[&str] = &[
     "CLIENTS",
@@ -140,6 +141,30 @@ fn what_pause_holds_can_be_cancelled() {
     assert!(said.contains("canceling statement due to user request"), "{said}");
     psql(&console, "RESUME postgres").worked();
     assert_eq!(psql(&url, "SELECT 'through'").worked(), "through\n");
+}
+
+/// Only the beginning of a large statement is here: it cannot be refused, and its answer is the answer to it alone.
+#[test]
+fn what_is_large_goes_on_waiting_when_it_is_cancelled() {
+    let serving = Serving::start(0, "");
+    let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
+    serving.servers.query("CREATE TABLE large (t text)");
+    psql(&console, "PAUSE postgres").worked();
+    let mut writing = Command::new("psql");
+    writing.args(["-X", "-A", "-t", "-d", &url]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut writing = writing.spawn().unwrap();
+    let script = format!("INSERT INTO large VALUES ('{}');\n", "x".repeat(400_000));
+    writing.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let waits = || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|");
+    eventually("a waiting client", waits);
+    run(Command::new("kill").args(["-INT", &writing.id().to_string()])).worked();
+    let cancelled = || page(&serving, "/metrics").1.contains("\nconsort_cancel_requests_total 1\n");
+    eventually("a cancel request", cancelled);
+    eventually("a client that waits again", waits);
+    psql(&console, "RESUME postgres").worked();
+    let output = writing.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "INSERT 0 1\n");
+    assert_eq!(serving.servers.query("SELECT count(*) FROM large")[0][0].as_deref(), Some("1"));
 }
 
 #[test]

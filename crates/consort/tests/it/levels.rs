@@ -103,10 +103,25 @@ fn each_level_shows_what_it_may_and_no_older() {
     leaves(&mut console, &mut weak, READ, 0);
     stays(&mut console, &mut weak, &format!("/* consort: strong */ {READ}"), 2);
     leaves(&mut console, &mut strong, &format!("/* consort: weak */ {READ}"), 0);
+    by_comment_alone(&mut console, &url, &mut strong);
     strong.rows("SET consort.consistency TO weak").unwrap();
     leaves(&mut console, &mut strong, READ, 0);
     strong.rows("RESET consort.consistency").unwrap();
     stays(&mut console, &mut strong, READ, 2);
+}
+
+/// A read that a comment asks to be no older than its session shows the session's own commits, and does not go back. The standby
+/// stands still.
+fn by_comment_alone(console: &mut Console, url: &str, seen: &mut Client) {
+    let read = format!("/* consort: session */ {READ}");
+    stays(console, seen, &read, 2);
+    let mut writer = Client::connect(url).expect("a log-in");
+    writer.rows("UPDATE counter SET n = 3 WHERE id = 1").expect("an answer");
+    stays(console, &mut writer, &read, 3);
+    let mut reader = Client::connect(url).expect("a log-in");
+    assert_eq!(reader.number(READ).expect("an answer"), 3);
+    stays(console, &mut reader, &read, 3);
+    writer.rows("UPDATE counter SET n = 2 WHERE id = 1").expect("an answer");
 }
 
 /// What a session begins with.

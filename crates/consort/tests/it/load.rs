@@ -127,6 +127,14 @@ impl Client {
         self.runtime.block_on(row).expect("it runs").get(0)
     }
 
+    /// Runs a statement that was prepared and answers nothing.
+    pub(crate) fn run(&mut self, statement: &tokio_postgres::Statement) {
+        let ran = async {
+            tokio::time::timeout(LIMIT, self.client.execute(statement, &[])).await.expect("in time")
+        };
+        self.runtime.block_on(ran).expect("it runs");
+    }
+
     pub(crate) fn number(&mut self, sql: &str) -> Result<i64, Trouble> {
         Ok(self.one(sql)?.parse().expect("a number"))
     }

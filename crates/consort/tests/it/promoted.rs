@@ -166,3 +166,40 @@ fn what_a_standby_takes_from_a_promoted_one_is_not_seen() {
         why(&mut console).contains("timeline 2")
     });
 }
+
+/// Nothing is streamed to it: it takes what the other one has become from an archive.
+#[test]
+fn what_a_standby_takes_from_an_archive_is_not_seen() {
+    let (serving, mut console, url) = serving(2, THROUGH);
+    let servers = serving.servers.clone();
+    let (first, second) = (servers.standby(0), servers.standby(1));
+    let log = first.data_folder().join("pg_wal");
+    for sql in [
+        &format!("ALTER SYSTEM SET restore_command = 'cp {}/%f %p'", log.display()),
+        "ALTER SYSTEM SET primary_conninfo = ''",
+        "SELECT pg_reload_conf()",
+    ] {
+        second.query("postgres", sql).unwrap();
+    }
+    let received = "SELECT FROM pg_stat_wal_receiver";
+    eventually("no receiver", || second.query("postgres", received).unwrap().is_empty());
+    let mut client = Client::connect(&url).unwrap();
+    eventually("a read there", || {
+        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
+        served(&mut console, "standby2") > 0
+    });
+    promote_and_write(first);
+    let shown = || second.query("postgres", READ_QUIET).unwrap()[0][0].clone();
+    eventually("what is written there", || {
+        // What was written is in a segment that the next one shows to be whole.
+        let next = "SELECT pg_switch_wal() WHERE NOT pg_is_in_recovery()";
+        first.query("postgres", next).unwrap();
+        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
+        shown().as_deref() == Some("666")
+    });
+    let why = |console: &mut Console| console.node("standby2").why;
+    eventually("a standby that is left", || why(&mut console).contains("timeline 2"));
+    for _ in 0..20 {
+        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
+    }
+}

@@ -11,7 +11,7 @@ use crate::fixture::{LIMIT, Serving, configuration, consort, eventually, free_po
 use crate::load::{ANYWHERE, Client, Console, THROUGH, serving};
 
 /// One page of the HTTP listener: status line and body.
-fn page(serving: &Serving, path: &str) -> (String, String) {
+pub(crate) fn page(serving: &Serving, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", serving.metrics_port)).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("the connection holds");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("the connection holds");
@@ -89,7 +89,7 @@ fn after_the_drain_time_open_transactions_are_cut_off() {
 }
 
 #[test]
-fn after_the_drain_time_statements_are_cancelled() {
+fn after_the_drain_time_statements_are_ended() {
     let mut serving = Serving::start(0, "drain_time = \"100ms\"");
     serving.servers.query("CREATE TABLE late (n int)");
     let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
@@ -98,10 +98,27 @@ fn after_the_drain_time_statements_are_cancelled() {
     eventually("a statement", || !serving.servers.query(active).is_empty());
     serving.signal("TERM");
     assert!(serving.ended().success());
-    let trouble = writing.join().unwrap().expect_err("it was cancelled");
-    assert_eq!(trouble.sqlstate.as_deref(), Some("57014"), "{trouble:?}");
+    let trouble = writing.join().unwrap().expect_err("it was ended");
+    assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
     eventually("nothing that goes on", || serving.servers.query(active).is_empty());
     assert!(serving.servers.query("SELECT FROM late").is_empty());
+}
+
+/// What no synchronous standby has is not acknowledged, however the wait for it ends.
+#[test]
+fn a_commit_that_waits_for_a_standby_is_not_acknowledged_by_the_end() {
+    let mut serving = Serving::start(0, "drain_time = \"100ms\"");
+    serving.servers.query("CREATE TABLE late (n int)");
+    let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    serving.servers.primary().set("synchronous_standby_names", "nobody").unwrap();
+    let writing = std::thread::spawn(move || client.rows("INSERT INTO late VALUES (1)"));
+    let waits =
+        "SELECT FROM pg_stat_activity WHERE query LIKE 'INSERT INTO late%' AND wait_event = 'SyncRep'";
+    eventually("a commit that waits", || !serving.servers.query(waits).is_empty());
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    let trouble = writing.join().unwrap().expect_err("nobody else has it");
+    assert_eq!(trouble.sqlstate.as_deref(), Some("08006"), "nobody says what became of it: {trouble:?}");
 }
 
 #[test]

@@ -192,13 +192,21 @@ impl Door {
         self.closing.get()
     }
 
-    /// Cancels what the sessions run, wherever it runs: nobody is left to hear of its end.
-    pub fn cancel_all(self: &Rc<Door>) {
-        let active = self.seats().into_iter().filter(|seat| seat.doing() == Doing::Active);
-        for key in active.filter_map(|seat| seat.key.borrow().clone()) {
+    /// Cancels what the sessions run at standbys: nobody is left to hear of its end. The processes of those that run something at
+    /// the primary, which are to be ended instead: a COMMIT that waits for a synchronous standby would be acknowledged if it were
+    /// cancelled.
+    pub fn cancel_away(self: &Rc<Door>) -> Vec<i32> {
+        let mut at_primary = Vec::new();
+        for seat in self.seats().into_iter().filter(|seat| seat.doing() == Doing::Active) {
+            let Some(key) = seat.key.borrow().clone() else { continue };
+            if seat.running.is_away().is_none() {
+                at_primary.push(key.pid);
+                continue;
+            }
             let door = self.clone();
             tokio::task::spawn_local(async move { door.cancels.cancel(&key).await });
         }
+        at_primary
     }
 
     /// A place for a client, if there is one left. The console has one always: who finds out what takes up all others, and ends

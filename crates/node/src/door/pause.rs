@@ -48,9 +48,10 @@ impl Pauses {
         self.changed.notify_waiters();
     }
 
-    /// A request that begins a transaction waits here while its database is paused, unless its client cancels it.
-    pub(crate) async fn pass(&self, seat: &Seat) {
-        while self.holds(&seat.database) && !seat.running.is_cancelled() {
+    /// A request that begins a transaction waits here while its database is paused, unless its client cancels it. One of which
+    /// only the beginning is here (`open`) cannot be refused: it waits on.
+    pub(crate) async fn pass(&self, seat: &Seat, open: bool) {
+        while self.holds(&seat.database) && (open || !seat.running.is_cancelled()) {
             let changed = self.changed.notified();
             seat.waits();
             tokio::select! {
@@ -58,6 +59,9 @@ impl Pauses {
                 () = seat.running.cancelled_while_held() => {}
             }
             seat.goes_on();
+        }
+        if open {
+            seat.running.forget();
         }
     }
 }

@@ -105,7 +105,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     cluster.identified(database, id);
     let upkeep = Upkeep::begin(cluster, database);
     // Roles may have changed while nobody looked. No read leaves before a gauge has settled that sees the mark.
-    let mark = attach::mark(&control).await?;
+    let mark = attach::mark(&control, true).await?;
     for ours in attached.made_by.into_iter().chain([mark]) {
         database.names().marked(ours);
     }

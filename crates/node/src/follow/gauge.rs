@@ -1,7 +1,7 @@
 //! The gauge loop: one connection to the primary, one gauge in flight, one waiting.
 
 use super::{FIRST_EPOCH, Trouble, answered};
-use crate::barrier::Everywhere;
+use crate::barrier::{Change, Everywhere};
 use crate::cluster::Cluster;
 use order::Gauge;
 use postgres::Error;
@@ -67,8 +67,9 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         cluster.metrics().gauge_round_trip.took(last.elapsed());
         // Reads are kept in before the gauge counts that has seen the change.
         let _reloaded = find_reload(cluster, &gauge).await?;
-        let _changed =
-            roles.is_some_and(|roles| cluster.roles_seen(roles)).then(|| Everywhere::begin(cluster, None));
+        let _changed = roles
+            .is_some_and(|roles| cluster.roles_seen(roles))
+            .then(|| Everywhere::begin(cluster, Change::Roles, None));
         let gauge =
             Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
         cluster.note_written(gauge.insert_lsn);
@@ -87,7 +88,7 @@ async fn find_reload(cluster: &Cluster, gauge: &gauge::Gauge) -> Result<Option<E
     if !configured.is_news(gauge.loaded) {
         return Ok(None);
     }
-    let kept_in = Everywhere::begin(cluster, None);
+    let kept_in = Everywhere::begin(cluster, Change::Configuration, None);
     // A log-in may take longer than a question.
     let address = &cluster.setup().primary;
     let floor = within_limit(address, gauge::loaded_first(address)).await?;

@@ -2,7 +2,7 @@
 //! bypass Consort. Those of its own sessions are recognised, or found by the gauges.
 
 use super::{RECONNECT_AFTER, answered};
-use crate::barrier::Everywhere;
+use crate::barrier::{Change, Everywhere};
 use crate::cluster::Cluster;
 use postgres::address::Control;
 use postgres::{Error, roles};
@@ -28,7 +28,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         // If a gauge has looked meanwhile, nobody knows which of the two is newer.
         if cluster.roles_looks() == looks && cluster.roles_seen(digest) {
             tracing::debug!("roles or their settings changed");
-            Everywhere::begin(cluster, None).end();
+            Everywhere::begin(cluster, Change::Roles, None).end();
         }
         tokio::time::sleep(ROUND).await;
     }

@@ -253,7 +253,8 @@ impl transaction::Session for Session {
     async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         self.current.reason = reason;
-        if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle {
+        let is_whole = request.kind != Kind::Open;
+        if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle && is_whole {
             // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
             self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
             return AtPrimary::Answered;

@@ -74,7 +74,7 @@ impl Line {
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
         self.seat.running.forget();
         if self.status() == Status::Idle && request.kind.is_asked() {
-            self.door.pauses.pass(&self.seat).await;
+            self.door.pauses.pass(&self.seat, request.kind == Kind::Open).await;
         }
         self.seat.active();
         Ok(request)

@@ -31,7 +31,7 @@ mod whole;
 
 pub use line::Line;
 
-use crate::barrier::{self, Everywhere};
+use crate::barrier::{self, Change, Everywhere};
 use crate::cluster::{Cluster, Database, Hold};
 use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
@@ -309,7 +309,8 @@ impl Session {
         }
         // Inside a block nobody sees anything of it before the commit.
         if self.changes_everywhere && self.everywhere.is_none() && self.may_commit(todo) {
-            self.everywhere = Some(Everywhere::begin(&self.service.cluster, Some(self.backend)));
+            self.everywhere =
+                Some(Everywhere::begin(&self.service.cluster, Change::Roles, Some(self.backend)));
         }
         holds
     }

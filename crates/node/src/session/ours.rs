@@ -18,16 +18,28 @@ impl Session {
         let changes = |what: &What| matches!(what, What::Utility(Utility::Ddl { .. }));
         if self.ours_changes.is_none()
             && statements.iter().any(|statement| changes(&statement.what))
-            && names_ours(self.line.bytes(request))
+            && (names_ours(self.line.bytes(request)) || self.prepared_names_ours())
         {
             self.ours_changes = Some(barrier::let_go(&self.service.cluster, &self.database).await);
         }
     }
+
+    /// The same of a statement that was prepared before.
+    fn prepared_names_ours(&self) -> bool {
+        self.current.statement.as_ref().is_some_and(|statement| names_ours(&statement.text))
+    }
 }
+
+/// What is there by other names, wherever a search_path finds it.
+const FUNCTIONS: [&[u8]; 3] = [b"note_command", b"tables_without_identity", b"give_identity"];
 
 /// Whether the schema, the publication (which has its name) or one of the event triggers is named.
 fn names_ours(bytes: &[u8]) -> bool {
     let ours = SCHEMA.as_bytes();
+    let is_there = |name: &&[u8]| bytes.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
+    if FUNCTIONS.iter().any(is_there) {
+        return true;
+    }
     let goes_on =
         |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'$' || !byte.is_ascii();
     (0..bytes.len().saturating_sub(ours.len() - 1)).any(|at| {
@@ -53,6 +65,7 @@ mod tests {
             "DROP SCHEMA \"consort\"",
             "CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger",
             "DROP TABLE consort.log",
+            "DROP FUNCTION Note_Command() CASCADE",
         ] {
             assert!(names_ours(ours.as_bytes()), "{ours}");
         }

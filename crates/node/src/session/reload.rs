@@ -4,7 +4,7 @@
 
 use super::Session;
 use super::understand::{GAUGE_LIMIT, Words};
-use crate::barrier::Everywhere;
+use crate::barrier::{Change, Everywhere};
 use crate::cluster::Cluster;
 use analysis::{Stay, Template};
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Session {
     pub(super) fn begin_reload(&mut self) -> Option<Reload> {
         let cluster = &self.service.cluster;
         std::mem::take(&mut self.reloads).then(|| Reload {
-            everywhere: Everywhere::begin(cluster, Some(self.backend)),
+            everywhere: Everywhere::begin(cluster, Change::Configuration, Some(self.backend)),
             before: cluster.configured().reloads(),
         })
     }

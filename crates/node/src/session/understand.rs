@@ -367,7 +367,7 @@ impl Session {
             self.line.client.out().problem(&notice);
         }
         self.meaning = None;
-        self.come_up();
+        self.come_up(words);
         if let Some(behind) = self.catalog_behind().await {
             return Ok(Plan::Stays(behind));
         }
@@ -560,11 +560,19 @@ impl Session {
         Ok(())
     }
 
-    /// The session's marks, as far as a gauge has told them by now.
-    fn come_up(&mut self) {
-        if self.state.consistency() != Consistency::Session {
-            return;
+    /// The session's marks, as far as a gauge has told them by now, if they are what these words are held to.
+    fn come_up(&mut self, words: &Words) {
+        let asked = match words.shape.hint() {
+            Some(Hint::Level(level)) => level,
+            Some(Hint::Unknown) => Consistency::Primary,
+            None => self.state.consistency(),
+        };
+        if asked == Consistency::Session {
+            self.marks_come_up();
         }
+    }
+
+    fn marks_come_up(&mut self) {
         let cluster = self.service.cluster.clone();
         let mut scheduler = cluster.scheduler();
         if std::mem::take(&mut self.marks.behind) {
@@ -590,7 +598,9 @@ impl Session {
     /// Something ran at the primary: what this session reads elsewhere must not be older.
     pub(super) fn fell_behind(&mut self) {
         self.marks.behind = true;
-        self.come_up();
+        if self.state.consistency() == Consistency::Session {
+            self.marks_come_up();
+        }
     }
 
     /// What a batch of several statements is.
@@ -728,6 +738,7 @@ impl Session {
             },
             Held::Tree => {
                 self.heed_reloads();
+                self.come_up(words);
                 let settings = self.state.settings().clone();
                 let statement =
                     Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };

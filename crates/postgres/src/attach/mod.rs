@@ -114,9 +114,9 @@ pub fn slot_name(database: &str, id: DatabaseId) -> String {
 pub async fn attach(control: &Control) -> Result<Attached, Error> {
     // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
     let before = give_identities(control, LOCK_LIMIT).await?;
-    let lacking = !missing(control).await?.is_empty();
+    let lacking = missing(control).await?;
     let made_by = in_short(control, include_str!("attach.sql")).await?;
-    if lacking {
+    if !lacking.is_empty() {
         // Older transactions may have made tables that no event trigger saw and nobody else sees yet.
         wait_for_older(control).await?;
     }
@@ -124,6 +124,10 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
     // published without an identity for a moment even.
     let after = give_identities(control, LOCK_LIMIT).await?;
     make_publication(control).await?;
+    let lacking = missing(control).await?;
+    if !lacking.is_empty() {
+        return Err(Error::Setup(format!("there is something else in its place: {}", lacking.join(", "))));
+    }
     let given_identity = before.given.into_iter().chain(after.given).collect();
     Ok(Attached { given_identity, locked: after.locked, made_by, ..make_slot(control).await? })
 }
@@ -139,11 +143,15 @@ pub async fn attach_locked(control: &Control) -> Result<(Vec<String>, Vec<String
 }
 
 async fn make_publication(control: &Control) -> Result<(), Error> {
-    let exists = control.query_opt("SELECT FROM pg_publication WHERE pubname = $1", &[&PUBLICATION]).await?;
-    if exists.is_none() {
-        in_short(control, &format!("CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES")).await?;
+    let is_whole = "SELECT puballtables AND pubinsert AND pubupdate AND pubdelete AND pubtruncate \
+                    FROM pg_publication WHERE pubname = $1";
+    let there = control.query_opt(is_whole, &[&PUBLICATION]).await?;
+    if there.is_some_and(|row| row.get(0)) {
+        return Ok(());
     }
-    Ok(())
+    let make =
+        format!("DROP PUBLICATION IF EXISTS {PUBLICATION}; CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES");
+    in_short(control, &make).await.map(drop)
 }
 
 /// Runs this in a transaction of its own that waits for no lock for long; returns that, if it wrote.
@@ -322,16 +330,20 @@ pub async fn identity(control: &Control) -> Result<DatabaseId, Error> {
 /// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that
 /// a digest has shown. Who reads at a standby reads behind it from then on. Processes keep the schemas that they found for their
 /// search_path until a schema changes, whatever becomes of the memberships of their role: with the mark one does, and all look again.
-/// Returns the transaction that wrote it.
+/// Without `roles` none does: prepared statements are not analysed anew then. Returns the transaction that wrote it.
 ///
 /// # Errors
 /// As every query; 42P01 if the database is not attached.
-pub async fn mark(control: &Control) -> Result<Xid, Error> {
+pub async fn mark(control: &Control, roles: bool) -> Result<Xid, Error> {
     // It counts once the primary shows it, not once a standby has it.
+    let look_again = if roles {
+        "UPDATE pg_catalog.pg_namespace SET nspname = nspname WHERE nspname = 'consort';"
+    } else {
+        ""
+    };
     let sql = format!(
         "SET synchronous_commit = local; INSERT INTO consort.log VALUES ('{MARK}', NULL); \
-         DELETE FROM consort.log WHERE command = '{MARK}'; \
-         UPDATE pg_catalog.pg_namespace SET nspname = nspname WHERE nspname = 'consort'; SELECT pg_current_xact_id()"
+         DELETE FROM consort.log WHERE command = '{MARK}'; {look_again} SELECT pg_current_xact_id()"
     );
     let xid = last_transaction(&control.simple_query(&sql).await?);
     xid.ok_or_else(|| Error::Protocol("the mark has no transaction".to_owned()))
@@ -410,7 +422,10 @@ const MISSING: &str = "\
         AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
     UNION ALL SELECT 'function consort.give_identity' \
       WHERE to_regprocedure('consort.give_identity(regclass)') IS NULL \
-    UNION ALL SELECT 'table consort.log' WHERE to_regclass('consort.log') IS NULL";
+    UNION ALL SELECT 'table consort.log, logged, without triggers and rules' \
+      WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = to_regclass('consort.log') AND c.relkind = 'r' \
+        AND c.relpersistence = 'p' AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid) \
+        AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid))";
 
 #[cfg(test)]
 mod tests {

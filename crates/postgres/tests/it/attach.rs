@@ -61,6 +61,22 @@ async fn attaching_may_be_repeated_and_undone() {
     attach::attach(&control).await.unwrap();
     assert!(attach::missing(&control).await.unwrap().is_empty());
 
+    scratch.query(
+        "ALTER PUBLICATION consort SET (publish = 'insert'); DROP EVENT TRIGGER consort_sql_drop; \
+         CREATE FUNCTION idle() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'; \
+         CREATE EVENT TRIGGER consort_sql_drop ON sql_drop EXECUTE FUNCTION idle(); \
+         ALTER EVENT TRIGGER consort_sql_drop ENABLE ALWAYS",
+    );
+    assert_eq!(attach::missing(&control).await.unwrap().len(), 2, "they are others");
+    attach::attach(&control).await.unwrap();
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+
+    scratch.query("ALTER TABLE consort.log SET UNLOGGED");
+    let wrong = attach::attach(&control).await.unwrap_err();
+    assert!(wrong.to_string().contains("table consort.log, logged"), "{wrong}");
+    scratch.query("ALTER TABLE consort.log SET LOGGED");
+    attach::attach(&control).await.unwrap();
+
     attach::detach(&control).await.unwrap();
     holder.batch_execute("BEGIN; INSERT INTO keyed VALUES (1)").await.unwrap();
     let waited = attach::attach(&control).await.unwrap_err();

@@ -237,7 +237,7 @@ async fn transactions_of_every_kind() {
         assert_eq!(served.commit().await, (Footprint::Everything, true), "{ddl}");
     }
     // What fires no event trigger is marked.
-    attach::mark(&served.control).await.unwrap();
+    attach::mark(&served.control, true).await.unwrap();
     assert_eq!(served.commit().await, (Footprint::Everything, true));
 }
 

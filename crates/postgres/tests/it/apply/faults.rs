@@ -147,7 +147,7 @@ async fn a_mark_of_a_change_of_roles_passes_as_nothing() {
     let mut fed = Fed::with("CREATE TABLE t (id int PRIMARY KEY)", "").await;
     fed.primary.query("INSERT INTO t VALUES (1)");
     let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
-    attach::mark(&control).await.unwrap();
+    attach::mark(&control, true).await.unwrap();
     fed.primary.query("INSERT INTO t VALUES (2)");
     let batch = fed.batch().await;
     assert!(batch.parts.iter().all(|part| !part.ran_ddl().unwrap()));
