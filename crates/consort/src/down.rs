@@ -32,7 +32,8 @@ Examples:
 /// Stops it all.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
-    if !home.config_file().exists() {
+    // A first `up` that was broken off has written no configuration, and may have started servers.
+    if !home.config_file().exists() && Cluster::open(&Programs::find()?, home.folder()).is_err() {
         return Err(Failure::not_running(format!("there is no cluster in {}", home.folder().display())));
     }
     if home.running().is_some() {

@@ -76,9 +76,38 @@ impl Home {
     pub(crate) fn take_turn(&self) -> Result<File, Failure> {
         fs::create_dir_all(&self.folder)
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", self.folder.display())))?;
-        let turn = File::options().create(true).append(true).open(self.folder.join("up.lock"))?;
-        turn.lock()?;
+        let file = self.folder.join("up.lock");
+        let wrong = |error| Failure::new(format!("cannot lock {}: {error}", file.display()));
+        // Nobody else may open it, and hold everybody off.
+        let turn = File::options().create(true).append(true).mode(0o600).open(&file).map_err(wrong)?;
+        match turn.try_lock() {
+            Ok(()) => return Ok(turn),
+            Err(TryLockError::WouldBlock) => {
+                eprintln!("another command works in {}; it is waited for ..", self.folder.display())
+            }
+            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+        }
+        turn.lock().map_err(wrong)?;
         Ok(turn)
+    }
+
+    /// Writes the configuration, if it is another. Whatever happens meanwhile, the old one is there or the new one, whole.
+    pub(crate) fn replace_config(&self, text: &str) -> Result<(), Failure> {
+        let file = self.config_file();
+        if fs::read_to_string(&file).is_ok_and(|there| there == text) {
+            return Ok(());
+        }
+        let new = file.with_extension("toml.new");
+        let write = || {
+            let mut written = File::create(&new)?;
+            if let Ok(there) = fs::metadata(&file) {
+                written.set_permissions(there.permissions())?;
+            }
+            written.write_all(text.as_bytes())?;
+            written.sync_all()?;
+            fs::rename(&new, &file)
+        };
+        write().map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))
     }
 
     /// The process that runs here.
@@ -115,10 +144,18 @@ fn holder(pid_file: &Path) -> Option<Pid> {
     let file = File::open(pid_file).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
-            Pid::from_raw(fs::read_to_string(pid_file).ok()?.trim().parse().ok()?)
+            let pid = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
+            // Anybody may hold a file that he can read.
+            is_ours(pid).then(|| Pid::from_raw(pid))?
         }
         Ok(()) | Err(TryLockError::Error(_)) => None,
     }
+}
+
+/// Whether a process runs the program that we run, of whatever version. Where the system cannot tell: yes.
+fn is_ours(pid: i32) -> bool {
+    let name = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
+    name("self").is_none_or(|ours| name(&pid.to_string()) == Some(ours))
 }
 
 /// Writes our process number into a file and holds the file until the process ends.
@@ -139,6 +176,23 @@ pub(crate) fn hold(pid_file: &Path) -> Result<File, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_is_replaced_as_a_whole() {
+        let folder = std::env::temp_dir().join(format!("consort-config-{}", std::process::id()));
+        let home = Home::at(Some(&folder)).unwrap();
+        assert!(home.replace_config("one").unwrap_err().to_string().contains("consort.toml: "));
+        fs::create_dir(&folder).unwrap();
+        home.replace_config("one").unwrap();
+        let file = home.config_file();
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+        home.replace_config("two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn who_holds_the_file_runs() {

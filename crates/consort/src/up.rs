@@ -155,7 +155,7 @@ pub(crate) fn write<'a>(
 ) -> Result<Config, Failure> {
     let text = file.with_servers(nodes);
     let config = Config::parse(&text, &home.config_file())?;
-    fs::write(home.config_file(), &text)?;
+    home.replace_config(&text)?;
     Ok(config)
 }
 

@@ -20,6 +20,9 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// Connections that are served at one time; more wait in the listener.
 const MAX_CONNECTIONS: usize = 16;
 
+/// How long nobody is accepted after that has failed.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// What the pages tell.
 pub trait Pages {
     /// The page of the metrics, in Prometheus' text format.
@@ -29,13 +32,18 @@ pub trait Pages {
 }
 
 /// Serves the pages for ever, in tasks of the current thread.
-pub async fn serve(listener: TcpListener, pages: Rc<dyn Pages>) -> io::Error {
+pub async fn serve(listener: TcpListener, pages: Rc<dyn Pages>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes it");
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
-            Err(error) => return error,
+            Err(error) => {
+                // Without descriptors, for example: others come back.
+                tracing::warn!(%error, "a request for a page could not be accepted");
+                tokio::time::sleep(AGAIN_AFTER).await;
+                continue;
+            }
         };
         let pages = Rc::clone(&pages);
         tokio::task::spawn_local(async move {

@@ -200,7 +200,13 @@ impl Process {
             lines.join("; ")
         })?;
         let reach = Reach::of(&config)?;
-        *self.door.secrets.borrow_mut() = secrets(&config)?;
+        let secrets = secrets(&config)?;
+        // A certificate is renewed under the name that it has; another name counts from the next start.
+        if config.tls() == self.config().tls() {
+            let tls = config.tls().map(|(certificate, key)| door::load_tls(certificate, key));
+            *self.door.tls.borrow_mut() = tls.transpose()?;
+        }
+        *self.door.secrets.borrow_mut() = secrets;
         let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
         self.cluster.reload(config.writers(), &weights.collect());
         if let Some(service) = &*self.door.service.borrow() {
@@ -209,7 +215,10 @@ impl Process {
         self.door.max_clients.set(config.max_clients);
         self.door.log_in_limit.set(config.login_time);
         (self.log_level)(&config.log_level);
-        let need_a_start = self.config().changed_until_start(&config);
+        let mut need_a_start = self.config().changed_until_start(&config);
+        if reach.password != self.cluster.setup().primary.password {
+            need_a_start.push("the password of control_user");
+        }
         config.until_start(&self.config());
         *self.config.borrow_mut() = Rc::new(config);
         tracing::info!(file = %file.display(), "the configuration was read again");

@@ -2,6 +2,7 @@
 
 use postgres::Tls;
 use postgres::address::Address;
+use postgres::tcp;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -68,7 +69,7 @@ impl Place {
             Place::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
             Place::Tcp(host, port) => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
+                tcp::set_up(&stream)?;
                 Ok(Socket::Tcp(stream))
             }
             Place::Tls(host, port, tls) => {

@@ -20,6 +20,10 @@ pub const APPLICATION_NAME: &str = "consort";
 pub(crate) const OWN_DEFAULTS: &str = "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed \
      -c standard_conforming_strings=on";
 
+/// What is asked in a database means PostgreSQL's own, whatever else its owner has made there, and whichever search_path he has
+/// given to it: it runs as a superuser.
+const OWN_NAMES: &str = "-c search_path=pg_catalog";
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
@@ -92,7 +96,8 @@ impl Address {
             Host::Name(name) => config.host(name),
         };
         config.port(self.port).user(&self.user).dbname(&self.database);
-        config.options(OWN_DEFAULTS).application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
+        config.options(format!("{OWN_DEFAULTS} {OWN_NAMES}"));
+        config.application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
         if let Some(password) = &self.password {
             config.password(password);
         }

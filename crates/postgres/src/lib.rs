@@ -8,7 +8,7 @@
 //! * [`verify`]: whether such a replica has the primary's rows.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
-//! * [`address`], [`tls`]: where a server is, who asks, and how that is encrypted.
+//! * [`address`], [`tcp`], [`tls`]: where a server is, who asks, and how that is carried and encrypted.
 //! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
 //!
 //! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
@@ -28,6 +28,7 @@ pub mod incarnation;
 mod link;
 pub mod local;
 pub mod roles;
+pub mod tcp;
 pub mod tls;
 pub mod verify;
 pub mod watcher;

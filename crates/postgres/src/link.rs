@@ -3,6 +3,7 @@
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, OWN_DEFAULTS, within_limit};
+use crate::tcp;
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -49,7 +50,7 @@ impl Link {
             }
             (Host::Name(name), None) => {
                 let stream = TcpStream::connect((name.as_str(), address.port)).await?;
-                stream.set_nodelay(true)?;
+                tcp::set_up(&stream)?;
                 Box::pin(stream)
             }
         };

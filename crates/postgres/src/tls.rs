@@ -1,6 +1,7 @@
 //! TLS towards the servers, in the words of libpq's `sslmode`: what is asked of a server's certificate (PostgreSQL's
 //! chapter "SSL Support").
 
+use crate::tcp;
 use std::cmp::Ordering;
 use std::fmt;
 use std::io;
@@ -71,7 +72,7 @@ impl Tls {
     /// Those of the connection; a server that speaks no TLS, or whose certificate is refused.
     pub async fn connect(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
         let mut stream = TcpStream::connect((host, port)).await?;
-        stream.set_nodelay(true)?;
+        tcp::set_up(&stream)?;
         stream.write_all(&SSL_REQUEST).await?;
         if stream.read_u8().await? != b'S' {
             return Err(io::Error::other(format!(

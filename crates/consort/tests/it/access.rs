@@ -166,22 +166,29 @@ impl Certificates {
     fn make() -> Self {
         let folder = temporary("certificates");
         fs::DirBuilder::new().mode(0o755).create(&folder).expect("a temporary file can be written");
-        let openssl = |words: &str| {
-            let mut command = Command::new("openssl");
-            run(command.args(words.split(' ')).current_dir(&folder)).worked();
-        };
+        let made = Self(folder);
+        let openssl = |words: &str| made.openssl(words);
         for name in ["ca", "other"] {
             openssl(&format!(
                 "req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {name}.key -out {name}.pem -subj /CN={name}"
             ));
         }
         openssl("req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem -subj /CN=localhost");
-        fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n")
+        fs::write(made.0.join("names"), "subjectAltName=DNS:localhost\n")
             .expect("a temporary file can be written");
-        openssl(
-            "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out certificate.pem -extfile names",
-        );
-        Self(folder)
+        made.sign("ca");
+        made
+    }
+
+    fn openssl(&self, words: &str) {
+        run(Command::new("openssl").args(words.split(' ')).current_dir(&self.0)).worked();
+    }
+
+    /// The certificate is by this authority from now on.
+    fn sign(&self, by: &str) {
+        self.openssl(&format!(
+            "x509 -req -in request.pem -CA {by}.pem -CAkey {by}.key -CAcreateserial -days 2 -out certificate.pem -extfile names"
+        ));
     }
 
     fn file(&self, name: &str) -> String {
@@ -288,6 +295,9 @@ fn tls_towards_clients_and_servers() {
     is_cancelled(&serving, &full);
     is_not_talked_into(&serving);
     assert_eq!(ask(&serving, "keyed", KEYED, &full, read).worked(), "lamp\n", "nobody else is harmed");
+    made.sign("other");
+    serving.signal("HUP");
+    eventually("the renewed certificate", || ask(&serving, "keyed", KEYED, &unknown, read).out == "lamp\n");
     fs::remove_file(users).unwrap();
 }
 

@@ -4,7 +4,7 @@ use crate::fixture::{CONSORT, UpFolder, eventually, psql, run};
 
 use std::fs;
 use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
@@ -57,6 +57,24 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     an_up_that_fails_leaves_nothing(&home);
     home.run("up", &[]).worked();
     assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n", "the data are kept");
+}
+
+/// It was ended before it had written what it made; the primary runs by then.
+#[test]
+fn a_first_up_that_is_broken_off_can_be_taken_down_and_begun_again() {
+    let home = UpFolder::new();
+    let mut up = Command::new(CONSORT);
+    up.args(["up", "--standbys", "1", "--listen", &format!("127.0.0.1:{}", home.port)]).arg("--dir");
+    let mut up = up.arg(home.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (data, copied) = (home.path().join("primary/data"), home.path().join("standby1"));
+    eventually("a copy that has begun", || copied.exists());
+    up.kill().unwrap();
+    up.wait().unwrap();
+    assert!(data.join("postmaster.pid").exists() && !home.path().join("consort.toml").exists());
+    home.run("down", &[]).worked();
+    assert!(!data.join("postmaster.pid").exists());
+    home.up().worked();
+    assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n");
 }
 
 /// Neither a server that runs nor a setting, whatever is wrong; each is said before a server is started but the last.

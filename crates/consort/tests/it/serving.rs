@@ -104,6 +104,23 @@ fn after_the_drain_time_statements_are_ended() {
     assert!(serving.servers.query("SELECT FROM late").is_empty());
 }
 
+/// Whoever goes away without a word is found: the system looks after each connection that says nothing.
+#[test]
+fn connections_that_say_nothing_are_looked_after() {
+    let serving = Serving::start(0, "");
+    let _idle = Client::connect(&format!("{}?keepalives=0", serving.url("postgres", "postgres"))).unwrap();
+    let place = format!(":{:04X}", serving.port);
+    let of_ours = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Its own address and port, the other's, that it is established, what waits, and which timer runs.
+        words.len() > 5 && words[1].ends_with(&place) && words[3] == "01"
+    };
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let timers: Vec<&str> =
+        table.lines().filter(of_ours).map(|line| line.split_whitespace().nth(5).unwrap()).collect();
+    assert!(!timers.is_empty() && timers.iter().all(|timer| timer.starts_with("02:")), "{timers:?}");
+}
+
 /// What no synchronous standby has is not acknowledged, however the wait for it ends.
 #[test]
 fn a_commit_that_waits_for_a_standby_is_not_acknowledged_by_the_end() {

@@ -56,7 +56,10 @@ impl AuthFile {
             let pair = quoted(trimmed).and_then(|(role, rest)| Some((role, quoted(rest.trim_start())?.0)));
             let message = || "expected \"role\" \"secret\", both in quotes".to_owned();
             let (role, secret) = pair.ok_or_else(|| BadLine { line: at + 1, message: message() })?;
-            secrets.insert(role, secret);
+            // As at a server, nobody comes in with an empty password.
+            if !secret.is_empty() {
+                secrets.insert(role, secret);
+            }
         }
         Ok(Self { secrets })
     }
@@ -98,11 +101,12 @@ mod tests {
 
     #[test]
     fn the_format_is_pgbouncers() {
-        let text = "; people\n\"ann\" \"it is \"\"she\"\"\"\n\n# programs\n\"shop\"   \"SCRAM-SHA-256$4096:c2FsdA==$a:b\" ignored\n";
+        let text = "; people\n\"ann\" \"it is \"\"she\"\"\"\n\n# programs\n\"shop\"   \"SCRAM-SHA-256$4096:c2FsdA==$a:b\" ignored\n\"none\" \"\"\n";
         let file = AuthFile::parse(text).unwrap();
         assert_eq!(file.password("ann"), Some("it is \"she\""));
         assert_eq!(file.password("shop"), None, "a key is no password");
         assert_eq!(file.password("nobody"), None);
+        assert_eq!(file.password("none"), None, "an empty one opens nothing");
         assert_eq!(file.pairs().map(|(role, _)| role).collect::<Vec<_>>(), ["ann", "shop"]);
     }
 

@@ -107,7 +107,7 @@ async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, bool)> {
                 door.cancels.cancel(&request).await;
                 return None;
             }
-            FirstPacket::Ssl if door.options.tls.is_some() && !tls => {
+            FirstPacket::Ssl if door.tls.borrow().is_some() && !tls => {
                 client = encrypted(door, client).await?;
                 tls = true;
             }
@@ -144,7 +144,7 @@ async fn packet(client: &mut Peer) -> io::Result<FirstPacket> {
 
 /// Begins TLS. What came in clear text behind the wish for TLS could be anybody's: then nothing begins.
 async fn encrypted(door: &Door, mut client: Peer) -> Option<Peer> {
-    let acceptor = door.options.tls.as_ref()?;
+    let acceptor = door.tls.borrow().clone()?;
     if !client.unread().is_empty() {
         client.out().problem(&Problem::fatal("08P01", "received unencrypted data after SSL request"));
         door.farewell(client).await;
@@ -196,7 +196,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
         Ok(logged_in) => logged_in,
         Err(refusal) => {
             note_refused(door, &seat, &refusal);
-            refuse(client.out(), refusal);
+            refuse(door, client.out(), refusal);
             door.leave(&seat);
             return door.farewell(client).await;
         }
@@ -253,11 +253,11 @@ async fn logged_in(
 }
 
 /// Tells a client why the primary did not let it in: in the primary's own words, if it had some.
-fn refuse(out: &mut Vec<u8>, refusal: Refusal) {
+fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
     match refusal {
         Refusal::Answered(error) => out.extend_from_slice(&error),
         Refusal::Unreachable(why) => {
-            tracing::warn!(why, "the primary cannot be reached");
+            door.note_unheard(&format!("the primary cannot be reached: {why}"));
             out.problem(&Problem::fatal("57P03", format!("the primary cannot be reached: {why}")));
         }
         Refusal::NoSecret(method) => {

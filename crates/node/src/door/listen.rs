@@ -1,6 +1,7 @@
 //! Where clients knock: a TCP address, or a Unix socket in a folder.
 
 use crate::socket::{Origin, Socket};
+use postgres::tcp;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -54,7 +55,7 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                stream.set_nodelay(true)?;
+                tcp::set_up(&stream)?;
                 Ok((Socket::Tcp(stream), Origin::Machine(address.ip()), address.port()))
             }
             Listener::Unix(listener, _) => {

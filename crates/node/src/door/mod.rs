@@ -52,7 +52,7 @@ pub struct Options {
     pub log_in_limit: Duration,
     /// A server that has not let us in by then does not answer.
     pub server_limit: Duration,
-    /// TLS, if a certificate is configured.
+    /// TLS at first, if a certificate is configured.
     pub tls: Option<TlsAcceptor>,
     /// Whoever comes over TCP must speak TLS.
     pub tls_required: bool,
@@ -105,12 +105,16 @@ pub struct Door {
     pub max_clients: Cell<usize>,
     /// Who has not logged in by then is sent away; begins as the options say.
     pub log_in_limit: Cell<Duration>,
+    /// The certificate that clients are shown from now on, if there is one; begins as the options say.
+    pub tls: RefCell<Option<TlsAcceptor>>,
     primary: Option<Place>,
     nobody: [u8; 32],
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
     next_seat: Cell<u64>,
     /// Log lines about log-ins that failed.
     unproven: RefCell<Sparing>,
+    /// Log lines about clients who were not even heard.
+    unheard: RefCell<Sparing>,
     open_connections: Cell<usize>,
     closing: Cell<bool>,
 }
@@ -121,6 +125,7 @@ impl Door {
         Rc::new(Door {
             max_clients: Cell::new(options.max_clients),
             log_in_limit: Cell::new(options.log_in_limit),
+            tls: RefCell::new(options.tls.clone()),
             options,
             rooms: Rooms::default(),
             cancels: Cancels::default(),
@@ -133,6 +138,7 @@ impl Door {
             seats: RefCell::default(),
             next_seat: Cell::new(1),
             unproven: RefCell::default(),
+            unheard: RefCell::default(),
             open_connections: Cell::new(0),
             closing: Cell::new(false),
         })
@@ -144,7 +150,7 @@ impl Door {
             match listener.accept().await {
                 Ok((socket, origin, port)) => self.clone().let_in(socket, origin, port),
                 Err(error) => {
-                    tracing::warn!(%error, "a client could not be accepted");
+                    self.note_unheard(&format!("a client could not be accepted: {error}"));
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -153,14 +159,20 @@ impl Door {
 
     fn let_in(self: Rc<Door>, socket: Socket, origin: Origin, port: u16) {
         if self.open_connections.get() >= self.max_clients.get() + ARRIVING_MAX {
-            tracing::warn!("too many connections are on their way in: one is closed unheard");
-            return;
+            return self.note_unheard("too many connections are on their way in: one is closed unheard");
         }
         self.open_connections.set(self.open_connections.get() + 1);
         tokio::task::spawn_local(async move {
             arrive::arrive(&self, socket, origin, port).await;
             self.open_connections.set(self.open_connections.get() - 1);
         });
+    }
+
+    /// A line in the log, unless there are many of its kind: nobody who was not let in fills the disk.
+    fn note_unheard(&self, why: &str) {
+        if let Some(unsaid) = self.unheard.borrow_mut().may(tokio::time::Instant::now()) {
+            tracing::warn!(unsaid, "{why}");
+        }
     }
 
     /// Where the primary is.

@@ -98,7 +98,19 @@ GRANT EXECUTE ON FUNCTION consort.give_identity(regclass) TO PUBLIC;
 DO $$
 DECLARE
     event text;
+    stranger text;
 BEGIN
+    -- What is here runs as whoever attaches: nobody who is less may have made it, or change it.
+    SELECT o.whose INTO stranger FROM (
+        SELECT nspowner FROM pg_catalog.pg_namespace WHERE nspname = 'consort'
+        UNION SELECT relowner FROM pg_catalog.pg_class WHERE relnamespace = 'consort'::regnamespace
+        UNION SELECT proowner FROM pg_catalog.pg_proc WHERE pronamespace = 'consort'::regnamespace
+    ) AS owners (owner) JOIN LATERAL (SELECT rolname AS whose FROM pg_catalog.pg_roles WHERE oid = owner AND NOT rolsuper) o ON true
+    LIMIT 1;
+    IF stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'what is in the schema consort belongs to %, who is no superuser, and would run as one', stranger
+            USING ERRCODE = 'insufficient_privilege', HINT = 'DROP SCHEMA consort CASCADE, or give it to a superuser.';
+    END IF;
     FOREACH event IN ARRAY ARRAY['ddl_command_start', 'ddl_command_end', 'sql_drop', 'table_rewrite'] LOOP
         IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'consort_' || event AND (
             evtevent <> event OR evtfoid <> 'consort.note_command'::regproc

@@ -422,6 +422,10 @@ const MISSING: &str = "\
         AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
     UNION ALL SELECT 'function consort.give_identity' \
       WHERE to_regprocedure('consort.give_identity(regclass)') IS NULL \
+    UNION ALL SELECT 'schema consort of a superuser' FROM pg_namespace n WHERE nspname = 'consort' AND EXISTS ( \
+        SELECT FROM pg_roles r WHERE NOT rolsuper AND (r.oid = n.nspowner \
+          OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relowner = r.oid) \
+          OR EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proowner = r.oid))) \
     UNION ALL SELECT 'table consort.log, logged, without triggers and rules' \
       WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = to_regclass('consort.log') AND c.relkind = 'r' \
         AND c.relpersistence = 'p' AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid) \

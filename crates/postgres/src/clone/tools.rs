@@ -79,8 +79,7 @@ impl<'a> Tools<'a> {
         let (database, rest) = sorted(&text, self.apart);
         let write = |name: &str, lines: &str| {
             let file = self.folder.0.join(name);
-            std::fs::write(&file, lines).map_err(|error| unusable(&file, &error))?;
-            self.programs.account().own(&file)?;
+            self.programs.account().write(&file, lines, false)?;
             Ok::<_, Error>(file)
         };
         Ok(Definitions { database: write("database", &database)?, rest: write("rest", &rest)?, archive })
@@ -218,7 +217,7 @@ impl Folder {
     fn make(programs: &Programs) -> Result<Folder, Error> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("consort-copy-{}-{number}", std::process::id()));
-        programs.account().make_folder(&folder)?;
+        programs.account().make_new_folder(&folder)?;
         Ok(Folder(folder))
     }
 }

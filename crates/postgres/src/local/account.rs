@@ -1,9 +1,11 @@
 //! As whom the servers run: PostgreSQL refuses root.
 
 use crate::Error;
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The system user under whom PostgreSQL's programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,27 @@ impl Account {
         command
     }
 
+    /// Makes a folder of ours for folders of this account, which can only pass through.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with the folder's name.
+    pub(crate) fn make_folder_around(self, folder: &Path) -> Result<(), Error> {
+        use std::os::unix::fs::PermissionsExt;
+        let made = std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711)));
+        made.map_err(|error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display())))
+    }
+
+    /// A new folder of this account where others may make folders, too: none may be there.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with the folder's name.
+    pub(crate) fn make_new_folder(self, folder: &Path) -> Result<(), Error> {
+        let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
+        made.map_err(|error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display())))?;
+        self.own(folder)
+    }
+
     /// Makes a folder that belongs to this account and that nobody else but root can enter.
     ///
     /// # Errors
@@ -54,8 +77,32 @@ impl Account {
         self.own(folder)
     }
 
-    /// Gives a file or folder to this account.
-    pub(crate) fn own(self, path: &Path) -> Result<(), Error> {
+    /// Writes a file in a folder of this account, as this account: whoever has that account may have put a link there that leads
+    /// elsewhere. What the file holds already stays in front if `appended`.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with the file's name.
+    pub(crate) fn write(self, path: &Path, text: &str, appended: bool) -> Result<(), Error> {
+        let wrong = |why: &str| Error::Setup(format!("cannot write {}: {why}", path.display()));
+        let into = if appended { "cat >> \"$1\"" } else { "cat > \"$1\"" };
+        let mut shell = self.command(Path::new("sh"));
+        shell.args(["-c", &format!("umask 077; {into}"), "sh"]).arg(path);
+        let mut child = shell
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| wrong(&error.to_string()))?;
+        let given = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(text.as_bytes()));
+        let output = child.wait_with_output().map_err(|error| wrong(&error.to_string()))?;
+        match given {
+            _ if !output.status.success() => Err(wrong(String::from_utf8_lossy(&output.stderr).trim())),
+            Err(error) => Err(wrong(&error.to_string())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Gives a folder to this account. Its own folder must be ours.
+    fn own(self, path: &Path) -> Result<(), Error> {
         let Account::Other { uid, gid } = self else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(uid), Some(gid))
             .map_err(|error| Error::Setup(format!("cannot give {} to its user: {error}", path.display())))
@@ -82,6 +129,27 @@ fn number(which: &str) -> Result<u32, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_leads_nowhere_where_the_account_may_not_write() {
+        let account = Account::find().expect("an account");
+        let folder = std::env::temp_dir().join(format!("consort-account-{}", std::process::id()));
+        account.make_folder(&folder).expect("a folder");
+        let (ours, file) = (folder.with_extension("ours"), folder.join("file"));
+        std::fs::write(&ours, "ours").expect("a file of ours");
+        account.write(&file, "one", false).expect("it is written");
+        account.write(&file, " two", true).expect("it is appended");
+        assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "one two");
+        std::fs::remove_file(&file).expect("it is there");
+        std::os::unix::fs::symlink(&ours, &file).expect("a link");
+        let written = account.write(&file, "theirs", false);
+        if let Account::Other { .. } = account {
+            assert!(written.is_err());
+            assert_eq!(std::fs::read_to_string(&ours).expect("it is there"), "ours");
+        }
+        std::fs::remove_dir_all(&folder).expect("it goes");
+        std::fs::remove_file(&ours).expect("it goes");
+    }
 
     #[test]
     fn another_account_does_not_look_into_our_home() {

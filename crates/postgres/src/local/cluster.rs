@@ -334,8 +334,7 @@ fn finish_server(
 ) -> Result<(), Error> {
     let unfinished = folder.join(node.name).join(UNFINISHED);
     write(programs, &unfinished, "pg_hba.conf", &settings::host_based_authentication(options.log_ins))?;
-    let own = std::fs::read_to_string(unfinished.join("postgresql.conf")).map_err(setup)?;
-    write(programs, &unfinished, "postgresql.conf", &(own + settings::INCLUDE))?;
+    programs.account().write(&unfinished.join("postgresql.conf"), settings::INCLUDE, true)?;
     write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
     finish_place(folder, node.name)
 }
@@ -391,10 +390,12 @@ fn copy_primary(
 fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf, Error> {
     let node = folder.join(name);
     let unfinished = node.join(UNFINISHED);
+    // Ours: what is in it the servers' account can neither replace nor link elsewhere.
+    programs.account().make_folder_around(&node)?;
     if unfinished.exists() {
         std::fs::remove_dir_all(&unfinished).map_err(setup)?;
     }
-    for place in [&node, &node.join("log"), &unfinished] {
+    for place in [&node.join("log"), &unfinished] {
         programs.account().make_folder(place)?;
     }
     Ok(unfinished)
@@ -405,11 +406,9 @@ fn finish_place(folder: &Path, name: &str) -> Result<(), Error> {
     std::fs::rename(node.join(UNFINISHED), node.join("data")).map_err(setup)
 }
 
-/// Writes a file that belongs to the servers' account.
+/// Writes a file as the servers' account.
 fn write(programs: &Programs, data: &Path, file: &str, text: &str) -> Result<(), Error> {
-    let path = data.join(file);
-    std::fs::write(&path, text).map_err(setup)?;
-    programs.account().own(&path)
+    programs.account().write(&data.join(file), text, false)
 }
 
 fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Error> {

@@ -3,7 +3,6 @@
 use crate::soon;
 use analysis::session::Settings;
 use history::Epoch;
-use postgres::address::Control;
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
 use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
@@ -104,7 +103,7 @@ async fn trees_are_those_of_the_asking_session() {
     analyst.analyse(&odd, select, &[]).await.unwrap();
 
     // A lock bounds the wait, and the server's log stays quiet.
-    let holder = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let holder = crate::client(&scratch.address("postgres")).await.unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE public.t").await.unwrap();
     let blocked = soon("the lock's time", analyst.analyse(&plain, select, &[])).await.unwrap_err();
     assert!(blocked.is("55P03"), "{blocked:?}");
@@ -123,7 +122,7 @@ async fn trees_are_those_of_the_asking_session() {
 async fn what_is_loaded_can_be_judged() {
     let scratch = Scratch::start(0);
     scratch.query("CREATE TABLE t (id int PRIMARY KEY, n text)");
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
     attach(&control).await.unwrap();
     let loaded = load(&control).await.unwrap();
     let again = load(&control).await.unwrap();
@@ -146,9 +145,9 @@ async fn standbys_are_told_from_strangers() {
     let stranger = Scratch::start(0);
     scratch.query("CREATE EXTENSION hstore");
     scratch.catch_up(crate::SOON);
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
-    let standby = Control::connect(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
-    let other = Control::connect(&stranger.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
+    let standby = crate::client(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
+    let other = crate::client(&stranger.address("postgres")).await.unwrap();
     let primary = facts(&control).await.unwrap();
     let twin = facts(&standby).await.unwrap();
     assert_eq!(differences(&primary, &twin), [""; 0]);
@@ -169,7 +168,7 @@ async fn standbys_are_told_from_strangers() {
 #[tokio::test]
 async fn the_digest_changes_with_roles_and_with_nothing_else() {
     let scratch = Scratch::start(0);
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
     let mut gauger = Gauger::connect(&scratch.address("postgres"), Epoch::new(1)).await.unwrap();
     let mut last = digest(&control).await.unwrap();
     scratch.query("CREATE TABLE t (n int); INSERT INTO t VALUES (1)");
@@ -240,7 +239,7 @@ async fn cost_of_an_analysis() {
     }
     times.sort_unstable();
     println!("analysis: p50 {} us, p99 {} us", times[500], times[990]);
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
     let start = Instant::now();
     load(&control).await.unwrap();
     println!("catalog: {:?}", start.elapsed());

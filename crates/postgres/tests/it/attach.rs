@@ -9,7 +9,7 @@ use postgres::{Decoder, Error};
 use std::time::Duration;
 
 async fn attached(scratch: &Scratch) -> (Control, Attached) {
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
     (control, attached)
 }
@@ -31,7 +31,7 @@ async fn attaching_may_be_repeated_and_undone() {
          CREATE TABLE late (id int PRIMARY KEY DEFERRABLE); CREATE UNLOGGED TABLE gone (n int); \
          CREATE TABLE nothing (id int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING",
     );
-    let holder = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let holder = crate::client(&scratch.address("postgres")).await.unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE held IN ACCESS SHARE MODE").await.unwrap();
     let (control, first) = attached(&scratch).await;
     assert_eq!(first.given_identity, ["public.bare", "public.late", "public.nothing"]);
@@ -92,6 +92,42 @@ async fn attaching_may_be_repeated_and_undone() {
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'consort'")), "0");
 }
 
+/// Whoever owns a database makes there what Consort would run as a superuser.
+#[tokio::test]
+async fn nothing_of_a_lesser_role_is_taken_for_consorts_own() {
+    let scratch = Scratch::start(0);
+    scratch.query("CREATE ROLE owner LOGIN; CREATE TABLE caught (who text); GRANT INSERT ON caught TO PUBLIC");
+    scratch.query("ALTER DATABASE postgres OWNER TO owner");
+    let owner = crate::client(&scratch.address("postgres").with_user("owner")).await.unwrap();
+    owner
+        .batch_execute(
+            "CREATE SCHEMA consort; CREATE FUNCTION consort.f() RETURNS text LANGUAGE plpgsql \
+             AS 'BEGIN INSERT INTO public.caught VALUES (current_user); RETURN NULL; END'; \
+             CREATE TABLE consort.log (command text NOT NULL, objects text, x text DEFAULT consort.f())",
+        )
+        .await
+        .unwrap();
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let refused = attach::attach(&control).await.unwrap_err();
+    assert!(refused.is("42501") && refused.to_string().contains("belongs to owner"), "{refused}");
+    assert!(attach::missing(&control).await.unwrap().contains(&"schema consort of a superuser".to_owned()));
+    scratch.query("DROP SCHEMA consort CASCADE");
+
+    // A name of PostgreSQL's own, found first or better by a search_path of the database.
+    owner
+        .batch_execute(
+            "CREATE SCHEMA mine; CREATE FUNCTION mine.to_regclass(text) RETURNS regclass LANGUAGE plpgsql \
+             AS 'BEGIN INSERT INTO public.caught VALUES (current_user); RETURN NULL; END'; \
+             ALTER DATABASE postgres SET search_path = mine, pg_catalog",
+        )
+        .await
+        .unwrap();
+    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    attach::attach(&control).await.unwrap();
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM public.caught")), "0");
+}
+
 #[tokio::test]
 async fn every_ddl_command_is_noted_and_temporary_tables_are_not() {
     let scratch = Scratch::start(0);
@@ -148,7 +184,7 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
          CREATE SCHEMA \"O'Hara \"\"x\"\"\"",
     );
     let anna = scratch.address("postgres").with_user("anna");
-    let anna = Control::connect(&anna).await.unwrap();
+    let anna = crate::client(&anna).await.unwrap();
     for sql in [
         "CREATE TABLE bare (n int)",
         "CREATE TABLE filled AS SELECT 1 AS n",
@@ -199,8 +235,8 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
 #[tokio::test]
 async fn a_table_of_a_transaction_that_overlaps_attaching_gets_an_identity_before_it_is_published() {
     let scratch = Scratch::start(0);
-    let author = Control::connect(&scratch.address("postgres")).await.unwrap();
-    let looker = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let author = crate::client(&scratch.address("postgres")).await.unwrap();
+    let looker = crate::client(&scratch.address("postgres")).await.unwrap();
     author.batch_execute("BEGIN; CREATE TABLE young (n int); INSERT INTO young VALUES (1)").await.unwrap();
     let writes = async {
         // Attaching waits for it, or has gone on without.
@@ -231,9 +267,9 @@ async fn a_drop_waits_for_no_table_but_its_own() {
         "ALTER TABLE bare REPLICA IDENTITY DEFAULT; ALTER TABLE left_bare REPLICA IDENTITY USING INDEX lb",
     );
     scratch.query("ALTER EVENT TRIGGER consort_ddl_command_end ENABLE ALWAYS");
-    let holder = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let holder = crate::client(&scratch.address("postgres")).await.unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE bare, left_bare IN ACCESS SHARE MODE").await.unwrap();
-    let other = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let other = crate::client(&scratch.address("postgres")).await.unwrap();
     other.batch_execute("SET lock_timeout = '2s'").await.unwrap();
     for sql in ["DROP TABLE gone", "DROP INDEX CONCURRENTLY other_n", "DROP TABLE other"] {
         other.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -291,7 +327,7 @@ async fn an_identity_is_given_on_demand_to_ones_own_tables_only() {
     attach::attach(&control).await.unwrap();
     assert!(attach::missing(&control).await.unwrap().is_empty());
 
-    let anna = Control::connect(&scratch.address("postgres").with_user("anna")).await.unwrap();
+    let anna = crate::client(&scratch.address("postgres").with_user("anna")).await.unwrap();
     scratch.query("EXPLAIN ANALYZE CREATE TABLE others AS SELECT 1 AS n");
     anna.batch_execute("EXPLAIN ANALYZE SELECT 1 AS n INTO \"o w n\"").await.unwrap();
     for table in ["others", "\"o w n\"", "nowhere"] {
@@ -328,7 +364,7 @@ async fn a_dump_of_an_attached_database_can_be_restored() {
     let dump = run("pg_dump", &["postgres"], b"");
     run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "other"], &dump);
     assert_eq!(one(&scratch.query_in("other", "SELECT count(*) FROM t")), "2");
-    let other = Control::connect(&scratch.address("other")).await.unwrap();
+    let other = crate::client(&scratch.address("other")).await.unwrap();
     let again = attach::attach(&other).await.unwrap();
     assert!(again.created && attach::missing(&other).await.unwrap().is_empty());
 }
@@ -348,7 +384,7 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     );
     let scratch = Scratch::with(options);
     scratch.query("CREATE ROLE anna LOGIN");
-    let control = Control::connect(&scratch.address("postgres").with_user("anna")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres").with_user("anna")).await.unwrap();
     let findings = attach::check(&control, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
     let text: Vec<&str> = findings.iter().map(|finding| finding.what.as_str()).collect();
     assert_eq!(text.len(), 5, "{text:?}");
@@ -358,7 +394,7 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     assert!(text[3].contains("max_slot_wal_keep_size") && !findings[3].fatal);
     assert!(text[4].contains("wal_writer_delay is 200 ms") && !findings[4].fatal);
     assert!(attach::check_standby(&control).await.unwrap().iter().any(|finding| finding.fatal));
-    let standby = Control::connect(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
+    let standby = crate::client(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
     assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
     assert!(attach::check(&standby, &["a".to_owned()]).await.unwrap()[0].what.contains("a standby"));
 }

@@ -33,7 +33,7 @@ impl Served {
         options.settings.push(("max_prepared_transactions".to_owned(), "10".to_owned()));
         let scratch = Scratch::with(options);
         scratch.query(sql);
-        let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+        let control = crate::client(&scratch.address("postgres")).await.unwrap();
         let attached = attach::attach(&control).await.unwrap();
         let catalog = Rc::new(load(&control).await.unwrap());
         let (slot, database) = (attached.slot, attached.database);

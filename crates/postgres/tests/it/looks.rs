@@ -3,7 +3,6 @@
 use crate::{SOON, one, soon};
 use history::{Epoch, Lsn, Xid};
 use postgres::Error;
-use postgres::address::Control;
 use postgres::gauge::{Gauger, loaded_first};
 use postgres::local::Scratch;
 use postgres::watcher::Watcher;
@@ -16,7 +15,7 @@ async fn a_gauge_sees_what_has_finished() {
     let scratch = Scratch::start(0);
     scratch.query("CREATE TABLE t (n int)");
     let mut gauger = Gauger::connect(&scratch.address("postgres"), EPOCH).await.unwrap();
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
     control.batch_execute("BEGIN; INSERT INTO t VALUES (1)").await.unwrap();
     let xid: String = control.query_one("SELECT pg_current_xact_id()::text", &[]).await.unwrap().get(0);
     let xid: Xid = xid.parse().unwrap();
@@ -166,7 +165,7 @@ async fn passwords_and_refusals() {
     try_it(&anna).await.unwrap();
     let nobody = scratch.address("nowhere");
     assert!(try_it(&nobody).await.is_err_and(|error| error.is("3D000")));
-    assert!(Control::connect(&nobody).await.is_err_and(|error| error.is("3D000")));
+    assert!(crate::client(&nobody).await.is_err_and(|error| error.is("3D000")));
 }
 
 /// Each process reads the files when it is signalled, one after the other. Who begins later inherits the time of the first.
@@ -201,12 +200,12 @@ async fn the_servers_defaults_for_transactions_are_not_ours() {
         let set = || node.query("postgres", "SHOW default_transaction_isolation").unwrap()[0][0].clone();
         soon("the reload", async { while set().as_deref() != Some("serializable") {} }).await;
     }
-    let control = Control::connect(&scratch.address("postgres")).await.unwrap();
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
     control.batch_execute("CREATE TABLE ours (n int)").await.unwrap();
     let isolation = control.query_one("SHOW transaction_isolation", &[]).await.unwrap();
     assert_eq!(isolation.get::<_, String>(0), "read committed");
     Gauger::connect(&scratch.address("postgres"), EPOCH).await.unwrap().flush().await.unwrap();
     let standby = scratch.standby(0).address("postgres", "postgres");
     Watcher::connect(&standby, EPOCH).await.unwrap().replayed().await.unwrap();
-    Control::connect(&standby).await.unwrap().query_one("SELECT 1", &[]).await.unwrap();
+    crate::client(&standby).await.unwrap().query_one("SELECT 1", &[]).await.unwrap();
 }

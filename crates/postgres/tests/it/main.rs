@@ -12,6 +12,8 @@ mod looks;
 mod small_machines;
 mod verify;
 
+use postgres::Error;
+use postgres::address::{Address, Control};
 use std::future::Future;
 use std::time::Duration;
 
@@ -21,6 +23,13 @@ const SOON: Duration = Duration::from_secs(120);
 /// A future that should be ready soon.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, future).await.unwrap_or_else(|_| panic!("{what} not within {SOON:?}"))
+}
+
+/// A connection that finds tables by their names alone, as any client's.
+async fn client(address: &Address) -> Result<Control, Error> {
+    let control = Control::connect(address).await?;
+    control.batch_execute("SET search_path = public").await?;
+    Ok(control)
 }
 
 /// The first value of an answer.

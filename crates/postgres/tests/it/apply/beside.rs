@@ -2,7 +2,6 @@
 
 use super::{EPOCH, Fed};
 use crate::soon;
-use postgres::address::Control;
 use postgres::apply::{Batch, Error, Feeder};
 use std::cell::Cell;
 
@@ -59,7 +58,7 @@ fn state(server: &postgres::local::Scratch) -> String {
 /// Looks at the replica until nothing is fed any more: every state that is seen is one of `states`, none older than the one
 /// before. How many different ones were seen.
 async fn watch(fed: &postgres::address::Address, states: &[String], feeding: &Cell<bool>) -> usize {
-    let reader = Control::connect(fed).await.unwrap();
+    let reader = crate::client(fed).await.unwrap();
     let (mut at, mut seen) = (0, 0);
     while feeding.get() {
         let found: String = reader.query_one(STATE, &[]).await.unwrap().get(0);
@@ -178,7 +177,7 @@ async fn parents_and_children_may_come_in_any_order_that_nobody_sees() {
         feeding.set(false);
     };
     let look = async {
-        let reader = Control::connect(&address).await.unwrap();
+        let reader = crate::client(&address).await.unwrap();
         let mut at = 0;
         while feeding.get() {
             let found: String = reader.query_one(ORPHANS, &[]).await.unwrap().get(0);

@@ -4,7 +4,7 @@ use super::{EPOCH, Fed, server};
 use crate::{one, soon};
 use history::{Lsn, Shown};
 use postgres::Error;
-use postgres::address::{Address, Control};
+use postgres::address::Address;
 use postgres::apply::Feeder;
 use postgres::attach;
 use postgres::clone::{self, Found, clone};
@@ -54,7 +54,7 @@ fn shop() -> Scratch {
 /// Writes without a pause until it is told to end; every commit leaves the sum of the balances as it was.
 fn writer(address: Address, number: u32, ends: Rc<Cell<bool>>) -> JoinHandle<u32> {
     spawn_local(async move {
-        let control = Control::connect(&address).await.unwrap();
+        let control = crate::client(&address).await.unwrap();
         let mut round = 0;
         while !ends.get() {
             let (from, to) = (1 + (round * 7 + number) % 200, 1 + (round * 13 + number * 3 + 1) % 200);
@@ -77,14 +77,14 @@ fn writer(address: Address, number: u32, ends: Rc<Cell<bool>>) -> JoinHandle<u32
 
 /// Begins to follow a database of the primary.
 async fn follow(primary: &Address) -> (Decoder, Gauger) {
-    let attached = attach::attach(&Control::connect(primary).await.unwrap()).await.unwrap();
+    let attached = attach::attach(&crate::client(primary).await.unwrap()).await.unwrap();
     let mut decoder = Decoder::open(primary, &attached.slot, attached.database, EPOCH).await.unwrap();
     decoder.keep_rows(true);
     (decoder, Gauger::connect(primary, EPOCH).await.unwrap())
 }
 
 async fn sum(address: &Address) -> i64 {
-    let control = Control::connect(address).await.unwrap();
+    let control = crate::client(address).await.unwrap();
     control.query_one("SELECT sum(balance)::bigint FROM account", &[]).await.unwrap().get(0)
 }
 
@@ -223,7 +223,7 @@ async fn what_is_not_ours_is_not_replaced() {
     replica.query_in("shop", "DROP TABLE precious");
     let away = Address { port: 1, ..to.clone() };
     assert!(matches!(clone(&programs, &from, &away, Lsn::ZERO, &drop).await, Err(Error::Unreachable(_))));
-    let locked = Control::connect(&from).await.unwrap();
+    let locked = crate::client(&from).await.unwrap();
     locked.batch_execute("BEGIN READ WRITE; LOCK TABLE bare IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let error = clone(&programs, &from, &to, Lsn::ZERO, &drop).await.unwrap_err();
     assert!(error.is("55P03"), "{error}");

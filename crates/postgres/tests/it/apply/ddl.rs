@@ -109,7 +109,7 @@ async fn feed(fed: &mut Fed, command: &str) {
 /// Runs all commands in this form and feeds each by itself.
 async fn all_commands_come(form: Form) {
     let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
-    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     for (number, command) in COMMANDS.iter().enumerate() {
         let alone = command.contains("CONCURRENTLY") || !form.fits(command);
         if alone {
@@ -197,7 +197,7 @@ fn compare_definitions(primary: &Scratch, replica: &Scratch) {
 #[tokio::test]
 async fn what_cannot_be_run_with_the_same_effect_is_said() {
     let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
-    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     for (before, command, says) in UNRUN {
         control.batch_execute(before).await.unwrap_or_else(|error| panic!("{before}: {error:?}"));
         feed(&mut fed, before).await;
@@ -219,7 +219,7 @@ async fn what_cannot_be_run_with_the_same_effect_is_said() {
 #[tokio::test]
 async fn many_transactions_with_ddl_come_in_one_batch() {
     let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
-    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     for (number, command) in COMMANDS.iter().enumerate() {
         // A new label of an enum may only be used when it is committed, and all is one transaction here.
         if command.starts_with("INSERT INTO moody") {
@@ -277,7 +277,7 @@ async fn a_replica_that_is_killed_runs_ddl_once() {
 #[tokio::test]
 async fn attaching_again_is_nothing_to_a_replica() {
     let mut fed = Fed::logging(MARK).await;
-    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     for _ in 0..2 {
         attach::attach(&control).await.unwrap();
         attach::log_commands(&control).await.unwrap();
@@ -328,7 +328,7 @@ async fn what_a_command_calls_stays_its_author() {
 #[tokio::test]
 async fn tablespaces_are_the_primarys_own() {
     let mut fed = Fed::logging(MARK).await;
-    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     control.batch_execute("SET allow_in_place_tablespaces = on").await.unwrap();
     control.batch_execute("CREATE TABLESPACE fast LOCATION ''").await.unwrap();
     for command in [
@@ -354,7 +354,7 @@ async fn a_copy_that_a_dump_made_runs_ddl_too() {
     primary.query("CREATE ROLE clerk");
     primary.query_in("shop", OLDER);
     let (from, to) = (primary.address("shop"), replica.address("shop"));
-    let control = Control::connect(&from).await.unwrap();
+    let control = crate::client(&from).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
     attach::log_commands(&control).await.unwrap();
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();

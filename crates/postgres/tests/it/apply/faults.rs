@@ -3,7 +3,6 @@
 use super::{EPOCH, Fed};
 use crate::{one, soon};
 use history::{Lsn, Shown, Snapshot};
-use postgres::address::Control;
 use postgres::apply::{Batch, Error, Feeder};
 use postgres::attach;
 use postgres::local::{NodeState, Scratch};
@@ -146,7 +145,7 @@ async fn two_who_feed_one_replica_do_not_apply_twice() {
 async fn a_mark_of_a_change_of_roles_passes_as_nothing() {
     let mut fed = Fed::with("CREATE TABLE t (id int PRIMARY KEY)", "").await;
     fed.primary.query("INSERT INTO t VALUES (1)");
-    let control = Control::connect(&fed.primary.address("postgres")).await.unwrap();
+    let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     attach::mark(&control, true).await.unwrap();
     fed.primary.query("INSERT INTO t VALUES (2)");
     let batch = fed.batch().await;

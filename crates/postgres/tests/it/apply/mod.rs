@@ -11,7 +11,6 @@ mod unlike;
 
 use crate::soon;
 use history::{Commit, Epoch, Lsn, Shown};
-use postgres::address::Control;
 use postgres::apply::{Batch, Error, Feeder, Part, settle};
 use postgres::attach;
 use postgres::decoder::{Changes, Decoded, Decoder};
@@ -59,7 +58,7 @@ impl Fed {
         replica.query(sql);
         replica.query(other);
         let address = primary.address("postgres");
-        let control = Control::connect(&address).await.unwrap();
+        let control = crate::client(&address).await.unwrap();
         let attached = attach::attach(&control).await.unwrap();
         if logging {
             attach::log_commands(&control).await.unwrap();
@@ -69,7 +68,7 @@ impl Fed {
         let mut gauger = Gauger::connect(&address, EPOCH).await.unwrap();
         let gauge = gauger.gauge().await.unwrap();
         let start = Shown::new(gauge.snapshot, gauge.insert_lsn, Lsn::ZERO);
-        let there = Control::connect(&replica.address("postgres")).await.unwrap();
+        let there = crate::client(&replica.address("postgres")).await.unwrap();
         settle(&there, &start).await.unwrap();
         let feeder = Feeder::open(&replica.address("postgres"), EPOCH).await.unwrap();
         assert_eq!(*feeder.shown(), start);

@@ -3,7 +3,6 @@
 use super::{EPOCH, Fed, server};
 use crate::{one, soon};
 use history::Lsn;
-use postgres::address::Control;
 use postgres::apply::{Error, Feeder};
 use postgres::attach;
 use postgres::clone::clone;
@@ -78,7 +77,7 @@ async fn copied() -> Fed {
          CREATE OR REPLACE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT -n'",
     );
     let (from, to) = (primary.address("shop"), replica.address("shop"));
-    let control = Control::connect(&from).await.unwrap();
+    let control = crate::client(&from).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
     attach::log_commands(&control).await.unwrap();
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
@@ -159,7 +158,7 @@ async fn what_a_dump_would_not_restore_as_it_is() {
             other => panic!("{command}: {other:?} {before}"),
         }
         let shown = fed.batch().await.to;
-        let there = Control::connect(&fed.replica.address("shop")).await.unwrap();
+        let there = crate::client(&fed.replica.address("shop")).await.unwrap();
         postgres::apply::settle(&there, &shown).await.unwrap();
         fed.feeder = Feeder::open(&fed.replica.address("shop"), EPOCH).await.unwrap();
     }
