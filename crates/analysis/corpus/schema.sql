@@ -107,6 +107,7 @@ CREATE FUNCTION to_people(int) RETURNS people LANGUAGE sql AS 'SELECT * FROM peo
 CREATE CAST (int AS people) WITH FUNCTION to_people(int);
 CREATE PROCEDURE a_procedure() LANGUAGE sql AS 'SELECT 1';
 CREATE DOMAIN checked AS int CHECK (opaque(VALUE) > 0);
+CREATE DOMAIN past AS timestamptz CHECK (VALUE <= CURRENT_TIMESTAMP);
 CREATE TYPE pair AS (x int, y text);
 CREATE TYPE dated AS (x int, d date);
 CREATE TYPE int_span AS RANGE (subtype = int);

@@ -171,6 +171,16 @@ impl Footprint {
         few.iter().any(|(table, access)| many.get(table).is_some_and(|other| access.overlaps(other)))
     }
 
+    /// Whether this, written, may have emptied a table that `read` reads at one blow (TRUNCATE): a snapshot from before shows
+    /// nothing of it afterwards.
+    pub fn may_empty(&self, read: &Footprint) -> bool {
+        let (Footprint::Tables(mine), Footprint::Tables(theirs)) = (self, read) else { return true };
+        let whole = |(table, access): (&RelationId, &Access)| {
+            access.existence && access.rows == Rows::All && theirs.contains_key(table)
+        };
+        mine.iter().any(whole)
+    }
+
     /// Whether everything that `other` touches is in this one.
     pub fn covers(&self, other: &Footprint) -> bool {
         match (self, other) {

@@ -32,6 +32,8 @@ pub struct Bugs {
     pub stale_analysis: bool,
     /// A read that left before reads were kept in is judged all the same.
     pub closed_door_ajar: bool,
+    /// A read by its position is judged by that alone, wherever replay was when it had locked what it reads.
+    pub locks_unheeded: bool,
     /// What was in doubt before the catalog changed stays as narrow as it was understood then.
     pub ddl_leaves_doubts_narrow: bool,
     /// A commit that no doubt explains does not switch the mode of writers.

@@ -20,6 +20,11 @@
 //! seen; it must be known not to be shown: the decoder is past `q`, or it has come to the position of a gauge that was
 //! sent after `q` was read, and that lies not above `q`: then nothing was there to be shown.
 //!
+//! **Its locks.** The snapshot of a positioned read is older than its locks, which it may have waited for. What emptied a table
+//! of it meanwhile, and was replayed, has taken the rows that the snapshot would show, and those that came instead are newer. So
+//! the position is asked once more when the statement is bound and has its locks: all up to there must be decoded, and no
+//! TRUNCATE or DDL among it may meet the read.
+//!
 //! **Plain** (writers through Consort only). At `a` nothing that overlaps was in doubt, at `z` nothing is, and no
 //! decoded commit that overlaps ends above `low`. Take a commit that overlaps, with its doubt from `b`, before it was
 //! sent, to `e`, after it was visible and decoded. If `e` is before `a`, the commit was visible at `a`, and it ends at
@@ -77,7 +82,9 @@ impl Scheduler {
             Proof::Session if ticket.kind == Kind::Fed && settled.is_some() => Verdict::Proven,
             Proof::Session => match ran.replayed {
                 None => Verdict::Refused(Reason::NoPosition),
-                Some(replayed) => self.for_the_session(ticket, replayed),
+                Some(replayed) => {
+                    self.locked(ticket, ran, replayed, |this, ticket| this.for_the_session(ticket, replayed))
+                }
             },
             _ if let Some(reason) = self.outdated(ticket) => Verdict::Refused(reason),
             Proof::Before(None) if self.writers != Writers::ThroughConsort => {
@@ -87,7 +94,8 @@ impl Scheduler {
             Proof::Plain => self.plain(ticket),
             Proof::Positioned(wanted) => match ran.replayed {
                 None => Verdict::Refused(Reason::NoPosition),
-                Some(replayed) => self.positioned(ticket, wanted, replayed),
+                Some(replayed) => self
+                    .locked(ticket, ran, replayed, |this, ticket| this.positioned(ticket, wanted, replayed)),
             },
         }
     }
@@ -131,6 +139,40 @@ impl Scheduler {
             return Verdict::Refused(Reason::InDoubt);
         }
         Verdict::Proven
+    }
+
+    /// The verdict of `judge`, unless what the read reads was emptied between its snapshot and its locks: rows of that time are
+    /// gone, and those that came are newer than the snapshot.
+    fn locked(
+        &mut self,
+        ticket: &mut Ticket,
+        ran: &Ran,
+        replayed: Lsn,
+        judge: impl FnOnce(&mut Scheduler, &mut Ticket) -> Verdict,
+    ) -> Verdict {
+        let Some(locked) = ran.locked else { return Verdict::Refused(Reason::NoPosition) };
+        if locked != replayed && !self.options.bugs.locks_unheeded {
+            if !self.decoded_past(ticket, locked) {
+                return Verdict::Wait(Reason::DecoderBehind);
+            }
+            // DDL has come out, too, and has ended the proof before.
+            if let Some(reason) = self.emptied_by(ticket, locked) {
+                return Verdict::Refused(reason);
+            }
+        }
+        judge(self, ticket)
+    }
+
+    /// Whether a commit that may have been replayed by then has emptied a table of the read, or may have.
+    fn emptied_by(&self, ticket: &Ticket, locked: Lsn) -> Option<Reason> {
+        let followed = self.databases.get(&ticket.database)?;
+        let Some(mut above) = followed.recent.above(ticket.low) else {
+            return Some(Reason::HistoryForgotten);
+        };
+        let emptied = above.any(|commit| {
+            commit.start <= locked.next_record_start() && commit.wrote.may_empty(&ticket.footprint)
+        });
+        emptied.then_some(Reason::Between)
     }
 
     fn positioned(&mut self, ticket: &mut Ticket, wanted: GaugeNumber, replayed: Lsn) -> Verdict {

@@ -152,7 +152,8 @@ impl Ticket {
     }
 
     /// Whether the read must run as `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_last_wal_replay_lsn();
-    /// <statement>; COMMIT`, so that [`Ran::replayed`] is known.
+    /// <statement>; COMMIT`, with that SELECT once more between the statement's Bind and its Execute, so that
+    /// [`Ran::replayed`] and [`Ran::locked`] are known.
     pub fn asks_position(&self) -> bool {
         self.kind == Kind::Standby && matches!(self.proof, Proof::Positioned(_) | Proof::Session)
     }
@@ -178,6 +179,8 @@ pub struct Ran {
     pub incarnation: Incarnation,
     /// `pg_last_wal_replay_lsn()` in the read's snapshot, if the ticket asked for it.
     pub replayed: Option<Lsn>,
+    /// The same once the statement had locked all that it reads; it may have waited for that. `None`: it came not so far.
+    pub locked: Option<Lsn>,
 }
 
 /// Whether an answer may be handed on.

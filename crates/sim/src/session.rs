@@ -164,7 +164,7 @@ impl Session {
         if standby.life() != life || !standby.is_up() {
             return Err(StandbyFailed(Reason::StandbyFailed));
         }
-        Ok((standby, life, Ran { incarnation, replayed: None }))
+        Ok((standby, life, Ran { incarnation, replayed: None, locked: None }))
     }
 
     async fn position(&self, standby: &Standby, ticket: &Ticket, ran: &mut Ran) {
@@ -173,6 +173,8 @@ impl Session {
         if ticket.asks_position() {
             let lying = world.planted.model.standby_snapshot_function;
             ran.replayed = Some(if lying { standby.seems_replayed() } else { standby.replayed() });
+            // The model has no locks at standbys: nothing is waited for.
+            ran.locked = ran.replayed;
         }
     }
 }

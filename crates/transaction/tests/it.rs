@@ -129,7 +129,7 @@ impl Session for Client {
         }
         self.log.push("standby");
         self.proof = Some(ticket.proof());
-        let ran = Ran { incarnation: ticket.incarnation(), replayed: None };
+        let ran = Ran { incarnation: ticket.incarnation(), replayed: None, locked: None };
         self.nodes.standby.map(|()| ((), ran)).map_err(StandbyFailed)
     }
 

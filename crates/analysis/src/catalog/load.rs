@@ -106,7 +106,10 @@ const TYPES: &str = "
            array_to_string(ARRAY[t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin, t.typmodout,
                 t.typsubscript, r.rngcanonical, r.rngsubdiff]::oid[] || ARRAY(SELECT p.amproc::oid FROM pg_opclass o
                 JOIN pg_amproc p ON p.amprocfamily = o.opcfamily
-                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid), ',')
+                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid)
+                -- to_json and its like run a cast that is there.
+                || ARRAY(SELECT c.castfunc::oid FROM pg_cast c
+                WHERE c.castsource = t.oid AND c.casttarget = 'json'::regtype AND c.castmethod = 'f'), ',')
     FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
     LEFT JOIN pg_range r ON r.rngtypid = t.oid LEFT JOIN pg_range m ON m.rngmultitypid = t.oid
     WHERE t.oid >= 16384 OR t.typrelid = 0 AND NOT EXISTS (
@@ -398,7 +401,10 @@ fn type_of(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 }
 
 fn domain_check(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
-    let functions = functions_of_expression(row.text(1)?);
+    let mut functions = functions_of_expression(row.text(1)?);
+    // Words for the clock and the session (CURRENT_TIMESTAMP, CURRENT_SCHEMA) are no functions; what they say is another thing
+    // wherever it is asked.
+    functions.extend(row.text(1)?.contains("{SQLVALUEFUNCTION").then_some(u32::MAX));
     if let Some(domain) = catalog.types.get_mut(&row.oid(0)?) {
         domain.functions.extend(functions);
     }

@@ -129,7 +129,7 @@ fn element(text: &str) -> Option<(String, &str)> {
         let end = text.find(',').unwrap_or(text.len());
         let plain = &text[..end];
         let odd = plain.is_empty()
-            || plain.contains(['{', '}', '"', '\\', ' ', '\t', '\n', '\r'])
+            || plain.contains(['{', '}', '"', '\\', ' ', '\t', '\n', '\r', '\x0b', '\x0c'])
             || plain.eq_ignore_ascii_case("null");
         return (!odd).then(|| (plain.to_owned(), &text[end..]));
     };

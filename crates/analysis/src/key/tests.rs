@@ -139,9 +139,21 @@ fn arrays_of_one_dimension() {
     assert_eq!(text("{}"), Some(vec![]));
     assert_eq!(text("{1,-2}"), Some(vec!["1".to_owned(), "-2".to_owned()]));
     assert_eq!(text(r#"{"a b","c\"d",e}"#), Some(vec!["a b".to_owned(), "c\"d".to_owned(), "e".to_owned()]));
-    for odd in
-        ["", "{", "{1,}", "{,1}", "{NULL}", "{{1}}", "[0:1]={1,2}", "{ 1}", "{\"a}", "{\"a\"b}", "{a\\b}"]
-    {
+    for odd in [
+        "",
+        "{",
+        "{1,}",
+        "{,1}",
+        "{NULL}",
+        "{{1}}",
+        "[0:1]={1,2}",
+        "{ 1}",
+        "{\"a}",
+        "{\"a\"b}",
+        "{a\\b}",
+        "{\x0ba}",
+        "{a\x0c}",
+    ] {
         assert_eq!(text(odd), None, "{odd}");
     }
     let mut binary: Vec<u8> =

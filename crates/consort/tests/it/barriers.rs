@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::fixture::{LIMIT, Serving, eventually, psql, run};
-use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, serving};
+use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, served, serving};
 use crate::serving::figure;
 
 /// Reads leave in this database: the routes show one at a standby.
@@ -545,5 +545,113 @@ fn ddl_in_serializable_transactions_does_not_conflict_by_what_consort_notes() {
     }
     for client in &mut clients {
         client.rows("COMMIT").unwrap();
+    }
+}
+
+/// A snapshot at a standby is older than the locks that its statement waits for there. What was emptied and filled again
+/// meanwhile is neither what it was nor what it is.
+#[test]
+fn what_is_emptied_while_a_read_waits_at_a_standby_is_not_shown_empty() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (serving, mut console, url) = serving(1, lines);
+        let mut other = Client::connect(&url).unwrap();
+        other.rows("CREATE TABLE emptied (v int); INSERT INTO emptied VALUES (0)").unwrap();
+        let primary = serving.servers.primary();
+        let past = format!(
+            "host={} port={} user=postgres dbname=postgres",
+            primary.socket_folder().display(),
+            primary.port()
+        );
+        let mut writer = Client::connect(if lines == THROUGH { &url } else { &past }).unwrap();
+        let read = "SELECT count(*) FROM emptied";
+        let before = served(&mut console, "standby1");
+        eventually("a read that leaves", || {
+            assert_eq!(other.number(read).unwrap(), 1);
+            served(&mut console, "standby1") > before
+        });
+        let standby = serving.servers.standby(0);
+        let waits = "SELECT FROM pg_locks WHERE relation = 'emptied'::regclass AND NOT granted";
+        let held =
+            "SELECT FROM pg_locks WHERE relation = 'emptied'::regclass AND mode = 'AccessExclusiveLock'";
+        let mut readers = vec![Client::connect(&url).unwrap()];
+        for round in 1..=10 {
+            writer.rows("BEGIN; TRUNCATE emptied").unwrap();
+            eventually("a lock that is replayed", || {
+                other.rows("UPDATE counter SET n = n + 1 WHERE id = 1").unwrap();
+                !standby.query("postgres", held).unwrap().is_empty()
+            });
+            let mut reader = readers.pop().unwrap();
+            let reading = std::thread::spawn(move || (reader.number(read), reader));
+            eventually("a read that waits", || {
+                let at_primary = serving.servers.query(waits);
+                !standby.query("postgres", waits).unwrap().is_empty() || !at_primary.is_empty()
+            });
+            writer
+                .rows(&format!("INSERT INTO emptied SELECT generate_series(1, {}); COMMIT", 100 * round))
+                .unwrap();
+            let (shown, reader) = reading.join().unwrap();
+            assert_eq!(shown.unwrap(), 100 * round);
+            readers.push(reader);
+        }
+    }
+}
+
+/// What is made past Consort, what then changes through it while the standby stands still, and a read that must show that.
+const CHANGES: [[&str; 4]; 3] = [
+    // What computes a column is another function than when the row was written.
+    [
+        "CREATE FUNCTION computes(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1'; \
+         CREATE TABLE computed (a int, g int GENERATED ALWAYS AS (computes(a)) STORED); \
+         INSERT INTO computed VALUES (1); \
+         CREATE OR REPLACE FUNCTION computes(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 + 1'",
+        "UPDATE computed SET a = a",
+        "SELECT sum(g) FROM computed",
+        "2",
+    ],
+    // A cast runs inside a function of PostgreSQL's own.
+    [
+        "CREATE TYPE mood AS ENUM ('fine'); CREATE TABLE label (m mood PRIMARY KEY, said text); \
+         INSERT INTO label VALUES ('fine', 'old'); CREATE FUNCTION mood_said(mood) RETURNS json STABLE LANGUAGE sql \
+         AS 'SELECT to_json(said) FROM label WHERE m = $1'; CREATE CAST (mood AS json) WITH FUNCTION mood_said(mood); \
+         CREATE TABLE moods (id int PRIMARY KEY, m mood); INSERT INTO moods VALUES (1, 'fine')",
+        "UPDATE label SET said = 'new'",
+        "SELECT row_to_json(moods) ->> 'm' FROM moods",
+        "new",
+    ],
+    // The log of DDL is emptied in the transaction of a command.
+    [
+        "CREATE TABLE one (x int); CREATE TABLE two (x int); INSERT INTO one VALUES (1); INSERT INTO two VALUES (1); \
+         CREATE VIEW looks AS SELECT x FROM one; SELECT x FROM looks; \
+         BEGIN; TRUNCATE consort.log; CREATE OR REPLACE VIEW looks AS SELECT x FROM two; COMMIT",
+        "UPDATE two SET x = 2",
+        "SELECT x FROM looks",
+        "2",
+    ],
+];
+
+#[test]
+fn what_is_written_in_a_roundabout_way_is_shown_though_the_standby_stands_still() {
+    let (serving, mut console, url) = serving(1, ANYWHERE);
+    let standby = serving.servers.standby(0);
+    let mut client = Client::connect(&url).unwrap();
+    let mut other = Client::connect(&url).unwrap();
+    for [setup, change, read, wanted] in CHANGES {
+        for step in setup.split("; SELECT x FROM looks;") {
+            serving.servers.query(step);
+            serving.servers.catch_up(LIMIT);
+            eventually("reads that leave", || console.stays("postgres").is_empty());
+            (0..5).for_each(|_| drop(other.rows(read)));
+        }
+        standby.query("postgres", "SELECT pg_wal_replay_pause()").unwrap();
+        eventually("a pause", || {
+            let state = standby.query("postgres", "SELECT pg_get_wal_replay_pause_state()").unwrap();
+            state[0][0].as_deref() == Some("paused")
+        });
+        client.rows(change).unwrap();
+        for _ in 0..50 {
+            assert_eq!(client.one(read).unwrap(), wanted);
+            assert_eq!(other.one(read).unwrap(), wanted);
+        }
+        standby.query("postgres", "SELECT pg_wal_replay_resume()").unwrap();
     }
 }

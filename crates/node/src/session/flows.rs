@@ -175,9 +175,9 @@ impl transaction::Session for Session {
                 Err(StandbyFailed(Reason::StandbyRefused))
             }
             Ok(answer) => {
-                let replayed = answer.position();
+                let (replayed, locked) = (answer.position(), answer.locked());
                 self.current.held = Some(Instant::now());
-                Ok((answer, Ran { incarnation: life, replayed }))
+                Ok((answer, Ran { incarnation: life, replayed, locked }))
             }
             Err(Failed::Gone(why) | Failed::Conflict(why)) => {
                 tracing::debug!(why, "a standby failed");

@@ -120,7 +120,9 @@ impl Session {
         let (standby, life, _) = snapshot.at;
         let seen = match snapshot.kind {
             scheduler::Kind::Standby => Some(pinned.ticket().low()),
-            scheduler::Kind::Fed => pinned.ticket().seen(&Ran { incarnation: life, replayed: None }),
+            scheduler::Kind::Fed => {
+                pinned.ticket().seen(&Ran { incarnation: life, replayed: None, locked: None })
+            }
         };
         let marks = &mut self.marks.marks;
         if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
@@ -149,7 +151,8 @@ impl Session {
         let kind = ticket.kind();
         let (failed, cancelled, let_go) = (false, false, false);
         self.snapshot = Some(Snapshot { standby, at, kind, failed, cancelled, let_go, ticket: None });
-        Ok(Ran { incarnation: life, replayed })
+        // In its transactions a server, too, shows what its snapshot does, whatever was emptied since.
+        Ok(Ran { incarnation: life, replayed, locked: replayed })
     }
 
     /// Ends the transaction at the standby. It has only read.
@@ -366,7 +369,8 @@ impl Session {
             Todo::Own(statements) => {
                 let answer = self.own_setting(&statements);
                 self.say(part, &answer);
-                Ok(if answer.is_ok() { Outcome::Done } else { Outcome::Error })
+                // An error fails the transaction, whoever says it.
+                Ok(if answer.is_ok() { Outcome::Done } else { self.failed(Request { bytes: 0, ..part }) })
             }
             Todo::Refuse(problem) => Ok(self.fail(part, problem)),
             Todo::Utility(_) => match &utility {
@@ -583,6 +587,10 @@ impl Session {
         let at = self.snapshot.as_ref().map(|snapshot| snapshot.at);
         self.end_at_standby().await;
         self.line.settled().await?;
+        if self.line.primary.status != Status::Idle {
+            // A late cancel request has met the end of the block there.
+            self.line.ask("ROLLBACK").await?;
+        }
         let tag = if matches!(end, Utility::Commit { .. }) { "COMMIT" } else { "ROLLBACK" };
         self.say(part, &Ok(Said::Tag(tag)));
         self.line.elsewhere = None;

@@ -24,6 +24,8 @@ struct Seen {
     whole: bool,
     /// The replay position in its snapshot.
     position: Option<Lsn>,
+    /// The same when the statement had locked what it reads.
+    locked: Option<Lsn>,
     /// The statement's Parse failed.
     unparsed: bool,
     /// It is an error of the statement's own.
@@ -86,6 +88,11 @@ impl Answer {
     /// The replay position in its snapshot, if it was asked for.
     pub fn position(&self) -> Option<Lsn> {
         self.seen.position
+    }
+
+    /// The replay position when the statement had locked what it reads, if it was asked for and came so far.
+    pub fn locked(&self) -> Option<Lsn> {
+        self.seen.locked
     }
 
     /// The client will see it.
@@ -257,11 +264,15 @@ impl Owed {
         seen: &mut Seen,
     ) -> Result<(), Failed> {
         match turn {
-            Turn::Position => {
+            Turn::Position | Turn::Locked => {
                 let row = wire::row_texts(frame)?;
-                seen.position = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
-                if seen.position.is_none() {
+                let position = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
+                if position.is_none() {
                     return Err(Failed::Gone("it has no replay position: it is no standby".to_owned()));
+                }
+                match turn {
+                    Turn::Position => seen.position = position,
+                    _ => seen.locked = position,
                 }
             }
             Turn::Ready => {

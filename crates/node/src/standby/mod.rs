@@ -51,6 +51,8 @@ const OURS: [(&[u8], &[u8]); 3] = [
 const BEGIN: &[u8] = b"consort_begin";
 const POSITION: &[u8] = b"consort_position";
 const COMMIT: &[u8] = b"consort_commit";
+/// The portal of a second look at the position.
+const LOCKED: &[u8] = b"consort_locked";
 
 /// What the start-up packet of a connection asks for, besides who wants in.
 pub fn parameters(kind: Kind) -> Vec<(String, String)> {
@@ -354,8 +356,8 @@ impl Standby {
             self.run_own(POSITION, &[Turn::Position]);
         }
         match (work, &name) {
-            (Work::Batch(batch, statement), Some(name)) => self.ask_batch(batch, statement, name),
-            (Work::Simple(text), _) => self.ask_simple(text),
+            (Work::Batch(batch, statement), Some(name)) => self.ask_batch(batch, statement, name, form),
+            (Work::Simple(text), _) => self.ask_simple(text, form),
             (Work::Batch(..), None) => unreachable!("a batch binds a statement"),
         }
         if form == Form::Positioned {
@@ -385,21 +387,34 @@ impl Standby {
         self.owed.turns.push_back(Turn::Ours(back::COMMAND_COMPLETE));
     }
 
-    fn ask_simple(&mut self, text: &[u8]) {
+    /// Where replay is once the statement is bound: then it has locked all that it reads, and may have waited for that while
+    /// somebody emptied it. In a portal beside the statement's own.
+    fn ask_locked(&mut self, form: Form) {
+        if form == Form::Positioned {
+            let out = self.peer.out();
+            out.bind(LOCKED, POSITION, &[0; 6]);
+            out.execute(LOCKED, 0);
+            let complete = Turn::Ours(back::COMMAND_COMPLETE);
+            self.owed.turns.extend([Turn::Ours(back::BIND_COMPLETE), Turn::Locked, complete]);
+        }
+    }
+
+    fn ask_simple(&mut self, text: &[u8], form: Form) {
         let out = self.peer.out();
         out.parse(b"", text, &[]);
         out.bind_plain(b"");
         out.describe(Target::Portal, b"");
-        out.execute(b"", 0);
         self.owed.turns.extend([
             Turn::Hidden(back::PARSE_COMPLETE),
             Turn::Hidden(back::BIND_COMPLETE),
             Turn::DescribedSimply,
-            Turn::Rows,
         ]);
+        self.ask_locked(form);
+        self.peer.out().execute(b"", 0);
+        self.owed.turns.push_back(Turn::Rows);
     }
 
-    fn ask_batch(&mut self, batch: &Batch<'_>, statement: &Rc<Statement>, name: &known::Name) {
+    fn ask_batch(&mut self, batch: &Batch<'_>, statement: &Rc<Statement>, name: &known::Name, form: Form) {
         let out = self.peer.out();
         let text = name.text.as_bytes();
         self.owed.bound = Some(statement.clone());
@@ -427,7 +442,8 @@ impl Standby {
             out.describe(Target::Portal, b"");
             self.owed.turns.push_back(Turn::Described);
         }
-        out.execute(b"", batch.execute.max_rows);
+        self.ask_locked(form);
+        self.peer.out().execute(b"", batch.execute.max_rows);
         self.owed.turns.push_back(Turn::Rows);
     }
 

@@ -11,6 +11,8 @@ pub(super) enum Turn {
     Ours(u8),
     /// The row with the replay position: read, and swallowed.
     Position,
+    /// The row with the replay position when the statement has locked what it reads: the same.
+    Locked,
     /// Everything up to ReadyForQuery, to a Query of ours.
     Aside,
     /// To a part of the statement that the client did not send itself, by exactly this tag: swallowed. An error is the
@@ -50,7 +52,7 @@ impl Turn {
     pub(super) fn way(self, tag: u8) -> Way {
         match (self, tag) {
             (Turn::Ours(wanted) | Turn::Hidden(wanted), tag) if tag == wanted => Way::Swallowed,
-            (Turn::Position, back::DATA_ROW) => Way::Swallowed,
+            (Turn::Position | Turn::Locked, back::DATA_ROW) => Way::Swallowed,
             (Turn::Aside, back::READY_FOR_QUERY) => Way::Swallowed,
             (Turn::Aside, _) => Way::Dropped,
             (Turn::Client(wanted), tag) if tag == wanted => Way::Last,
@@ -66,7 +68,7 @@ impl Turn {
 
     /// What happens in this turn is the statement's matter, and none of ours.
     pub(super) fn is_the_statements(self) -> bool {
-        !matches!(self, Turn::Ours(_) | Turn::Position | Turn::Aside | Turn::Ready)
+        !matches!(self, Turn::Ours(_) | Turn::Position | Turn::Locked | Turn::Aside | Turn::Ready)
     }
 }
 
@@ -120,6 +122,8 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
             b"57P01" | b"57P02" | b"57P03" | b"57P04"
             // It cannot write, does not do that during recovery, or recovery is not far enough.
             | b"25006" | b"0A000" | b"55000"
+            // A lock that is held there because its end is not replayed yet.
+            | b"55P03"
             // A statement of ours is not there.
             | b"26000"
         )

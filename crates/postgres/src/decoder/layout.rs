@@ -17,6 +17,8 @@ pub(super) struct Layout {
     columns: Vec<Column>,
     /// The primary key, if its rows are told apart by it.
     key: Option<PrimaryKey>,
+    /// The columns that the server computes, whose values are not sent: what computes them may have become another one.
+    computed: ColumnSet,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,9 @@ impl Layout {
         let columns = relation.columns.iter().map(column).collect::<Option<_>>()?;
         // With another identity a changed key would come without the old one.
         let key = known.key.clone().filter(|_| matches!(relation.identity, b'd' | b'f'));
-        Some(Layout { columns, key })
+        let computed = known.columns.iter().filter(|(_, column)| column.generated_from != ColumnSet::NONE);
+        let computed = ColumnSet::of(computed.map(|(attribute, _)| *attribute));
+        Some(Layout { columns, key, computed })
     }
 
     /// A row that came or went.
@@ -71,7 +75,7 @@ impl Layout {
         if old != Some(Old::Row) || rows.old.len() != rows.new.len() || rows.new.len() != self.columns.len() {
             return ColumnSet::All;
         }
-        let mut changed = ColumnSet::NONE;
+        let mut changed = self.computed;
         for ((column, old), new) in self.columns.iter().zip(&rows.old).zip(&rows.new) {
             let same = match (old, new) {
                 (_, Value::Unchanged) | (Value::Null, Value::Null) => true,

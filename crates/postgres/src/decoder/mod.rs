@@ -381,9 +381,8 @@ impl Decoder {
             return false;
         };
         let relation = u32::from_be_bytes([four[0], four[1], four[2], four[3]]);
-        open.whole.contains(&relation)
-            || open.wrote == Footprint::Everything
-                && self.relations.get(&relation).is_some_and(|known| !known.log)
+        let is_no_log = self.relations.get(&relation).is_some_and(|known| !known.log);
+        is_no_log && (open.whole.contains(&relation) || open.wrote == Footprint::Everything)
     }
 
     fn read_change(&mut self, data: &[u8], rows: &mut Rows) -> Option<()> {

@@ -96,7 +96,8 @@ async fn attaching_may_be_repeated_and_undone() {
 #[tokio::test]
 async fn nothing_of_a_lesser_role_is_taken_for_consorts_own() {
     let scratch = Scratch::start(0);
-    scratch.query("CREATE ROLE owner LOGIN; CREATE TABLE caught (who text); GRANT INSERT ON caught TO PUBLIC");
+    scratch
+        .query("CREATE ROLE owner LOGIN; CREATE TABLE caught (who text); GRANT INSERT ON caught TO PUBLIC");
     scratch.query("ALTER DATABASE postgres OWNER TO owner");
     let owner = crate::client(&scratch.address("postgres").with_user("owner")).await.unwrap();
     owner

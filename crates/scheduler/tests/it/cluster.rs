@@ -365,7 +365,8 @@ impl Cluster {
             let alive = standby.life == life;
             let at = self.standbys[self.reads[which].ticket.standby().get() as usize].replayed;
             let replayed = self.reads[which].ticket.asks_position().then(|| self.position(at));
-            self.reads[which].ran = alive.then_some(Ran { incarnation: incarnation(life), replayed });
+            self.reads[which].ran =
+                alive.then_some(Ran { incarnation: incarnation(life), replayed, locked: replayed });
             if !alive {
                 self.give_up(which, Reason::StandbyFailed);
             }

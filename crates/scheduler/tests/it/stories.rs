@@ -352,7 +352,12 @@ impl Story {
         let (mut ticket, ran) = self.reads.remove(&read).ok_or("no such read")?;
         let ran = if name == "ran" {
             let replayed = args.next_pos().map(|at| at.parse()).transpose()?.map(Lsn::new);
-            Ran { incarnation: incarnation(args)?, replayed }
+            let locked = match args.take_key("locked") {
+                None => replayed,
+                Some("none") => None,
+                Some(at) => Some(Lsn::new(at.parse()?)),
+            };
+            Ran { incarnation: incarnation(args)?, replayed, locked }
         } else {
             ran.ok_or("it has not run")?
         };
@@ -475,6 +480,7 @@ fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
         "backend_crash_keeps_low" => &mut bugs.backend_crash_keeps_low,
         "bypass_unnoticed" => &mut bugs.bypass_unnoticed,
         "closed_door_ajar" => &mut bugs.closed_door_ajar,
+        "locks_unheeded" => &mut bugs.locks_unheeded,
         "ddl_leaves_doubts_narrow" => &mut bugs.ddl_leaves_doubts_narrow,
         "replica_forgets_commits" => &mut bugs.replica_forgets_commits,
         "stale_analysis" => &mut bugs.stale_analysis,
