@@ -390,6 +390,41 @@ fn a_driver_that_sends_begin_with_its_first_statement() {
     assert_eq!(answer(&mut raw).0, ["26000"]);
 }
 
+/// Drivers keep a statement that they have parsed together with a BEGIN.
+#[test]
+fn a_statement_that_was_parsed_with_a_begin_goes_on_in_later_snapshots() {
+    database("kept_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "kept_snapshot");
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    query(&mut raw, "COMMIT");
+    // A transaction at the primary: its last statement has no tree.
+    for statement in ["BEGIN", "CREATE TEMP TABLE away ()", "ROLLBACK"] {
+        query(&mut raw, statement);
+    }
+    raw.ask(|out| {
+        out.parse(b"", BEGIN.as_bytes(), &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.parse(b"kept", NAME.as_bytes(), &[]);
+        out.bind_plain(b"kept");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["item 7"]);
+    query(&mut raw, "COMMIT");
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    raw.ask(|out| {
+        out.bind_plain(b"kept");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert_eq!(answer(&mut raw).0, ["item 7"]);
+    assert_eq!(query(&mut raw, "SET consort.consistency = nonsense"), ["22023"]);
+    assert_eq!(query(&mut raw, NAME), ["25P02"], "an error fails the transaction, whoever says it");
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
+}
+
 #[test]
 fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
     database("pipeline_snapshot");
