@@ -54,7 +54,7 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
     let control = Control::connect(address).await?;
     let mut catalog = postgres::load(&control).await?.catalog;
     catalog.declare_named_harmless(harmless);
-    let settings = settings(options, &control, address).await?;
+    let settings = settings(options, address).await?;
     let missing = attach::missing(&control).await?;
     let mut analyst = Analyst::connect(address).await?;
     let statements = split(&options.statement, Strings::Standard);
@@ -75,7 +75,8 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
             What::Utility(utility) => {
                 if utility == Utility::Unknown {
                     // What our grammar does not know, PostgreSQL's own may refuse. Nothing of it is executed.
-                    control.prepare(text).await.map_err(postgres::Error::from)?;
+                    let client = Control::like_a_client(address).await?;
+                    client.prepare(text).await.map_err(postgres::Error::from)?;
                 }
                 println!("  runs at the primary: it is a utility statement ({})", utility.name());
             }
@@ -103,10 +104,13 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
 }
 
 /// The settings of the session that would ask.
-async fn settings(options: &Options, control: &Control, address: &Address) -> Result<Settings, Failure> {
+async fn settings(options: &Options, address: &Address) -> Result<Settings, Failure> {
     let search_path = match &options.search_path {
         Some(search_path) => search_path.clone(),
-        None => control.query_one("SHOW search_path", &[]).await.map_err(postgres::Error::from)?.get(0),
+        None => {
+            let client = Control::like_a_client(address).await?;
+            client.query_one("SHOW search_path", &[]).await.map_err(postgres::Error::from)?.get(0)
+        }
     };
     let user = options.user.clone().unwrap_or_else(|| address.user.clone());
     let values = [("search_path", search_path), ("session_authorization", user)];

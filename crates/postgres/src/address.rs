@@ -96,8 +96,7 @@ impl Address {
             Host::Name(name) => config.host(name),
         };
         config.port(self.port).user(&self.user).dbname(&self.database);
-        config.options(format!("{OWN_DEFAULTS} {OWN_NAMES}"));
-        config.application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
+        config.options(OWN_DEFAULTS).application_name(APPLICATION_NAME).connect_timeout(CONNECT_LIMIT);
         if let Some(password) = &self.password {
             config.password(password);
         }
@@ -126,15 +125,29 @@ impl Control {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::NotReady`], or [`Error::Refused`] for a log-in that the server does not allow.
     pub async fn connect(address: &Address) -> Result<Control, Error> {
+        let mut config = address.config();
+        config.options(format!("{OWN_DEFAULTS} {OWN_NAMES}"));
+        Control::with(address, config).await
+    }
+
+    /// The same, but names mean what they mean to any client.
+    ///
+    /// # Errors
+    /// As [`Control::connect`].
+    pub async fn like_a_client(address: &Address) -> Result<Control, Error> {
+        Control::with(address, address.config()).await
+    }
+
+    async fn with(address: &Address, mut config: Config) -> Result<Control, Error> {
         let Some((host, port, tls)) = address.encrypted() else {
-            let attempt = async { Ok(address.config().connect(NoTls).await?) };
+            let attempt = async { Ok(config.connect(NoTls).await?) };
             let (client, connection) = within_limit(address, attempt).await?;
             return Ok(Control { client, driver: tokio::spawn(driven(connection)) });
         };
         let attempt = async {
             let stream = tls.connect(host, port).await?;
             // The encryption is ours already.
-            Ok(address.config().ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
+            Ok(config.ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
         };
         let (client, connection) = within_limit(address, attempt).await?;
         Ok(Control { client, driver: tokio::spawn(driven(connection)) })

@@ -27,9 +27,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// A connection that finds tables by their names alone, as any client's.
 async fn client(address: &Address) -> Result<Control, Error> {
-    let control = Control::connect(address).await?;
-    control.batch_execute("SET search_path = public").await?;
-    Ok(control)
+    Control::like_a_client(address).await
 }
 
 /// The first value of an answer.
