@@ -194,7 +194,6 @@ fn what_a_standby_takes_from_an_archive_is_not_seen() {
         // What was written is in a segment that the next one shows to be whole.
         let next = "SELECT pg_switch_wal() WHERE NOT pg_is_in_recovery()";
         first.query("postgres", next).unwrap();
-        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
         shown().as_deref() == Some("666")
     });
     let why = |console: &mut Console| console.node("standby2").why;
