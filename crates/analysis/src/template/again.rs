@@ -4,7 +4,7 @@
 //! Nothing fires where it is executed again: neither triggers nor the actions of foreign keys. So who has any of them does
 //! not write by the statement alone.
 
-use super::chance::{Chance, only_joined};
+use super::chance::{Chance, chance_elsewhere, only_joined};
 use super::copies::AtCopies;
 use super::footprint::FootprintTemplate;
 use super::judge::may_draw;
@@ -37,6 +37,8 @@ pub enum Otherwise {
     Children,
     /// Replicas hold its table otherwise than the primary.
     Unlike,
+    /// Which rows it meets, policies decide, by roles that may be others later.
+    Policies,
 }
 
 impl Otherwise {
@@ -52,6 +54,7 @@ impl Otherwise {
             Otherwise::Causes => "writes_others",
             Otherwise::Children => "partitions",
             Otherwise::Unlike => "unlike_at_replicas",
+            Otherwise::Policies => "row_security",
         }
     }
 }
@@ -78,8 +81,11 @@ pub(super) fn again(
     if let Some(stay) = known.stays.iter().find(|stay| **stay != Stay::Writes) {
         return Err(Otherwise::Stays(*stay));
     }
-    if let Some(chance) = known.chance {
+    if let Some(chance) = known.chance.or_else(|| chance_elsewhere(facts, catalog)) {
         return Err(Otherwise::Chance(chance));
+    }
+    if facts.queries.iter().any(|query| tree.flag(query.node, "hasRowSecurity")) {
+        return Err(Otherwise::Policies);
     }
     if facts.functions.iter().any(|function| *function == UUID || may_draw(*function, catalog)) {
         return Err(Otherwise::Draws);

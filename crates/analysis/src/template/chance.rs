@@ -60,6 +60,13 @@ pub(super) fn chance(
     }
 }
 
+/// The same of what each server decides alike every time, by where its own rows lie, and another otherwise.
+pub(super) fn chance_elsewhere(facts: &Facts, catalog: &Catalog) -> Option<Chance> {
+    let by_order = |function: &u32| catalog.function_class(*function) == Class::ByOrder;
+    let lists = facts.marks.array_of_query || facts.tied_aggregates.iter().any(by_order);
+    lists.then_some(Chance::Aggregate)
+}
+
 fn is_cut(tree: &Tree<'_>, query: &Query) -> bool {
     let limits = ["limitCount", "limitOffset"].map(|label| tree.node(query.node, label));
     limits.into_iter().flatten().any(|limit| !tree.flag(limit, "constisnull"))

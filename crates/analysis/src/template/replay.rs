@@ -4,6 +4,7 @@
 //!
 //! The tree tells: nothing is executed to find out. What is not surely the same everywhere [differs](Differs).
 
+use super::chance::chance_elsewhere;
 use super::footprint::FootprintTemplate;
 use super::{Chance, Stay};
 use crate::catalog::{Catalog, Class};
@@ -151,7 +152,7 @@ impl Look<'_, '_> {
         if facts.functions.iter().any(|function| DRAWS.contains(function)) {
             return Some(Differs::Random);
         }
-        if let Some(chance) = found.chance {
+        if let Some(chance) = found.chance.or_else(|| chance_elsewhere(self.facts, self.catalog)) {
             return Some(Differs::Chance(chance));
         }
         if found.never_at_copies || self.writes_unlike(found.writes) {

@@ -30,6 +30,8 @@ pub struct Facts {
     pub text_conversions: BTreeSet<u32>,
     /// Aggregates called without an order of their own.
     pub unordered_aggregates: BTreeSet<u32>,
+    /// Those whose order does not tell apart what they take in.
+    pub tied_aggregates: BTreeSet<u32>,
     /// Window functions called.
     pub window_functions: BTreeSet<u32>,
     /// Collations of comparisons.
@@ -73,6 +75,8 @@ pub struct Marks {
     pub system_column: bool,
     /// A column could not be traced to its table.
     pub untraced: bool,
+    /// ARRAY(SELECT ..).
+    pub array_of_query: bool,
     /// A node that this reader does not know.
     pub unknown_node: bool,
 }
@@ -184,8 +188,27 @@ impl<'t> Walk<'_, 't> {
             "CURRENTOFEXPR" => self.facts.marks.current_of = true,
             "TABLESAMPLECLAUSE" => self.facts.marks.sample = true,
             "AGGREF" => {
-                let unordered = tree.list(node, "aggorder").is_empty().then(|| tree.oid(node, "aggfnoid"));
-                self.facts.unordered_aggregates.extend(unordered);
+                let ordered: Vec<i64> = tree
+                    .nodes(node, "aggorder")
+                    .filter_map(|by| tree.number(by, "tleSortGroupRef"))
+                    .collect();
+                let own = |argument: &NodeId| {
+                    let is_constant =
+                        tree.node(*argument, "expr").is_some_and(|expr| tree.name(expr) == "CONST");
+                    !tree.flag(*argument, "resjunk") && !is_constant
+                };
+                let is_tied = |argument: NodeId| {
+                    tree.number(argument, "ressortgroupref").is_none_or(|by| !ordered.contains(&by))
+                };
+                if ordered.is_empty() {
+                    self.facts.unordered_aggregates.insert(tree.oid(node, "aggfnoid"));
+                } else if tree.nodes(node, "args").filter(own).any(is_tied) {
+                    self.facts.tied_aggregates.insert(tree.oid(node, "aggfnoid"));
+                }
+            }
+            "SUBLINK" => {
+                // ARRAY_SUBLINK of SubLinkType in primnodes.h.
+                self.facts.marks.array_of_query |= tree.number(node, "subLinkType") == Some(6);
             }
             "WINDOWFUNC" => {
                 self.facts.window_functions.insert(tree.oid(node, "winfnoid"));
