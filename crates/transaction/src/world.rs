@@ -76,7 +76,7 @@ pub trait Session {
 
     /// Runs the statement at the ticket's standby, in the form that `ticket.asks_position` names: plain, or positioned (one
     /// pipeline `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_last_wal_replay_lsn(); <statement>;
-    /// COMMIT`). Returns when the answer is whole, or its first 64 kB are here. An error that is the statement's own is
+    /// COMMIT`, the position once more when the statement has its locks). Returns when the answer is whole, or its first 64 kB are here. An error that is the statement's own is
     /// an answer; only what happened for the standby's sake (connection lost, recovery conflict, starting up, an
     /// incarnation that is not the ticket's) is a [`StandbyFailed`].
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Self::Answer, Ran), StandbyFailed>;

@@ -100,6 +100,14 @@ fn promote_and_write(standby: &Node) {
     eventually("a server of its own", || past.rows("UPDATE quiet SET v = 666").is_ok());
 }
 
+/// Reads until one has run at the second standby.
+fn reads_there(console: &mut Console, client: &mut Client) {
+    eventually("a read there", || {
+        assert_eq!(client.one(READ_QUIET).expect("an answer"), RIGHT);
+        served(console, "standby2") > 0
+    });
+}
+
 fn nobody_sees_what_a_promoted_standby_shows(lines: &str) {
     let (serving, mut console, url) = serving(KINDS.len(), lines);
     for ((kind, read), standby) in KINDS.into_iter().zip(serving.servers.cluster().standbys()) {
@@ -138,10 +146,7 @@ fn what_a_standby_takes_from_a_promoted_one_is_not_seen() {
     let replicated = "SELECT FROM pg_stat_replication WHERE state = 'streaming'";
     eventually("a standby of a standby", || !first.query("postgres", replicated).unwrap().is_empty());
     let mut client = Client::connect(&url).unwrap();
-    eventually("a read there", || {
-        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
-        served(&mut console, "standby2") > 0
-    });
+    reads_there(&mut console, &mut client);
     promote_and_write(first);
     let shown = || second.query("postgres", READ_QUIET).unwrap()[0][0].clone();
     eventually("what is written there", || shown().as_deref() == Some("666"));
@@ -184,10 +189,7 @@ fn what_a_standby_takes_from_an_archive_is_not_seen() {
     let received = "SELECT FROM pg_stat_wal_receiver";
     eventually("no receiver", || second.query("postgres", received).unwrap().is_empty());
     let mut client = Client::connect(&url).unwrap();
-    eventually("a read there", || {
-        assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
-        served(&mut console, "standby2") > 0
-    });
+    reads_there(&mut console, &mut client);
     promote_and_write(first);
     let shown = || second.query("postgres", READ_QUIET).unwrap()[0][0].clone();
     eventually("what is written there", || {
