@@ -80,11 +80,9 @@ impl Scheduler {
         match ticket.proof {
             Proof::Unproven => Verdict::Proven,
             Proof::Session if ticket.kind == Kind::Fed && settled.is_some() => Verdict::Proven,
-            Proof::Session => match ran.replayed {
-                None => Verdict::Refused(Reason::NoPosition),
-                Some(replayed) => {
-                    self.locked(ticket, ran, replayed, |this, ticket| this.for_the_session(ticket, replayed))
-                }
+            Proof::Session => match self.emptied(ticket, ran) {
+                Err(verdict) => verdict,
+                Ok(replayed) => self.for_the_session(ticket, replayed),
             },
             _ if let Some(reason) = self.outdated(ticket) => Verdict::Refused(reason),
             Proof::Before(None) if self.writers != Writers::ThroughConsort => {
@@ -92,10 +90,9 @@ impl Scheduler {
             }
             Proof::Before(_) => Verdict::Proven,
             Proof::Plain => self.plain(ticket),
-            Proof::Positioned(wanted) => match ran.replayed {
-                None => Verdict::Refused(Reason::NoPosition),
-                Some(replayed) => self
-                    .locked(ticket, ran, replayed, |this, ticket| this.positioned(ticket, wanted, replayed)),
+            Proof::Positioned(wanted) => match self.emptied(ticket, ran) {
+                Err(verdict) => verdict,
+                Ok(replayed) => self.positioned(ticket, wanted, replayed),
             },
         }
     }
@@ -141,26 +138,20 @@ impl Scheduler {
         Verdict::Proven
     }
 
-    /// The verdict of `judge`, unless what the read reads was emptied between its snapshot and its locks: rows of that time are
-    /// gone, and those that came are newer than the snapshot.
-    fn locked(
-        &mut self,
-        ticket: &mut Ticket,
-        ran: &Ran,
-        replayed: Lsn,
-        judge: impl FnOnce(&mut Scheduler, &mut Ticket) -> Verdict,
-    ) -> Verdict {
-        let Some(locked) = ran.locked else { return Verdict::Refused(Reason::NoPosition) };
-        if locked != replayed && !self.options.bugs.locks_unheeded {
-            if !self.decoded_past(ticket, locked) {
-                return Verdict::Wait(Reason::DecoderBehind);
-            }
-            // DDL has come out, too, and has ended the proof before.
-            if let Some(reason) = self.emptied_by(ticket, locked) {
-                return Verdict::Refused(reason);
-            }
+    /// The position in the read's snapshot. The verdict instead if what it reads was emptied between its snapshot and its locks,
+    /// or may have been: rows of that time are gone, and those that came are newer than the snapshot.
+    fn emptied(&mut self, ticket: &mut Ticket, ran: &Ran) -> Result<Lsn, Verdict> {
+        let (Some(replayed), Some(locked)) = (ran.replayed, ran.locked) else {
+            return Err(Verdict::Refused(Reason::NoPosition));
+        };
+        if locked == replayed || self.options.bugs.locks_unheeded {
+            return Ok(replayed);
         }
-        judge(self, ticket)
+        if !self.decoded_past(ticket, locked) {
+            return Err(Verdict::Wait(Reason::DecoderBehind));
+        }
+        // DDL among it counts as writing everything.
+        self.emptied_by(ticket, locked).map_or(Ok(replayed), |reason| Err(Verdict::Refused(reason)))
     }
 
     /// Whether a commit that may have been replayed by then has emptied a table of the read, or may have.
