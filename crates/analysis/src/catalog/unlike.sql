@@ -24,6 +24,21 @@ computed (id, attribute) AS (
         OR g.adbin::text LIKE '%{COERCEVIAIO %' AND EXISTS (SELECT FROM pg_attribute b
             WHERE b.attrelid = g.adrelid AND b.atttypid IN ('float4'::regtype, 'float8'::regtype, 'bytea'::regtype)))
 ),
+-- Functions of somebody who is no superuser: a replica's rows are written by one, who shall not run them.
+untrusted (id) AS (
+    SELECT p.oid FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384 AND NOT r.rolsuper
+),
+-- Tables whose rows cannot be written without them: an index or a column is computed by one.
+theirs (id) AS (
+    SELECT coalesce(i.indrelid, g.adrelid) FROM untrusted u
+        LEFT JOIN pg_operator o ON o.oprcode = u.id
+        JOIN pg_depend d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = u.id
+            OR d.refclassid = 'pg_operator'::regclass AND d.refobjid = o.oid
+        LEFT JOIN pg_index i ON d.classid = 'pg_class'::regclass AND i.indexrelid = d.objid
+        LEFT JOIN pg_attrdef g ON d.classid = 'pg_attrdef'::regclass AND g.oid = d.objid AND EXISTS (SELECT FROM pg_attribute a
+            WHERE a.attrelid = g.adrelid AND a.attnum = g.adnum AND a.attgenerated <> '')
+    WHERE coalesce(i.indrelid, g.adrelid) IS NOT NULL
+),
 -- Children: a dump puts the parents' columns first. Which of several parents comes first it does not say.
 misplaced (id) AS (
     SELECT p.id FROM (
@@ -38,10 +53,13 @@ misplaced (id) AS (
     WHERE p.place <> p.dumped OR p.parents > 1
     UNION SELECT i.inhrelid FROM pg_inherits i JOIN misplaced m ON m.id = i.inhparent
 ),
--- Values are numbers of objects, which are others at another server, or have no text that could be read again.
+-- Values are numbers of objects, which are others at another server, or have no text that could be read again; or an index
+-- of them, or what reads their texts, calls a function of somebody who is no superuser.
 odd (id) AS (
     SELECT t.oid FROM pg_type t WHERE t.typnamespace = 'pg_catalog'::regnamespace AND (t.typname IN ('aclitem', 'pg_node_tree',
         'pg_ndistinct', 'pg_dependencies', 'pg_mcv_list', 'anyarray') OR t.typname LIKE 'reg%' AND t.typtype = 'b')
+    UNION SELECT t.id FROM pg_range r JOIN untrusted u ON u.id = r.rngsubdiff, unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS t (id)
+    UNION SELECT t.oid FROM pg_cast c JOIN untrusted u ON u.id = c.castfunc JOIN pg_type t ON t.oid = c.casttarget AND t.typarray = 0
     UNION SELECT c.reltype FROM misplaced m JOIN pg_class c ON c.oid = m.id
     UNION SELECT t.oid FROM odd JOIN pg_type t ON t.typbasetype = odd.id OR t.typelem = odd.id AND t.typcategory = 'A'
         OR t.typrelid >= 16384 AND EXISTS (SELECT FROM pg_attribute a
@@ -64,6 +82,7 @@ SELECT u.id, u.attribute, min(u.why) AS why FROM (
     UNION ALL SELECT a.attrelid, 0, 'types' FROM pg_attribute a JOIN odd ON odd.id = a.atttypid
         WHERE a.attrelid >= 16384 AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL SELECT id, 0, 'parted' FROM parted
+    UNION ALL SELECT id, 0, 'code' FROM theirs
     UNION ALL SELECT d.objid, 0, 'extension' FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e'
 ) AS u JOIN pg_class c ON c.oid = u.id
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.oid >= 16384 GROUP BY u.id, u.attribute

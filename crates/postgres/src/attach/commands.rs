@@ -30,7 +30,7 @@ pub async fn logs_commands(control: &Control) -> Result<bool, Error> {
 
 const COMPLETE: &str = "\
     SELECT count(*) = 6 AND coalesce( \
-      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 2', false) \
+      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 3', false) \
     FROM pg_event_trigger \
     WHERE evtenabled = 'A' AND evtfoid IN (to_regproc('consort.note_author'), to_regproc('consort.note_step')) \
       AND evtname IN ('consort_author_begins', 'consort_author_ended', 'consort_command_begins', \

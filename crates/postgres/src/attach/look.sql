@@ -144,14 +144,15 @@ SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
     ) AS lines
 $$;
 
--- The rows of a table, whatever their order.
+-- The rows of a table, whatever their order. Of a record there is no cast to text but PostgreSQL's own: this runs as a
+-- superuser.
 CREATE OR REPLACE FUNCTION consort.contents(relation regclass) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO' SET intervalstyle = 'postgres' SET timezone = 'UTC'
 SET bytea_output = 'hex' SET extra_float_digits = 1 SET lc_monetary = 'C' AS $$
 DECLARE
     digest text;
 BEGIN
-    EXECUTE format('SELECT concat_ws('' '', count(*), sum(hashtextextended((row_here.*)::text, 0)::numeric)) FROM ONLY %s AS row_here',
+    EXECUTE format('SELECT concat_ws('' '', count(*), sum(hashtextextended(ROW(row_here.*)::text, 0)::numeric)) FROM ONLY %s AS row_here',
         relation) INTO digest;
     RETURN digest;
 END
@@ -166,4 +167,4 @@ BEGIN
 END
 $$;
 -- Both must compare the same; a newer Consort makes its own before it copies.
-COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 2';
+COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 3';

@@ -125,6 +125,9 @@ fn left_out(kind: &str, persistence: &str, unlike: Option<&str>) -> Option<&'sta
             "parted" => {
                 "its partitions are chosen by numbers or functions that differ: its rows are at the primary alone"
             }
+            "code" => {
+                "functions of no superuser compute its indexes or columns: its rows are at the primary alone"
+            }
             "extension" => "a table of an extension: its rows are at the primary alone",
             _ => "its rows are at the primary alone",
         }),

@@ -8,7 +8,7 @@ use postgres::attach;
 use postgres::clone::clone;
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
-use postgres::local::Programs;
+use postgres::local::{Programs, Scratch};
 
 /// Settings under which values and definitions would mean something else.
 const SETTINGS: &str = "ALTER DATABASE shop SET array_nulls = off; ALTER DATABASE shop SET transform_null_equals = on; \
@@ -60,7 +60,7 @@ const LEFT_OUT: &[&str] = &["younger", "moods_0", "moods_1", "names"];
 
 /// A copy of a database with all that, and what lies between.
 async fn copied() -> Fed {
-    let (primary, replica) = (server(), server());
+    let primary = server();
     primary.query("CREATE DATABASE shop");
     for sql in SETTINGS.split("; ") {
         primary.query(sql);
@@ -76,6 +76,12 @@ async fn copied() -> Fed {
          INSERT INTO computed VALUES (1), (2); \
          CREATE OR REPLACE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT -n'",
     );
+    copy_of(primary).await
+}
+
+/// A copy of the database `shop`, and what lies between.
+async fn copy_of(primary: Scratch) -> Fed {
+    let replica = server();
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let control = crate::client(&from).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
@@ -177,4 +183,80 @@ async fn a_table_of_very_many_columns_is_compared_quickly() {
     fed.primary.query(&(0..8).map(again).collect::<Vec<_>>().join("; "));
     fed.feed().await.unwrap();
     fed.compare();
+}
+
+/// Who tries to become a superuser wherever a superuser runs code of hers.
+const SHADY: &str = "SET ROLE shady; \
+    CREATE FUNCTION takes() RETURNS void LANGUAGE plpgsql AS \
+      $$BEGIN IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN ALTER ROLE shady SUPERUSER; END IF; END$$; \
+    CREATE FUNCTION same(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM public.takes(); RETURN n; END$$; \
+    CREATE FUNCTION apart(n float8, m float8) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS \
+      $$BEGIN PERFORM public.takes(); RETURN n - m; END$$; \
+    CREATE TYPE mood AS ENUM ('sad', 'so'); CREATE TYPE span AS RANGE (subtype = float8, subtype_diff = apart); \
+    CREATE FUNCTION moods(t text) RETURNS mood[] LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM public.takes(); RETURN '{so}'; END$$; \
+    CREATE CAST (text AS mood[]) WITH FUNCTION moods(text); \
+    CREATE FUNCTION shown(m mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM public.takes(); RETURN 'so'; END$$; \
+    CREATE CAST (mood AS text) WITH FUNCTION shown(mood); \
+    CREATE TABLE plain (id int PRIMARY KEY, m mood); CREATE TABLE keyless (n int, m mood); \
+    CREATE FUNCTION shown(r plain) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM public.takes(); RETURN ''; END$$; \
+    CREATE CAST (plain AS text) WITH FUNCTION shown(plain); \
+    CREATE TABLE indexed (id int PRIMARY KEY); CREATE INDEX ON indexed (same(id)); \
+    CREATE TABLE partial (id int PRIMARY KEY); CREATE INDEX ON partial (id) WHERE same(id) > 0; \
+    CREATE TABLE generated (id int PRIMARY KEY, g int GENERATED ALWAYS AS (same(id)) STORED); \
+    CREATE TABLE lists (id int PRIMARY KEY, m mood[]); \
+    CREATE TABLE spans (id int PRIMARY KEY, s span); CREATE INDEX ON spans USING gist (s)";
+
+const SHE_WRITES: &str = "SET ROLE shady; \
+    INSERT INTO plain VALUES (1, 'sad'); INSERT INTO keyless VALUES (1, 'sad'), (1, 'so'); INSERT INTO indexed VALUES (1); \
+    INSERT INTO partial VALUES (1); INSERT INTO generated VALUES (1); INSERT INTO lists VALUES (1, ARRAY['sad'::mood]); \
+    INSERT INTO spans SELECT n, span(n, n + 2) FROM generate_series(1, 1000) AS n";
+
+const SHE_CHANGES: &str = "SET ROLE shady; \
+    UPDATE plain SET m = 'so'; DELETE FROM keyless WHERE m = 'sad'; UPDATE indexed SET id = 2; UPDATE partial SET id = 2; \
+    UPDATE generated SET id = 2; UPDATE lists SET m = '{sad,so}'; INSERT INTO spans SELECT n, span(n, n + 2) FROM generate_series(1001, 2000) AS n";
+
+/// A superuser writes the rows at a replica, and logs the commands at the primary. Nobody becomes one by that.
+#[tokio::test]
+async fn nobody_becomes_a_superuser_by_what_is_computed() {
+    for made_before in [true, false] {
+        let primary = server();
+        primary.query("CREATE ROLE shady");
+        primary.query("CREATE DATABASE shop OWNER shady");
+        primary.query_in("shop", "GRANT ALL ON SCHEMA public TO shady; CREATE FUNCTION ours(n int) RETURNS int LANGUAGE sql IMMUTABLE \
+            AS 'SELECT -n'; CREATE TABLE trusting (id int PRIMARY KEY); CREATE INDEX ON trusting (ours(id)); \
+            ALTER TABLE trusting OWNER TO shady");
+        if made_before {
+            primary.query_in("shop", SHADY);
+            primary.query_in("shop", SHE_WRITES);
+        }
+        let mut fed = copy_of(primary).await;
+        if !made_before {
+            fed.primary.query_in("shop", SHADY);
+            fed.feed().await.unwrap();
+            fed.primary.query_in("shop", SHE_WRITES);
+            fed.feed().await.unwrap();
+        }
+        fed.primary.query_in("shop", SHE_CHANGES);
+        fed.feed().await.unwrap();
+        // What writes a table anew is compared by the texts of its rows.
+        fed.primary.query_in(
+            "shop",
+            "SET ROLE shady; ALTER TABLE plain ADD COLUMN n bigint GENERATED ALWAYS AS (id + 1) STORED",
+        );
+        fed.feed().await.unwrap();
+        fed.primary.query_in("shop", "SET ROLE shady; INSERT INTO trusting VALUES (1)");
+        fed.feed().await.unwrap();
+
+        for server in [&fed.primary, &fed.replica] {
+            let she = "SELECT rolsuper FROM pg_roles WHERE rolname = 'shady'";
+            assert_eq!(one(&server.query_in("shop", she)), "f", "made before the copy: {made_before}");
+        }
+        let held = "SELECT (SELECT array_agg(ROW(m, n)::text) FROM plain), (SELECT array_agg(ROW(m)::text) FROM keyless), \
+            (SELECT count(*) FROM trusting)";
+        assert_eq!(fed.replica.query_in("shop", held), fed.primary.query_in("shop", held));
+        let left_out =
+            "SELECT string_agg(relation || ' ' || why, ', ' ORDER BY relation) FROM consort.left_out";
+        let expected = "generated code, indexed code, lists types, partial code, spans types";
+        assert_eq!(one(&fed.replica.query_in("shop", left_out)), expected);
+    }
 }
