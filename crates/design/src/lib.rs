@@ -2,8 +2,7 @@
 //!
 //! There is one order of committed transactions, and a system is six answers: who makes the order and finds conflicts,
 //! what travels, what makes it durable, what "committed" waits for, how a replica takes it in, and what a read may see.
-//! The answers are in `answers`, the rows are here, and what cannot stand together is said by `check`. A row is
-//! not a licence to run: [`chosen`] refuses what no process can run yet.
+//! The answers are in `answers`, the rows are here, and what cannot stand together is said by `check`.
 //!
 //! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section 5.3; Amza et
 //! al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V of Manassiev and Amza,
@@ -40,6 +39,11 @@ impl Design {
     /// Transactions are ordered before they are executed, and every server executes them.
     pub fn orders_first(&self) -> bool {
         self.orderer.is_scheduler()
+    }
+
+    /// A transaction says before it begins which tables it will touch.
+    pub fn declares_tables(&self) -> bool {
+        self.orderer == Orderer::SchedulerByTable
     }
 
     /// All reads that leave the primary go to replicas that Consort feeds or has execute; a standby is of no use.
@@ -123,11 +127,8 @@ const CONFLICT_AWARE: Design = Design {
     ..ONE_COPY
 };
 
-/// Every design that works, the default first.
-pub const ALL: [Design; 6] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY];
-
-/// Those whose rules are known and that no process can run yet.
-const NOT_YET: [Design; 1] = [CONFLICT_AWARE];
+/// Every design, the default first.
+pub const ALL: [Design; 7] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY, CONFLICT_AWARE];
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
 /// A table in TOML, so that a design or an experiment more is a row more.
@@ -138,8 +139,6 @@ pub const EXPERIMENTS: &str = include_str!("../experiments.toml");
 pub enum Refused {
     /// No design has this name.
     Unknown,
-    /// Its row is known, and no process can run it yet.
-    NotYet(&'static str),
     /// Its answers cannot stand together, for this reason.
     Senseless(&'static str),
 }
@@ -149,7 +148,6 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Unknown => f.write_str("there is no design of this name"),
-            Refused::NotYet(name) => write!(f, "the design \"{name}\" is not available yet"),
             Refused::Senseless(why) => f.write_str(why),
         }
     }
@@ -161,12 +159,8 @@ impl std::error::Error for Refused {}
 ///
 /// Errors: [`Refused`].
 pub fn chosen(name: &str) -> Result<Design, Refused> {
-    let named = |designs: &[Design]| designs.iter().copied().find(|design| design.name == name);
-    match (named(&ALL), named(&NOT_YET)) {
-        (Some(design), _) => design.check().map(|()| design).map_err(Refused::Senseless),
-        (None, Some(design)) => Err(Refused::NotYet(design.name)),
-        (None, None) => Err(Refused::Unknown),
-    }
+    let design = ALL.into_iter().find(|design| design.name == name).ok_or(Refused::Unknown)?;
+    design.check().map(|()| design).map_err(Refused::Senseless)
 }
 
 #[cfg(test)]
@@ -182,25 +176,21 @@ mod tests {
         assert_eq!(chosen("hihooi"), Ok(HIHOOI));
         assert_eq!(chosen("forward"), Ok(FORWARD));
         assert_eq!(chosen("1sr"), Ok(ONE_COPY));
+        assert_eq!(chosen("conflict-aware"), Ok(CONFLICT_AWARE));
         assert_eq!(chosen("Consort"), Err(Refused::Unknown));
-        for design in NOT_YET {
-            let refused = chosen(design.name).expect_err("it cannot run");
-            assert_eq!(refused.to_string(), format!("the design \"{}\" is not available yet", design.name));
-        }
     }
 
     #[test]
     fn standbys_are_of_use_where_the_log_may_travel() {
         let fed = ALL.into_iter().filter(Design::is_fed);
         assert_eq!(fed.map(|design| design.name).collect::<Vec<_>>(), ["ganymed", "hihooi", "forward"]);
-        assert!(!ONE_COPY.is_fed(), "each executes for itself");
+        assert!(!ONE_COPY.is_fed() && !CONFLICT_AWARE.is_fed(), "each executes for itself");
     }
 
     #[test]
     fn every_row_makes_sense_and_has_a_name_of_its_own() {
-        let all: Vec<Design> = ALL.into_iter().chain(NOT_YET).collect();
-        assert!(all.iter().all(|design| design.check() == Ok(())));
-        let names: BTreeSet<&str> = all.iter().map(|design| design.name).collect();
-        assert_eq!(names.len(), all.len());
+        assert!(ALL.iter().all(|design| design.check() == Ok(())));
+        let names: BTreeSet<&str> = ALL.iter().map(|design| design.name).collect();
+        assert_eq!(names.len(), ALL.len());
     }
 }

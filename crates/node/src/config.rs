@@ -248,6 +248,7 @@ impl Config {
                 .find_map(|choice| choice.read_only_snapshots)
                 .unwrap_or_default(),
             read_only_is_repeatable: reads_wait,
+            ..Own::default()
         }
     }
 

@@ -6,6 +6,7 @@
 //! server was ready again; the node asks it before each statement. It does not know what a standby is.
 
 mod consistency;
+mod declared;
 mod own;
 mod probe;
 mod settings;
@@ -17,6 +18,7 @@ mod tests;
 use std::fmt;
 
 pub use consistency::{Consistency, ParseConsistencyError};
+pub use declared::{Declared, TableName};
 pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId, WRITTEN_UNDER};
 pub use startup::Startup;

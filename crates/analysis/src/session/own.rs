@@ -1,20 +1,23 @@
 //! Consort's own settings, `consort.*`: set and shown like any other, answered by Consort, sent to no server.
 
-use super::Consistency;
+use super::{Consistency, Declared};
 use crate::key::unquote;
 use crate::shape::{Literal, Shape};
 use crate::template::Parameter;
 
 /// The settings that there are.
-pub const OWN_SETTINGS: [&str; 2] = ["consort.consistency", "consort.read_only_snapshots"];
+pub const OWN_SETTINGS: [&str; 4] =
+    ["consort.consistency", "consort.read_only_snapshots", "consort.tables_read", "consort.tables_written"];
 
 /// How their names begin.
 const PREFIX: &str = "consort.";
+/// What a list of tables is.
+const TABLES: &str = "A list of tables is wanted, such as 'orders, shop.items', or '*' for all.";
 /// The function that sets a setting.
 const SET_CONFIG: &str = "set_config";
 
 /// Consort's own settings of a session, a block, or a database and user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// How fresh a read must be.
     pub consistency: Consistency,
@@ -23,6 +26,10 @@ pub struct Own {
     /// Those that are declared READ ONLY at READ COMMITTED count as such too, and see one snapshot. No setting: the design
     /// says so.
     pub read_only_is_repeatable: bool,
+    /// The tables that transactions will read, where the design wants to know before they begin.
+    pub tables_read: Declared,
+    /// Those that they will write.
+    pub tables_written: Declared,
 }
 
 /// Why a setting was refused: an error for the client, in PostgreSQL's form.
@@ -61,6 +68,14 @@ impl Own {
                 self.read_only_snapshots =
                     boolean(value).ok_or_else(|| refused("Available values: on, off."))?;
             }
+            ("consort.tables_read", None) => self.tables_read = defaults.tables_read.clone(),
+            ("consort.tables_read", Some(value)) => {
+                self.tables_read = Declared::read(value).ok_or_else(|| refused(TABLES))?;
+            }
+            ("consort.tables_written", None) => self.tables_written = defaults.tables_written.clone(),
+            ("consort.tables_written", Some(value)) => {
+                self.tables_written = Declared::read(value).ok_or_else(|| refused(TABLES))?;
+            }
             _ => return Err(unknown(name)),
         }
         Ok(())
@@ -73,6 +88,8 @@ impl Own {
             "consort.read_only_snapshots" => {
                 Ok(if self.read_only_snapshots { "on" } else { "off" }.to_owned())
             }
+            "consort.tables_read" => Ok(self.tables_read.text().to_owned()),
+            "consort.tables_written" => Ok(self.tables_written.text().to_owned()),
             _ => Err(unknown(name)),
         }
     }

@@ -20,7 +20,7 @@ impl Startup {
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         defaults: Own,
     ) -> Result<Startup, SettingError> {
-        let mut startup = Startup { forward: Vec::new(), own: defaults };
+        let mut startup = Startup { forward: Vec::new(), own: defaults.clone() };
         for (name, value) in parameters {
             let lower = name.to_ascii_lowercase();
             if lower.starts_with("consort.") {

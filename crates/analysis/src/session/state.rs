@@ -1,5 +1,6 @@
 //! The state of a session, and how statements change it.
 
+use super::declared::Declared;
 use super::own::{Own, SettingError};
 use super::probe::{self, Found, Probed, Temporary};
 use super::settings::{Interner, Kind, Settings, kind};
@@ -100,9 +101,9 @@ impl SessionState {
     /// A session that has just logged in. It is dirty until a probe has made it known.
     pub fn new(startup: &Startup, interner: &mut Interner) -> SessionState {
         let settings = interner.intern(BTreeMap::new());
-        let layer = Layer { settings, own: startup.own, own_after: None, modes: Modes::default() };
+        let layer = Layer { settings, own: startup.own.clone(), own_after: None, modes: Modes::default() };
         SessionState {
-            defaults: startup.own,
+            defaults: startup.own.clone(),
             committed: layer.clone(),
             now: layer,
             block: Block::default(),
@@ -236,6 +237,11 @@ impl SessionState {
     /// How fresh reads must be now.
     pub fn consistency(&self) -> Consistency {
         self.now.own.consistency
+    }
+
+    /// The tables that the next transaction, or this one, will read, and those that it will write.
+    pub fn declared(&self) -> (&Declared, &Declared) {
+        (&self.now.own.tables_read, &self.now.own.tables_written)
     }
 
     /// The known settings now.
@@ -531,8 +537,8 @@ impl SessionState {
     fn reset_all(&mut self) {
         self.any_set = true;
         self.moved = true;
-        self.now.own = self.defaults;
-        self.now.own_after = self.now.own_after.map(|_| self.defaults);
+        self.now.own = self.defaults.clone();
+        self.now.own_after = self.now.own_after.take().map(|_| self.defaults.clone());
         match self.first.clone() {
             // The role stays: it is not reset by RESET ALL. A probe tells what it is.
             Some(first)
@@ -547,7 +553,7 @@ impl SessionState {
     }
 
     fn discard_all(&mut self) {
-        self.now.own = self.defaults;
+        self.now.own = self.defaults.clone();
         self.now.own_after = None;
         self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);
@@ -653,21 +659,21 @@ impl SessionState {
             NewValue::Default | NewValue::Reset => None,
             NewValue::Unknown => Some(""),
         };
-        let mut own = self.now.own;
+        let mut own = self.now.own.clone();
         own.set(&assignment.name, value, &self.defaults)?;
         let in_block = self.status == BlockStatus::Open;
         if assignment.local && !in_block {
             return Ok(Answer::TagWithWarning("SET", "SET LOCAL can only be used in transaction blocks"));
         }
         if assignment.local {
-            self.now.own_after.get_or_insert(self.now.own);
+            self.now.own_after.get_or_insert_with(|| self.now.own.clone());
         } else if let Some(after) = &mut self.now.own_after {
             after.set(&assignment.name, value, &self.defaults)?;
         }
-        self.now.own = own;
         if !in_block {
-            self.committed.own = own;
+            self.committed.own = own.clone();
         }
+        self.now.own = own;
         Ok(Answer::Tag(if assignment.value == NewValue::Reset { "RESET" } else { "SET" }))
     }
 }

@@ -276,7 +276,7 @@ const TYPE_LABELS: [&str; 13] = [
 
 impl Catalog {
     /// The tables that foreign keys bind to this one, in either direction.
-    fn bound_by_keys(&self, table: RelationId) -> impl Iterator<Item = RelationId> {
+    pub fn bound_by_keys(&self, table: RelationId) -> impl Iterator<Item = RelationId> {
         let bound = self.foreign_keys.iter().flat_map(move |(parent, keys)| {
             let of_this = move |child: RelationId| child == table || *parent == table;
             keys.iter().filter(move |key| of_this(key.child)).flat_map(|key| [*parent, key.child])

@@ -5,6 +5,7 @@ mod access;
 mod barriers;
 mod configuration;
 mod console;
+mod declared;
 mod demo;
 #[cfg(feature = "control-groups")]
 mod experiment;

@@ -12,13 +12,17 @@ use crate::load::{Client, Console, kill_a_backend};
 use crate::waiting::named;
 
 fn design() -> &'static str {
-    named(|design| design.orders_first())
+    named(|design| design.orders_first() && !design.declares_tables())
+}
+
+fn serving(lines: &str) -> (Serving, Console, String) {
+    serving_as(design(), lines)
 }
 
 /// Consort in front of a primary and two replicas, which execute all that it executes.
-fn serving(lines: &str) -> (Serving, Console, String) {
+pub(crate) fn serving_as(design: &str, lines: &str) -> (Serving, Console, String) {
     let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
-    let lines = format!("design = \"{}\"\nattach_on_first_use = true\n{lines}", design());
+    let lines = format!("design = \"{design}\"\nattach_on_first_use = true\n{lines}");
     let serving = Serving::over(Arc::new(servers), &lines);
     let url = serving.url("postgres", "postgres");
     Client::connect(&url).expect("the first client comes in");
@@ -31,7 +35,7 @@ fn executes(console: &mut Console, replica: &str) {
     eventually("a replica that executes", || console.feed(replica, "postgres").state == "executing");
 }
 
-fn all_execute(console: &mut Console) {
+pub(crate) fn all_execute(console: &mut Console) {
     executes(console, "replica1");
     executes(console, "replica2");
 }
@@ -48,23 +52,23 @@ fn equal(serving: &Serving, table: &str) -> Vec<Vec<Option<String>>> {
 }
 
 /// `consort verify` finds nothing.
-fn verified(serving: &Serving) {
+pub(crate) fn verified(serving: &Serving) {
     let said = serving.run("verify", &["postgres"]).worked();
     assert!(said.contains("equal") && !said.contains("differs") && !said.contains("unreached"), "{said}");
 }
 
-fn sqlstate(client: &mut Client, sql: &str) -> String {
+pub(crate) fn sqlstate(client: &mut Client, sql: &str) -> String {
     let trouble = client.rows(sql).expect_err(sql);
     trouble.sqlstate.unwrap_or(trouble.text)
 }
 
 /// Runs pgbench with 8 clients against an address.
-fn pgbench(url: &str, arguments: &[&str]) -> Done {
+pub(crate) fn pgbench(url: &str, arguments: &[&str]) -> Done {
     run(Command::new("pgbench").args(["-n", "-c", "8", "-j", "2"]).args(arguments).arg(url))
 }
 
 /// The tables of pgbench, made at the primary before anybody copies them.
-fn pgbench_tables(servers: &Scratch) {
+pub(crate) fn pgbench_tables(servers: &Scratch) {
     let node = servers.primary();
     let url =
         format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());

@@ -60,7 +60,8 @@ impl Drop for Hold {
 }
 
 impl Database {
-    pub(crate) fn new(name: &str) -> Database {
+    /// `declares`: its transactions say before they begin which tables they will touch.
+    pub(crate) fn new(name: &str, declares: bool) -> Database {
         Database {
             name: name.to_owned(),
             id: Cell::default(),
@@ -80,7 +81,7 @@ impl Database {
             following: Cell::default(),
             held: Notify::new(),
             awaited: Cell::default(),
-            scheduled: Scheduled::new(),
+            scheduled: Scheduled::new(declares),
         }
     }
 

@@ -202,6 +202,11 @@ impl Cluster {
         self.0.setup.design.orders_first()
     }
 
+    /// A transaction says before it begins which tables it will touch.
+    pub(crate) fn declares_tables(&self) -> bool {
+        self.0.setup.design.declares_tables()
+    }
+
     /// The primary gets one commit at a time.
     pub(crate) fn commits_take_turns(&self) -> bool {
         self.0.setup.design.orderer == Orderer::PrimaryOneByOne
@@ -250,7 +255,7 @@ impl Cluster {
         if let Some(database) = self.0.databases.borrow().get(name) {
             return database.clone();
         }
-        let database = Rc::new(Database::new(name));
+        let database = Rc::new(Database::new(name, self.declares_tables()));
         self.0.databases.borrow_mut().insert(name.to_owned(), database.clone());
         if !self.follows(name) {
             database.set_trouble(Some("the setting databases does not name it".into()));

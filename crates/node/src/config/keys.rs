@@ -439,10 +439,7 @@ const WRITERS: &[(&str, Writers)] =
     &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];
 
 fn design(value: &DeValue<'_>) -> Read<Design> {
-    match value.as_str().map(design::chosen) {
-        Some(Err(refused @ design::Refused::NotYet(_))) => Err(refused.to_string()),
-        _ => one_of(value, &design::ALL.map(|design| (design.name, design))),
-    }
+    one_of(value, &design::ALL.map(|design| (design.name, design)))
 }
 
 fn set_consistency(choice: &mut Choice, value: &DeValue<'_>) -> Read<()> {

@@ -86,7 +86,6 @@ fn values_out_of_their_bounds_are_refused() {
         ("analysis_cache = \"16 mb\"", "MB"),
         ("analysis_cache = \"1kB\"", "at least"),
         ("design = \"strong\"", "\"consort\" or \"weak\""),
-        ("design = \"conflict-aware\"", "the design \"conflict-aware\" is not available yet"),
         ("writers = \"nobody\"", "through-consort"),
         ("consistency = \"bounded\"", "bounded 200ms"),
         ("tls_required = 1", "true or false"),

@@ -1,36 +1,42 @@
 //! One database whose transactions are ordered before they are executed: who takes part, who waits for which locks, and the
 //! moments in which nothing runs so that a replica may join.
 //!
-//! The order is [`Locking`]'s. What it sends is carried out by the session whose transaction it is: at the primary on its
-//! own connection, at replicas on connections that it borrows here ([`Copy`]).
+//! The order is that of [`scheduler::scheduled`]. What it sends is carried out by the session whose transaction it is: at the
+//! primary on its own connection, at replicas on connections that it borrows here ([`Copy`]). Where tables are declared,
+//! replicas are left behind: each follows the transaction by a task of its own ([`Following`]).
 //!
 //! ```text
 //!   replica: copied and fed as in other designs --quiet: nothing is open, all is fed--> takes part --> taken out --> copied anew
 //! ```
 
 mod copy;
+mod following;
+mod machine;
 
 pub(crate) use copy::{Copy, Did, Work};
+pub(crate) use following::{Follow, Following};
 
 use history::{Incarnation, RelationId};
+use machine::Machine;
 use scheduler::StandbyId;
-use scheduler::scheduled::{Action, Locking, Options, Outcome, Place, Refused, Tables, TransactionId};
+use scheduler::scheduled::{Action, Place, Refused, Step, Tables, TransactionId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
 /// The primary among those that execute. It is the last that is asked for a read if others have as little to do.
 pub(crate) const PRIMARY: StandbyId = StandbyId::new(u32::MAX);
 
 /// What every statement reads, and who touches nobody knows what writes.
-const EVERYTHING: RelationId = RelationId::new(0);
+pub(crate) const EVERYTHING: RelationId = RelationId::new(0);
 /// What every statement that writes reads, and who reads nobody knows what writes.
-const WRITERS: RelationId = RelationId::new(1);
+pub(crate) const WRITERS: RelationId = RelationId::new(1);
 /// What every statement writes that moves a sequence.
-const SEQUENCES: RelationId = RelationId::new(2);
+pub(crate) const SEQUENCES: RelationId = RelationId::new(2);
 
 /// Connections to one replica as one role that nobody uses and that are kept.
 const IDLE_KEPT: usize = 64;
@@ -81,41 +87,52 @@ struct Member {
 
 /// See the file's first lines.
 pub(crate) struct Scheduled {
-    machine: RefCell<Locking>,
+    machine: RefCell<Machine>,
     members: RefCell<BTreeMap<StandbyId, Member>>,
     /// Where the next step of a transaction is to run; its session has not heard.
     sent: RefCell<BTreeMap<TransactionId, Vec<StandbyId>>>,
     /// Who was found to be of no use any more, and why; whoever keeps it has not heard.
     found: RefCell<BTreeMap<StandbyId, String>>,
     idle: RefCell<BTreeMap<(StandbyId, String), Vec<Copy>>>,
+    /// How replicas follow transactions that have not ended everywhere.
+    follow: RefCell<BTreeMap<TransactionId, Follow>>,
+    /// Those that do.
+    followers: RefCell<BTreeMap<(TransactionId, StandbyId), UnboundedSender<Step>>>,
     /// So many want a moment in which nothing runs.
     holds: Cell<usize>,
     moved: Notify,
 }
 
 impl Scheduled {
-    /// Nobody takes part but the primary.
-    pub(crate) fn new() -> Rc<Scheduled> {
+    /// Nobody takes part but the primary. Whether transactions declare their tables before they begin.
+    pub(crate) fn new(declares: bool) -> Rc<Scheduled> {
         Rc::new(Scheduled {
-            machine: RefCell::new(Locking::new(Options::default(), [PRIMARY])),
+            machine: RefCell::new(Machine::new(declares, PRIMARY)),
             members: RefCell::default(),
             sent: RefCell::default(),
             found: RefCell::default(),
             idle: RefCell::default(),
+            follow: RefCell::default(),
+            followers: RefCell::default(),
             holds: Cell::default(),
             moved: Notify::new(),
         })
     }
 
-    fn act(&self, actions: Vec<Action>) {
+    fn act(self: &Rc<Self>, actions: Vec<Action>) {
         let mut sent = self.sent.borrow_mut();
         for action in actions {
             match action {
-                Action::Send(to, id, _) => sent.entry(id).or_default().push(to),
+                Action::Send(to, id, step) => {
+                    if !self.follows(to, id, step) {
+                        sent.entry(id).or_default().push(to);
+                    }
+                }
                 // Its session finds nowhere to run.
                 Action::Fail(id, _) => drop(sent.insert(id, Vec::new())),
                 Action::TakeOut(replica, why) => {
                     self.found.borrow_mut().insert(replica, format!("{why:?}"));
+                    self.leave(replica);
                 }
                 // Its session has the answer itself.
                 Action::Answer(..) => {}
@@ -125,9 +142,45 @@ impl Scheduled {
         self.moved.notify_waiters();
     }
 
-    /// A transaction begins, as soon as nobody wants that nothing runs.
+    /// Hands a step to the task that follows the transaction there, which begins if there is none; `false`: nobody follows,
+    /// its session carries it out.
+    fn follows(self: &Rc<Self>, replica: StandbyId, id: TransactionId, step: Step) -> bool {
+        let Some(follow) = self.follow.borrow().get(&id).filter(|_| replica != PRIMARY).cloned() else {
+            return false;
+        };
+        let Some(life) = self.life(replica) else { return true };
+        let mut followers = self.followers.borrow_mut();
+        let follower = followers.entry((id, replica)).or_insert_with(|| {
+            let (sender, steps) = unbounded_channel();
+            follow(Following { of: self.clone(), id, steps, replica, life });
+            sender
+        });
+        // Who has ended without an answer has taken the replica out.
+        let _ = follower.send(step);
+        true
+    }
+
+    /// The transaction may have ended everywhere.
+    fn forget(&self, id: TransactionId) {
+        if !self.machine.borrow().knows(id) {
+            self.follow.borrow_mut().remove(&id);
+        }
+    }
+
+    /// Nothing is sent to the replica any more.
+    fn leave(&self, replica: StandbyId) {
+        self.members.borrow_mut().remove(&replica);
+        self.idle.borrow_mut().retain(|(id, _), _| *id != replica);
+        self.followers.borrow_mut().retain(|(_, id), _| *id != replica);
+        let machine = self.machine.borrow();
+        self.follow.borrow_mut().retain(|id, _| machine.knows(*id));
+    }
+
+    /// A transaction begins, as soon as nobody wants that nothing runs. Where tables are declared it touches these, and runs at
+    /// this place if it only reads.
     pub(crate) async fn begin(
         self: &Rc<Self>,
+        (tables, place): (Tables, Place),
         limit: Instant,
         cancelled: impl Future<Output = ()>,
     ) -> Result<Transaction, NoLocks> {
@@ -135,7 +188,9 @@ impl Scheduled {
             loop {
                 let moved = self.moved.notified();
                 if self.holds.get() == 0 {
-                    let id = self.machine.borrow_mut().begin().map_err(NoLocks::Refused)?;
+                    let begun = self.machine.borrow_mut().begin(tables.clone(), place);
+                    let (id, actions) = begun.map_err(NoLocks::Refused)?;
+                    self.act(actions);
                     return Ok(Transaction { of: self.clone(), id });
                 }
                 timeout_at(limit, moved).await.map_err(|_| NoLocks::Late)?;
@@ -170,13 +225,13 @@ impl Scheduled {
     }
 
     /// The replica takes part no more: nobody waits for it, and nothing is sent there. Whoever keeps it hears why.
-    pub(crate) fn take_out(&self, replica: StandbyId, why: String) {
-        if self.members.borrow_mut().remove(&replica).is_none() {
+    pub(crate) fn take_out(self: &Rc<Self>, replica: StandbyId, why: String) {
+        if self.life(replica).is_none() {
             return;
         }
         self.found.borrow_mut().entry(replica).or_insert(why);
-        self.idle.borrow_mut().retain(|(id, _), _| *id != replica);
         let actions = self.machine.borrow_mut().replica_failed(replica);
+        self.leave(replica);
         self.act(actions);
     }
 
@@ -223,6 +278,11 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
+    /// How replicas follow it, from its first statement on.
+    pub(crate) fn followed_by(&self, follow: Follow) {
+        self.of.follow.borrow_mut().insert(self.id, follow);
+    }
+
     /// Gets the locks of the next statement. Where it is to run.
     pub(crate) async fn statement(
         &self,
@@ -231,7 +291,7 @@ impl Transaction {
         limit: Instant,
         cancelled: impl Future<Output = ()>,
     ) -> Result<Vec<StandbyId>, NoLocks> {
-        let actions = self.of.machine.borrow_mut().statement_at(self.id, tables, place);
+        let actions = self.of.machine.borrow_mut().statement(self.id, tables, place);
         self.of.act(actions.map_err(NoLocks::Refused)?);
         let granted = async {
             loop {
@@ -273,7 +333,7 @@ impl Transaction {
     /// These have done its last step. Whether it has failed there the primary's own block knows.
     pub(crate) fn done(&self, by: impl IntoIterator<Item = StandbyId>) {
         for replica in by {
-            let actions = self.of.machine.borrow_mut().answered(replica, self.id, Outcome::Done);
+            let actions = self.of.machine.borrow_mut().answered(replica, self.id);
             self.of.act(actions);
         }
     }
@@ -284,6 +344,7 @@ impl Drop for Transaction {
         let actions = self.of.machine.borrow_mut().abandon(self.id);
         self.of.sent.borrow_mut().remove(&self.id);
         self.of.act(actions);
+        self.of.forget(self.id);
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Current {
     pub(super) template: Option<Rc<Template>>,
     /// Why it is at the primary.
     pub(super) reason: Reason,
+    /// It runs at the primary, wherever it might.
+    pub(super) stays: bool,
     /// It is proven to be a read.
     pub(super) is_read: bool,
     /// The primary has answered with an error.
@@ -82,6 +84,7 @@ impl Default for Current {
             statement: None,
             template: None,
             reason: Reason::AskedForPrimary,
+            stays: false,
             is_read: false,
             failed: false,
             narrow: None,
@@ -109,6 +112,7 @@ impl Current {
         self.statement = None;
         self.template = None;
         self.reason = Reason::AskedForPrimary;
+        self.stays = false;
         self.is_read = false;
         self.failed = false;
         self.narrow = None;

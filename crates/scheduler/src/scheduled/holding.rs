@@ -113,6 +113,11 @@ impl Holding {
         self.leader.get_or_insert(replica);
     }
 
+    /// Whether the transaction has not ended at every replica yet.
+    pub fn knows(&self, id: TransactionId) -> bool {
+        self.open.contains_key(&id)
+    }
+
     /// So many transactions have begun and not ended at every replica.
     pub fn open(&self) -> usize {
         self.open.len()

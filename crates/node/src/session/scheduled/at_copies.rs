@@ -1,19 +1,25 @@
 //! What a session does at replicas: it borrows connections as its client's role, has them execute what the primary executes,
 //! and compares. A replica that fails, or answers otherwise, takes part no more; the client hears nothing of it.
 
+use super::follow::Part;
 use super::uses::Use;
 use super::{Open, Session};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Database};
 use crate::log_in::Wish;
+use crate::peer::Rooms;
 use crate::pool;
 use crate::routes::Went;
-use crate::scheduled::{Copy, Did, PRIMARY, Work};
-use crate::service::Lends;
+use crate::scheduled::{Copy, Did, PRIMARY, Scheduled, Work};
+use crate::service::{Lends, Service};
 use crate::session::primary::{Ended, Seen};
 use crate::socket::Place;
 use crate::standby::{Failed, Form};
+use analysis::instant::Instant;
+use analysis::session::{Interner, Settings};
 use history::{Incarnation, Lsn};
 use scheduler::{Kind, Proof, StandbyId};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Delivered, Session as _};
 
@@ -42,31 +48,115 @@ pub(super) async fn finish(cluster: &Cluster, copies: &mut [Copy], works: &[Work
     done
 }
 
-/// The same for one command of the transaction's end.
-async fn all(cluster: &Cluster, copies: &mut [Copy], command: &str) -> Done {
+/// A command of the transaction's end.
+pub(super) fn command(text: &str) -> Work {
     let mut work = Work::default();
-    work.query(command.as_bytes());
-    let works = vec![work; copies.len()];
+    work.query(text.as_bytes());
+    work
+}
+
+/// The same for one of them.
+async fn all(cluster: &Cluster, copies: &mut [Copy], text: &str) -> Done {
+    let works = vec![command(text); copies.len()];
     for copy in copies.iter_mut() {
         copy.begin(&works[0]);
     }
     finish(cluster, copies, &works).await
 }
 
+/// Whether a replica has committed. The error: why not.
+pub(super) fn committed(did: Did) -> Result<(), String> {
+    match did.error {
+        None if did.tags.iter().any(|tag| **tag == *b"COMMIT") => Ok(()),
+        None => Err("it has rolled back what the primary has committed".to_owned()),
+        Some((sqlstate, why)) => Err(format!("its COMMIT failed: {sqlstate} {why}")),
+    }
+}
+
+/// Where a session has replicas execute what it does.
+pub(super) struct Ground {
+    pub(super) service: Rc<Service>,
+    pub(super) scheduled: Rc<Scheduled>,
+    database: Rc<Database>,
+    /// Who the client is there.
+    pub(super) wish: Wish,
+    rooms: Rooms,
+}
+
+impl Ground {
+    /// A connection at a replica, as the client's role.
+    pub(super) async fn borrow(&self, replica: StandbyId, life: Incarnation) -> Result<Copy, String> {
+        if let Some(copy) = self.scheduled.lend(replica, &self.wish.user) {
+            return Ok(copy);
+        }
+        let cluster = &self.service.cluster;
+        let place = Place::from(&cluster.standby(replica).address);
+        let wish = Wish { place, parameters: Vec::new(), limit: OPEN_LIMIT, ..self.wish.clone() };
+        tokio::select! {
+            opened = Copy::open(&wish, &self.rooms, (replica, life), &self.service.interner) => opened,
+            () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
+        }
+    }
+
+    /// The replica takes part no more.
+    pub(super) fn lose(&self, replica: StandbyId, why: String) {
+        let node = self.service.cluster.standby(replica);
+        tracing::warn!(replica = node.name, database = self.database.name(), why, "a replica is taken out");
+        self.service.cluster.metrics().replicas_taken_out.one();
+        self.scheduled.take_out(replica, why);
+    }
+}
+
+/// What a replica is given: the session's settings, BEGIN, and the statements.
+pub(super) async fn work_for(
+    copy: &mut Copy,
+    (wanted, uses, instant): (&Settings, &[Use], Option<&Instant>),
+    begins: bool,
+    interner: &RefCell<Interner>,
+) -> Result<Work, String> {
+    if copy.settings.is_none() {
+        copy.ask_settings(interner).await?;
+    }
+    let mut work = Work::default();
+    if let Some(becomes) = copy.settings.as_ref().and_then(|settings| settings.to_become(wanted)) {
+        work.command(&becomes);
+        copy.has_set |= !begins;
+    }
+    copy.settings = Some(wanted.clone());
+    if begins {
+        work.command(BEGIN);
+    }
+    for used in uses.iter().filter(|used| used.is_everywhere()) {
+        used.give(&mut work, instant).ok_or("its words for the time are not understood")?;
+    }
+    Ok(work)
+}
+
 impl Session {
+    pub(super) fn ground(&self) -> Ground {
+        Ground {
+            service: self.service.clone(),
+            scheduled: self.scheduled(),
+            database: self.database.clone(),
+            wish: self.wish.clone(),
+            rooms: self.line.door.rooms.clone(),
+        }
+    }
+
     /// Gives the statements to all replicas that take part, which begin the transaction if they have not. What each was given.
     pub(super) async fn begin_at_copies(&mut self, uses: &[Use], open: &mut Open) -> Vec<Work> {
-        if !uses.iter().any(Use::is_everywhere) {
+        if open.writes.is_some() || open.only_reads || !uses.iter().any(Use::is_everywhere) {
+            // They follow by themselves, or have nothing to do with it.
             return Vec::new();
         }
-        let scheduled = self.scheduled();
+        let (scheduled, ground) = (self.scheduled(), self.ground());
         let taking_part: Vec<(StandbyId, Incarnation)> = scheduled.members();
         let mut begins = Vec::new();
         for (replica, life) in taking_part {
             if open.copies.iter().any(|copy| copy.replica == replica) {
                 continue;
             }
-            match self.borrow_copy(replica, life).await {
+            match ground.borrow(replica, life).await {
                 Ok(copy) => {
                     begins.push(replica);
                     open.copies.push(copy);
@@ -80,7 +170,8 @@ impl Session {
         let mut odd = Vec::new();
         for copy in &mut open.copies {
             let begins = begins.contains(&copy.replica);
-            match self.work_for(copy, uses, open.instant.as_ref(), begins).await {
+            let given = (self.state.settings(), uses, open.instant.as_ref());
+            match work_for(copy, given, begins, &self.service.interner).await {
                 Ok(work) => {
                     copy.begin(&work);
                     works.push(work);
@@ -95,52 +186,19 @@ impl Session {
         works
     }
 
-    /// A connection at a replica, as the client's role.
-    async fn borrow_copy(&self, replica: StandbyId, life: Incarnation) -> Result<Copy, String> {
-        if let Some(copy) = self.scheduled().lend(replica, &self.wish.user) {
-            return Ok(copy);
-        }
-        let cluster = &self.service.cluster;
-        let place = Place::from(&cluster.standby(replica).address);
-        let wish = Wish { place, parameters: Vec::new(), limit: OPEN_LIMIT, ..self.wish.clone() };
-        let rooms = self.line.door.rooms.clone();
-        tokio::select! {
-            opened = Copy::open(&wish, &rooms, (replica, life), &self.service.interner) => opened,
-            () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
-        }
-    }
-
-    /// What a replica is given: the session's settings, BEGIN, and the statements.
-    async fn work_for(
-        &self,
-        copy: &mut Copy,
-        uses: &[Use],
-        instant: Option<&analysis::instant::Instant>,
-        begins: bool,
-    ) -> Result<Work, String> {
-        if copy.settings.is_none() {
-            copy.ask_settings(&self.service.interner).await?;
-        }
-        let wanted = self.state.settings();
-        let mut work = Work::default();
-        if let Some(becomes) = copy.settings.as_ref().and_then(|settings| settings.to_become(wanted)) {
-            work.command(&becomes);
-            copy.has_set |= !begins;
-        }
-        copy.settings = Some(wanted.clone());
-        if begins {
-            work.command(BEGIN);
-        }
-        for used in uses.iter().filter(|used| used.is_everywhere()) {
-            used.give(&mut work, instant).ok_or("its words for the time are not understood")?;
-        }
-        Ok(work)
-    }
-
     /// Takes out who did not do what the primary has done.
     pub(super) fn compare_copies(&self, uses: &[Use], seen: &Seen, done: Done, open: &mut Open) {
+        if let Some(writes) = open.writes.as_mut().filter(|_| uses.iter().any(Use::is_everywhere)) {
+            writes.next = Some(Part {
+                uses: uses.to_vec(),
+                settings: self.state.settings().clone(),
+                instant: open.instant.clone(),
+                tags: seen.tags.clone(),
+                failed: seen.failed,
+            });
+        }
         for (replica, did) in done {
-            if let Err(why) = did.and_then(|did| same(uses, seen, &did)) {
+            if let Err(why) = did.and_then(|did| same(uses, (&seen.tags, seen.failed), &did)) {
                 self.lose_copy(open, replica, why);
             }
         }
@@ -148,10 +206,7 @@ impl Session {
 
     fn lose_copy(&self, open: &mut Open, replica: StandbyId, why: String) {
         open.copies.retain(|copy| copy.replica != replica);
-        let node = self.service.cluster.standby(replica);
-        tracing::warn!(replica = node.name, database = self.database.name(), why, "a replica is taken out");
-        self.service.cluster.metrics().replicas_taken_out.one();
-        self.scheduled().take_out(replica, why);
+        self.ground().lose(replica, why);
     }
 
     /// Nobody knows what became of it: those who have executed it take part no more.
@@ -161,6 +216,9 @@ impl Session {
 
     /// The same of a transaction that goes on, or is dropped.
     pub(super) fn lose_all(&self, open: &mut Open, why: &str) {
+        if open.writes.is_some() {
+            return self.take_out_all_members(why);
+        }
         for replica in open.copies.iter().map(|copy| copy.replica).collect::<Vec<_>>() {
             self.lose_copy(open, replica, why.to_owned());
         }
@@ -173,12 +231,7 @@ impl Session {
         }
         let done = all(&self.service.cluster, &mut open.copies, "COMMIT").await;
         for (replica, did) in done {
-            let committed = did.and_then(|did| match did.error {
-                None if did.tags.iter().any(|tag| **tag == *b"COMMIT") => Ok(()),
-                None => Err("it has rolled back what the primary has committed".to_owned()),
-                Some((sqlstate, why)) => Err(format!("its COMMIT failed: {sqlstate} {why}")),
-            });
-            if let Err(why) = committed {
+            if let Err(why) = did.and_then(committed) {
                 self.lose_copy(&mut open, replica, why);
             }
         }
@@ -189,8 +242,9 @@ impl Session {
     }
 
     fn take_out_all_members(&self, why: &str) {
-        for (replica, _) in self.scheduled().members() {
-            self.scheduled().take_out(replica, why.to_owned());
+        let ground = self.ground();
+        for (replica, _) in ground.scheduled.members() {
+            ground.lose(replica, why.to_owned());
         }
     }
 
@@ -257,8 +311,8 @@ impl Session {
 }
 
 /// Whether a replica has done what the primary has done. The error: why not.
-fn same(uses: &[Use], seen: &Seen, did: &Did) -> Result<(), String> {
-    match (&did.error, seen.failed) {
+pub(super) fn same(uses: &[Use], (tags, failed): (&[Box<[u8]>], bool), did: &Did) -> Result<(), String> {
+    match (&did.error, failed) {
         // The statement is rolled back at both. Numbers of sequences are not.
         (None, true) if uses.iter().any(|used| used.moves_sequences) => {
             Err("a statement that moves a sequence failed at the primary alone".to_owned())
@@ -268,16 +322,16 @@ fn same(uses: &[Use], seen: &Seen, did: &Did) -> Result<(), String> {
             Err(format!("a statement failed there, and not at the primary: {sqlstate} {why}"))
         }
         (None, false) => {
-            let mine = uses.iter().zip(&seen.tags).filter(|(used, _)| used.is_everywhere());
+            let mine = uses.iter().zip(tags).filter(|(used, _)| used.is_everywhere());
             let mine = mine.map(|(_, tag)| tag);
-            if seen.tags.len() != uses.len() || mine.eq(&did.tags) {
+            if tags.len() != uses.len() || mine.eq(&did.tags) {
                 return Ok(());
             }
             let text = |tags: &[Box<[u8]>]| {
                 let texts = tags.iter().map(|tag| String::from_utf8_lossy(tag).into_owned());
                 texts.collect::<Vec<_>>().join(", ")
             };
-            Err(format!("it answered {} where the primary answered {}", text(&did.tags), text(&seen.tags)))
+            Err(format!("it answered {} where the primary answered {}", text(&did.tags), text(tags)))
         }
     }
 }

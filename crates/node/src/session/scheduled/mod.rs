@@ -11,10 +11,15 @@
 //! has not. A read outside a block runs at one server, whichever has the least to do. Inside a block reads are the
 //! primary's.
 //!
+//! Where transactions declare their tables, they get these tables' versions instead of locks, and the client hears of a commit
+//! when the primary has committed: replicas follow by themselves (`follow`), and a read waits at its replica for its versions.
+//!
 //! The servers run everything at READ COMMITTED: table locks that are held to the end make it serializable, and a snapshot
 //! that is older than a lock would not be.
 
 mod at_copies;
+mod declared;
+mod follow;
 mod uses;
 
 use super::Session;
@@ -25,6 +30,7 @@ use crate::scheduled::{Copy, NoLocks, PRIMARY, Scheduled, Transaction, touching_
 use analysis::instant::Instant;
 use analysis::session::{BlockStatus, Dirt};
 use analysis::utility::Isolation;
+use follow::{Script, Writes};
 use scheduler::scheduled::{Place, Refused, Tables};
 use scheduler::{Reason, StandbyId};
 use std::rc::Rc;
@@ -54,12 +60,32 @@ pub(super) struct Open {
     transaction: Transaction,
     /// The replicas in which it has begun.
     copies: Vec<Copy>,
+    /// What it does, for those that follow it.
+    writes: Option<Writes>,
+    /// It has declared that it writes nothing.
+    only_reads: bool,
     /// When it began, once a statement has asked for that.
     instant: Option<Instant>,
     /// It changes the catalog.
     makes: bool,
     /// It has a savepoint, perhaps, to which it may go back when it has failed.
     marked: bool,
+}
+
+impl Open {
+    /// The primary, and those that were given the last step with it, have done it.
+    fn step_done(&mut self, by: impl IntoIterator<Item = StandbyId>) {
+        if let Some(writes) = &mut self.writes {
+            writes.step();
+        }
+        self.transaction.done(by);
+    }
+}
+
+/// Why a transaction does not begin.
+enum NotBegun {
+    NoLocks(NoLocks),
+    Undeclared(Problem),
 }
 
 impl Session {
@@ -209,14 +235,18 @@ impl Session {
     async fn execute(&mut self, request: Request, mut uses: Vec<Use>, mut version: u64) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
         for _ in 0..AGAIN {
-            let (place, locks) = (self.place_of(&uses, in_block), locks_of(&uses));
+            let (place, locks) =
+                (self.place_of(&uses, in_block), declared::without_catalogs(locks_of(&uses)));
             let open = match self.open.take() {
                 Some(open) => Ok(open),
-                None => self.begin_ordered().await,
+                None => self.begin_ordered(&locks, place).await,
             };
-            let open = match open {
+            let mut open = match open {
                 Ok(open) => open,
-                Err(no) => return self.no_locks(request, no).await,
+                Err(NotBegun::NoLocks(no)) => return self.no_locks(request, no).await,
+                Err(NotBegun::Undeclared(problem)) => {
+                    return self.refuse_ordered(request, "undeclared", problem).await;
+                }
             };
             let begun = Time::now();
             let limit = begun + self.service.cluster.setup().wait_limit;
@@ -226,7 +256,8 @@ impl Session {
             let sent = match granted {
                 Ok(sent) => sent,
                 Err(no) => {
-                    self.open = Some(open).filter(|_| in_block);
+                    let goes_on = matches!(no, NoLocks::Refused(_)) || !self.declares();
+                    self.open = Some(open).filter(|_| in_block && goes_on);
                     return self.no_locks(request, no).await;
                 }
             };
@@ -234,7 +265,7 @@ impl Session {
                 return self.run_ordered(request, uses, open, sent).await;
             }
             // While it waited, the catalog has changed: it may touch something else.
-            open.transaction.done(sent);
+            open.step_done(sent);
             self.open = Some(open).filter(|_| in_block);
             version = self.database.version();
             match self.asks(request).await? {
@@ -247,17 +278,46 @@ impl Session {
         self.refuse_ordered(request, "catalog_changed", problem).await
     }
 
-    async fn begin_ordered(&self) -> Result<Open, NoLocks> {
+    /// Where tables are declared: those of the session for a block, and else what the statement itself touches.
+    async fn begin_ordered(&self, locks: &Tables, mut place: Place) -> Result<Open, NotBegun> {
+        let declares = self.service.cluster.declares_tables();
+        let mut tables = Tables::default();
+        if declares {
+            tables = match self.line.primary.status {
+                Status::InBlock => self.declared_tables().await.map_err(NotBegun::Undeclared)?,
+                _ => locks.clone(),
+            };
+            if place != Place::Anywhere {
+                place = Place::At(PRIMARY);
+            }
+        }
+        let only_reads = declares && tables.writes.is_empty();
         let limit = Time::now() + self.service.cluster.setup().wait_limit;
-        let transaction = self.scheduled().begin(limit, self.line.seat.running.cancelled()).await?;
-        Ok(Open { transaction, copies: Vec::new(), instant: None, makes: false, marked: false })
+        let cancelled = self.line.seat.running.cancelled();
+        let begun = self.scheduled().begin((tables, place), limit, cancelled).await;
+        let transaction = begun.map_err(NotBegun::NoLocks)?;
+        let mut writes = None;
+        if declares && !only_reads {
+            let (ground, script) = (Rc::new(self.ground()), Rc::<Script>::default());
+            writes = Some(Writes::new(script.clone()));
+            transaction.followed_by(Rc::new(move |following| {
+                tokio::task::spawn_local(follow::follow(ground.clone(), script.clone(), following));
+            }));
+        }
+        let copies = Vec::new();
+        Ok(Open { transaction, copies, writes, only_reads, instant: None, makes: false, marked: false })
+    }
+
+    /// Transactions say before they begin which tables they will touch.
+    fn declares(&self) -> bool {
+        self.service.cluster.declares_tables()
     }
 
     /// Where the statements run.
     fn place_of(&self, uses: &[Use], in_block: bool) -> Place {
         match uses {
             _ if uses.iter().any(Use::is_everywhere) => Place::Everywhere,
-            [Use { does: Does::ReadsAnywhere(_), .. }] if !in_block => Place::Anywhere,
+            [Use { does: Does::ReadsAnywhere(_), .. }] if !in_block && !self.current.stays => Place::Anywhere,
             _ => Place::At(PRIMARY),
         }
     }
@@ -272,15 +332,22 @@ impl Session {
     ) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
         if let [Use { does: Does::ReadsAnywhere(template), .. }] = &uses[..]
-            && let [at] = sent[..]
-            && at != PRIMARY
+            && sent != [PRIMARY]
         {
-            self.current.template = Some(template.clone());
-            if self.read_at_copy(at).await? {
-                return Ok(());
+            if let [at] = sent[..] {
+                self.current.template = Some(template.clone());
+                if self.read_at_copy(at).await? {
+                    return Ok(());
+                }
             }
-            // It has seen nothing of it: the primary answers, under the same locks.
+            // The client has seen nothing of it: the primary answers, under the same locks.
             self.current.request = Some(request);
+            if self.declares() {
+                // Or with versions of its own.
+                drop(open);
+                self.current.stays = true;
+                return Box::pin(self.execute(request, uses, self.database.version())).await;
+            }
         }
         open.makes |= uses.iter().any(|used| matches!(used.does, Does::Makes));
         open.marked |= uses.iter().any(|used| matches!(used.does, Does::Marks));
@@ -295,7 +362,7 @@ impl Session {
         } else {
             self.at_primary_alone(request).await?;
         }
-        open.transaction.done(sent);
+        open.step_done(sent);
         self.open = Some(open).filter(|_| self.line.primary.status != Status::Idle);
         Ok(())
     }
@@ -373,7 +440,8 @@ impl Session {
         if let Some(gone) = gone {
             return Err(gone);
         }
-        open.transaction.done(open.copies.iter().map(|copy| copy.replica).chain([PRIMARY]));
+        let by: Vec<StandbyId> = open.copies.iter().map(|copy| copy.replica).chain([PRIMARY]).collect();
+        open.step_done(by);
         let mut end = std::mem::take(&mut seen.withheld);
         if seen.failed {
             self.line.ask("ROLLBACK").await?;
@@ -480,7 +548,7 @@ impl Session {
             // What was set in between is as it was before.
             copy.settings = copy.settings.take().filter(|_| !copy.has_set);
         }
-        open.transaction.done(sent);
+        open.step_done(sent);
         self.open = Some(open);
         done
     }
@@ -537,6 +605,7 @@ impl Session {
                      one order, those first that are written.",
                 ),
             ),
+            NoLocks::Refused(Refused::Undeclared(table)) => ("undeclared", self.undeclared(table)),
             NoLocks::Refused(Refused::Full) => (
                 "full",
                 Problem::error("54000", "too many transactions are open, or this one has too many statements"),

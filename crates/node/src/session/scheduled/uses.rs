@@ -104,6 +104,11 @@ impl Use {
         matches!(self.does, Does::Writes | Does::Makes | Does::Marks | Does::GoesBack)
     }
 
+    /// ROLLBACK TO SAVEPOINT.
+    pub(super) fn goes_back(&self) -> bool {
+        matches!(self.does, Does::GoesBack)
+    }
+
     /// It begins, ends or marks a block: it must be alone.
     fn is_control(&self) -> bool {
         matches!(self.does, Does::Begins | Does::Ends { .. } | Does::GoesBack | Does::Marks)

@@ -1,0 +1,123 @@
+//! The tables that a transaction says it will touch, before it begins: `SET consort.tables_written = 'orders, shop.items'`.
+
+use std::sync::Arc;
+
+/// A list of tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared(Option<Arc<List>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct List {
+    text: String,
+    names: Vec<TableName>,
+}
+
+/// A table's name in such a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableName {
+    /// Its schema; `None`: any.
+    pub schema: Option<String>,
+    /// Its name, or `*` for all tables.
+    pub name: String,
+}
+
+impl TableName {
+    /// Whether it means this table. Letters count alike, large or small: who declares too much only waits for more.
+    pub fn means(&self, schema: &str, name: &str) -> bool {
+        let alike = |one: &str, other: &str| one.to_lowercase() == other.to_lowercase();
+        self.schema.as_ref().is_none_or(|wanted| alike(wanted, schema)) && alike(&self.name, name)
+    }
+}
+
+impl Declared {
+    /// Reads a list: names between commas, a schema in front of a dot, quotes where a name needs them; `*` for all. `None`
+    /// if it is no such list.
+    pub fn read(text: &str) -> Option<Declared> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Some(Declared(None));
+        }
+        let mut names = Vec::new();
+        for piece in split(text, ',')? {
+            let mut words = split(piece, '.')?.into_iter().map(word).collect::<Option<Vec<_>>>()?;
+            let name = words.pop()?;
+            let schema = words.pop();
+            if !words.is_empty() {
+                return None;
+            }
+            names.push(TableName { schema, name });
+        }
+        Some(Declared(Some(Arc::new(List { text: text.to_owned(), names }))))
+    }
+
+    /// The list as it was written.
+    pub fn text(&self) -> &str {
+        self.0.as_ref().map_or("", |list| &list.text)
+    }
+
+    /// No table is declared.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// All tables are.
+    pub fn is_all(&self) -> bool {
+        self.names().iter().any(|name| name.name == "*")
+    }
+
+    /// The names.
+    pub fn names(&self) -> &[TableName] {
+        self.0.as_ref().map_or(&[], |list| &list.names)
+    }
+}
+
+/// The pieces between separators that do not stand between quotes; `None` if a quote is not closed.
+fn split(text: &str, separator: char) -> Option<Vec<&str>> {
+    let (mut pieces, mut from, mut quoted) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        if c == '"' {
+            quoted = !quoted;
+        } else if c == separator && !quoted {
+            pieces.push(&text[from..at]);
+            from = at + c.len_utf8();
+        }
+    }
+    pieces.push(&text[from..]);
+    (!quoted).then_some(pieces)
+}
+
+/// A name, without its quotes.
+fn word(piece: &str) -> Option<String> {
+    let piece = piece.trim();
+    let inner = piece.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let name = match inner {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None if piece.contains(|c: char| c == '"' || c.is_whitespace()) => return None,
+        None => piece.to_owned(),
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_tables() {
+        let read = |text: &str| {
+            let declared = Declared::read(text)?;
+            let names = declared.names().iter();
+            Some(names.map(|name| (name.schema.clone(), name.name.clone())).collect::<Vec<_>>())
+        };
+        let own = |schema: Option<&str>, name: &str| (schema.map(str::to_owned), name.to_owned());
+        assert_eq!(read(""), Some(vec![]));
+        assert_eq!(read("a, s.b"), Some(vec![own(None, "a"), own(Some("s"), "b")]));
+        assert_eq!(read("\"a,.\"\"\" . \"B\""), Some(vec![own(Some("a,.\""), "B")]));
+        for wrong in ["a,", ",", "a b", "a.b.c", "\"a", "a..b", "\"\""] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        assert!(Declared::read("a, *").is_some_and(|declared| declared.is_all()));
+        let name = TableName { schema: None, name: "Orders".to_owned() };
+        assert!(name.means("any", "orders") && !name.means("any", "order"));
+    }
+}
