@@ -28,16 +28,24 @@ computed (id, attribute) AS (
 untrusted (id) AS (
     SELECT p.oid FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid >= 16384 AND NOT r.rolsuper
 ),
--- Tables whose rows cannot be written without them: an index or a column is computed by one.
+-- Range types that call one, and domains over them.
+spans (id) AS (
+    SELECT t.id FROM pg_range r JOIN untrusted u ON u.id = r.rngsubdiff, unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS t (id)
+    UNION SELECT t.oid FROM spans JOIN pg_type t ON t.typbasetype = spans.id
+),
+-- Tables whose rows cannot be written, or planned for, without them: indexes, statistics or columns are computed by one.
 theirs (id) AS (
-    SELECT coalesce(i.indrelid, g.adrelid) FROM untrusted u
-        LEFT JOIN pg_operator o ON o.oprcode = u.id
-        JOIN pg_depend d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = u.id
-            OR d.refclassid = 'pg_operator'::regclass AND d.refobjid = o.oid
+    SELECT coalesce(i.indrelid, g.adrelid, x.stxrelid) FROM (
+            SELECT d.classid, d.objid FROM pg_depend d JOIN untrusted u ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = u.id
+            UNION ALL SELECT d.classid, d.objid FROM pg_depend d JOIN pg_operator o
+                ON d.refclassid = 'pg_operator'::regclass AND d.refobjid = o.oid JOIN untrusted u ON u.id = o.oprcode
+        ) AS d
         LEFT JOIN pg_index i ON d.classid = 'pg_class'::regclass AND i.indexrelid = d.objid
+        LEFT JOIN pg_statistic_ext x ON d.classid = 'pg_statistic_ext'::regclass AND x.oid = d.objid
         LEFT JOIN pg_attrdef g ON d.classid = 'pg_attrdef'::regclass AND g.oid = d.objid AND EXISTS (SELECT FROM pg_attribute a
             WHERE a.attrelid = g.adrelid AND a.attnum = g.adnum AND a.attgenerated <> '')
-    WHERE coalesce(i.indrelid, g.adrelid) IS NOT NULL
+    WHERE coalesce(i.indrelid, g.adrelid, x.stxrelid) IS NOT NULL
+    UNION SELECT i.indrelid FROM spans JOIN pg_attribute a ON a.atttypid = spans.id JOIN pg_index i ON i.indexrelid = a.attrelid
 ),
 -- Children: a dump puts the parents' columns first. Which of several parents comes first it does not say.
 misplaced (id) AS (
@@ -58,7 +66,7 @@ misplaced (id) AS (
 odd (id) AS (
     SELECT t.oid FROM pg_type t WHERE t.typnamespace = 'pg_catalog'::regnamespace AND (t.typname IN ('aclitem', 'pg_node_tree',
         'pg_ndistinct', 'pg_dependencies', 'pg_mcv_list', 'anyarray') OR t.typname LIKE 'reg%' AND t.typtype = 'b')
-    UNION SELECT t.id FROM pg_range r JOIN untrusted u ON u.id = r.rngsubdiff, unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS t (id)
+    UNION SELECT id FROM spans
     UNION SELECT t.oid FROM pg_cast c JOIN untrusted u ON u.id = c.castfunc JOIN pg_type t ON t.oid = c.casttarget AND t.typarray = 0
     UNION SELECT c.reltype FROM misplaced m JOIN pg_class c ON c.oid = m.id
     UNION SELECT t.oid FROM odd JOIN pg_type t ON t.typbasetype = odd.id OR t.typelem = odd.id AND t.typcategory = 'A'

@@ -154,7 +154,11 @@ BEGIN
         END IF;
     END LOOP;
     FOR item IN SELECT jsonb_array_elements(nullif(effect -> 'contents', 'null')) LOOP
-        IF consort.contents((item ->> 0)::regclass) IS DISTINCT FROM item ->> 1 THEN
+        IF item ->> 1 IS NULL AND EXISTS (SELECT FROM consort.left_out l
+            WHERE to_regclass(format('%I.%I', l.schema, l.relation)) = (item ->> 0)::regclass)
+        THEN
+            CONTINUE;
+        ELSIF item ->> 1 IS NULL OR consort.contents((item ->> 0)::regclass) IS DISTINCT FROM item ->> 1 THEN
             RETURN format('rows of %s were computed otherwise than at the primary', item ->> 0);
         END IF;
     END LOOP;

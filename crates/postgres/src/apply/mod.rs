@@ -42,7 +42,7 @@ mod script;
 mod statement;
 mod table;
 
-pub(crate) use ddl::install;
+pub(crate) use ddl::{install, may_pass};
 pub use error::{Error, Unrun};
 pub(crate) use position::prepare;
 pub use position::settle;

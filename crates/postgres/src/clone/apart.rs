@@ -9,7 +9,7 @@
 use super::roles::literal;
 use crate::Error;
 use crate::address::Control;
-use crate::apply::quoted;
+use crate::apply::{may_pass, quoted};
 use analysis::load::UNLIKE;
 use std::collections::BTreeSet;
 
@@ -98,8 +98,8 @@ impl Apart {
         replica.batch_execute("SET search_path = ''").await?;
         for index in &self.indexes {
             match replica.batch_execute(index).await.map_err(Error::from) {
-                Err(error @ Error::Refused { .. }) => {
-                    tracing::info!(index, %error, "the index is not made at the replica");
+                Err(Error::Refused { sqlstate, message }) if !may_pass(&sqlstate) => {
+                    tracing::info!(index, sqlstate, message, "the index is not made at the replica");
                 }
                 made => made?,
             }

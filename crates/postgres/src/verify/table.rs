@@ -19,9 +19,17 @@ const COLUMNS: &str = "\
     SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// The columns of the index that tells rows apart best, of those whose order is the built-in one of their types.
+/// The columns of the index that tells rows apart best, of those whose order is the built-in one of their types. Their types
+/// are those below domains: whoever writes a value of a domain runs its checks, and this is asked by a superuser.
 const KEY: &str = "\
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM ( \
+    WITH RECURSIVE below (id, base, modifier) AS ( \
+      SELECT t.oid, t.oid, -1 FROM pg_type t \
+      UNION ALL SELECT b.id, t.typbasetype, CASE b.modifier WHEN -1 THEN t.typtypmod ELSE b.modifier END \
+        FROM below b JOIN pg_type t ON t.oid = b.base WHERE t.typtype = 'd'), \
+    plain (id, base, modifier) AS ( \
+      SELECT b.id, b.base, b.modifier FROM below b JOIN pg_type t ON t.oid = b.base \
+      WHERE t.typtype <> 'd' AND (t.oid < 16384 OR t.typtype = 'e')) \
+    SELECT a.attname, format_type(p.base, greatest(p.modifier, a.atttypmod)) FROM ( \
       SELECT i.* FROM pg_index i \
       WHERE i.indrelid = $1 AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL \
         AND i.indexprs IS NULL AND NOT EXISTS ( \
@@ -29,10 +37,11 @@ const KEY: &str = "\
             LEFT JOIN pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = k.number \
             LEFT JOIN pg_opclass c ON c.oid = k.class \
           WHERE k.place <= i.indnkeyatts \
-            AND NOT (b.attnotnull AND c.opcdefault AND c.opcnamespace = 'pg_catalog'::regnamespace)) \
+            AND NOT (b.attnotnull AND b.atttypid IN (SELECT p.id FROM plain p) AND c.opcdefault AND c.opcnamespace = 'pg_catalog'::regnamespace)) \
       ORDER BY NOT i.indisprimary, i.indnkeyatts, i.indexrelid LIMIT 1) AS i \
     CROSS JOIN LATERAL unnest(i.indkey, i.indclass) WITH ORDINALITY AS k (number, class, place) \
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \
+    JOIN plain p ON p.id = a.atttypid \
     WHERE k.place <= i.indnkeyatts ORDER BY k.place";
 
 /// A table of the primary.
