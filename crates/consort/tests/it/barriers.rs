@@ -197,14 +197,14 @@ fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {
     doubts_prove(&serving, &mut reader);
 }
 
-fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
     [&[tag][..], &length, body].concat()
 }
 
 /// A batch that runs these statements one after the other, with one Sync behind them; each by this name, parsed before
 /// if it has one.
-fn batch(statements: &[&str], named: bool) -> Vec<u8> {
+pub(crate) fn batch(statements: &[&str], named: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (at, sql) in statements.iter().enumerate() {
         let name = if named { format!("s{at}") } else { String::new() };
@@ -217,10 +217,10 @@ fn batch(statements: &[&str], named: bool) -> Vec<u8> {
 }
 
 /// A session that speaks in bytes.
-struct Raw(TcpStream);
+pub(crate) struct Raw(TcpStream);
 
 impl Raw {
-    fn connect(port: u16) -> Raw {
+    pub(crate) fn connect(port: u16) -> Raw {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         stream.set_read_timeout(Some(LIMIT)).expect("a socket");
         let mut raw = Raw(stream);
@@ -230,6 +230,19 @@ impl Raw {
 
     /// Sends, and reads up to ReadyForQuery.
     fn ask(&mut self, bytes: &[u8]) {
+        if let Some(error) = self.answer(bytes) {
+            panic!("{error}");
+        }
+    }
+
+    /// Sends, and is gone.
+    pub(crate) fn ask_and_leave(mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("a socket");
+    }
+
+    /// Sends, and reads up to ReadyForQuery. The first error.
+    pub(crate) fn answer(&mut self, bytes: &[u8]) -> Option<String> {
+        let mut error = None;
         self.0.write_all(bytes).expect("a socket");
         loop {
             let mut head = [0; 5];
@@ -237,9 +250,11 @@ impl Raw {
             let length = u32::from_be_bytes(head[1..].try_into().expect("four bytes"));
             let mut body = vec![0; length as usize - 4];
             self.0.read_exact(&mut body).expect("an answer");
-            assert_ne!(head[0], b'E', "{}", String::from_utf8_lossy(&body));
+            if head[0] == b'E' {
+                error.get_or_insert_with(|| String::from_utf8_lossy(&body).into_owned());
+            }
             if head[0] == b'Z' {
-                return;
+                return error;
             }
         }
     }

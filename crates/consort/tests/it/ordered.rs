@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use postgres::local::{Node, Options, Scratch};
 
+use crate::barriers::{Raw, batch, frame};
 use crate::fed::rows;
 use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
 use crate::load::{Client, Console, kill_a_backend};
@@ -239,6 +240,150 @@ fn what_servers_might_execute_differently_is_refused() {
     assert_eq!(client.number("SELECT count(*) FROM pg_class WHERE relname = 't'").unwrap(), 1);
     assert_eq!(equal(&serving, "t").len(), 2);
     verified(&serving);
+}
+
+/// Both designs in which transactions are ordered before they are executed.
+fn both() -> Vec<&'static str> {
+    let all: Vec<_> =
+        design::ALL.iter().filter(|design| design.orders_first()).map(|design| design.name).collect();
+    assert_eq!(all.len(), 2, "by locks, and by declared tables");
+    all
+}
+
+/// The rows of a table become the same at all three servers; how many there are.
+fn become_equal(serving: &Serving, table: &str) -> usize {
+    let primary = rows(serving.servers.primary(), "postgres", table).expect("the primary answers");
+    for replica in 0..2 {
+        eventually("equal rows", || {
+            rows(serving.servers.replica(replica), "postgres", table).as_ref() == Some(&primary)
+        });
+    }
+    primary.len()
+}
+
+#[test]
+fn no_statement_of_a_request_changes_what_another_was_judged_by() {
+    for design in both() {
+        let (serving, _console, url) = serving_as(design, "");
+        let mut client = Client::connect(&url).unwrap();
+        for sql in [
+            "CREATE TABLE t (id int PRIMARY KEY)",
+            "CREATE SCHEMA s2",
+            "CREATE TABLE s2.t (id int PRIMARY KEY)",
+            "CREATE TABLE d (id int, at timestamptz)",
+            "CREATE FUNCTION writes() RETURNS int LANGUAGE sql AS 'INSERT INTO public.t VALUES (100) RETURNING id'",
+            "SET consort.tables_written = '*'",
+        ] {
+            client.rows(sql).unwrap();
+        }
+        for sql in [
+            "SET search_path = s2; INSERT INTO t VALUES (1)",
+            "SELECT set_config('search_path', 's2', false); INSERT INTO t VALUES (1)",
+            "ALTER TABLE d ALTER at SET DEFAULT now(); INSERT INTO d (id) VALUES (1)",
+            "SELECT writes(); INSERT INTO t VALUES (1)",
+            "SET TRANSACTION READ WRITE; SELECT writes()",
+        ] {
+            assert_eq!(sqlstate(&mut client, sql), "0A000", "{sql}");
+        }
+        client.rows("SET datestyle = 'ISO'; SET lock_timeout = 0").unwrap();
+        // Behind the end of a block the primary would execute what its replicas do not hear of.
+        for sql in ["BEGIN", "INSERT INTO t VALUES (1)", "SAVEPOINT s", "INSERT INTO t VALUES (2)"] {
+            client.rows(sql).unwrap();
+        }
+        assert_eq!(sqlstate(&mut client, "INSERT INTO t VALUES (1)"), "23505");
+        for sql in ["ROLLBACK TO s; RELEASE s", "ROLLBACK; INSERT INTO t VALUES (3)"] {
+            assert_eq!(sqlstate(&mut client, sql), "0A000", "{sql}");
+        }
+        client.rows("ROLLBACK TO s").unwrap();
+        client.rows("COMMIT").unwrap();
+        assert_eq!(become_equal(&serving, "t"), 1);
+
+        let mut raw = Raw::connect(serving.port);
+        let refused = |error: Option<String>| error.is_some_and(|error| error.contains("0A000"));
+        assert!(refused(
+            raw.answer(&batch(&["SET consort.tables_written = 't'", "INSERT INTO t VALUES (4)"], false))
+        ));
+
+        assert_eq!(raw.answer(&batch(&["SET consort.tables_written = 't'"], false)), None);
+        for sql in ["BEGIN", "INSERT INTO t VALUES (4)"] {
+            assert_eq!(raw.answer(&batch(&[sql], false)), None, "{sql}");
+        }
+        let mut commits = batch(&["COMMIT"], false);
+        commits.truncate(commits.len() - frame(b'S', b"").len());
+        commits.extend(frame(b'P', b"\0SELECT * FROM nothing\0\0\0"));
+        commits.extend(frame(b'S', b""));
+        assert!(refused(raw.answer(&commits)), "a COMMIT that an error follows");
+        assert_eq!(raw.answer(&batch(&["ROLLBACK"], false)), None);
+        // What a portal was bound to is executed.
+        let mut rebound = frame(b'P', b"\0DELETE FROM t WHERE id = 1\0\0\0");
+        rebound.extend(frame(b'B', b"\0\0\0\0\0\0\0\0"));
+        rebound.extend(frame(b'P', b"\0SELECT 1\0\0\0"));
+        rebound.extend(frame(b'E', b"\0\0\0\0\0"));
+        rebound.extend(frame(b'S', b""));
+        assert_eq!(raw.answer(&rebound), None);
+        assert_eq!((become_equal(&serving, "t"), become_equal(&serving, "d")), (0, 0));
+        verified(&serving);
+    }
+}
+
+#[test]
+fn numbers_stay_drawn_when_the_client_leaves() {
+    for design in both() {
+        let (serving, _console, url) = serving_as(design, "");
+        let mut client = Client::connect(&url).unwrap();
+        client.rows("CREATE TABLE drawn (id serial PRIMARY KEY, v int)").unwrap();
+        client.rows("INSERT INTO drawn (v) VALUES (0)").unwrap();
+        for _ in 0..20 {
+            let insert = frame(b'Q', b"INSERT INTO drawn (v) VALUES (1), (2), (3) RETURNING id\0");
+            Raw::connect(serving.port).ask_and_leave(&insert);
+        }
+        client.rows("INSERT INTO drawn (v) VALUES (9)").unwrap();
+        eventually("equal numbers", || {
+            client.rows("INSERT INTO drawn (v) VALUES (9)").unwrap();
+            become_equal(&serving, "drawn");
+            let last = "SELECT last_value FROM drawn_id_seq";
+            let at = |node: &Node| node.query("postgres", last).unwrap();
+            at(serving.servers.primary()) == at(serving.servers.replica(0))
+        });
+        verified(&serving);
+    }
+}
+
+#[test]
+fn a_table_that_copies_had_no_rows_of_is_copied_before_it_is_read() {
+    for design in both() {
+        let (serving, mut console, url) = serving_as(design, "");
+        let mut client = Client::connect(&url).unwrap();
+        for sql in [
+            "CREATE TABLE t (id int PRIMARY KEY, v int)",
+            "INSERT INTO t VALUES (1, 0)",
+            "CREATE TABLE odd (id int PRIMARY KEY, r regclass)",
+        ] {
+            client.rows(sql).unwrap();
+        }
+        serving.servers.primary().query("postgres", "INSERT INTO odd VALUES (1, 't'), (2, 't')").unwrap();
+        become_equal(&serving, "t");
+        // Both are copied anew, without the rows of the one.
+        for replica in 0..2 {
+            serving.servers.replica(replica).query("postgres", "DELETE FROM t").unwrap();
+        }
+        client.rows("UPDATE t SET v = v + 1").unwrap();
+        eventually("copies without its rows", || {
+            (0..2).all(|replica| {
+                rows(serving.servers.replica(replica), "postgres", "odd").is_some_and(|rows| rows.is_empty())
+            })
+        });
+        all_execute(&mut console);
+        client.rows("ALTER TABLE odd DROP COLUMN r").unwrap();
+        for _ in 0..20 {
+            assert_eq!(client.number("SELECT count(*) FROM odd").unwrap(), 2);
+        }
+        all_execute(&mut console);
+        assert_eq!(become_equal(&serving, "odd"), 2);
+        for _ in 0..20 {
+            assert_eq!(client.number("SELECT count(*) FROM odd").unwrap(), 2);
+        }
+    }
 }
 
 #[test]

@@ -302,7 +302,9 @@ impl Transaction {
                 timeout_at(limit, moved).await.map_err(|_| NoLocks::Late)?;
             }
         };
+        // What it was given is not given back for a cancellation that comes with it: it may have done something before.
         let granted = tokio::select! {
+            biased;
             granted = granted => granted,
             () = cancelled => Err(NoLocks::Cancelled),
         };

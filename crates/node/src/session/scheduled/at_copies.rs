@@ -14,11 +14,13 @@ use crate::service::{Lends, Service};
 use crate::session::primary::{Ended, Seen};
 use crate::socket::Place;
 use crate::standby::{Failed, Form};
+use analysis::Catalog;
 use analysis::instant::Instant;
 use analysis::session::{Interner, Settings};
-use history::{Incarnation, Lsn};
+use history::{ColumnSet, Incarnation, Lsn, RelationId};
 use scheduler::{Kind, Proof, StandbyId};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Delivered, Session as _};
@@ -30,6 +32,14 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL 
 const OPEN_LIMIT: Duration = Duration::from_secs(5);
 /// Where it is read.
 const LOCKED: &str = "locked";
+
+/// The columns that copies hold otherwise, or not at all, by table.
+pub(super) type LeftOut = BTreeMap<RelationId, ColumnSet>;
+
+pub(super) fn left_out(catalog: &Catalog) -> LeftOut {
+    let otherwise = catalog.relations.iter().filter(|(_, relation)| relation.unlike != ColumnSet::NONE);
+    otherwise.map(|(id, relation)| (*id, relation.unlike)).collect()
+}
 
 /// What replicas have made of what they were given.
 pub(super) type Done = Vec<(StandbyId, Result<Did, String>)>;
@@ -235,10 +245,24 @@ impl Session {
                 self.lose_copy(&mut open, replica, why);
             }
         }
-        if open.makes && !self.catalog_comes().await {
-            self.take_out_all_members("the catalog behind DDL did not come in time");
+        if open.makes {
+            if !self.catalog_comes().await {
+                self.take_out_all_members("the catalog behind DDL did not come in time");
+            } else if !self.still_left_out(open.left_out.as_ref()) {
+                self.take_out_all_members("what copies held otherwise is read from now on");
+            }
         }
         self.end_at_copies(open);
+    }
+
+    /// What copies held otherwise before DDL they may hold otherwise behind it.
+    fn still_left_out(&self, before: Option<&LeftOut>) -> bool {
+        let (Some(before), Some(loaded)) = (before, self.database.loaded()) else { return false };
+        let is_so = |(id, columns): (&RelationId, &ColumnSet)| {
+            let now = loaded.catalog.relations.get(id);
+            now.is_none_or(|relation| relation.unlike == ColumnSet::All || relation.unlike == *columns)
+        };
+        before.iter().all(is_so)
     }
 
     fn take_out_all_members(&self, why: &str) {

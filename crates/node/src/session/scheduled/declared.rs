@@ -1,7 +1,7 @@
 //! The tables that a session has declared for its next transaction, and what is said of one that it has not.
 
 use super::Session;
-use crate::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, writing};
+use crate::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, touching_everything, writing};
 use analysis::Catalog;
 use analysis::catalog::{FIRST_USER_OID, RelationKind};
 use analysis::session::Declared;
@@ -60,11 +60,15 @@ impl Session {
 
 /// What these lists mean: tables with all that inherit from them, and with those that keys bind to what is written.
 fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, Problem> {
-    let all = || catalog.relations.keys().copied();
-    let mut sequences = writes.is_all();
-    let read = if reads.is_all() { all().collect() } else { named(catalog, reads)? };
-    let written = if writes.is_all() { all().collect() } else { named(catalog, writes)? };
-    sequences |= written
+    if writes.is_all() {
+        return Ok(touching_everything());
+    }
+    let read = match reads.is_all() {
+        true => catalog.relations.keys().copied().collect(),
+        false => named(catalog, reads)?,
+    };
+    let written = named(catalog, writes)?;
+    let sequences = written
         .iter()
         .any(|id| catalog.relations.get(id).is_some_and(|relation| relation.kind == RelationKind::Sequence));
     let bound: Vec<RelationId> = written.iter().flat_map(|table| catalog.bound_by_keys(*table)).collect();
@@ -73,7 +77,6 @@ fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, 
         false => writing(read.into_iter().chain(bound), written, sequences),
     };
     tables.writes.extend(reads.is_all().then_some(WRITERS));
-    tables.writes.extend(writes.is_all().then_some(EVERYTHING));
     Ok(tables)
 }
 
@@ -148,7 +151,7 @@ mod tests {
         let writes = tables("other", "part, numbers").unwrap();
         assert_eq!((writes.reads, writes.writes), (ids(&[0, 1, 20_003]), ids(&[2, 20_002, 20_004])));
         assert!(tables("*", "").unwrap().writes == ids(&[1]));
-        assert!(tables("", "*").unwrap().writes.is_superset(&ids(&[0, 2, 20_003])));
+        assert_eq!(tables("", "*").unwrap(), touching_everything());
         assert_eq!(tables("nothing", "").unwrap_err().sqlstate, "42P01");
         let used = Tables { reads: ids(&[0, 1259, 20_001]), writes: ids(&[2]) };
         assert_eq!(without_catalogs(used).reads, ids(&[0, 20_001]));

@@ -23,13 +23,14 @@ mod follow;
 mod uses;
 
 use super::Session;
-use super::primary::{Ended, Told};
+use super::primary::{Ended, Seen, Told};
 use super::request::{Kind, Request};
 use crate::routes::Went;
 use crate::scheduled::{Copy, NoLocks, PRIMARY, Scheduled, Transaction, touching_everything};
 use analysis::instant::Instant;
 use analysis::session::{BlockStatus, Dirt};
 use analysis::utility::Isolation;
+use at_copies::LeftOut;
 use follow::{Script, Writes};
 use scheduler::scheduled::{Place, Refused, Tables};
 use scheduler::{Reason, StandbyId};
@@ -64,10 +65,14 @@ pub(super) struct Open {
     writes: Option<Writes>,
     /// It has declared that it writes nothing.
     only_reads: bool,
+    /// Or that it may write everything.
+    declares_all: bool,
     /// When it began, once a statement has asked for that.
     instant: Option<Instant>,
     /// It changes the catalog.
     makes: bool,
+    /// What copies held otherwise when it began to do so.
+    left_out: Option<LeftOut>,
     /// It has a savepoint, perhaps, to which it may go back when it has failed.
     marked: bool,
 }
@@ -221,8 +226,25 @@ impl Session {
 
     /// In a block that has failed the primary refuses all but its end.
     async fn in_failed_block(&mut self, request: Request) -> Result<(), Ended> {
-        let meant = self.asks(request).await?;
-        let Meant::Statements(uses) = meant else { return self.at_primary_alone(request).await };
+        // The primary executes what stands behind the end of a block: what is not understood is not sent.
+        let uses = match self.asks(request).await? {
+            Meant::Statements(uses) => uses,
+            Meant::Nothing => return self.at_primary_alone(request).await,
+            Meant::Own(statements) => {
+                self.answer_own(request, &statements).await;
+                return Ok(());
+            }
+            Meant::Failed(error) => {
+                self.failed_in_block(&error);
+                return Ok(());
+            }
+            Meant::Refused(name, problem) => return self.refuse_ordered(request, name, problem).await,
+            Meant::NotUnderstood(why) => {
+                let aborted =
+                    "current transaction is aborted, commands ignored until end of transaction block";
+                return self.refuse_ordered(request, why, Problem::error("25P02", aborted)).await;
+            }
+        };
         self.current.statements = uses::statements(&uses);
         match &uses[..] {
             [Use { does: Does::Ends { .. }, .. }] => self.end_block(request, false).await,
@@ -235,7 +257,7 @@ impl Session {
     async fn execute(&mut self, request: Request, mut uses: Vec<Use>, mut version: u64) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
         for _ in 0..AGAIN {
-            let (place, locks) =
+            let (place, mut locks) =
                 (self.place_of(&uses, in_block), declared::without_catalogs(locks_of(&uses)));
             let open = match self.open.take() {
                 Some(open) => Ok(open),
@@ -248,6 +270,9 @@ impl Session {
                     return self.refuse_ordered(request, "undeclared", problem).await;
                 }
             };
+            if open.declares_all {
+                locks = touching_everything();
+            }
             let begun = Time::now();
             let limit = begun + self.service.cluster.setup().wait_limit;
             let cancelled = self.line.seat.running.clone();
@@ -292,6 +317,7 @@ impl Session {
             }
         }
         let only_reads = declares && tables.writes.is_empty();
+        let declares_all = declares && tables == touching_everything();
         let limit = Time::now() + self.service.cluster.setup().wait_limit;
         let cancelled = self.line.seat.running.cancelled();
         let begun = self.scheduled().begin((tables, place), limit, cancelled).await;
@@ -305,7 +331,9 @@ impl Session {
             }));
         }
         let copies = Vec::new();
-        Ok(Open { transaction, copies, writes, only_reads, instant: None, makes: false, marked: false })
+        let (instant, left_out) = (None, None);
+        let (makes, marked) = (false, false);
+        Ok(Open { transaction, copies, writes, only_reads, declares_all, instant, makes, left_out, marked })
     }
 
     /// Transactions say before they begin which tables they will touch.
@@ -331,6 +359,7 @@ impl Session {
         sent: Vec<StandbyId>,
     ) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
+        let version = self.database.version();
         if let [Use { does: Does::ReadsAnywhere(template), .. }] = &uses[..]
             && sent != [PRIMARY]
         {
@@ -346,10 +375,13 @@ impl Session {
                 // Or with versions of its own.
                 drop(open);
                 self.current.stays = true;
-                return Box::pin(self.execute(request, uses, self.database.version())).await;
+                return Box::pin(self.execute(request, uses, version)).await;
             }
         }
-        open.makes |= uses.iter().any(|used| matches!(used.does, Does::Makes));
+        if uses.iter().any(|used| matches!(used.does, Does::Makes)) && !open.makes {
+            open.makes = true;
+            open.left_out = self.database.loaded().map(|loaded| at_copies::left_out(&loaded.catalog));
+        }
         open.marked |= uses.iter().any(|used| matches!(used.does, Does::Marks));
         let everywhere = uses.iter().any(Use::is_everywhere);
         let seems = uses.iter().any(|used| matches!(used.does, Does::SeemsToRead));
@@ -357,12 +389,13 @@ impl Session {
             let begin = if everywhere { BEGIN } else { BEGIN_READING };
             return self.run_in_block_of_ours(request, &uses, open, begin).await;
         }
-        if everywhere {
-            self.everywhere_in_block(request, &uses, &mut open).await?;
-        } else {
-            self.at_primary_alone(request).await?;
-        }
+        let ran = match everywhere {
+            true => self.everywhere_in_block(request, &uses, &mut open).await,
+            false => self.at_primary_alone(request).await,
+        };
+        // Also if the client is gone meanwhile: numbers that were drawn stay so.
         open.step_done(sent);
+        ran?;
         self.open = Some(open).filter(|_| self.line.primary.status != Status::Idle);
         Ok(())
     }
@@ -437,11 +470,11 @@ impl Session {
         let gone = self.ran_out(ran, uses, &mut open).await?;
         let mut seen = self.line.primary.seen();
         self.compare_copies(uses, &seen, did, &mut open);
+        let by: Vec<StandbyId> = open.copies.iter().map(|copy| copy.replica).chain([PRIMARY]).collect();
+        open.step_done(by);
         if let Some(gone) = gone {
             return Err(gone);
         }
-        let by: Vec<StandbyId> = open.copies.iter().map(|copy| copy.replica).chain([PRIMARY]).collect();
-        open.step_done(by);
         let mut end = std::mem::take(&mut seen.withheld);
         if seen.failed {
             self.line.ask("ROLLBACK").await?;
@@ -482,8 +515,7 @@ impl Session {
         }
         let ran = self.line.run_withheld(request).await;
         let seen = self.line.primary.seen();
-        let failed = seen.failed || seen.completed == 0;
-        let error = self.commit_ordered(ran, open, Some(failed)).await?;
+        let error = self.commit_ordered(ran, open, Some(has_committed(&seen))).await?;
         debug_assert!(error.is_none(), "the client has got the error itself");
         self.learn_from(&seen);
         self.went(Went::Primary(ORDERED));
@@ -495,12 +527,12 @@ impl Session {
     }
 
     /// The primary was given the COMMIT, with this answer: the replicas do what it did. The error that the client gets.
-    /// `failed`: whether the client's own COMMIT has failed; `None`: it was ours.
+    /// `committed`: whether the client's own COMMIT was completed as such; `None`: it was ours.
     async fn commit_ordered(
         &mut self,
         settled: Result<(), Ended>,
         open: Open,
-        failed: Option<bool>,
+        committed: Option<bool>,
     ) -> Result<Option<Vec<u8>>, Ended> {
         let gone = match settled {
             Ok(()) => None,
@@ -521,18 +553,14 @@ impl Session {
             },
         };
         let error = self.line.primary.own_error();
-        let failed = match (failed, gone.is_some()) {
-            (Some(before), true) => {
-                let seen = self.line.primary.seen();
-                before && (seen.failed || seen.completed == 0)
-            }
-            (Some(failed), false) => failed,
-            (None, _) => error.is_some(),
+        let committed = match committed {
+            Some(committed) => committed || gone.is_some() && has_committed(&self.line.primary.seen()),
+            None => error.is_none(),
         };
-        if failed {
-            self.roll_back_copies(open).await;
-        } else {
+        if committed {
             self.commit_copies(open).await;
+        } else {
+            self.roll_back_copies(open).await;
         }
         gone.map_or(Ok(error), Err)
     }
@@ -668,6 +696,11 @@ impl Session {
         self.skipping = true;
         self.skip(request).await
     }
+}
+
+/// A COMMIT was completed, and not as a ROLLBACK.
+fn has_committed(seen: &Seen) -> bool {
+    seen.tags.iter().any(|tag| **tag == *b"COMMIT")
 }
 
 /// All that statements lock.

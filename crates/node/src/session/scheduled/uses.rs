@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use wire::tag::front;
-use wire::{Bind, Execute, Frame, Parse, Problem, Step};
+use wire::{Bind, Execute, Frame, Parse, Problem, Splitter, Step};
 
 /// How long a statement waits for its tree.
 const TREE_LIMIT: Duration = Duration::from_secs(5);
@@ -109,9 +109,31 @@ impl Use {
         matches!(self.does, Does::GoesBack)
     }
 
-    /// It begins, ends or marks a block: it must be alone.
+    /// It begins, ends or marks a block.
     fn is_control(&self) -> bool {
         matches!(self.does, Does::Begins | Does::Ends { .. } | Does::GoesBack | Does::Marks)
+    }
+
+    /// What stands behind it in a request may mean something else than if it stood alone, or run elsewhere.
+    fn turns_others(&self) -> bool {
+        let sets = || {
+            let what = &self.statement.what;
+            matches!(
+                what,
+                What::Utility(
+                    Utility::Set(_)
+                        | Utility::ResetAll
+                        | Utility::SetTransaction(_)
+                        | Utility::SetCharacteristics(_)
+                        | Utility::Discard(_)
+                )
+            )
+        };
+        match self.does {
+            Does::SeemsToRead | Does::Makes => true,
+            Does::AtPrimary => sets(),
+            _ => self.dirties || self.is_control(),
+        }
     }
 
     /// Adds it to what a replica is given. `None`: its words for the instant are not understood.
@@ -162,6 +184,33 @@ impl From<Ended> for No {
     }
 }
 
+/// A portal, and the statement that it was bound to: another may get its name afterwards.
+struct Bound<'a> {
+    bind: Bind<'a>,
+    known: Option<Rc<Prepared>>,
+    /// It was parsed in the same request.
+    is_new: bool,
+}
+
+fn nobody() -> Rc<Prepared> {
+    Rc::new(Prepared { text: Box::default(), types: Box::default() })
+}
+
+/// How many statements a batch executes.
+fn executes(bytes: &[u8], mut splitter: Splitter) -> usize {
+    let (mut at, mut found) = (0, 0);
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let Ok(Step::Whole(frame)) = splitter.next(rest) else { break };
+        at += frame.bytes().len();
+        found += usize::from(frame.tag() == front::EXECUTE);
+    }
+    found
+}
+
+fn several(why: &str) -> No {
+    refused("several_statements", why, ALONE)
+}
+
 fn not_understood(why: &'static str, text: &str) -> No {
     No::NotUnderstood(why, text.as_bytes().into())
 }
@@ -193,8 +242,9 @@ impl Session {
         };
         Ok(match found {
             Ok(uses) if uses.is_empty() => Meant::Nothing,
-            Ok(uses) if uses.len() > 1 && uses.iter().any(Use::is_control) => {
-                let why = "several statements in one request, one of which begins, ends or marks a block";
+            Ok(uses) if !may_be_together(&uses) => {
+                let why =
+                    "several statements in one request, of which one changes what the others are or mean";
                 let problem = Problem::error("0A000", why).hint(ALONE);
                 Meant::Refused("several_statements", problem)
             }
@@ -233,11 +283,7 @@ impl Session {
                 if statements.iter().any(is_own) {
                     return match &*statements {
                         [_] => Err(No::Own(statements)),
-                        _ => Err(refused(
-                            "several_statements",
-                            "settings of Consort's own must be alone in their query",
-                            ALONE,
-                        )),
+                        _ => Err(several("settings of Consort's own must be alone in their query")),
                     };
                 }
                 let mut uses = Vec::new();
@@ -261,10 +307,19 @@ impl Session {
     async fn uses_of_batch(&mut self, bytes: &[u8]) -> Result<Result<Vec<Use>, (No, Rc<Prepared>)>, Ended> {
         let mut splitter = self.line.client.splitter;
         let (mut parsed, mut bound) = (BTreeMap::new(), None);
-        let (mut uses, mut at) = (Vec::new(), 0);
+        let (mut uses, mut at) = (Vec::<Use>::new(), 0);
+        let executes = executes(bytes, splitter);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let Step::Whole(frame) = splitter.next(rest).map_err(Ended::Malformed)? else { break };
             at += frame.bytes().len();
+            let goes_on = matches!(frame.tag(), front::PARSE | front::BIND | front::DESCRIBE);
+            if goes_on && uses.iter().any(Use::is_control) {
+                // Were that refused, the answer would be an error although the block has ended.
+                return Ok(Err((
+                    several("something behind a statement that begins, ends or marks a block"),
+                    nobody(),
+                )));
+            }
             match frame.tag() {
                 front::PARSE => {
                     let parse = Parse::read(&frame).map_err(Ended::Malformed)?;
@@ -272,12 +327,21 @@ impl Session {
                     self.current.statement = Some(prepared.clone());
                     parsed.insert(parse.name, prepared);
                 }
-                front::BIND => bound = Some(Bind::read(&frame).map_err(Ended::Malformed)?),
+                front::BIND => {
+                    let bind = Bind::read(&frame).map_err(Ended::Malformed)?;
+                    let new = parsed.get(bind.statement).cloned();
+                    let is_new = new.is_some();
+                    let known = new.or_else(|| self.line.statements.get(bind.statement).cloned());
+                    bound = Some(Bound { bind, known, is_new });
+                }
                 front::EXECUTE => {
                     let execute = Execute::read(&frame).map_err(Ended::Malformed)?;
-                    let found = self.use_of_portal(&parsed, bound, execute).await;
+                    let found = self.use_of_portal(bound.as_ref(), execute).await;
                     match found {
                         Ok(found) => uses.extend(found),
+                        Err((No::Own(_), _)) if executes > 1 => {
+                            return Ok(Err((several("settings of Consort's own must be alone"), nobody())));
+                        }
                         Err(no) => return Ok(Err(no)),
                     }
                 }
@@ -302,24 +366,20 @@ impl Session {
 
     async fn use_of_portal(
         &mut self,
-        parsed: &BTreeMap<&[u8], Rc<Prepared>>,
-        bound: Option<Bind<'_>>,
+        bound: Option<&Bound<'_>>,
         execute: Execute<'_>,
     ) -> Result<Vec<Use>, (No, Rc<Prepared>)> {
-        let nobody = || Rc::new(Prepared { text: Box::default(), types: Box::default() });
-        let bind = bound.filter(|bind| bind.portal.is_empty() && execute.portal.is_empty());
-        let Some(bind) = bind.filter(|_| execute.max_rows == 0) else {
+        let bound = bound.filter(|bound| bound.bind.portal.is_empty() && execute.portal.is_empty());
+        let Some(Bound { bind, known, is_new }) = bound.filter(|_| execute.max_rows == 0) else {
             let why = "portals with names, and results that are fetched in parts";
             return Err((refused("portal", why, SEE), nobody()));
         };
-        let known = parsed.get(bind.statement).or_else(|| self.line.statements.get(bind.statement)).cloned();
-        let Some(prepared) = known else {
+        let Some(prepared) = known.clone() else {
             let why = "this prepared statement is not followed";
             return Err((refused("unknown_statement", why, "Parse it again."), nobody()));
         };
         self.current.statement = Some(prepared.clone());
-        let is_new = parsed.contains_key(bind.statement);
-        let found = self.use_of_prepared(&prepared, &bind, is_new).await;
+        let found = self.use_of_prepared(&prepared, bind, *is_new).await;
         found.map_err(|no| (no, prepared))
     }
 
@@ -593,6 +653,15 @@ impl Session {
             _ => Err(no()),
         }
     }
+}
+
+/// Whether statements may stand in one request: each was looked at as if it were the first.
+fn may_be_together(uses: &[Use]) -> bool {
+    let all = |so: fn(&Does) -> bool| uses.iter().all(|used| so(&used.does));
+    uses.len() < 2
+        || !uses.iter().any(Use::turns_others)
+        || all(|does| matches!(does, Does::Makes))
+        || all(|does| matches!(does, Does::AtPrimary))
 }
 
 /// Why a utility statement is not executed.
