@@ -17,7 +17,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
     /// At this node instead: primary, standby1, replica1, .. (`consort status` lists them). At the primary that is a log-in past
-    /// Consort: with writers through Consort, proofs reckon with writers anywhere from then on; RELOAD switches back
+    /// Consort: with writers through Consort, one that lasts or writes has proofs reckon with writers anywhere from then on;
+    /// RELOAD switches back
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// What psql gets
@@ -37,19 +38,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     let mut psql = Command::new("psql");
     match &options.node {
-        Some(name) => at_node(&mut psql, &found, name)?,
-        None => through_consort(&mut psql, &found)?,
+        Some(name) => at_node(&mut psql, &found, name, &options.arguments)?,
+        None => through_consort(&mut psql, &found, &options.arguments)?,
     }
     psql.args(&options.arguments);
     Err(Failure::new(format!("cannot run psql: {}", psql.exec())))
 }
 
-fn through_consort(psql: &mut Command, found: &Found) -> Result<(), Failure> {
+fn through_consort(psql: &mut Command, found: &Found, arguments: &[String]) -> Result<(), Failure> {
     let (host, port) = crate::console::place(&found.config)?;
-    log_in(psql, found, &host, port, &found.config.control_user)
+    log_in(psql, found, (&host, port), arguments)
 }
 
-fn at_node(psql: &mut Command, found: &Found, name: &str) -> Result<(), Failure> {
+fn at_node(psql: &mut Command, found: &Found, name: &str, arguments: &[String]) -> Result<(), Failure> {
     let config = &found.config;
     let nodes: Vec<&Server> = std::iter::once(&config.primary).chain(config.read_nodes()).collect();
     let node = nodes.iter().find(|node| node.name == name).ok_or_else(|| {
@@ -65,15 +66,26 @@ fn at_node(psql: &mut Command, found: &Found, name: &str) -> Result<(), Failure>
     };
     psql.envs(mode.map(|mode| ("PGSSLMODE", mode)));
     psql.envs(config.server_tls_ca.iter().map(|file| ("PGSSLROOTCERT", file)));
-    log_in(psql, found, &node.host, node.port, &config.control_user)
+    log_in(psql, found, (&node.host, node.port), arguments)
 }
 
-fn log_in(psql: &mut Command, found: &Found, host: &str, port: u16, user: &str) -> Result<(), Failure> {
+/// Where psql logs in, and as whom, unless its arguments or the environment say otherwise.
+fn log_in(
+    psql: &mut Command,
+    found: &Found,
+    (host, port): (&str, u16),
+    arguments: &[String],
+) -> Result<(), Failure> {
+    let user = &found.config.control_user;
     psql.env("PGHOST", host)
         .env("PGPORT", port.to_string())
         .env("PGUSER", user)
         .env("PGDATABASE", "postgres");
-    if let Some(password) = found.password(user)? {
+    let others = |argument: &String| argument.starts_with("-U") || argument.starts_with("--username");
+    if std::env::var_os("PGPASSWORD").is_none()
+        && !arguments.iter().any(others)
+        && let Some(password) = found.password(user)?
+    {
         psql.env("PGPASSWORD", password);
     }
     Ok(())

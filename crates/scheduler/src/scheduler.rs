@@ -442,6 +442,13 @@ impl Scheduler {
         }
     }
 
+    /// A replica has answered a read of a transaction that was ordered before it ran, without a ticket.
+    pub fn answered(&mut self, replica: StandbyId) {
+        if let Some(standby) = self.standbys.all.get_mut(&replica) {
+            standby.served += 1;
+        }
+    }
+
     /// How much is kept: rows, tables, recent commits, unseen commits. For metrics and tests of the bounds.
     pub fn kept(&self) -> (usize, usize, usize, usize) {
         let sum = |of: fn(&Followed) -> usize| self.databases.values().map(of).sum();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use postgres::local::{LogIns, Scratch};
 
 use crate::fixture::{
-    Done, LIMIT, Serving, configuration, consort, eventually, free_port, psql, run, temporary,
+    CONSORT, Done, LIMIT, Serving, configuration, consort, eventually, free_port, psql, run, temporary,
 };
 use crate::load::{Client, Console, READ, READ_QUIET, TABLES, THROUGH, served as served_by, serving};
 use crate::serving::figure;
@@ -107,6 +107,12 @@ fn servers_and_clients_that_demand_proofs() {
     demand(&servers, "host all old all md5\nhost all typed all password\nhost all all all scram-sha-256\n");
 
     let serving = serve(&servers, "localhost", &lines);
+    // Consort's own password is for its own role: who logs in as another has his.
+    let mut as_another = Command::new(CONSORT);
+    as_another.args(["psql", "--config"]).arg(&serving.config_file).env("PGPASSWORD", KEYED);
+    as_another.args(["-U", "keyed", "-d", "postgres", "-XAtc", "SELECT current_user"]);
+    assert_eq!(run(&mut as_another).worked(), "keyed\n");
+    assert_eq!(serving.run("psql", &["-XAtc", "SELECT current_user"]).worked(), "postgres\n");
     let read = "SELECT v, current_user FROM goods WHERE id = 1";
     for (role, word) in [("clear", CLEAR), ("keyed", KEYED), ("typed", TYPED)] {
         // At the primary, and with the same secret at the standby.

@@ -6,7 +6,7 @@ use postgres::local::{Options, Scratch};
 
 use crate::fed::rows;
 use crate::fixture::{Serving, consort, eventually};
-use crate::load::{Client, Console, kill_a_backend};
+use crate::load::{Client, Console, kill_a_backend, served};
 use crate::ordered::{all_execute, pgbench, pgbench_tables, serving_as, sqlstate, verified};
 use crate::waiting::named;
 
@@ -114,7 +114,9 @@ fn what_a_transaction_has_not_declared_is_refused_and_nothing_of_it_is_done() {
     }
     assert_eq!(sqlstate(&mut client, "INSERT INTO parent (v) VALUES (1)"), "55000");
     client.rows("ROLLBACK TO s").unwrap();
-    client.rows("INSERT INTO apart VALUES (2, 2)").unwrap();
+    for sql in ["INSERT INTO apart VALUES (3, 3)", "ROLLBACK TO s", "INSERT INTO apart VALUES (2, 2)"] {
+        client.rows(sql).unwrap();
+    }
     client.rows("COMMIT").unwrap();
     assert_eq!((become_equal(&serving, "apart"), become_equal(&serving, "parent")), (2, 0));
     verified(&serving);
@@ -207,6 +209,9 @@ fn a_read_waits_at_its_replica_for_what_was_committed_before_it() {
         assert_eq!(reader.number("SELECT v FROM b").unwrap(), 100);
         at_replicas(&mut console)
     });
+    let counted =
+        |console: &mut Console| (1..3).map(|n| served(console, &format!("replica{n}"))).sum::<u64>();
+    assert!(counted(&mut console) > 0, "and they are counted");
     // A replica that is held up holds up nobody: a commit is answered, and who reads does so elsewhere.
     let node = serving.servers.replica(0);
     let holds =

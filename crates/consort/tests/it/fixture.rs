@@ -134,7 +134,7 @@ impl Drop for UpFolder {
 pub(crate) struct Serving {
     pub(crate) servers: Arc<Scratch>,
     child: Child,
-    config_file: PathBuf,
+    pub(crate) config_file: PathBuf,
     pub(crate) port: u16,
     pub(crate) metrics_port: u16,
 }

@@ -196,7 +196,8 @@ pub async fn check_room(
                  {reserved} (superuser_reserved_connections) and {own} of Consort's own"
             ),
             format!(
-                "ALTER SYSTEM SET max_connections = '{}'; then restart the server; or a smaller max_clients",
+                "ALTER SYSTEM SET max_connections = '{}', at the standbys first (one that has fewer than the primary stops \
+                 replaying), and restart each; or a smaller max_clients",
                 clients + reserved + own
             ),
         )
@@ -207,6 +208,11 @@ pub async fn check_room(
 const ROOM: &str = "\
     SELECT current_setting('max_connections')::bigint, current_setting('superuser_reserved_connections')::bigint, \
       (SELECT count(*) FROM pg_database WHERE datallowconn AND NOT datistemplate)";
+
+const PAUSED: &str = "\
+    SELECT s FROM (SELECT pg_is_in_recovery() AS standby) AS r \
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.standby THEN pg_get_wal_replay_pause_state() END AS s) AS p \
+    WHERE s <> 'not paused'";
 
 /// What the standby of this connection lacks to serve reads.
 ///
@@ -227,6 +233,14 @@ pub async fn check_standby(control: &Control) -> Result<Vec<Finding>, Error> {
             true,
             "hot_standby is off",
             "ALTER SYSTEM SET hot_standby = on; then restart the standby",
+        ));
+    }
+    if let Some(row) = control.query_opt(PAUSED, &[]).await? {
+        findings.push(Finding::new(
+            true,
+            format!("replay is held up ({}): it answers only what has not changed", row.get::<_, &str>(0)),
+            "SELECT pg_wal_replay_resume(); if it ends, the server's log names the setting that is lower than at the primary \
+             (max_connections and others): raise it and start the standby again",
         ));
     }
     if !server.feedback {

@@ -397,6 +397,14 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     assert!(attach::check_standby(&control).await.unwrap().iter().any(|finding| finding.fatal));
     let standby = crate::client(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
     assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
+    standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
+    let paused = attach::check_standby(&standby).await.unwrap();
+    assert!(
+        paused.len() == 1 && paused[0].fatal && paused[0].what.contains("replay is held up"),
+        "{paused:?}"
+    );
+    standby.batch_execute("SELECT pg_wal_replay_resume()").await.unwrap();
+    assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
     assert!(attach::check(&standby, &["a".to_owned()]).await.unwrap()[0].what.contains("a standby"));
 }
 

@@ -328,6 +328,7 @@ impl Session {
             Err(_) => return Ok(false),
         };
         if let Delivered::Whole = self.deliver(answer).await {
+            self.service.cluster.scheduler().answered(replica);
             self.went(Went::Standby(replica, LOCKED));
         }
         Ok(true)

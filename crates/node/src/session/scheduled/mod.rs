@@ -192,6 +192,7 @@ impl Session {
             [Use { does: Does::GoesBack | Does::Marks, .. }] if !in_block => {
                 self.at_primary_alone(request).await
             }
+            [used @ Use { does: Does::GoesBack, .. }] => self.go_back(request, used).await,
             _ if uses.iter().all(|used| matches!(used.does, Does::AtPrimary)) => {
                 self.at_primary_alone(request).await?;
                 self.keep_level().await
