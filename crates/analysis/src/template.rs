@@ -34,6 +34,8 @@ pub struct Input<'a> {
     pub text: &'a str,
     /// The bytes of `text` that the statement's shape leaves out, in ascending order.
     pub literals: &'a [Range<usize>],
+    /// The types of its parameters, by OID: also of those that the tree does not use, whose values are read all the same.
+    pub parameters: &'a [u32],
 }
 
 /// What a statement is.
@@ -154,6 +156,16 @@ impl Template {
             clock_literals: true,
             clock_parameters: Vec::new(),
             replay: Replay::unknown(),
+        }
+    }
+
+    /// It asks for rows by their keys. Whether it meets others on its way, and fails on them, is the planner's choice.
+    pub fn asks_by_key(&self) -> bool {
+        match &self.reads {
+            FootprintTemplate::Everything => false,
+            FootprintTemplate::Tables(tables) => {
+                tables.values().flatten().any(|access| matches!(access.rows, RowsTemplate::Keys(_)))
+            }
         }
     }
 

@@ -83,7 +83,12 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
             What::Tree => {
                 let shape = Shape::of(text, Strings::Standard);
                 let analysed = analyst.analyse(&settings, text, &[]).await?;
-                let input = Input { trees: &analysed.trees, text, literals: &shape.ranges() };
+                let input = Input {
+                    trees: &analysed.trees,
+                    text,
+                    literals: &shape.ranges(),
+                    parameters: &analysed.parameters,
+                };
                 let template = judge(&input, &catalog);
                 let mut literals = Vec::new();
                 shape.texts(text, &mut literals);

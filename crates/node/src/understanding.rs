@@ -193,7 +193,8 @@ async fn answer(
     if database.version() != asked.version {
         return Ok(Outcome::Failed);
     }
-    let input = Input { trees: &analysed.trees, text: &asked.text, literals: &asked.literals };
+    let (text, literals) = (&*asked.text, &*asked.literals);
+    let input = Input { trees: &analysed.trees, text, literals, parameters: &analysed.parameters };
     let mut template = analysis::judge(&input, &loaded.catalog);
     if analysed.warns {
         template.stays_for(analysis::Stay::Warns);

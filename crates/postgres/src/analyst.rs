@@ -4,6 +4,12 @@
 //! The connection is a superuser's and takes on the asking session's settings and role first: names are resolved along
 //! its search path, row-level policies are the role's. Parse waits behind ACCESS EXCLUSIVE locks, so the wait is short
 //! and there are several such connections.
+//!
+//! **No code of clients runs here.** Parse reads text constants as values of their types, and the checks of domains inside
+//! arrays and rows, and the canonical functions of ranges, run with that: any function of theirs could become the superuser
+//! again. A text that may have such a constant is parsed only while the database has no check or range that calls a function
+//! of somebody who is no superuser, or one of SQL, PL/pgSQL and the like, where names may stand for others. The lock on
+//! `consort.log`, where every command that makes such a thing has written, keeps it so until the text is parsed.
 
 use crate::Error;
 use crate::address::Address;
@@ -43,6 +49,38 @@ pub struct Analyst {
     settings: Option<SettingsId>,
     /// Under which version of the catalog it took them on.
     catalog: u64,
+    /// The database is attached: its DDL writes to the log.
+    is_attached: bool,
+}
+
+/// Nobody's DDL is under way, nor begins.
+const LOCK: &str = "LOCK TABLE consort.log IN SHARE MODE;";
+const IS_ATTACHED: &str = "SELECT pg_catalog.to_regclass('consort.log') IS NOT NULL";
+
+/// Whether reading a constant may run code of somebody else. It resolves no name by the search path, which is a client's.
+const RUNS_CODE: &str = "\
+    SELECT EXISTS ( \
+      SELECT 1 FROM ( \
+        SELECT d.refobjid AS id FROM pg_catalog.pg_constraint c \
+          JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass \
+            AND d.objid OPERATOR(pg_catalog.=) c.oid AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass \
+          WHERE c.contypid OPERATOR(pg_catalog.>) 0::pg_catalog.oid \
+        UNION ALL SELECT o.oprcode FROM pg_catalog.pg_constraint c \
+          JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass \
+            AND d.objid OPERATOR(pg_catalog.=) c.oid AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_operator'::pg_catalog.regclass \
+          JOIN pg_catalog.pg_operator o ON o.oid OPERATOR(pg_catalog.=) d.refobjid \
+          WHERE c.contypid OPERATOR(pg_catalog.>) 0::pg_catalog.oid \
+        UNION ALL SELECT r.rngcanonical FROM pg_catalog.pg_range r) AS called (id) \
+      JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) called.id AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid \
+      JOIN pg_catalog.pg_roles o ON o.oid OPERATOR(pg_catalog.=) p.proowner \
+      JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang \
+      WHERE NOT o.rolsuper OR l.lanname OPERATOR(pg_catalog.<>) ALL (ARRAY['c', 'internal']::pg_catalog.name[]))";
+
+/// Whether a text may hold a text constant.
+fn has_text_constant(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let opens = |pair: &[u8]| pair[0] == b'$' && !pair[1].is_ascii_digit();
+    bytes.contains(&b'\'') || bytes.windows(2).any(opens)
 }
 
 impl Analyst {
@@ -51,7 +89,8 @@ impl Analyst {
     /// # Errors
     /// As every connection; [`Error::Refused`] with 42501 if the role is no superuser.
     pub async fn connect(address: &Address) -> Result<Analyst, Error> {
-        Ok(Analyst { link: Link::connect(address, SETTINGS).await?, settings: None, catalog: 0 })
+        let link = Link::connect(address, SETTINGS).await?;
+        Ok(Analyst { link, settings: None, catalog: 0, is_attached: false })
     }
 
     /// The catalog has this version now. With another one memberships of roles may be others, and a process does not look for the
@@ -66,8 +105,8 @@ impl Analyst {
     /// open are 0.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the statement's own error, or a lock that was not free within 50 ms (55P03). Neither says
-    /// anything about a later attempt.
+    /// [`Error::Refused`]: the statement's own error, a lock that was not free within 50 ms (55P03), or code of clients that
+    /// would run (42501). None says anything about a later attempt.
     pub async fn analyse(
         &mut self,
         settings: &Settings,
@@ -75,6 +114,42 @@ impl Analyst {
         parameters: &[u32],
     ) -> Result<Analysed, Error> {
         self.take_on(settings).await?;
+        if !has_text_constant(text) {
+            return self.parse(text, parameters).await;
+        }
+        let parsed = match self.keep_code_out(settings).await {
+            Ok(()) => self.parse(text, parameters).await,
+            Err(error) => Err(error),
+        };
+        self.link.query("ROLLBACK").await?;
+        parsed
+    }
+
+    /// Begins a transaction in which reading constants runs no code of clients.
+    async fn keep_code_out(&mut self, settings: &Settings) -> Result<(), Error> {
+        if !self.is_attached {
+            let found = self.link.query(IS_ATTACHED).await?;
+            self.is_attached = found.into_iter().flatten().flatten().next().as_deref() == Some("t");
+        }
+        let lock = if self.is_attached { LOCK } else { "" };
+        let role = |role| local_step("role", role);
+        let sql = format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {}; {lock} {RUNS_CODE}; SELECT {}",
+            role("none"),
+            role(settings.effective_role().unwrap_or("none"))
+        );
+        let rows = self.link.query(&sql).await?;
+        match rows.get(1).and_then(|row| row.first()).and_then(Option::as_deref) {
+            Some("f") => Ok(()),
+            _ => Err(Error::Refused {
+                sqlstate: "42501".to_owned(),
+                message: "the check of a domain, or a range, calls a function that would run as a superuser"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    async fn parse(&mut self, text: &str, parameters: &[u32]) -> Result<Analysed, Error> {
         let mut request = BytesMut::with_capacity(text.len() + 64);
         frontend::parse("", text, parameters.iter().copied(), &mut request)?;
         frontend::describe(b'S', "", &mut request)?;
@@ -119,9 +194,17 @@ impl Analyst {
 }
 
 fn step(name: &str, value: &str) -> String {
+    set(name, value, false)
+}
+
+fn local_step(name: &str, value: &str) -> String {
+    set(name, value, true)
+}
+
+fn set(name: &str, value: &str, local: bool) -> String {
     // Whatever `standard_conforming_strings` is by now: no backslash is left to be read in two ways.
     let quoted = value.replace('\\', "\\\\").replace('\'', "''");
-    format!("pg_catalog.set_config('{name}', E'{quoted}', false)")
+    format!("pg_catalog.set_config('{name}', E'{quoted}', {local})")
 }
 
 fn described(field: &Field<'_>) -> Described {

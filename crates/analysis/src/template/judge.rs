@@ -21,7 +21,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let Ok(tree) = Tree::read(input.trees) else {
         return Template::everything(Kind::Write, Stay::UnreadableTree);
     };
-    let facts = walk::facts(&tree);
+    let mut facts = walk::facts(&tree);
+    facts.types.extend(input.parameters);
     let commands: Vec<Command> = facts.commands().collect();
     if commands.iter().any(|command| matches!(command, Command::Utility | Command::Unknown)) {
         return Template::everything(Kind::Utility, Stay::Utility);

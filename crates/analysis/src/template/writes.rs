@@ -228,7 +228,10 @@ impl Spread<'_> {
         });
         let opaque = |function: &u32| {
             let class = self.catalog.function_class(*function);
-            matches!(class, Class::RunsText | Class::Unknown | Class::Uncallable)
+            matches!(
+                class,
+                Class::RunsText | Class::Unknown | Class::Uncallable | Class::SessionChange | Class::Reload
+            )
         };
         let unknown = relation.write_functions.iter().any(opaque);
         let table = matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned);

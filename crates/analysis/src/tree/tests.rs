@@ -199,8 +199,12 @@ fn anything_can_be_read() {
         if let Ok(tree) = Tree::read(&text) {
             read += 1;
             let _ = facts(&tree);
-            let input =
-                crate::Input { trees: &text, text: "SELECT 5", literals: &[Range { start: 7, end: 8 }] };
+            let input = crate::Input {
+                trees: &text,
+                text: "SELECT 5",
+                literals: &[Range { start: 7, end: 8 }],
+                parameters: &[],
+            };
             let _ = crate::judge(&input, &catalog);
         }
     }

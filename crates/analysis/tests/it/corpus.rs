@@ -87,7 +87,8 @@ async fn answer(statement: &str, analyst: &mut Analyst, catalog: &Catalog) -> St
     };
     let shape = Shape::of(statement, Strings::Standard);
     let literals = shape.ranges();
-    let mut template = judge(&Input { trees: &trees, text: statement, literals: &literals }, catalog);
+    let mut template =
+        judge(&Input { trees: &trees, text: statement, literals: &literals, parameters: &[] }, catalog);
     let mut texts = Vec::new();
     shape.texts(statement, &mut texts);
     let parameters = vec![Parameter::Null; template.parameters.len()];

@@ -31,7 +31,10 @@ fn nothing_happens_outside_a_footprint() {
             let Ok(trees) = analyst.trees(&statement).await else { continue };
             let shape = Shape::of(&statement, Strings::Standard);
             let literals = shape.ranges();
-            let template = judge(&Input { trees: &trees, text: &statement, literals: &literals }, &catalog);
+            let template = judge(
+                &Input { trees: &trees, text: &statement, literals: &literals, parameters: &[] },
+                &catalog,
+            );
             if !template.parameters.is_empty() || template.kind == Kind::Utility {
                 continue;
             }

@@ -26,7 +26,10 @@ fn an_order_is_known_as_far_as_it_is_shown() {
             let trees = analyst.trees(statement).await.unwrap();
             let shape = Shape::of(statement, Strings::Standard);
             let literals = shape.ranges();
-            let template = judge(&Input { trees: &trees, text: statement, literals: &literals }, &catalog);
+            let template = judge(
+                &Input { trees: &trees, text: statement, literals: &literals, parameters: &[] },
+                &catalog,
+            );
             assert_eq!(template.order, order, "{statement}");
         }
     });

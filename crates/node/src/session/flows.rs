@@ -165,6 +165,7 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::StandbyRefused));
         }
         let in_block = self.line.status() != Status::Idle;
+        let by_key = self.current.template.as_ref().is_some_and(|template| template.asks_by_key());
         lent.for_block(in_block);
         if !self.ask(&mut lent, form) {
             return Err(StandbyFailed(Reason::NoConnection));
@@ -173,8 +174,9 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::PrimaryLost));
         };
         match answered {
-            // In a block an error fails the block: the primary gives it.
-            Ok(answer) if in_block && answer.is_error() => {
+            // In a block an error fails the block: the primary gives it. Who asks by key may have failed on another row, of
+            // which nothing is proven.
+            Ok(answer) if (in_block || by_key) && answer.is_error() => {
                 self.discard(answer).await;
                 Err(StandbyFailed(Reason::StandbyRefused))
             }

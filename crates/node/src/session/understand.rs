@@ -552,7 +552,7 @@ impl Session {
 
     /// When its backend began: with its process it is one of a kind.
     async fn ask_backend_start(&mut self) -> Result<(), Ended> {
-        let question = "SELECT (extract(epoch FROM backend_start) * 1000000)::int8 \
+        let question = "SELECT (extract(epoch FROM backend_start) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 \
                         FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
         let row = self.line.ask(question).await?.unwrap_or_default();
         let started = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());

@@ -112,9 +112,10 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
     complaint.is_fatal()
         || matches!(
             sqlstate.get(..2),
-            // Connections, recovery conflicts (40001, 40P01), resources (disk full, out of memory), the system (files),
+            // Connections, recovery conflicts (40001, 40P01), resources (disk full, out of memory), limits (54001: the depth of
+            // its stack is a setting), the system (files),
             // internal errors and corruption, an old snapshot.
-            Some(b"08" | b"40" | b"53" | b"58" | b"72" | b"F0" | b"XX")
+            Some(b"08" | b"40" | b"53" | b"54" | b"58" | b"72" | b"F0" | b"XX")
         )
         || matches!(
             sqlstate,

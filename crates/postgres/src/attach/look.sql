@@ -153,8 +153,7 @@ SET search_path = pg_catalog, pg_temp AS $$
             JOIN pg_roles r ON r.oid = p.proowner AND NOT r.rolsuper
         WHERE (d.classid, d.objid) IN (
             SELECT 'pg_class'::regclass, i.indexrelid FROM pg_index i WHERE i.indrelid = relation
-            UNION ALL SELECT 'pg_statistic_ext'::regclass, x.oid FROM pg_statistic_ext x WHERE x.stxrelid = relation
-            UNION ALL SELECT 'pg_attrdef'::regclass, g.oid FROM pg_attrdef g WHERE g.adrelid = relation))
+            UNION ALL SELECT 'pg_statistic_ext'::regclass, x.oid FROM pg_statistic_ext x WHERE x.stxrelid = relation))
 $$;
 
 -- The rows of a table, whatever their order; nothing is said of one that runs code. This runs as a superuser: checks are not

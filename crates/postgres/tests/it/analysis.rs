@@ -44,6 +44,51 @@ async fn a_schema_that_a_membership_opens_counts_from_the_next_version_of_the_ca
     assert_eq!(oids, [oid("public.t"), oid("deck.t")]);
 }
 
+/// Parse reads constants, which runs the checks of domains in arrays and rows; it is a superuser's session that parses.
+#[tokio::test]
+async fn nobody_becomes_a_superuser_by_what_is_analysed() {
+    let scratch = Scratch::start(0);
+    let address = scratch.address("postgres");
+    let control = crate::client(&address).await.unwrap();
+    attach::attach(&control).await.unwrap();
+    scratch.query("CREATE ROLE anna; GRANT ALL ON SCHEMA public TO anna; CREATE TABLE t (id int, v text); GRANT SELECT ON t TO anna");
+    let anna = settings(&[("search_path", "public"), ("session_authorization", "anna")]);
+    let mut analyst = Analyst::connect(&address).await.unwrap();
+    let (constant, none) = ("SELECT v FROM t WHERE v = 'x'", "SELECT v FROM t WHERE id = 5");
+    analyst.analyse(&anna, constant, &[]).await.unwrap();
+    scratch.query(
+        "SET ROLE anna; CREATE FUNCTION takes(n int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN \
+           PERFORM set_config('role', 'none', false); ALTER ROLE anna SUPERUSER; RETURN true; END $$; \
+         CREATE DOMAIN taking AS int CHECK (takes(VALUE)); CREATE TYPE has AS (n taking)",
+    );
+    for text in [
+        "SELECT '{5}'::taking[]",
+        "SELECT $q$(5)$q$::has",
+        "SELECT 1 FROM t WHERE '{5}'::taking[] IS NULL",
+        constant,
+    ] {
+        let error = analyst.analyse(&anna, text, &[]).await.unwrap_err();
+        assert!(error.is("42501"), "{text}: {error}");
+    }
+    let is_super = "SELECT rolsuper FROM pg_roles WHERE rolname = 'anna'";
+    assert_eq!(crate::one(&scratch.query(is_super)), "f");
+    analyst.analyse(&anna, none, &[]).await.unwrap();
+    scratch.query("DROP DOMAIN taking CASCADE");
+    analyst.analyse(&anna, constant, &[]).await.unwrap();
+    // One that is about to be there is waited for, or not analysed.
+    let maker = crate::client(&address).await.unwrap();
+    maker
+        .batch_execute("BEGIN; SET ROLE anna; CREATE DOMAIN taking AS int CHECK (takes(VALUE))")
+        .await
+        .unwrap();
+    let error = analyst.analyse(&anna, "SELECT '{5}'::taking[]", &[]).await.unwrap_err();
+    assert!(error.is("55P03"), "{error}");
+    maker.batch_execute("COMMIT").await.unwrap();
+    let error = analyst.analyse(&anna, "SELECT '{5}'::taking[]", &[]).await.unwrap_err();
+    assert!(error.is("42501"), "{error}");
+    assert_eq!(crate::one(&scratch.query(is_super)), "f");
+}
+
 #[tokio::test]
 async fn trees_are_those_of_the_asking_session() {
     let scratch = Scratch::start(0);
@@ -134,7 +179,10 @@ async fn what_is_loaded_can_be_judged() {
     let plain = settings(&[("search_path", "public"), ("session_authorization", "postgres")]);
     let text = "SELECT n FROM t WHERE id = $1";
     let trees = analyst.analyse(&plain, text, &[]).await.unwrap().trees;
-    let template = analysis::judge(&analysis::Input { trees: &trees, text, literals: &[] }, &loaded.catalog);
+    let template = analysis::judge(
+        &analysis::Input { trees: &trees, text, literals: &[], parameters: &[] },
+        &loaded.catalog,
+    );
     assert_eq!(template.stay, None);
     assert!(template.relations.contains(id), "{template:?}");
 }
