@@ -7,9 +7,9 @@
 //!
 //! **No code of clients runs here.** Parse reads text constants as values of their types, and the checks of domains inside
 //! arrays and rows, and the canonical functions of ranges, run with that: any function of theirs could become the superuser
-//! again. A text that may have such a constant is parsed only while the database has no check or range that calls a function
-//! of somebody who is no superuser, or one of SQL, PL/pgSQL and the like, where names may stand for others. The lock on
-//! `consort.log`, where every command that makes such a thing has written, keeps it so until the text is parsed.
+//! again. A text that may have such a constant is parsed only while no domain's check of the database calls more than
+//! immutable functions of PostgreSQL's own, and no range has a canonical function of somebody's. The lock on `consort.log`,
+//! where every command that makes such a thing has written, keeps it so until the text is parsed.
 
 use crate::Error;
 use crate::address::Address;
@@ -57,24 +57,21 @@ pub struct Analyst {
 const LOCK: &str = "LOCK TABLE consort.log IN SHARE MODE;";
 const IS_ATTACHED: &str = "SELECT pg_catalog.to_regclass('consort.log') IS NOT NULL";
 
-/// Whether reading a constant may run code of somebody else. It resolves no name by the search path, which is a client's.
+/// Whether reading a constant may run more than immutable functions of PostgreSQL's own, as `consort.is_plain` has it: it takes
+/// no function of a client's to become somebody else (`set_config`) or to run a text (`query_to_xml`). Dependencies on what
+/// initdb made are not written down, so the trees are looked at. No name is resolved by the search path, which is a client's.
 const RUNS_CODE: &str = "\
     SELECT EXISTS ( \
-      SELECT 1 FROM ( \
-        SELECT d.refobjid AS id FROM pg_catalog.pg_constraint c \
-          JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass \
-            AND d.objid OPERATOR(pg_catalog.=) c.oid AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass \
-          WHERE c.contypid OPERATOR(pg_catalog.>) 0::pg_catalog.oid \
-        UNION ALL SELECT o.oprcode FROM pg_catalog.pg_constraint c \
-          JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass \
-            AND d.objid OPERATOR(pg_catalog.=) c.oid AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_operator'::pg_catalog.regclass \
-          JOIN pg_catalog.pg_operator o ON o.oid OPERATOR(pg_catalog.=) d.refobjid \
-          WHERE c.contypid OPERATOR(pg_catalog.>) 0::pg_catalog.oid \
-        UNION ALL SELECT r.rngcanonical FROM pg_catalog.pg_range r) AS called (id) \
-      JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) called.id AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid \
-      JOIN pg_catalog.pg_roles o ON o.oid OPERATOR(pg_catalog.=) p.proowner \
-      JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang \
-      WHERE NOT o.rolsuper OR l.lanname OPERATOR(pg_catalog.<>) ALL (ARRAY['c', 'internal']::pg_catalog.name[]))";
+      SELECT 1 FROM pg_catalog.pg_constraint c \
+      WHERE c.contypid OPERATOR(pg_catalog.>) 0::pg_catalog.oid AND c.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid \
+        AND (c.conbin::pg_catalog.text OPERATOR(pg_catalog.~) \
+               '[{](COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|ROWCOMPAREEXPR|XMLEXPR) ' \
+          OR EXISTS (SELECT 1 FROM pg_catalog.regexp_matches(c.conbin::pg_catalog.text, ':(?:op)?funcid ([0-9]+)', 'g') AS f (id) \
+            LEFT JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) f.id[1]::pg_catalog.oid \
+              AND p.oid OPERATOR(pg_catalog.<) 16384::pg_catalog.oid AND p.provolatile OPERATOR(pg_catalog.=) 'i'::pg_catalog.\"char\" \
+            WHERE p.oid IS NULL))) \
+    OR EXISTS (SELECT 1 FROM pg_catalog.pg_range r \
+      WHERE r.rngcanonical::pg_catalog.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid)";
 
 /// Whether a text may hold a text constant.
 fn has_text_constant(text: &str) -> bool {
@@ -143,8 +140,7 @@ impl Analyst {
             Some("f") => Ok(()),
             _ => Err(Error::Refused {
                 sqlstate: "42501".to_owned(),
-                message: "the check of a domain, or a range, calls a function that would run as a superuser"
-                    .to_owned(),
+                message: "the check of a domain, or a range, calls what would run as a superuser".to_owned(),
             }),
         }
     }

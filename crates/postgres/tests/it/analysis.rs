@@ -75,6 +75,20 @@ async fn nobody_becomes_a_superuser_by_what_is_analysed() {
     analyst.analyse(&anna, none, &[]).await.unwrap();
     scratch.query("DROP DOMAIN taking CASCADE");
     analyst.analyse(&anna, constant, &[]).await.unwrap();
+    // It takes no function of hers to call one.
+    for check in [
+        "set_config('role', 'none', false) <> ''",
+        "query_to_xml('SELECT takes(1)', true, true, '') IS NOT NULL",
+    ] {
+        scratch.query(&format!("SET ROLE anna; CREATE DOMAIN turning AS int CHECK ({check})"));
+        let error = analyst.analyse(&anna, "SELECT '{5}'::turning[]", &[]).await.unwrap_err();
+        assert!(error.is("42501"), "{check}: {error}");
+        scratch.query("DROP DOMAIN turning");
+    }
+    scratch.query(
+        "CREATE DOMAIN plain AS text CHECK (length(VALUE) > 0 AND VALUE IN ('x', 'y') AND VALUE ~ '^.')",
+    );
+    analyst.analyse(&anna, "SELECT '{x}'::plain[]", &[]).await.unwrap();
     // One that is about to be there is waited for, or not analysed.
     let maker = crate::client(&address).await.unwrap();
     maker
