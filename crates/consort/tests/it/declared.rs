@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use postgres::local::{Options, Scratch};
 
-use crate::fed::rows;
 use crate::fixture::{Serving, consort, eventually};
 use crate::load::{Client, Console, kill_a_backend, served};
-use crate::ordered::{all_execute, pgbench, pgbench_tables, serving_as, sqlstate, verified};
+use crate::ordered::{all_execute, become_equal, pgbench, pgbench_tables, serving_as, sqlstate, verified};
 use crate::waiting::named;
 
 const TABLES: &str = "CREATE TABLE parent (id serial PRIMARY KEY, v int NOT NULL UNIQUE, at timestamptz); \
@@ -25,18 +24,6 @@ fn serving(lines: &str) -> (Serving, Console, String) {
 /// An address whose sessions declare these tables.
 fn declaring(url: &str, reads: &str, writes: &str) -> String {
     format!("{url}?options=-c%20consort.tables_read%3D{reads}%20-c%20consort.tables_written%3D{writes}")
-}
-
-/// The rows of a table are the same at all three servers, soon.
-fn become_equal(serving: &Serving, table: &str) -> usize {
-    let servers = &serving.servers;
-    let primary = rows(servers.primary(), "postgres", table).expect("the primary answers");
-    for replica in 0..2 {
-        eventually("equal rows", || {
-            rows(servers.replica(replica), "postgres", table).as_ref() == Some(&primary)
-        });
-    }
-    primary.len()
 }
 
 #[test]
@@ -248,23 +235,6 @@ fn who_comes_later_waits_no_longer_than_the_limit() {
     assert_eq!(other.number("SELECT v FROM a").unwrap(), 5, "who goes away is rolled back");
     become_equal(&serving, "a");
     verified(&serving);
-}
-
-#[test]
-fn a_follower_that_answers_otherwise_is_copied_anew() {
-    let (serving, mut console, url) = serving("");
-    let mut client = Client::connect(&url).unwrap();
-    client.rows("CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
-    client.rows("INSERT INTO t SELECT n, 0 FROM generate_series(1, 10) n").unwrap();
-    become_equal(&serving, "t");
-    serving.servers.replica(1).query("postgres", "DELETE FROM t WHERE id = 3").unwrap();
-    client.rows("UPDATE t SET v = v + 1").unwrap();
-    eventually("a replica that is equal again", || {
-        console.feed("replica2", "postgres").state == "executing"
-            && rows(serving.servers.replica(1), "postgres", "t").is_some_and(|rows| rows.len() == 10)
-    });
-    client.rows("UPDATE t SET v = v + 1").unwrap();
-    assert_eq!(become_equal(&serving, "t"), 10);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! is the answer that the primary would have given.
 //!
 //! Positioned, the pipeline is `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, `SELECT pg_last_wal_replay_lsn()`, the
-//! statement, with the same SELECT once more between its Bind and its Execute, `COMMIT`, and one Sync. The answer is held until it is whole or longer than a bound; nothing of it leaves
-//! by itself.
+//! statement, with the same SELECT once more between its Bind and its Execute, `COMMIT`, and one Sync. The answer is held until
+//! it is whole or longer than a bound; nothing of it leaves by itself.
 //!
 //! No answer comes from a server that somebody has promoted, and may have written to: it reports that it is no standby any
 //! more before the first ReadyForQuery behind that. Who takes the beginning of an answer asks its watcher whether it was
