@@ -90,6 +90,8 @@ pub struct Template {
     pub named: Vec<RelationId>,
     /// All relations that it depends on.
     pub relations: BTreeSet<RelationId>,
+    /// The relations that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
+    pub locks: Option<BTreeSet<RelationId>>,
     /// A literal such as `'today'` may stand for the clock.
     pub clock_literals: bool,
     /// Numbers of the parameters in which a text such as `today` may stand for the clock.
@@ -153,6 +155,7 @@ impl Template {
             order: Vec::new(),
             named: Vec::new(),
             relations: BTreeSet::new(),
+            locks: None,
             clock_literals: true,
             clock_parameters: Vec::new(),
             replay: Replay::unknown(),

@@ -9,6 +9,18 @@ pub const MAX_TABLES: usize = 64;
 /// More keys of one table than this fold to all of its rows.
 pub const MAX_KEYS: usize = 128;
 
+/// What a footprint tells apart at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grain {
+    /// Tables.
+    Table,
+    /// Tables and their columns.
+    Column,
+    /// Tables, their columns and their rows.
+    #[default]
+    Row,
+}
+
 /// Which rows of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rows {
@@ -141,6 +153,21 @@ impl Footprint {
         matches!(self, Footprint::Tables(tables) if tables.is_empty())
     }
 
+    /// The same at this grain: never less than it was.
+    #[must_use]
+    pub fn at(mut self, grain: Grain) -> Footprint {
+        let Footprint::Tables(tables) = &mut self else { return self };
+        for access in tables.values_mut() {
+            if grain != Grain::Row {
+                access.rows = Rows::All;
+            }
+            if grain == Grain::Table {
+                access.columns = ColumnSet::All;
+            }
+        }
+        self
+    }
+
     /// Adds what is touched of one table.
     pub fn add(&mut self, table: RelationId, access: Access) {
         let Footprint::Tables(tables) = self else { return };
@@ -270,6 +297,19 @@ mod tests {
         }
         assert_eq!(tables, Footprint::Everything);
         assert_eq!(Rows::keys((0..1000).map(key)), Rows::All);
+    }
+
+    #[test]
+    fn a_coarser_grain_covers_a_finer_one() {
+        let finest = read(&[2], Rows::keys([key(1)]));
+        let of_table = finest.clone().at(Grain::Table);
+        let of_column = finest.clone().at(Grain::Column);
+        assert_eq!(finest.clone().at(Grain::Row), finest);
+        assert_eq!(of_column, read(&[2], Rows::All));
+        assert!(of_table.covers(&of_column) && of_column.covers(&finest) && !of_column.covers(&of_table));
+        let other_column = Footprint::of(T, Access::update(ColumnSet::of([3]), Rows::keys([key(1)])));
+        assert!(of_table.overlaps(&other_column) && !of_column.overlaps(&other_column));
+        assert_eq!(Footprint::Everything.at(Grain::Table), Footprint::Everything);
     }
 
     #[test]

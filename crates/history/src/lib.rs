@@ -20,7 +20,7 @@ mod xid;
 
 pub use columns::ColumnSet;
 pub use commit::Commit;
-pub use footprint::{Access, Footprint, MAX_KEYS, MAX_TABLES, Rows};
+pub use footprint::{Access, Footprint, Grain, MAX_KEYS, MAX_TABLES, Rows};
 pub use incarnation::{Epoch, Incarnation, Timeline};
 pub use key::{Key, KeyBuilder};
 pub use load_time::LoadTime;

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use analysis::session::{Consistency, Own};
 use design::{Design, Orderer, Reads};
+use history::Grain;
 use postgres::Tls;
 use postgres::address::{Address, Host};
 use postgres::tls::Checks;
@@ -91,6 +92,10 @@ pub struct Config {
     pub apply_connections: usize,
     /// Where the design has statements travel: a transaction that wrote fewer rows travels as rows.
     pub statement_rows: u64,
+    /// What footprints tell apart at most.
+    pub footprint_grain: Grain,
+    /// Statements of blocks that may write may leave the primary.
+    pub reads_in_blocks: bool,
     /// Functions and extensions that are declared harmless.
     pub harmless_functions: Vec<String>,
     /// Report of shadow mode, for tests.

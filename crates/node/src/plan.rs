@@ -179,7 +179,7 @@ pub fn tree(
     };
     let question = Question {
         database,
-        footprint: Arc::new(template.reads.fill(values)),
+        footprint: Arc::new(template.reads.fill(values).at(asker.cluster.setup().footprint_grain)),
         consistency: consistency(asker, statement),
         session: asker.marks,
         prefer: template.chance.as_ref().and(asker.home),

@@ -394,6 +394,8 @@ fn setup(config: &Config) -> Result<Setup, String> {
         fed_buffer_bytes: config.fed_buffer_bytes,
         apply_connections: config.apply_connections,
         statement_rows: config.statement_rows,
+        footprint_grain: config.footprint_grain,
+        reads_in_blocks: config.reads_in_blocks,
         guard: scheduler::parallel::Bugs::default(),
         shadow: shadow.map(Rc::new),
     })

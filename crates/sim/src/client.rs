@@ -172,7 +172,7 @@ impl Client {
         match self.open.as_mut().and_then(|open| open.flow.as_mut()) {
             // A transaction that may write reads at the primary.
             Some(_) if whole => at_primary(session, Reason::AskedForPrimary).await,
-            Some(block) => block.read(session, &question).await,
+            Some(block) => block.read(session, &question, None).await,
             None if whole => {
                 let ended = transaction::read_whole(&handle, session, &question, WHOLE_LIMIT).await;
                 // What was not answered in time is an error to the client: there is no reply.

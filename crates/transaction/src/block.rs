@@ -3,8 +3,9 @@
 
 use crate::read::{at_primary, deliver, proven, ready};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
-use history::{DatabaseId, Footprint};
+use history::{DatabaseId, Footprint, RelationId};
 use scheduler::{CatalogMark, Consistency, Question, Reason, Route};
+use std::collections::BTreeSet;
 
 /// The block has failed, or its state is not known: every statement belongs to the primary.
 pub const BLOCK_NOT_OPEN: Reason = Reason::Stay("block_not_open");
@@ -35,6 +36,9 @@ pub struct Block<C: Cluster> {
     /// The catalog under which the block began: none of its statements was understood under an earlier one.
     understood: CatalogMark,
     locked: Vec<(Footprint, InDoubt<C>)>,
+    /// The relations that reads have locked at the primary: these locks last until the block ends, or goes back. `None`: no
+    /// read has asked for locks, and the primary does not know that the block has read.
+    held: Option<BTreeSet<RelationId>>,
 }
 
 impl<C: Cluster> Block<C> {
@@ -47,6 +51,7 @@ impl<C: Cluster> Block<C> {
             wrote: Footprint::NOTHING,
             understood: cluster.scheduler().catalog(database),
             locked: Vec::new(),
+            held: None,
         }
     }
 
@@ -63,16 +68,24 @@ impl<C: Cluster> Block<C> {
     /// A read inside the block. It may leave if the block stands and has not written what it reads; locks taken at the
     /// primary see to it that nobody can do to its tables what they could not do while one server reads them. As a server
     /// locks before it looks, the answer is proven for an instant behind the locks: what another has emptied by then is
-    /// seen emptied.
-    pub async fn read<S: Session>(&mut self, session: &mut S, question: &Question) -> Ended {
+    /// seen emptied. `locks`: the relations that it locks, whatever its values are, if that can be told; what an earlier read
+    /// of the block has locked needs not be locked again.
+    pub async fn read<S: Session>(
+        &mut self,
+        session: &mut S,
+        question: &Question,
+        locks: Option<&BTreeSet<RelationId>>,
+    ) -> Ended {
         let mut pinned = match self.route(question) {
             Route::Standby(ticket) => Pinned::new(&self.cluster, ticket),
             Route::Primary(reason) => return at_primary(session, reason).await,
         };
-        if !self.cluster.bugs().no_access_share
-            && let Err(ended) = self.lock(session).await
-        {
-            return ended;
+        let held = matches!((locks, &self.held), (Some(locks), Some(held)) if locks.is_subset(held));
+        if !held && !self.cluster.bugs().no_access_share {
+            if let Err(ended) = self.lock(session).await {
+                return ended;
+            }
+            self.held.get_or_insert_default().extend(locks.into_iter().flatten());
         }
         pinned.prove_anew();
         // The gauge travels while the standby works.
@@ -97,6 +110,11 @@ impl<C: Cluster> Block<C> {
                 at_primary(session, reason).await
             }
         }
+    }
+
+    /// Something was sent that may give back locks: a ROLLBACK TO, or what is not understood.
+    pub fn may_go_back(&mut self) {
+        self.held = None;
     }
 
     /// Takes the locks that the current statement would take. Not granted: the client already has the primary's error, or

@@ -293,7 +293,7 @@ fn a_block_leaves_only_while_it_stands_and_has_not_written() {
     let mut reads = |block: &mut Block<Scene>, standing| {
         block.stands(standing);
         client.log.clear();
-        let ended = poll(block.read(&mut client, &question()));
+        let ended = poll(block.read(&mut client, &question(), None));
         (ended.unwrap(), client.log.clone())
     };
     let (ended, log) = reads(&mut block, Standing::Open);
@@ -308,6 +308,25 @@ fn a_block_leaves_only_while_it_stands_and_has_not_written() {
     assert_eq!(reads(&mut block, Standing::Open).0, Ended::Primary(transaction::OWN_WRITES));
     drop(block);
     assert_eq!(scene.doubts(), [DoubtState::Lost]);
+}
+
+#[test]
+fn what_a_block_has_locked_is_not_locked_again() {
+    let (scene, mut client) = (Scene::new(), client(WELL));
+    let mut block = Block::new(&scene, DATABASE);
+    block.stands(Standing::Open);
+    let mut asks = |block: &mut Block<Scene>, relations: &[u32]| {
+        client.log.clear();
+        let locks = relations.iter().map(|relation| RelationId::new(*relation)).collect();
+        poll(block.read(&mut client, &question(), Some(&locks))).unwrap();
+        client.log.contains(&"ask locks")
+    };
+    assert!(asks(&mut block, &[]), "the primary must know that the block has read");
+    assert!(!asks(&mut block, &[]) && asks(&mut block, &[1, 2]));
+    assert!(!asks(&mut block, &[1]) && !asks(&mut block, &[2, 1]));
+    assert!(asks(&mut block, &[1, 3]) && !asks(&mut block, &[3]));
+    block.may_go_back();
+    assert!(asks(&mut block, &[1]));
 }
 
 /// A gauge that left before the locks were granted does not tell what was emptied while they were waited for.
@@ -326,7 +345,7 @@ fn a_read_in_a_block_is_proven_behind_its_locks() {
     let mut client = Client { scene: Some(scene.clone()), ..client(WELL) };
     let strong = Question { consistency: Consistency::Strong, ..question() };
     let before = scene.scheduler().order_mut().want_gauge();
-    assert_eq!(poll(block.read(&mut client, &strong)), Some(Ended::Primary(Reason::NoPosition)));
+    assert_eq!(poll(block.read(&mut client, &strong, None)), Some(Ended::Primary(Reason::NoPosition)));
     assert_eq!(client.log, ["ask locks", "locks", "standby", "discard", "primary"]);
     let Some(Proof::Positioned(proof)) = client.proof else { panic!("{:?}", client.proof) };
     assert!(proof > before, "{proof} leaves behind the locks, {before} did before");
@@ -340,7 +359,7 @@ fn behind_a_write_a_read_that_nothing_proves_stays_with_its_block() {
     let table = Footprint::of(RelationId::new(1), Access::read(ColumnSet::All, Rows::All));
     assert!(!table.overlaps(&question().footprint));
     poll(block.write(&mut client, &table, false, Reason::Stay("write")));
-    let ended = poll(block.read(&mut client, &question()));
+    let ended = poll(block.read(&mut client, &question(), None));
     assert_eq!(ended, Some(Ended::Primary(transaction::OWN_WRITES)), "a trigger may have written more");
 }
 

@@ -192,6 +192,11 @@ impl SessionState {
             && self.known().is_ok()
     }
 
+    /// Whether the block that stands is declared to read only.
+    pub fn block_reads_only(&self) -> bool {
+        self.status == BlockStatus::Open && self.now.modes.read_only == Some(true)
+    }
+
     /// Whether declared REPEATABLE READ READ ONLY transactions may run at a standby.
     pub fn wants_snapshots(&self) -> bool {
         self.now.own.read_only_snapshots

@@ -77,19 +77,19 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         results,
         order: order(&tree, &facts),
         named: facts.named.iter().copied().collect(),
+        locks: judge.locks(&relations),
         relations,
         clock_literals: facts
             .constants
             .iter()
             .any(|constant| constant.location.is_some() && clock(constant.type_id)),
-        clock_parameters: facts
-            .parameters
-            .iter()
-            .filter(|(_, of)| clock(**of))
-            .map(|(number, _)| *number)
-            .collect(),
+        clock_parameters: numbers(facts.parameters.iter().filter(|(_, of)| clock(**of))),
         stays: judge.stays,
     }
+}
+
+fn numbers<'a>(parameters: impl Iterator<Item = (&'a u32, &'a u32)>) -> Vec<u32> {
+    parameters.map(|(number, _)| *number).collect()
 }
 
 /// Types whose values are objects of the catalog, found by their names: `reg..`, and arrays of them.
@@ -249,6 +249,13 @@ impl Judge<'_> {
             }
         }
         (reads, seen)
+    }
+
+    /// Which partitions are locked is decided by values; what functions read nobody can tell.
+    fn locks(&self, relations: &BTreeSet<RelationId>) -> Option<BTreeSet<RelationId>> {
+        let alone = |relation: &RelationId| self.catalog.family(*relation).len() == 1;
+        let opaque = self.facts.functions.iter().any(|function| *function >= FIRST_USER_OID);
+        (!opaque && relations.iter().all(alone)).then(|| relations.clone())
     }
 
     fn read(

@@ -34,7 +34,7 @@ use crate::routes::Routes;
 use crate::shadow;
 use crate::understanding::Understanding;
 use design::{Design, Orderer, Reads};
-use history::{DatabaseId, Incarnation, Lsn};
+use history::{DatabaseId, Grain, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
@@ -105,6 +105,10 @@ pub struct Setup {
     pub apply_connections: usize,
     /// Where statements travel: one that wrote fewer rows travels as rows.
     pub statement_rows: u64,
+    /// What reads and writes tell apart at most, where a read asks whether what it reads was written.
+    pub footprint_grain: Grain,
+    /// Statements of blocks that may write may leave the primary one by one.
+    pub reads_in_blocks: bool,
     /// For the tests of what keeps statements from travelling.
     pub guard: scheduler::parallel::Bugs,
     /// Shadow mode, for tests: where differences are written down.

@@ -2,6 +2,7 @@
 //! table is generated from it.
 
 use design::Design;
+use history::Grain;
 use postgres::tls::Checks;
 use scheduler::Writers;
 use toml::de::DeValue;
@@ -308,6 +309,21 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.statement_rows, number(value, 1, 1_000_000_000)),
     ),
     global(
+        "footprint_grain",
+        "\"row\"",
+        "For experiments: what a read tells apart when it asks whether something that it reads was written: `row` (tables, \
+         their columns, and rows by their primary key), `column` (tables and columns), or `table`. The coarser, the more \
+         reads stay at the primary.",
+        |config, value| put(&mut config.footprint_grain, one_of(value, GRAINS)),
+    ),
+    global(
+        "reads_in_blocks",
+        "true",
+        "Reads of a transaction block that may write may leave the primary, statement by statement. `false`: such a block is \
+         the primary's as a whole; blocks that are declared to read only, and statements outside blocks, may leave all the same.",
+        |config, value| put(&mut config.reads_in_blocks, flag(value)),
+    ),
+    global(
         "harmless_functions",
         "[]",
         "Functions (`schema.name`) and extensions (`name`) of yours that may run at a standby although \
@@ -420,6 +436,8 @@ pub static KEYS: &[Key] = &[
         |choice, value| put(&mut choice.read_only_snapshots, flag(value).map(Some)),
     ),
 ];
+
+const GRAINS: &[(&str, Grain)] = &[("row", Grain::Row), ("column", Grain::Column), ("table", Grain::Table)];
 
 const AUTH_TYPES: &[(&str, AuthType)] = &[
     ("scram-sha-256", AuthType::Scram),

@@ -1,7 +1,8 @@
 //! A read that leaves a read-write block. On one server it would lock what it reads until the block ends, so that nobody
 //! empties or alters it meanwhile. So the primary is given the statement too, to be parsed and bound and no more: that takes
 //! the very locks that running it would take, in its savepoint and by its role, or fails as it would have failed. It costs
-//! the primary what planning costs; only statements that are known to take longer leave.
+//! the primary what planning costs, unless the block has locked these relations already; only statements that are known to
+//! take longer leave.
 
 use super::primary::Ended;
 use super::request::Kind;
@@ -33,7 +34,8 @@ impl Session {
         if self.asks_for_a_part() {
             return self.quiet(IN_PARTS).await;
         }
-        if self.reads_wait() {
+        let block_stays = !self.service.cluster.setup().reads_in_blocks && !self.state.block_reads_only();
+        if block_stays || self.reads_wait() {
             // A transaction that may write is the primary's.
             return self.quiet(super::IN_BLOCK).await;
         }
@@ -46,8 +48,11 @@ impl Session {
             self.block = Some(block);
             return self.writes(Writing::everything(Reason::CatalogChanged)).await;
         }
-        let ended = block.read(self, &leaving.question).await;
+        let ended = block.read(self, &leaving.question, leaving.template.locks.as_ref()).await;
         self.block = Some(block);
+        if matches!(ended, transaction::Ended::Standby { .. }) {
+            self.line.primary.read_ran_elsewhere();
+        }
         self.read_ended(ended, leaving);
     }
 

@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use wire::tag::{back, front};
 use wire::{
-    Asks, Bind, CancelRequest, Close, Describe, Frame, HEADER_BYTES, Malformed, Parse, Part, Status, Step,
-    Target,
+    Asks, Bind, CancelRequest, Close, Describe, Execute, Frame, HEADER_BYTES, Malformed, Parse, Part, Status,
+    Step, Target,
 };
 
 /// The name of the statement that asks a question of our own.
@@ -39,6 +39,8 @@ enum Expect {
     Answer,
     /// ParseComplete or CloseComplete of a message of ours, by which the primary learns the unnamed statement: swallowed.
     Ours,
+    /// CloseComplete of the unnamed portal, which the client takes for gone: swallowed.
+    PortalGone,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
     Question,
     /// The same to a statement of the client that is parsed and bound and no more: what it would have got is kept.
@@ -166,6 +168,8 @@ pub struct Primary {
     copying: bool,
     /// A message of the extended protocol failed, and the primary passes over all that comes before a Sync.
     passes_over: bool,
+    /// What ran elsewhere has taken the unnamed portal away, and the primary has not heard of it.
+    portal_gone: bool,
     told: Told,
     seen: Seen,
     /// Keeps it from taking the session for idle.
@@ -211,6 +215,7 @@ impl Primary {
             open: false,
             copying: false,
             passes_over: false,
+            portal_gone: false,
             told: Told::NotYet,
             seen: Seen::default(),
             awake: Awake::default(),
@@ -418,17 +423,23 @@ impl Primary {
                 self.parse_comes(parse.name, Some(statement), statements);
             }
             front::BIND => {
-                self.pay(Bind::read(&frame)?.statement, statements);
+                let bind = Bind::read(&frame)?;
+                self.portal_gone &= !bind.portal.is_empty();
+                self.pay(bind.statement, statements);
                 self.answer_comes();
             }
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
-                if describe.target == Target::Statement {
-                    self.pay(describe.name, statements);
+                match describe.target {
+                    Target::Statement => self.pay(describe.name, statements),
+                    Target::Portal => self.is_used(describe.name),
                 }
                 self.answer_comes();
             }
-            front::EXECUTE => self.answer_comes(),
+            front::EXECUTE => {
+                self.is_used(Execute::read(&frame)?.portal);
+                self.answer_comes();
+            }
             front::CLOSE => {
                 let close = Close::read(&frame)?;
                 self.expects.push_back(match close.target {
@@ -444,7 +455,7 @@ impl Primary {
             }
             front::QUERY => {
                 self.asked(deallocated(wire::query_text(&frame)?), statements);
-                self.open = false;
+                (self.open, self.portal_gone) = (false, false);
             }
             front::FUNCTION_CALL => {
                 self.expects.push_back(Expect::Asked(None, None));
@@ -477,6 +488,19 @@ impl Primary {
         }
     }
 
+    /// A read of the client's block ran elsewhere: it has taken the unnamed portal away.
+    pub fn read_ran_elsewhere(&mut self) {
+        self.portal_gone = true;
+    }
+
+    /// Before the unnamed portal is used that is gone, the primary hears so.
+    fn is_used(&mut self, portal: &[u8]) {
+        if portal.is_empty() && std::mem::take(&mut self.portal_gone) {
+            Asks::close(self.peer.out(), Target::Portal, b"");
+            self.expects.push_back(Expect::PortalGone);
+        }
+    }
+
     /// A message of the extended protocol is sent whose answer is only forwarded.
     fn answer_comes(&mut self) {
         self.expects.push_back(Expect::Answer);
@@ -500,10 +524,14 @@ impl Primary {
             match part.tag {
                 front::PARSE => self.parse_comes(texts.next().unwrap_or_default(), None, statements),
                 front::BIND => {
-                    self.pay(texts.nth(1).unwrap_or_default(), statements);
+                    self.portal_gone &= texts.next().is_some_and(|portal| !portal.is_empty());
+                    self.pay(texts.next().unwrap_or_default(), statements);
                     self.answer_comes();
                 }
-                front::QUERY => self.asked(None, statements),
+                front::QUERY => {
+                    self.portal_gone = false;
+                    self.asked(None, statements);
+                }
                 front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None, None)),
                 _ => {}
             }

@@ -59,6 +59,74 @@ fn what_a_block_has_read_elsewhere_nobody_empties() {
 }
 
 #[test]
+fn what_a_block_gave_back_is_locked_anew() {
+    database("given_back");
+    let open = Open::serving(Writers::ThroughConsort);
+    let mut raw = Raw::ready(&open, "given_back");
+    until(|| {
+        let before = open.reads_at_standbys();
+        for sql in ["BEGIN", "SAVEPOINT a", LONG, "ROLLBACK TO a", LONG] {
+            query(&mut raw, sql);
+        }
+        let both_left = open.reads_at_standbys() == before + 2;
+        assert!(!truncates("given_back", "items"));
+        query(&mut raw, "ROLLBACK");
+        both_left
+    });
+}
+
+/// What a block has locked it does not lock again; partitions are chosen by values.
+#[test]
+fn each_partition_is_locked_that_a_block_has_read() {
+    database("locked_parts");
+    for sql in [
+        "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (51)",
+        "CREATE TABLE high PARTITION OF parts FOR VALUES FROM (51) TO (200)",
+        "INSERT INTO parts SELECT generate_series(1, 100)",
+    ] {
+        SERVERS.query_in("locked_parts", sql);
+    }
+    let open = Open::serving(Writers::ThroughConsort);
+    let mut raw = Raw::ready(&open, "locked_parts");
+    let read = |from: u32, to: u32| {
+        let tables = ["a", "b", "c"];
+        let within = tables.map(|name| format!("{name}.id BETWEEN {from} AND {to}")).join(" AND ");
+        format!("SELECT count(*) FROM parts a, parts b, parts c WHERE {within} AND a.id + b.id + c.id < 0")
+    };
+    until(|| {
+        query(&mut raw, "BEGIN");
+        let before = open.reads_at_standbys();
+        assert_eq!([query(&mut raw, &read(1, 50)), query(&mut raw, &read(51, 100))], [["0"], ["0"]]);
+        let both_left = open.reads_at_standbys() == before + 2;
+        if !both_left {
+            query(&mut raw, "ROLLBACK");
+        }
+        both_left
+    });
+    assert!(!truncates("locked_parts", "low") && !truncates("locked_parts", "high"));
+    query(&mut raw, "COMMIT");
+    assert!(truncates("locked_parts", "low") && truncates("locked_parts", "high"));
+}
+
+#[test]
+fn a_block_that_may_write_can_be_kept_at_the_primary() {
+    database("whole_block");
+    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| setup.reads_in_blocks = false);
+    let mut raw = Raw::ready(&open, "whole_block");
+    crate::session::until_it_leaves(&open, &mut raw, LONG);
+    let before = open.reads_at_standbys();
+    for begin in ["BEGIN", "BEGIN READ WRITE"] {
+        query(&mut raw, begin);
+        assert_eq!(query(&mut raw, LONG), ["0"]);
+        query(&mut raw, "COMMIT");
+    }
+    assert_eq!(open.reads_at_standbys(), before);
+    until_it_leaves_behind(&open, &mut raw, &["BEGIN READ ONLY"], LONG);
+    query(&mut raw, "COMMIT");
+}
+
+#[test]
 fn a_read_waits_for_a_lock_as_at_one_server() {
     database("waiting_block");
     let open = Open::serving(Writers::Anywhere);
@@ -378,24 +446,33 @@ fn a_read_that_leaves_takes_the_unnamed_portal_away() {
     let mut raw = Raw::ready(&open, "portal_block");
     until_it_leaves(&open, &mut raw, &[], LONG);
     query(&mut raw, "COMMIT");
+    // The second read asks the primary for nothing.
+    for asked_before in [false, true] {
+        until(|| takes_the_portal_away(&open, &mut raw, asked_before));
+    }
+}
+
+/// Whether the second read left.
+fn takes_the_portal_away(open: &Open, raw: &mut Raw, asked_before: bool) -> bool {
+    query(raw, "BEGIN");
+    if asked_before {
+        assert_eq!(query(raw, LONG), ["0"]);
+    }
     let before = open.reads_at_standbys();
-    until(|| {
-        query(&mut raw, "BEGIN");
-        raw.ask(|out| {
-            out.parse(b"", b"SELECT id FROM items ORDER BY id", &[]);
-            out.bind_plain(b"");
-            out.execute(b"", 2);
-            out.sync();
-        });
-        assert_eq!(answer(&mut raw).0, ["1", "2"]);
-        assert_eq!(query(&mut raw, LONG), ["0"]);
-        let left = open.reads_at_standbys() > before;
-        raw.ask(|out| {
-            out.execute(b"", 2);
-            out.sync();
-        });
-        assert_eq!(answer(&mut raw), (vec!["34000".to_owned()], "EZ".to_owned()));
-        query(&mut raw, "ROLLBACK");
-        left
+    raw.ask(|out| {
+        out.parse(b"", b"SELECT id FROM items ORDER BY id", &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 2);
+        out.sync();
     });
+    assert_eq!(answer(raw).0, ["1", "2"]);
+    assert_eq!(query(raw, LONG), ["0"]);
+    let left = open.reads_at_standbys() > before;
+    raw.ask(|out| {
+        out.execute(b"", 2);
+        out.sync();
+    });
+    assert_eq!(answer(raw), (vec!["34000".to_owned()], "EZ".to_owned()));
+    query(raw, "ROLLBACK");
+    left
 }

@@ -4,6 +4,7 @@
 
 mod copies;
 mod door;
+mod grain;
 mod in_block;
 mod malformed;
 mod meanwhile;

@@ -98,6 +98,8 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         fed_buffer_bytes: 1 << 20,
         apply_connections: 2,
         statement_rows: 1,
+        footprint_grain: history::Grain::Row,
+        reads_in_blocks: true,
         guard: scheduler::parallel::Bugs::default(),
         shadow: None,
     }

@@ -42,7 +42,7 @@ impl Standing<'_> {
                 _ => return Err(Malformed::Body),
             },
             back::CLOSE_COMPLETE => match self.expects.pop_front() {
-                Some(Expect::Ours) => return Ok(false),
+                Some(Expect::Ours | Expect::PortalGone) => return Ok(false),
                 Some(Expect::Close(name)) => side.statements.closed(&name),
                 Some(Expect::ClosePortal) => {}
                 _ => return Err(Malformed::Body),
