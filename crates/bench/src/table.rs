@@ -29,6 +29,15 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// The table in Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | ").replace('\n', " "));
+        let rule = format!("|{}\n", "---|".repeat(self.columns.len()));
+        let rows = self.rows.iter().map(|row| line(row));
+        [line(&self.columns), rule].into_iter().chain(rows).collect()
+    }
+
     /// Writes it as CSV with a heading.
     ///
     /// # Errors
@@ -121,6 +130,13 @@ mod tests {
         table.push(vec!["a".into(), "5".into(), "x".into()]);
         table.push(vec!["long".into(), "12345".into(), "yy".into()]);
         assert_eq!(table.to_string(), "name  reads  what\na         5  x\nlong  12345  yy\n");
+    }
+
+    #[test]
+    fn a_table_can_be_markdown() {
+        let mut table = Table::new(&["name", "reads"]);
+        table.push(vec!["a".into(), "5".into()]);
+        assert_eq!(table.markdown(), "| name | reads |\n|---|---|\n| a | 5 |\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::session::{Session, Trouble};
 use crate::stop::Stop;
 use crate::value::{Value, values};
-use crate::workload::{self, Blocks, Check, Ending, Ledger, Loader, Report, Workload};
+use crate::workload::{self, Blocks, Check, Ending, Ledger, Loader, Report, Touches, Workload};
 use crate::{Error, Verdict};
 use clap::Args;
 
@@ -47,6 +47,10 @@ pub struct Options {
     #[command(flatten)]
     pub run: workload::Options,
 }
+
+/// The tables that it touches.
+const TOUCHES: Touches =
+    Touches { reads: "", writes: "tpcb_accounts, tpcb_tellers, tpcb_branches, tpcb_history" };
 
 const EXAMPLES: &str = "\
 It drops and makes the tables tpcb_* at the address, loads them, runs, and looks whether accounts, tellers, branches and
@@ -163,7 +167,7 @@ impl Workload for Tpcb {
     ) -> Result<Ending, Trouble> {
         let Work { account, teller, branch, amount } = *work;
         let by = i64::from(amount);
-        self.blocks.begin(session).await?;
+        self.blocks.begin(session, TOUCHES).await?;
         session.ask(ACCOUNT, values![by, account]).await?;
         session.ask(BALANCE, values![account]).await?.first()?;
         session.ask(TELLER, values![by, teller]).await?;

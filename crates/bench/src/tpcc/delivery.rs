@@ -4,7 +4,7 @@ use super::need;
 use super::rules::{DISTRICTS, Rules};
 use crate::session::{Session, Trouble};
 use crate::value::{Value, values};
-use crate::workload::{Blocks, Ending};
+use crate::workload::{Blocks, Ending, Touches};
 
 const OLDEST: &str =
     "SELECT no_o_id FROM tpcc_new_order WHERE no_d_id = $1 AND no_w_id = $2 ORDER BY no_o_id LIMIT 1";
@@ -18,6 +18,10 @@ const SUM: &str =
     "SELECT sum(ol_amount) FROM tpcc_order_line WHERE ol_o_id = $1 AND ol_d_id = $2 AND ol_w_id = $3";
 const BALANCE: &str = "UPDATE tpcc_customer SET c_balance = c_balance + $1, c_delivery_cnt = c_delivery_cnt + 1 \
     WHERE c_id = $2 AND c_d_id = $3 AND c_w_id = $4";
+
+/// The tables that it touches.
+const TOUCHES: Touches =
+    Touches { reads: "", writes: "tpcc_new_order, tpcc_orders, tpcc_order_line, tpcc_customer" };
 
 /// What a terminal enters.
 pub(crate) struct Input {
@@ -33,7 +37,7 @@ impl Input {
 
 /// Runs it.
 pub(crate) async fn run(input: &Input, blocks: Blocks, session: &mut Session) -> Result<Ending, Trouble> {
-    blocks.begin(session).await?;
+    blocks.begin(session, TOUCHES).await?;
     for district in 1..=DISTRICTS {
         if let Some(order) = take(input.warehouse, district, session).await? {
             deliver(input, district, order, session).await?;

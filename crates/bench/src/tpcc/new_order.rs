@@ -5,7 +5,7 @@ use super::need;
 use super::rules::Rules;
 use crate::session::{Session, Trouble};
 use crate::value::{Decimal, Value, values};
-use crate::workload::{Blocks, Ending};
+use crate::workload::{Blocks, Ending, Touches};
 
 const CUSTOMER: &str =
     "SELECT c_discount, c_last, c_credit FROM tpcc_customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3";
@@ -36,6 +36,12 @@ const STOCK: [&str; 10] = [
     "SELECT s_quantity, s_data, s_dist_09 FROM tpcc_stock WHERE s_i_id = $1 AND s_w_id = $2 FOR UPDATE",
     "SELECT s_quantity, s_data, s_dist_10 FROM tpcc_stock WHERE s_i_id = $1 AND s_w_id = $2 FOR UPDATE",
 ];
+
+/// The tables that it touches.
+const TOUCHES: Touches = Touches {
+    reads: "tpcc_warehouse, tpcc_customer, tpcc_item",
+    writes: "tpcc_district, tpcc_orders, tpcc_new_order, tpcc_stock, tpcc_order_line",
+};
 
 /// What a terminal enters.
 pub(crate) struct Input {
@@ -78,7 +84,7 @@ impl Line {
 pub(crate) async fn run(input: &Input, blocks: Blocks, session: &mut Session) -> Result<Ending, Trouble> {
     let Input { warehouse, district, customer, lines } = input;
     let (w, d, c) = (*warehouse, *district, *customer);
-    blocks.begin(session).await?;
+    blocks.begin(session, TOUCHES).await?;
     session.ask(CUSTOMER, values![w, d, c]).await?.first()?;
     session.ask(WAREHOUSE, values![w]).await?.first()?;
     let order = need(session.ask(DISTRICT, values![w, d]).await?.first()?.int(0))?;

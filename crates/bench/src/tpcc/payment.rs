@@ -4,7 +4,7 @@ use super::need;
 use super::rules::{Rules, Who};
 use crate::session::{Session, Trouble};
 use crate::value::{Decimal, Fields, Value, values};
-use crate::workload::{Blocks, Ending};
+use crate::workload::{Blocks, Ending, Touches};
 
 const PAY_WAREHOUSE: &str = "UPDATE tpcc_warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2";
 const WAREHOUSE: &str =
@@ -27,6 +27,10 @@ const PAY_WITH_DATA: &str = "UPDATE tpcc_customer SET c_balance = c_balance - $1
     c_payment_cnt = c_payment_cnt + 1, c_data = $2 WHERE c_w_id = $3 AND c_d_id = $4 AND c_id = $5";
 const HISTORY: &str = "INSERT INTO tpcc_history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+/// The tables that it touches.
+const TOUCHES: Touches =
+    Touches { reads: "", writes: "tpcc_warehouse, tpcc_district, tpcc_customer, tpcc_history" };
 
 /// What a terminal enters.
 pub(crate) struct Input {
@@ -55,7 +59,7 @@ impl Input {
 pub(crate) async fn run(input: &Input, blocks: Blocks, session: &mut Session) -> Result<Ending, Trouble> {
     let (w, d, amount) = (input.warehouse, input.district, input.amount);
     let (cw, cd) = (input.customer_warehouse, input.customer_district);
-    blocks.begin(session).await?;
+    blocks.begin(session, TOUCHES).await?;
     session.ask(PAY_WAREHOUSE, values![amount, w]).await?;
     let found = session.ask(WAREHOUSE, values![w]).await?;
     let warehouse_name = need(found.first()?.text(0))?.to_owned();

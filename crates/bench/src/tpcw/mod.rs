@@ -19,7 +19,7 @@ mod rules;
 pub use report::{Mix, Options, measure, run};
 
 use crate::session::{Session, Trouble};
-use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Workload, weighted};
+use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Touches, Workload, weighted};
 use rules::{Rules, Size};
 
 /// How long a browser thinks on average (5.3.1).
@@ -30,8 +30,27 @@ const VISIT: u8 = 10;
 
 const BUY_CONFIRM: usize = 9;
 
-/// The interactions that write: shopping-cart, buy-request, buy-confirm, admin-confirm.
-const WRITING: [usize; 4] = [6, 8, BUY_CONFIRM, 13];
+/// The tables of the interactions that write: shopping-cart, buy-request, buy-confirm, admin-confirm. The others only read.
+fn writing(kind: usize) -> Option<Touches> {
+    match kind {
+        6 => Some(Touches {
+            reads: "tpcw_item",
+            writes: "tpcw_shopping_cart, tpcw_shopping_cart_line, tpcw_shopping_cart_sc_id_seq",
+        }),
+        8 => Some(Touches {
+            reads: "tpcw_country, tpcw_item",
+            writes: "tpcw_customer, tpcw_address, tpcw_shopping_cart, tpcw_shopping_cart_line, \
+                     tpcw_shopping_cart_sc_id_seq",
+        }),
+        BUY_CONFIRM => Some(Touches {
+            reads: "tpcw_customer, tpcw_country",
+            writes: "tpcw_orders, tpcw_order_line, tpcw_cc_xacts, tpcw_item, tpcw_address, tpcw_shopping_cart, \
+                     tpcw_shopping_cart_line, tpcw_shopping_cart_sc_id_seq",
+        }),
+        13 => Some(Touches { reads: "tpcw_orders, tpcw_order_line, tpcw_author", writes: "tpcw_item" }),
+        _ => None,
+    }
+}
 
 /// TPC-W of a size, in a mix.
 struct Tpcw {
@@ -143,17 +162,16 @@ impl Workload for Tpcw {
 
     async fn run(&self, browser: &mut Client, work: &Work, session: &mut Session) -> Result<Ending, Trouble> {
         let rules = Rules::new(self.size, fastrand::Rng::with_seed(work.seed));
-        let writes = WRITING.contains(&work.kind);
-        if writes {
-            self.blocks.begin(session).await?;
-        } else {
-            self.blocks.begin_reading(session).await?;
+        let writes = writing(work.kind);
+        match writes {
+            Some(touches) => self.blocks.begin(session, touches).await?,
+            None => self.blocks.begin_reading(session).await?,
         }
         // What a page has made counts only once it is committed.
         let mut after = browser.clone();
         let mut page = Page { rules, browser: &mut after, session };
         page.ask(work.kind).await?;
-        let ending = if writes {
+        let ending = if writes.is_some() {
             self.blocks.commit(session).await?
         } else {
             self.blocks.commit_reading(session).await?

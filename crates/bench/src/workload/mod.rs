@@ -131,12 +131,28 @@ pub(crate) struct Blocks {
     pub(crate) isolation: Isolation,
     pub(crate) declare_read_only: bool,
     pub(crate) autocommit_reads: bool,
+    pub(crate) declare_tables: bool,
+}
+
+/// The tables of a transaction, names with commas between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touches {
+    /// What it reads and does not write.
+    pub(crate) reads: &'static str,
+    /// What it writes; also a sequence, if it draws numbers.
+    pub(crate) writes: &'static str,
 }
 
 impl Blocks {
     /// Begins a transaction that writes.
-    pub(crate) async fn begin(self, session: &Session) -> Result<(), Trouble> {
-        session.execute(&format!("BEGIN{}", self.isolation.clause())).await
+    pub(crate) async fn begin(self, session: &Session, touches: Touches) -> Result<(), Trouble> {
+        session.execute(&format!("BEGIN{}", self.isolation.clause())).await?;
+        if self.declare_tables {
+            let Touches { reads, writes } = touches;
+            session.execute(&format!("SET LOCAL consort.tables_read = '{reads}'")).await?;
+            session.execute(&format!("SET LOCAL consort.tables_written = '{writes}'")).await?;
+        }
+        Ok(())
     }
 
     /// Begins a transaction that only reads.

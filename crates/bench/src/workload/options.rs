@@ -83,6 +83,9 @@ pub struct Options {
     /// Run transactions that only read without BEGIN and COMMIT: each of their statements alone
     #[arg(long, conflicts_with = "declare_read_only")]
     pub autocommit_reads: bool,
+    /// Declare the tables of each transaction that writes, right after BEGIN (SET LOCAL consort.tables_read, consort.tables_written)
+    #[arg(long)]
+    pub declare_tables: bool,
     /// How statements travel
     #[arg(long, value_enum, default_value = "extended")]
     pub protocol: Protocol,
@@ -106,6 +109,7 @@ impl Options {
             isolation: self.isolation,
             declare_read_only: self.declare_read_only,
             autocommit_reads: self.autocommit_reads,
+            declare_tables: self.declare_tables,
         }
     }
 

@@ -13,7 +13,7 @@ pub use report::{Mix, Options, measure, run};
 use crate::chance::{Zipf, letters_and_digits, scrambled};
 use crate::session::{Session, Trouble};
 use crate::value::{Value, values};
-use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Outcome, Workload, weighted};
+use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Outcome, Touches, Workload, weighted};
 use keys::Keys;
 use report::Weights;
 use std::sync::Mutex;
@@ -49,6 +49,9 @@ const UPDATES: [&str; FIELDS] = [
     "UPDATE ycsb_usertable SET field8 = $1 WHERE ycsb_key = $2",
     "UPDATE ycsb_usertable SET field9 = $1 WHERE ycsb_key = $2",
 ];
+
+/// The tables that it touches.
+const TOUCHES: Touches = Touches { reads: "", writes: "ycsb_usertable" };
 
 /// YCSB of a size, in a mix.
 struct Ycsb {
@@ -168,7 +171,7 @@ impl Workload for Ycsb {
             SCAN => self.scan(work, session).await?,
             // Read, modify, write.
             _ => {
-                self.blocks.begin(session).await?;
+                self.blocks.begin(session, TOUCHES).await?;
                 self.read(work, session).await?;
                 update(work, session).await?;
                 return self.blocks.commit(session).await;
