@@ -61,13 +61,13 @@ acceptance: ## what Consort promises, measured and judged: 25 minutes; ACCEPTANC
 
 # Servers of the experiments are in memory where there is room: it is processors that are compared.
 bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
-bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: 2 hours; PAPERS="strong-reads" and other options
-	@scripts/prerequisites.sh rust build server fonts
+bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: 3 hours; PAPERS="strong-reads" and other options
+	@scripts/prerequisites.sh rust build server pgpool fonts
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment $(or $(PAPERS),all)
 
 experiments: ## the same in short, each in less than a minute: shows that they run, and judges none
-	@scripts/prerequisites.sh rust build server fonts
+	@scripts/prerequisites.sh rust build server pgpool fonts
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment all --quick
 	$(CARGO) test --workspace --locked --features postgres/control-groups,consort/control-groups --test it -- small_machines experiment

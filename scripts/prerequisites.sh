@@ -6,6 +6,7 @@
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
 #   headers    what PostgreSQL's own tests are compiled against
 #   pgbouncer  PgBouncer, which the benchmarks and one test stand beside
+#   pgpool     Pgpool-II, which an experiment stands beside
 #   fonts      a TrueType font, for the words on plots
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
@@ -80,6 +81,9 @@ headers() {
 
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
+# The server, which is started in a folder of its own. (Debian's package starts one by itself, too: never used.)
+pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
+
 # Any will do; this one is small.
 fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
 
@@ -103,8 +107,8 @@ install() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | pgbouncer | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, fonts)" ;;
+        rust | build | server | headers | pgbouncer | pgpool | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fonts)" ;;
     esac
 done
 [ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"

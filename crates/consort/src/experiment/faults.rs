@@ -1,47 +1,147 @@
-//! A server that is killed while clients run, and started again if the experiment wants that.
+//! What happens to servers while clients run: one is killed and started again, or what Consort feeds is held up at all of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use postgres::local::Cluster;
+use bench::session::{Protocol, Session, Trouble};
+use postgres::local::{Cluster, Node};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::ground::{Machines, start_again};
-use super::table::Fault;
+use super::ground::{Ground, Machines, SERVED, start_again};
+use super::point::Which;
+use super::table::{Blow, Fault};
 use crate::failure::Failure;
 
-/// Waits until the clients begin, then for the moment, and strikes. If they never begin nothing happens.
+/// How often is looked whether a server has come back.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How a server came back, in seconds since it could; nothing if it did not before the clients ended.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Recovery {
+    /// Until it had answered a read.
+    pub(super) first_read_s: Option<f64>,
+    /// Until it had all that the primary had.
+    pub(super) caught_up_s: Option<f64>,
+}
+
+/// Waits until the clients begin, then for the moment, strikes, and watches how it ends. If they never begin nothing happens.
 pub(super) async fn strike(
-    fault: Option<&Fault>,
+    ground: &Ground,
+    which: &Which<'_>,
     began: oneshot::Receiver<()>,
+) -> Result<Option<Recovery>, Failure> {
+    let (Some(fault), Ok(())) = (&which.experiment.fault, began.await) else { return Ok(None) };
+    let until = Instant::now() + which.experiment.warm_up() + which.experiment.time();
+    tokio::time::sleep(Duration::from_secs(fault.at_s)).await;
+    let struck: Vec<String> = match &fault.node {
+        Some(name) => vec![name.clone()],
+        None => ground.fed(which.setup).map(|node| node.name().to_owned()).collect(),
+    };
+    let over = match fault.what {
+        Blow::Kill => kill(fault, &struck, &ground.cluster, &ground.machines).await?,
+        Blow::Hold => hold(fault, &struck, &ground.cluster).await?,
+    };
+    match (fault.back_after_s, ground.console(), &struck[..]) {
+        (Some(_), Some(console), [name, ..]) => Ok(Some(recovery(&console, name, (over, until)).await)),
+        _ => Ok(None),
+    }
+}
+
+/// When it was over.
+async fn kill(
+    fault: &Fault,
+    struck: &[String],
     cluster: &Arc<Cluster>,
     machines: &Arc<Machines>,
-) -> Result<(), Failure> {
-    let (Some(fault), Ok(())) = (fault, began.await) else { return Ok(()) };
-    tokio::time::sleep(Duration::from_secs(fault.at_s)).await;
-    do_to(fault, cluster, |node| {
-        node.kill();
-        Ok(())
-    })
-    .await?;
-    if let Some(back_after_s) = fault.back_after_s {
-        tokio::time::sleep(Duration::from_secs(back_after_s)).await;
-        let machines = machines.clone();
-        do_to(fault, cluster, move |node| start_again(&machines, node)).await?;
+) -> Result<Instant, Failure> {
+    for name in struck {
+        let killed = at(cluster.clone(), name.clone(), |node| {
+            node.kill();
+            Ok(())
+        });
+        killed.await?;
     }
-    Ok(())
+    let Some(back_after_s) = fault.back_after_s else { return Ok(Instant::now()) };
+    tokio::time::sleep(Duration::from_secs(back_after_s)).await;
+    let over = Instant::now();
+    for name in struck {
+        let machines = machines.clone();
+        at(cluster.clone(), name.clone(), move |node| start_again(&machines, node)).await?;
+    }
+    Ok(over)
+}
+
+/// Whoever takes in what Consort feeds writes how far it is: that waits. (It gives up after 10 s.)
+async fn hold(fault: &Fault, struck: &[String], cluster: &Arc<Cluster>) -> Result<Instant, Failure> {
+    let for_s = fault.back_after_s.unwrap_or_default();
+    let hold = format!("BEGIN; LOCK TABLE consort.position IN SHARE MODE; SELECT pg_sleep({for_s}); COMMIT");
+    let all = struck.iter().map(|name| {
+        let hold = hold.clone();
+        tokio::spawn(at(cluster.clone(), name.clone(), move |node| {
+            Ok(node.query(SERVED, &hold).map(drop)?)
+        }))
+    });
+    for held in all.collect::<Vec<_>>() {
+        held.await.map_err(|error| Failure::new(error.to_string()))??;
+    }
+    Ok(Instant::now())
 }
 
 /// What is done to a server takes its time: clients go on meanwhile.
-async fn do_to(
-    fault: &Fault,
-    cluster: &Arc<Cluster>,
-    what: impl FnOnce(&postgres::local::Node) -> Result<(), Failure> + Send + 'static,
+async fn at(
+    cluster: Arc<Cluster>,
+    name: String,
+    what: impl FnOnce(&Node) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
-    let (cluster, name) = (cluster.clone(), fault.node.clone());
     let done = tokio::task::spawn_blocking(move || {
         let node = cluster.nodes().iter().find(|node| node.name() == name);
         node.map_or_else(|| Err(Failure::new(format!("there is no server {name}"))), what)
     });
     done.await.map_err(|error| Failure::new(error.to_string()))?
+}
+
+/// Asks the console until the server has read and has all that was written before, or the clients end. An answer that is lost is
+/// asked for again.
+async fn recovery(console: &str, name: &str, (since, until): (Instant, Instant)) -> Recovery {
+    let mut recovery = Recovery::default();
+    let mut at_first = None;
+    while Instant::now() < until && (recovery.first_read_s.is_none() || recovery.caught_up_s.is_none()) {
+        if let Ok(seen) = look(console, name).await {
+            let passed = Some(since.elapsed().as_secs_f64());
+            let before = at_first.get_or_insert(seen);
+            if seen.reads > before.reads {
+                recovery.first_read_s = recovery.first_read_s.or(passed);
+            }
+            if seen.version >= Some(before.newest_version) {
+                recovery.caught_up_s = recovery.caught_up_s.or(passed);
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    recovery
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    reads: u64,
+    version: Option<u64>,
+    newest_version: u64,
+}
+
+async fn look(console: &str, name: &str) -> Result<Seen, Trouble> {
+    let session = Session::open(console, Protocol::Simple).await?;
+    let replicas = session.texts("SHOW REPLICAS").await?;
+    let feeds = session.texts("SHOW FEEDS").await?;
+    session.close().await;
+    let figure = |rows: &[HashMap<String, String>], column: &str| {
+        let row = rows.iter().find(|row| row.get("name").is_some_and(|text| text == name))?;
+        row.get(column)?.parse().ok()
+    };
+    Ok(Seen {
+        reads: figure(&replicas, "reads_served").unwrap_or_default(),
+        version: figure(&feeds, "version"),
+        newest_version: figure(&feeds, "newest_version").unwrap_or_default(),
+    })
 }

@@ -1,4 +1,5 @@
-//! The servers of an experiment, each on a small machine of its own, and Consort in front of as many of them as a setup wants.
+//! The servers of an experiment, each on a small machine of its own, and Consort, or another proxy, in front of as many of them
+//! as a setup wants.
 //! All of it is gone when the value is dropped, or when this process ends in whatever way.
 
 use std::collections::BTreeMap;
@@ -9,8 +10,10 @@ use std::time::{Duration, Instant};
 use bench::session::{Protocol, Session, Trouble};
 use postgres::local::{
     Cluster, LogIns, Node, NodeState, Options, Programs, Role, SmallMachine, SmallMachines, free_port,
+    wait_until,
 };
 
+use super::pgpool::Pgpool;
 use super::point::{NodeUse, Verified};
 use super::table::{Experiment, Kind, Setup};
 use crate::failure::Failure;
@@ -32,7 +35,7 @@ const LONG: Duration = Duration::from_secs(600);
 const PLAIN: &str = "plain";
 
 /// The database of what runs through it.
-const SERVED: &str = "postgres";
+pub(super) const SERVED: &str = "postgres";
 
 /// What the servers are told besides: little memory each, and a log that does not grow.
 const SETTINGS: [(&str, &str); 4] = [
@@ -97,8 +100,9 @@ pub(super) struct Ground {
     pub(super) machines: Arc<Machines>,
     kind: Kind,
     port: u16,
-    /// The setup that Consort runs for.
+    /// The setup that Consort or the relay runs for.
     serves: Option<Setup>,
+    relay: Option<Pgpool>,
     /// The last to go: it takes with it what is still there.
     _all: SmallMachines,
 }
@@ -132,6 +136,7 @@ impl Ground {
             kind: experiment.replicas,
             port: free_port()?,
             serves: None,
+            relay: None,
             _all: all,
         };
         ground.cluster.nodes().iter().try_for_each(|node| settle(&ground.machines, node))?;
@@ -140,15 +145,20 @@ impl Ground {
     }
 
     /// Whatever ran before, now this setup does.
-    pub(super) fn serve(&mut self, setup: &Setup) -> Result<(), Failure> {
+    pub(super) async fn serve(&mut self, setup: &Setup) -> Result<(), Failure> {
         if self.serves.as_ref().is_some_and(|now| now.name == setup.name) {
             return Ok(());
         }
-        if self.serves.take().is_some() {
-            down::stop_consort(&self.home)?;
+        self.rest()?;
+        if setup.relay.is_some() {
+            let nodes: Vec<&Node> = self.nodes_of(setup).collect();
+            let mut relay = Pgpool::start(self.home.folder(), self.port, &nodes)?;
+            self.machines.consort.take(relay.pid())?;
+            relay.wait(self.port).await?;
+            (self.relay, self.serves) = (Some(relay), Some(setup.clone()));
         }
         if let Some(design) = &setup.design {
-            up::write(&self.home, &self.settings(design), self.nodes_of(setup))?;
+            up::write(&self.home, &self.settings(design, setup), self.nodes_of(setup))?;
             std::fs::create_dir_all(self.home.socket_folder())?;
             daemon::start(&self.home)?;
             let pid = self.home.running().ok_or_else(|| Failure::new("Consort does not run"))?;
@@ -158,7 +168,16 @@ impl Ground {
         Ok(())
     }
 
-    fn settings(&self, design: &str) -> SettingsFile {
+    /// From now on nobody is in front of the servers.
+    pub(super) fn rest(&mut self) -> Result<(), Failure> {
+        if self.serves.take().is_some_and(|setup| setup.design.is_some()) {
+            down::stop_consort(&self.home)?;
+        }
+        self.relay = None;
+        Ok(())
+    }
+
+    fn settings(&self, design: &str, setup: &Setup) -> SettingsFile {
         let mut file = SettingsFile::of(None);
         file.set("listen", &format!("[{}]", quoted(&format!("127.0.0.1:{}", self.port))));
         file.set("unix_socket_dir", &quoted("run"));
@@ -166,6 +185,7 @@ impl Ground {
         file.set("writers", &quoted(Writers::ThroughConsort.name()));
         file.set("attach_on_first_use", "true");
         file.set("auth_type", &quoted("trust"));
+        setup.settings.iter().for_each(|(key, value)| file.set(key, &value.to_string()));
         file
     }
 
@@ -178,29 +198,42 @@ impl Ground {
         std::iter::once(self.cluster.primary()).chain(others.iter().take(setup.replicas))
     }
 
+    /// The servers of the setup that Consort feeds.
+    pub(super) fn fed(&self, setup: &Setup) -> impl Iterator<Item = &Node> {
+        self.nodes_of(setup).filter(|node| node.role() == Role::Replica)
+    }
+
     /// Where clients log in.
     pub(super) fn url(&self) -> String {
-        match self.serves {
-            Some(_) => format!("postgres://postgres@127.0.0.1:{}/{SERVED}", self.port),
-            None => {
-                let primary = self.cluster.primary();
-                let sockets = primary.socket_folder().display();
-                format!("host={sockets} port={} user=postgres dbname={PLAIN}", primary.port())
-            }
+        match &self.serves {
+            Some(setup) => format!("postgres://postgres@127.0.0.1:{}/{}", self.port, database(setup)),
+            None => self.primary_at(PLAIN),
         }
     }
 
-    /// Where what must be true afterwards is looked at: the same, but nothing may be old there.
-    pub(super) fn check_url(&self) -> String {
-        match self.serves {
-            Some(_) => format!("{}?options=-c%20consort.consistency%3Dprimary", self.url()),
-            None => self.url(),
-        }
+    /// The primary itself, with the database of the setup.
+    pub(super) fn primary_url(&self, setup: &Setup) -> String {
+        self.primary_at(database(setup))
+    }
+
+    fn primary_at(&self, database: &str) -> String {
+        let primary = self.cluster.primary();
+        let sockets = primary.socket_folder().display();
+        format!("host={sockets} port={} user=postgres dbname={database}", primary.port())
+    }
+
+    /// Where what must be true afterwards is looked at, if not where clients log in: nothing may be old there.
+    pub(super) fn check_url(&self) -> Option<String> {
+        let setup = self.serves.as_ref()?;
+        let past = || self.primary_url(setup);
+        let through = || format!("{}?options=-c%20consort.consistency%3Dprimary", self.url());
+        Some(if setup.relay.is_some() { past() } else { through() })
     }
 
     /// Where the console answers, if Consort runs.
     pub(super) fn console(&self) -> Option<String> {
-        self.serves.as_ref().map(|_| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
+        let consort = self.serves.as_ref().is_some_and(|setup| setup.design.is_some());
+        consort.then(|| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
     }
 
     /// Waits until Consort serves with all servers of the setup, and until replicas that it feeds have all that there is.
@@ -219,7 +252,7 @@ impl Ground {
         let said = |trouble: Trouble| trouble.to_string();
         // A database is followed from its first client on.
         Session::open(&self.url(), Protocol::Simple).await.map_err(said)?.close().await;
-        let Some(console) = self.console() else { return Ok(()) };
+        let Some(console) = self.console() else { return self.standbys_have_all() };
         let session = Session::open(&console, Protocol::Simple).await.map_err(said)?;
         for row in session.texts("SHOW REPLICAS").await.map_err(said)? {
             let text = |column: &str| row.get(column).cloned().unwrap_or_default();
@@ -232,9 +265,14 @@ impl Ground {
             return Err(why.clone());
         }
         let feeds = session.texts("SHOW FEEDS").await.map_err(said)?;
+        let orders_first = self.serves.as_ref().is_some_and(Setup::orders_first);
         for row in &feeds {
             let text = |column: &str| row.get(column).cloned().unwrap_or_default();
-            if text("state") != "serving" || text("version") != text("newest_version") {
+            let has_all = match orders_first {
+                true => text("state") == "executing",
+                false => text("state") == "serving" && text("version") == text("newest_version"),
+            };
+            if !has_all {
                 return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
             }
         }
@@ -248,13 +286,25 @@ impl Ground {
         }
     }
 
-    /// Tidies up what was loaded, at all servers of the setup.
-    pub(super) async fn vacuum(&self, setup: &Setup) -> Result<(), Failure> {
-        let session = Session::open(&self.url(), Protocol::Simple).await?.with_limit(LONG);
-        session.execute("VACUUM ANALYZE").await?;
-        session.close().await;
-        let mut fed = self.nodes_of(setup).filter(|node| node.role() == Role::Replica);
-        fed.try_for_each(|node| Ok(node.query(SERVED, "VACUUM ANALYZE").map(drop)?))
+    /// PostgreSQL's own standbys have all that the primary has.
+    fn standbys_have_all(&self) -> Result<(), String> {
+        const BEHIND: &str = "SELECT application_name FROM pg_stat_replication \
+                              WHERE application_name LIKE 'standby%' AND replay_lsn < pg_current_wal_lsn()";
+        let behind = self.cluster.primary().query(PLAIN, BEHIND).map_err(|error| error.to_string())?;
+        match behind.first() {
+            Some(_) => Err("a standby has not replayed all yet".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Tidies up what was loaded.
+    pub(super) fn vacuum_primary(&self, setup: &Setup) -> Result<(), Failure> {
+        Ok(self.cluster.primary().query(database(setup), "VACUUM ANALYZE").map(drop)?)
+    }
+
+    /// The same at the servers of the setup that Consort feeds.
+    pub(super) fn vacuum_replicas(&self, setup: &Setup) -> Result<(), Failure> {
+        self.fed(setup).try_for_each(|node| Ok(node.query(SERVED, "VACUUM ANALYZE").map(drop)?))
     }
 
     /// Compares the replicas that Consort feeds with the primary.
@@ -289,8 +339,11 @@ impl Ground {
 /// Starts a server, if it does not run, and puts it where it belongs.
 pub(super) fn start_again(machines: &Machines, node: &Node) -> Result<(), Failure> {
     if node.state() == NodeState::Stopped {
-        node.start()?;
+        node.launch()?;
+        // On its machine from the first moment: it recovers there.
+        wait_until(READY_LIMIT, || node.state() != NodeState::Stopped);
         settle(machines, node)?;
+        node.wait_ready(READY_LIMIT)?;
     }
     Ok(())
 }
@@ -304,10 +357,16 @@ fn settle(machines: &Machines, node: &Node) -> Result<(), Failure> {
     }
 }
 
+/// Where the tables of a setup are.
+fn database(setup: &Setup) -> &'static str {
+    if setup.design.is_some() { SERVED } else { PLAIN }
+}
+
 impl Drop for Ground {
     fn drop(&mut self) {
         // What cannot be ended politely is ended by whoever takes the machines away.
         let _ = self.machines.lift();
+        self.relay = None;
         let _ = down::stop_everything(&self.home);
     }
 }

@@ -10,6 +10,8 @@
 mod busy;
 mod faults;
 mod ground;
+mod page;
+mod pgpool;
 mod point;
 mod results;
 mod table;
@@ -60,6 +62,9 @@ pub(crate) struct Options {
     /// Folder for results
     #[arg(long, value_name = "DIR", default_value = "bench-results")]
     results: PathBuf,
+    /// Also put plots and tables into the pages of this folder, where runs before have left theirs
+    #[arg(long, value_name = "DIR", conflicts_with = "quick")]
+    pages: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -120,6 +125,10 @@ fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Fail
         }
         experiment.rounds = options.rounds.unwrap_or(experiment.rounds);
         experiment.time_s = options.time.unwrap_or(experiment.time_s);
+        let ends = experiment.warm_up_s + experiment.time_s;
+        if experiment.fault.as_ref().is_some_and(|fault| fault.over_s() >= ends) {
+            return Err(Failure::new(format!("{}: what happens there takes more time", experiment.name)));
+        }
     }
     Ok(chosen)
 }
@@ -144,10 +153,14 @@ fn one(
         let _ = std::fs::copy(ground.log(), log);
     }
     drop(ground);
-    measured?;
     let results = Results::of(experiment, options.quick, &points);
-    results.write(&options.results)?;
+    // What was measured before something failed is not lost.
+    results.write(experiment, &options.results)?;
+    measured?;
     let files = results::plot(pen, experiment, &points, &options.results)?;
+    if let Some(pages) = &options.pages {
+        page::write(experiment, &results, &files, pages)?;
+    }
     println!("{}", results::summary(experiment, &points));
     println!("{}", results.verdicts());
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();

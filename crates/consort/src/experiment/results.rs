@@ -8,7 +8,7 @@ use bench::table::{Table, percent, write_json};
 use serde::Serialize;
 
 use super::point::Point;
-use super::table::{Experiment, Figure, Setup};
+use super::table::{Blow, Experiment, Figure, Load, Part, Setup};
 use super::verdict::{self, Judged};
 use crate::failure::Failure;
 
@@ -41,10 +41,12 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Writes NAME.csv and NAME.json.
-    pub(super) fn write(&self, folder: &Path) -> Result<(), Failure> {
+    /// Writes what was measured as CSV and as JSON, and the tables that a person reads as Markdown.
+    pub(super) fn write(&self, experiment: &Experiment, folder: &Path) -> Result<(), Failure> {
         let file = folder.join(self.experiment);
         lines(self.points).write_csv(&file.with_extension("csv"))?;
+        let tables = [summary(experiment, self.points).markdown(), self.verdicts().markdown()];
+        std::fs::write(file.with_extension("md"), tables.join("\n"))?;
         Ok(write_json(&file.with_extension("json"), self)?)
     }
 
@@ -150,6 +152,9 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
             let of_quota = |point: &Point, name: &str| {
                 point.nodes.get(name).and_then(|node| node.of_its_quota).unwrap_or_default()
             };
+            let served = its.iter().filter_map(|point| Some(point.report.served.as_ref()?.at_standbys));
+            let at_replicas =
+                Spread::of(served).map_or_else(|| "-".to_owned(), |spread| percent(spread.median));
             let ratios = its.iter().filter_map(|point| {
                 let first = firsts.iter().find(|first| first.round == point.round)?;
                 Some(verdict::throughput(point) / verdict::throughput(first).max(0.001))
@@ -162,7 +167,7 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
                 ratio,
                 spread(&|point| point.report.all.mean_us as f64 / 1000.0, 1),
                 its.iter().map(|point| point.report.all.failed).sum::<u64>().to_string(),
-                part(&|point| point.report.served.as_ref().map_or(0.0, |served| served.at_standbys)),
+                at_replicas,
                 part(&|point| of_quota(point, "primary")),
                 part(&Point::busiest),
                 part(&|point| point.nodes.get("consort").map_or(0.0, |node| node.of_a_core)),
@@ -186,11 +191,19 @@ pub(super) fn plot(
             (Figure::Throughput, "throughput", "transactions a second"),
             (Figure::Response, "response", "mean response time, ms"),
         ] {
-            charts.push((ending, outcome(experiment, points, figure, unit)));
+            let whole = outcome(experiment, &experiment.load, points, figure, unit);
+            if whole.lines.len() <= MOST_LINES {
+                charts.push((ending.to_owned(), whole));
+                continue;
+            }
+            for load in &experiment.load {
+                let chart = outcome(experiment, std::slice::from_ref(load), points, figure, unit);
+                charts.push((format!("{ending}-{}", file_name(&load.name)), chart));
+            }
         }
     }
     if !experiment.course.is_empty() {
-        charts.push(("course", course(experiment, points)));
+        charts.push(("course".to_owned(), course(experiment, points)));
     }
     let mut files = Vec::new();
     for (ending, chart) in charts {
@@ -200,15 +213,29 @@ pub(super) fn plot(
     Ok(files)
 }
 
+/// More lines than this nobody tells apart: then each load has a plot of its own.
+const MOST_LINES: usize = 8;
+
+/// A name as a part of a file's.
+fn file_name(name: &str) -> String {
+    name.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-")
+}
+
 /// A figure of all setups: a line per load and series.
-fn outcome(experiment: &Experiment, points: &[Point], figure: Figure, unit: &str) -> Chart {
+fn outcome(experiment: &Experiment, loads: &[Load], points: &[Point], figure: Figure, unit: &str) -> Chart {
+    let only = loads.first().filter(|_| loads.len() < experiment.load.len());
     let mut lines: Vec<Line> = Vec::new();
-    for load in &experiment.load {
+    let parts: Vec<Option<&Part>> = match experiment.parts.is_empty() {
+        true => vec![None],
+        false => experiment.parts.iter().map(Some).collect(),
+    };
+    let loads = loads.iter().flat_map(|load| parts.iter().map(move |part| (load, *part)));
+    for (load, part) in loads {
         for setup in &experiment.setup {
             let its = points.iter().filter(|point| point.setup == setup.name && point.load == load.name);
-            let figures = its.filter_map(|point| verdict::figure(figure, point, experiment));
+            let figures = its.filter_map(|point| verdict::figure(figure, point, part, experiment));
             let Some(spread) = Spread::of(figures) else { continue };
-            let name = line_name(setup, &load.name);
+            let name = line_name(setup, part.map_or(&load.name, |part| &part.name));
             let place = (setup.x, spread);
             match lines.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.points.push(place),
@@ -216,7 +243,11 @@ fn outcome(experiment: &Experiment, points: &[Point], figure: Figure, unit: &str
             }
         }
     }
-    let title = format!("{}: {}", experiment.name, figure.name());
+    let of = match only {
+        Some(load) => format!(", {}", load.name),
+        None => String::new(),
+    };
+    let title = format!("{}: {}{of}", experiment.name, figure.name());
     Chart { title, across: experiment.across.clone(), upwards: unit.to_owned(), lines, marks: Vec::new() }
 }
 
@@ -244,9 +275,14 @@ fn course(experiment: &Experiment, points: &[Point]) -> Chart {
         }
     }
     let marks = experiment.fault.iter().flat_map(|fault| {
-        let back = fault.back_after_s.map(|after| (fault.at_s + after, "is started again"));
-        let all = [Some((fault.at_s, "is killed")), back];
-        all.into_iter().flatten().map(|(at, what)| (at as f64, format!("{} {what}", fault.node)))
+        let (begins, ends) = match fault.what {
+            Blow::Kill => ("killed", "started again"),
+            Blow::Hold => ("held up", "let go"),
+        };
+        let back = fault.back_after_s.map(|after| (fault.at_s + after, ends));
+        let all = [Some((fault.at_s, begins)), back];
+        let who = fault.node.as_deref().unwrap_or("replicas");
+        all.into_iter().flatten().map(move |(at, what)| (at as f64, format!("{who} {what}")))
     });
     Chart {
         title: format!("{}: the course of the runs", experiment.name),

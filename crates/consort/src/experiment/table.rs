@@ -1,8 +1,10 @@
 //! The table of experiments, as rows: what `design::EXPERIMENTS` says, read and looked at for mistakes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
+use node::config::keys::{self, Place};
 use serde::Deserialize;
 
 /// All of them.
@@ -36,10 +38,13 @@ pub(super) struct Experiment {
     pub(super) rounds: u64,
     /// What stands below the plots.
     pub(super) across: String,
+    /// Parts of a load that are told apart, each by how the names of its transactions begin; without any, all are one.
+    #[serde(default)]
+    pub(super) parts: Vec<Part>,
     /// Runs whose course is plotted, second by second.
     #[serde(default)]
     pub(super) course: Vec<Course>,
-    /// What happens to a server while clients run.
+    /// What happens to servers while clients run.
     pub(super) fault: Option<Fault>,
     /// Ways through which clients reach the data.
     pub(super) setup: Vec<Setup>,
@@ -59,6 +64,16 @@ pub(super) enum Kind {
     Fed,
 }
 
+/// A part of what clients do.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Part {
+    /// Its name.
+    pub(super) name: String,
+    /// The names of its transactions begin so.
+    pub(super) begins: String,
+}
+
 /// The runs of a setup under a load.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,16 +84,45 @@ pub(super) struct Course {
     pub(super) load: String,
 }
 
-/// A server that is killed.
+/// What happens to a server.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Blow {
+    /// It is killed, and started again.
+    #[default]
+    Kill,
+    /// Nothing that Consort feeds it is taken in; it answers reads all the same.
+    Hold,
+}
+
+/// What happens to servers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fault {
-    /// Its name.
-    pub(super) node: String,
+    /// What it is.
+    #[serde(default)]
+    pub(super) what: Blow,
+    /// The server's name; without it all that Consort feeds in this setup.
+    pub(super) node: Option<String>,
     /// So long after the clients began, the warm-up among it.
     pub(super) at_s: u64,
-    /// So long after that it is started again; without it it stays away until the point is over.
+    /// So long after that it is over; without it it lasts until the point is over.
     pub(super) back_after_s: Option<u64>,
+}
+
+impl Fault {
+    /// When it is over, so long after the clients began.
+    pub(super) fn over_s(&self) -> u64 {
+        self.at_s + self.back_after_s.unwrap_or(0)
+    }
+}
+
+/// A proxy of somebody else's.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Relay {
+    /// Pgpool-II.
+    Pgpool,
 }
 
 /// A way through which clients reach the data.
@@ -92,8 +136,15 @@ pub(super) struct Setup {
     pub(super) series: String,
     /// Where it stands in the plot.
     pub(super) x: f64,
-    /// The design; without it the primary itself, past Consort.
+    /// The design; without it, and without a relay, the primary itself, past Consort.
     pub(super) design: Option<String>,
+    /// Another proxy in Consort's place.
+    pub(super) relay: Option<Relay>,
+    /// Keys of Consort's configuration, besides those that every setup has.
+    #[serde(default)]
+    pub(super) settings: BTreeMap<String, toml::Value>,
+    /// So many clients, whatever the load says.
+    pub(super) clients: Option<u64>,
     /// How many replicas there are besides the primary.
     #[serde(default)]
     pub(super) replicas: usize,
@@ -108,7 +159,7 @@ pub(super) struct Setup {
 pub(super) struct Load {
     /// Its name.
     pub(super) name: String,
-    /// A workload of `consort bench`, with its arguments.
+    /// A workload of `consort bench`, with its arguments; in them `{url}` is where clients log in.
     pub(super) run: String,
     /// It is a part of the quick form.
     #[serde(default)]
@@ -123,6 +174,8 @@ pub(super) struct Claim {
     pub(super) says: String,
     /// Under which load.
     pub(super) load: String,
+    /// Of which of the parts; without it of all.
+    pub(super) part: Option<String>,
     /// Of which setup.
     pub(super) setup: String,
     /// In proportion to which other one.
@@ -151,6 +204,14 @@ pub(super) enum Figure {
     FailedShare,
     /// Throughput after the fault in proportion to that before.
     AfterFault,
+    /// Throughput while the fault lasts in proportion to that before.
+    DuringFault,
+    /// The part of the reads that were answered by others than the primary.
+    AtReplicas,
+    /// The time from the fault's end until the server has answered a read, in seconds.
+    FirstRead,
+    /// The time from the fault's end until the server has all, in seconds.
+    CaughtUp,
 }
 
 impl Figure {
@@ -162,6 +223,10 @@ impl Figure {
             Self::Failed => "given up",
             Self::FailedShare => "part given up",
             Self::AfterFault => "throughput after the fault to that before",
+            Self::DuringFault => "throughput during the fault to that before",
+            Self::AtReplicas => "part of the reads at replicas",
+            Self::FirstRead => "seconds until the first read",
+            Self::CaughtUp => "seconds until it has caught up",
         }
     }
 }
@@ -189,6 +254,7 @@ impl Experiment {
         (quick.time_s, quick.warm_up_s) = if quick.fault.is_some() { (11, 1) } else { (4, 1) };
         if let Some(fault) = &mut quick.fault {
             fault.at_s = 4;
+            fault.back_after_s = fault.back_after_s.map(|_| 2);
         }
         let names = |names: &[String], name: &String| names.contains(name);
         let setups: Vec<String> = quick.setup.iter().map(|setup| setup.name.clone()).collect();
@@ -204,8 +270,8 @@ impl Experiment {
     fn mistake(&self) -> Option<String> {
         let setup = |name: &str| self.setup.iter().any(|setup| setup.name == name);
         for setup in &self.setup {
-            if let Some(Err(refused)) = setup.design.as_deref().map(design::chosen) {
-                return Some(format!("setup {}: {refused}", setup.name));
+            if let Some(why) = setup.mistake() {
+                return Some(format!("setup {}: {why}", setup.name));
             }
         }
         for load in &self.load {
@@ -218,16 +284,48 @@ impl Experiment {
             return Some("a course is of no such load or setup".to_owned());
         }
         for claim in &self.claim {
+            let part = claim.part.as_ref();
             if !load(&claim.load)
                 || !setup(&claim.setup)
                 || claim.against.as_deref().is_some_and(|name| !setup(name))
+                || part.is_some_and(|name| self.parts.iter().all(|part| part.name != *name))
             {
-                return Some(format!("claim {:?}: no such load or setup", claim.says));
+                return Some(format!("claim {:?}: no such load, part or setup", claim.says));
             }
         }
         let quick = self.quick();
         let nothing = quick.setup.is_empty() || quick.load.is_empty();
         nothing.then(|| "nothing of it is quick".to_owned())
+    }
+}
+
+impl Setup {
+    /// Consort does not lead data in by COPY there, or does not run at all: the tables are loaded at the primary.
+    pub(super) fn loads_at_primary(&self) -> bool {
+        self.orders_first() || self.relay.is_some()
+    }
+
+    /// Every server executes what writes.
+    pub(super) fn orders_first(&self) -> bool {
+        let design = self.design.as_deref().and_then(|name| design::chosen(name).ok());
+        design.is_some_and(|design| design.orders_first())
+    }
+
+    /// Reads may show what one server would not show any more.
+    pub(super) fn may_be_old(&self) -> bool {
+        let design = self.design.as_deref().and_then(|name| design::chosen(name).ok());
+        self.relay.is_some() || design.is_some_and(|design| design.reads == design::Reads::AnyAge)
+    }
+
+    fn mistake(&self) -> Option<String> {
+        if let Some(Err(refused)) = self.design.as_deref().map(design::chosen) {
+            return Some(refused.to_string());
+        }
+        if self.design.is_some() && self.relay.is_some() {
+            return Some("either Consort is in front of the servers or a relay".to_owned());
+        }
+        let unknown = |key: &&String| keys::find(Place::Global, key).is_none();
+        self.settings.keys().find(unknown).map(|key| format!("the configuration has no key {key}"))
     }
 }
 
@@ -242,7 +340,8 @@ struct Line {
 impl Load {
     /// The workload, for clients who log in there.
     pub(super) fn command(&self, url: &str) -> Result<bench::Command, String> {
-        let line = self.run.split_whitespace().chain(["--url", url]);
+        let pieces = self.run.split_whitespace().chain(["--url", "{url}"]);
+        let line = pieces.map(|piece| piece.replace("{url}", url));
         let mut command = Line::try_parse_from(line).map_err(|error| error.to_string())?.command;
         match command.workload() {
             Some(_) => Ok(command),
@@ -281,7 +380,8 @@ mod tests {
         assert!(all.len() >= 4);
         for experiment in &all {
             let quick = experiment.quick();
-            assert!(quick.setup.len() <= 2 && quick.load.len() == 1, "{}", experiment.name);
+            let size = quick.setup.len() * quick.load.len();
+            assert!((1..=2).contains(&size), "{}", experiment.name);
             assert!(
                 experiment.node_percent as usize * (1 + experiment.most_replicas()) <= 60,
                 "{}",
@@ -301,7 +401,9 @@ mod tests {
         );
         assert!(change("ycsb --mix c", "ycsb --mix q").contains("load YCSB read-only"));
         assert!(change("ycsb --mix c", "mix").contains("load YCSB read-only"));
-        assert!(change("against = \"weak-4\"", "against = \"weak-5\"").contains("no such load or setup"));
+        assert!(
+            change("against = \"weak-4\"", "against = \"weak-5\"").contains("no such load, part or setup")
+        );
         assert!(change("name = \"strong-reads\"", "nome = \"strong-reads\"").contains("nome"));
     }
 }

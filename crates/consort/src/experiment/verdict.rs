@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bench::spread::Spread;
+use bench::workload::Line;
 use serde::Serialize;
 
 use super::point::Point;
-use super::table::{Claim, Experiment, Figure};
+use super::table::{Claim, Experiment, Figure, Part};
 
 /// After a fault so many seconds belong neither to before nor to after.
 const SETTLING_S: u64 = 3;
@@ -55,42 +56,78 @@ pub(super) struct Judged {
     pub(super) why: Option<String>,
 }
 
-/// A figure of a point.
-pub(super) fn figure(of: Figure, point: &Point, experiment: &Experiment) -> Option<f64> {
-    let all = &point.report.all;
-    let ended = all.committed + all.rolled_back;
+/// A figure of a point, or of a part of its transactions.
+pub(super) fn figure(of: Figure, point: &Point, part: Option<&Part>, experiment: &Experiment) -> Option<f64> {
+    let Counted { ended, failed, mean_ms } = counted(point, part);
     match of {
-        Figure::Throughput => Some(throughput(point)),
-        Figure::Response => Some(all.mean_us as f64 / 1000.0),
-        Figure::Failed => Some(all.failed as f64),
-        Figure::FailedShare => Some(all.failed as f64 / (ended + all.failed).max(1) as f64),
-        Figure::AfterFault => after_fault(point, experiment),
+        Figure::Throughput => Some(ended / point.report.seconds.max(0.001)),
+        Figure::Response => Some(mean_ms),
+        Figure::Failed => Some(failed),
+        Figure::FailedShare => Some(failed / (ended + failed).max(1.0)),
+        Figure::AfterFault => {
+            let fault = experiment.fault.as_ref()?;
+            let after = fault.at_s + fault.back_after_s.unwrap_or(0) + SETTLING_S;
+            to_before(point, experiment, (after, experiment.warm_up_s + experiment.time_s))
+        }
+        Figure::DuringFault => {
+            let fault = experiment.fault.as_ref()?;
+            to_before(point, experiment, (fault.at_s + SETTLING_S, fault.at_s + fault.back_after_s?))
+        }
+        Figure::AtReplicas => point.report.served.as_ref().map(|served| served.at_standbys),
+        Figure::FirstRead => point.recovery?.first_read_s.or(Some(f64::INFINITY)),
+        Figure::CaughtUp => point.recovery?.caught_up_s.or(Some(f64::INFINITY)),
     }
+}
+
+/// What came of transactions.
+struct Counted {
+    ended: f64,
+    failed: f64,
+    mean_ms: f64,
+}
+
+fn counted(point: &Point, part: Option<&Part>) -> Counted {
+    let ended = |line: &Line| (line.committed + line.rolled_back) as f64;
+    let Some(part) = part else {
+        let all = &point.report.all;
+        return Counted {
+            ended: ended(all),
+            failed: all.failed as f64,
+            mean_ms: all.mean_us as f64 / 1000.0,
+        };
+    };
+    let lines = || point.report.transactions.iter().filter(|line| line.transaction.starts_with(&part.begins));
+    let all: f64 = lines().map(ended).sum();
+    let spent_ms: f64 = lines().map(|line| ended(line) * line.mean_us as f64 / 1000.0).sum();
+    let failed = lines().map(|line| line.failed as f64).sum();
+    Counted { ended: all, failed, mean_ms: spent_ms / all.max(1.0) }
 }
 
 /// Transactions that ended well, a second.
 pub(super) fn throughput(point: &Point) -> f64 {
-    let all = &point.report.all;
-    (all.committed + all.rolled_back) as f64 / point.report.seconds.max(0.001)
+    counted(point, None).ended / point.report.seconds.max(0.001)
 }
 
-/// From the course of the run: the seconds after the fault (and after the node was back) to those before.
-fn after_fault(point: &Point, experiment: &Experiment) -> Option<f64> {
+/// From the course of the run: these seconds to those before the fault.
+fn to_before(point: &Point, experiment: &Experiment, (from, to): (u64, u64)) -> Option<f64> {
     let fault = experiment.fault.as_ref()?;
     let second = |second: u64| usize::try_from(second).unwrap_or(usize::MAX);
-    let after = fault.at_s + fault.back_after_s.unwrap_or(0) + SETTLING_S;
-    let end = experiment.warm_up_s + experiment.time_s;
-    let timeline = &point.report.timeline;
+    let mut timeline = point.report.timeline.clone();
+    // Nothing ends in a second that is not there.
+    let whole = second(experiment.warm_up_s + experiment.time_s);
+    timeline.ended.resize(timeline.ended.len().max(whole), 0);
     let before = timeline.rate(second(experiment.warm_up_s), second(fault.at_s))?;
-    let after = timeline.rate(second(after), second(end))?;
-    (before > 0.0).then(|| after / before)
+    let those = timeline.rate(second(from), second(to))?;
+    (before > 0.0).then(|| those / before)
 }
 
 /// The figures of a setup under a load, round by round; in proportion to another setup of the same round.
 pub(super) fn figures(claim: &Claim, points: &[Point], experiment: &Experiment) -> Vec<f64> {
+    let named = |name: &String| experiment.parts.iter().find(|part| part.name == *name);
+    let part = claim.part.as_ref().and_then(named);
     let of = |setup: &str| -> BTreeMap<u64, f64> {
         let its = points.iter().filter(|point| point.setup == setup && point.load == claim.load);
-        its.filter_map(|point| Some((point.round, figure(claim.of, point, experiment)?))).collect()
+        its.filter_map(|point| Some((point.round, figure(claim.of, point, part, experiment)?))).collect()
     };
     let (ours, others) = (of(&claim.setup), claim.against.as_deref().map(of));
     let ratio = |(round, ours): (u64, f64)| match &others {
@@ -110,16 +147,17 @@ pub(super) fn judge(claim: &Claim, points: &[Point], experiment: &Experiment) ->
     let (verdict, why) = match (&claim.beyond, measured) {
         (Some(why), _) => (Verdict::CannotBeShown, Some(why.clone())),
         (None, None) => (Verdict::CannotBeShown, Some("nothing was measured".to_owned())),
-        (None, Some(_)) if within => (Verdict::Kept, None),
+        (None, Some(_)) if within => (Verdict::Kept, what_else_was_the_bound(claim, points)),
         (None, Some(_)) => match what_else_was_the_bound(claim, points) {
             Some(why) => (Verdict::CannotBeShown, Some(why)),
             None => (Verdict::NotKept, None),
         },
     };
     let against = claim.against.as_ref().map_or_else(String::new, |against| format!(" to that of {against}"));
+    let part = claim.part.as_ref().map_or_else(String::new, |part| format!(", {part}"));
     Judged {
         says: claim.says.clone(),
-        of: format!("{}: {} of {}{against}", claim.load, claim.of.name(), claim.setup),
+        of: format!("{}{part}: {} of {}{against}", claim.load, claim.of.name(), claim.setup),
         wanted: wanted(claim),
         measured,
         verdict,
@@ -138,12 +176,17 @@ fn wanted(claim: &Claim) -> String {
 
 /// If no node was at its quota and the machine itself had nothing left, it was the machine that bounded the setup.
 fn what_else_was_the_bound(claim: &Claim, points: &[Point]) -> Option<String> {
-    let its = || points.iter().filter(|point| point.setup == claim.setup && point.load == claim.load);
+    let setups = || [Some(&claim.setup), claim.against.as_ref()].into_iter().flatten();
+    setups().find_map(|setup| bound_of(setup, &claim.load, points))
+}
+
+fn bound_of(setup: &str, load: &str, points: &[Point]) -> Option<String> {
+    let its = || points.iter().filter(|point| point.setup == setup && point.load == load);
     let busiest = Spread::of(its().map(Point::busiest))?;
     let machine = Spread::of(its().map(|point| point.machine_busy))?;
     (busiest.median < BUSY && machine.median > FULL).then(|| {
         format!(
-            "all cores were busy ({:.0} %) while the busiest node used {:.0} % of its quota",
+            "under {setup} all cores were busy ({:.0} %) while the busiest node used {:.0} % of its quota",
             machine.median * 100.0,
             busiest.median * 100.0
         )
@@ -152,9 +195,10 @@ fn what_else_was_the_bound(claim: &Claim, points: &[Point]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::faults::Recovery;
     use super::super::point::{NodeUse, Verified};
     use super::*;
-    use bench::workload::{Line, Report, Timeline};
+    use bench::workload::{Report, Timeline};
 
     fn point(setup: &str, round: u64, committed: u64) -> Point {
         let all = Line { committed, mean_us: 2000, failed: 1, ..Line::default() };
@@ -167,6 +211,8 @@ mod tests {
             nodes: [("primary".to_owned(), NodeUse { of_a_core: 0.05, of_its_quota: Some(0.5) })].into(),
             machine_busy: 0.5,
             verified: Verified::default(),
+            recovery: Some(Recovery { first_read_s: Some(2.0), caught_up_s: None }),
+            may_be_old: false,
         }
     }
 
@@ -179,6 +225,7 @@ mod tests {
         Claim {
             says: "twice".to_owned(),
             load: "shopping".to_owned(),
+            part: None,
             setup: "B".to_owned(),
             against: Some("A".to_owned()),
             of: Figure::Throughput,
@@ -208,7 +255,7 @@ mod tests {
         let mut points = [point("A", 1, 100), point("B", 1, 110)];
         points[1].machine_busy = 0.99;
         let judged = judge(&claim(Some(2.0), None), &points, &experiment());
-        assert!(judged.why.unwrap().contains("all cores were busy (99 %)"));
+        assert!(judged.why.unwrap().contains("under B all cores were busy (99 %)"));
         // A node at its quota is the bound, however full the machine is.
         points[1].nodes.get_mut("primary").unwrap().of_its_quota = Some(0.95);
         assert_eq!(judge(&claim(Some(2.0), None), &points, &experiment()).verdict, Verdict::NotKept);
@@ -220,8 +267,37 @@ mod tests {
         (experiment.warm_up_s, experiment.time_s) = (1, 9);
         let fault = experiment.fault.as_mut().unwrap();
         (fault.at_s, fault.back_after_s) = (4, None);
-        assert_eq!(figure(Figure::AfterFault, &point("A", 1, 1), &experiment), Some(0.5));
-        experiment.time_s = 60;
-        assert_eq!(figure(Figure::AfterFault, &point("A", 1, 1), &experiment), None, "it ended too early");
+        assert_eq!(figure(Figure::AfterFault, &point("A", 1, 1), None, &experiment), Some(0.5));
+        let fault = experiment.fault.as_mut().unwrap();
+        (fault.at_s, fault.back_after_s) = (3, Some(6));
+        assert_eq!(
+            figure(Figure::DuringFault, &point("A", 1, 1), None, &experiment),
+            Some(10.0 / 3.0 / 10.0)
+        );
+        experiment.time_s = 10;
+        experiment.fault.as_mut().unwrap().back_after_s = None;
+        let figure = |of| figure(of, &point("A", 1, 1), None, &experiment);
+        assert_eq!(
+            figure(Figure::AfterFault),
+            Some(15.0 / 5.0 / 10.0),
+            "seconds in which nothing ended count"
+        );
+        assert_eq!((figure(Figure::FirstRead), figure(Figure::CaughtUp)), (Some(2.0), Some(f64::INFINITY)));
+    }
+
+    #[test]
+    fn parts_of_a_load_are_counted_by_their_names() {
+        let mut point = point("A", 1, 100);
+        let line = |name: &str, committed, mean_us| Line {
+            transaction: name.to_owned(),
+            committed,
+            mean_us,
+            ..Line::default()
+        };
+        point.report.transactions =
+            vec![line("payment", 90, 1000), line("q1", 4, 1000), line("q22", 6, 6000)];
+        let part = Part { name: "queries".to_owned(), begins: "q".to_owned() };
+        let figure = |of| figure(of, &point, Some(&part), &experiment());
+        assert_eq!((figure(Figure::Throughput), figure(Figure::Response)), (Some(10.0), Some(4.0)));
     }
 }
