@@ -8,8 +8,9 @@ use crate::model::statement::{Change, Select, Surroundings, in_doubt};
 use crate::record::{Acknowledged, Block as BlockRecord, Breach, Moment, Read, Sent, Where};
 use crate::session::Session;
 use crate::world::World;
-use history::{DatabaseId, Footprint};
+use history::{DatabaseId, Footprint, RelationId};
 use scheduler::{Consistency, Question, Reason, SessionMarks};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +123,7 @@ impl Client {
         };
         self.world.record.borrow_mut().candidates += u64::from(footprint.is_ok());
         let ended = match footprint {
-            Ok(footprint) => self.leave(footprint).await,
+            Ok(footprint) => self.leave(footprint, select.locks().as_ref()).await,
             Err(reason) => at_primary(self.session.as_mut()?, reason).await,
         };
         self.answered(select, arrived, &ended)
@@ -156,7 +157,7 @@ impl Client {
         Ok(select.footprint(&self.world.planted.model, view))
     }
 
-    async fn leave(&mut self, footprint: Footprint) -> Ended {
+    async fn leave(&mut self, footprint: Footprint, locks: Option<&BTreeSet<RelationId>>) -> Ended {
         let question = Question {
             database: self.database,
             footprint: Arc::new(footprint),
@@ -172,7 +173,7 @@ impl Client {
         match self.open.as_mut().and_then(|open| open.flow.as_mut()) {
             // A transaction that may write reads at the primary.
             Some(_) if whole => at_primary(session, Reason::AskedForPrimary).await,
-            Some(block) => block.read(session, &question, None).await,
+            Some(block) => block.read(session, &question, locks).await,
             None if whole => {
                 let ended = transaction::read_whole(&handle, session, &question, WHOLE_LIMIT).await;
                 // What was not answered in time is an error to the client: there is no reply.

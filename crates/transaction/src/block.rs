@@ -35,10 +35,11 @@ pub struct Block<C: Cluster> {
     wrote: Footprint,
     /// The catalog under which the block began: none of its statements was understood under an earlier one.
     understood: CatalogMark,
-    locked: Vec<(Footprint, InDoubt<C>)>,
+    /// What it has locked readers out of, each in doubt from then on.
+    locks_out: Vec<(Footprint, InDoubt<C>)>,
     /// The relations that reads have locked at the primary: these locks last until the block ends, or goes back. `None`: no
     /// read has asked for locks, and the primary does not know that the block has read.
-    held: Option<BTreeSet<RelationId>>,
+    read_locks: Option<BTreeSet<RelationId>>,
 }
 
 impl<C: Cluster> Block<C> {
@@ -50,8 +51,8 @@ impl<C: Cluster> Block<C> {
             standing: Standing::Unknown,
             wrote: Footprint::NOTHING,
             understood: cluster.scheduler().catalog(database),
-            locked: Vec::new(),
-            held: None,
+            locks_out: Vec::new(),
+            read_locks: None,
         }
     }
 
@@ -80,12 +81,12 @@ impl<C: Cluster> Block<C> {
             Route::Standby(ticket) => Pinned::new(&self.cluster, ticket),
             Route::Primary(reason) => return at_primary(session, reason).await,
         };
-        let held = matches!((locks, &self.held), (Some(locks), Some(held)) if locks.is_subset(held));
-        if !held && !self.cluster.bugs().no_access_share {
+        let locked = matches!((locks, &self.read_locks), (Some(locks), Some(held)) if locks.is_subset(held));
+        if !locked && !self.cluster.bugs().no_access_share {
             if let Err(ended) = self.lock(session).await {
                 return ended;
             }
-            self.held.get_or_insert_default().extend(locks.into_iter().flatten());
+            self.read_locks.get_or_insert_default().extend(locks.into_iter().flatten());
         }
         pinned.prove_anew();
         // The gauge travels while the standby works.
@@ -112,9 +113,10 @@ impl<C: Cluster> Block<C> {
         }
     }
 
-    /// Something was sent that may give back locks: a ROLLBACK TO, or what is not understood.
-    pub fn may_go_back(&mut self) {
-        self.held = None;
+    /// A ROLLBACK TO goes to the primary: it gives back locks. (What may hide one counts as writing everything, and no read
+    /// leaves behind that.)
+    pub fn goes_back(&mut self) {
+        self.read_locks = None;
     }
 
     /// Takes the locks that the current statement would take. Not granted: the client already has the primary's error, or
@@ -144,10 +146,10 @@ impl<C: Cluster> Block<C> {
     ) -> AtPrimary {
         self.wrote.union(footprint);
         self.catch_up();
-        let known = self.locked.iter().any(|(locked, _)| locked.covers(footprint));
+        let known = self.locks_out.iter().any(|(known, _)| known.covers(footprint));
         if locks_out_readers && !known {
             let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
-            self.locked.push((footprint.clone(), doubt));
+            self.locks_out.push((footprint.clone(), doubt));
         }
         session.at_primary(reason).await
     }
@@ -159,14 +161,14 @@ impl<C: Cluster> Block<C> {
             return crate::quiet(&self.cluster, session, self.database, self.understood, reason).await;
         }
         let outcome = crate::write(&self.cluster, session, self.database, self.wrote).await;
-        answered(self.locked, outcome);
+        answered(self.locks_out, outcome);
         outcome
     }
 
     /// ROLLBACK, or the end of a block that has failed. It commits nothing; what locked readers out ends with it.
     pub async fn roll_back<S: Session>(self, session: &mut S, reason: Reason) -> AtPrimary {
         let outcome = session.at_primary(reason).await;
-        answered(self.locked, outcome);
+        answered(self.locks_out, outcome);
         outcome
     }
 
@@ -194,8 +196,8 @@ impl<C: Cluster> Block<C> {
     }
 }
 
-fn answered<C: Cluster>(locked: Vec<(Footprint, InDoubt<C>)>, outcome: AtPrimary) {
+fn answered<C: Cluster>(doubts: Vec<(Footprint, InDoubt<C>)>, outcome: AtPrimary) {
     if outcome == AtPrimary::Answered {
-        locked.into_iter().for_each(|(_, doubt)| doubt.answered());
+        doubts.into_iter().for_each(|(_, doubt)| doubt.answered());
     }
 }

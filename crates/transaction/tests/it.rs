@@ -325,7 +325,7 @@ fn what_a_block_has_locked_is_not_locked_again() {
     assert!(!asks(&mut block, &[]) && asks(&mut block, &[1, 2]));
     assert!(!asks(&mut block, &[1]) && !asks(&mut block, &[2, 1]));
     assert!(asks(&mut block, &[1, 3]) && !asks(&mut block, &[3]));
-    block.may_go_back();
+    block.goes_back();
     assert!(asks(&mut block, &[1]));
 }
 

@@ -83,13 +83,14 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
             .constants
             .iter()
             .any(|constant| constant.location.is_some() && clock(constant.type_id)),
-        clock_parameters: numbers(facts.parameters.iter().filter(|(_, of)| clock(**of))),
+        clock_parameters: clock_parameters(&facts, catalog),
         stays: judge.stays,
     }
 }
 
-fn numbers<'a>(parameters: impl Iterator<Item = (&'a u32, &'a u32)>) -> Vec<u32> {
-    parameters.map(|(number, _)| *number).collect()
+fn clock_parameters(facts: &Facts, catalog: &Catalog) -> Vec<u32> {
+    let clock = |of: &u32| catalog.type_traits(*of).clock_words;
+    facts.parameters.iter().filter(|(_, of)| clock(of)).map(|(number, _)| *number).collect()
 }
 
 /// Types whose values are objects of the catalog, found by their names: `reg..`, and arrays of them.

@@ -453,7 +453,7 @@ impl Session {
             self.told_no_more("savepoint");
         }
         if let (Utility::RollbackTo(_), Some(block)) = (utility, &mut self.block) {
-            block.may_go_back();
+            block.goes_back();
         }
         match (utility, self.block.take()) {
             (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
@@ -487,9 +487,6 @@ impl Session {
         self.told_no_more("several_statements");
         self.current.reason = several.reason;
         self.current.statements = several.statements;
-        if let Some(block) = &mut self.block {
-            block.may_go_back();
-        }
         match self.block.take() {
             Some(mut block) if several.may_end_block => {
                 self.still_understood(&mut several.footprint, several.catalog);

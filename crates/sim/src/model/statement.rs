@@ -3,7 +3,8 @@
 
 use super::schema::{A, B, Cell, G, ROWS, State, Table, key};
 use crate::bugs::Bugs;
-use history::{Access, ColumnSet, Footprint, Key, KeyBuilder, Rows};
+use history::{Access, ColumnSet, Footprint, Key, KeyBuilder, RelationId, Rows};
+use std::collections::BTreeSet;
 
 /// Part of a table: the columns named, in one row or in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,12 @@ impl Select {
             Select::Outside => vec![Table::Outside],
             Select::Clock | Select::Place => vec![],
         }
+    }
+
+    /// The relations that it locks, if that is known before it runs.
+    pub fn locks(&self) -> Option<BTreeSet<RelationId>> {
+        let known = !matches!(self, Select::View | Select::Function);
+        known.then(|| self.tables().into_iter().map(Table::relation).collect())
     }
 
     /// Why it must stay at the primary, if it must.
