@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use wire::tag::{back, front};
 use wire::{
-    Asks, Bind, CancelRequest, Close, Describe, Execute, Frame, HEADER_BYTES, Malformed, Parse, Part, Status,
-    Step, Target,
+    Asks, Bind, CancelRequest, Close, Describe, Frame, HEADER_BYTES, Malformed, Parse, Part, Status, Step,
+    Target,
 };
 
 /// The name of the statement that asks a question of our own.
@@ -424,7 +424,7 @@ impl Primary {
             }
             front::BIND => {
                 let bind = Bind::read(&frame)?;
-                self.portal_gone &= !bind.portal.is_empty();
+                self.portal_goes();
                 self.pay(bind.statement, statements);
                 self.answer_comes();
             }
@@ -432,12 +432,12 @@ impl Primary {
                 let describe = Describe::read(&frame)?;
                 match describe.target {
                     Target::Statement => self.pay(describe.name, statements),
-                    Target::Portal => self.is_used(describe.name),
+                    Target::Portal => self.portal_goes(),
                 }
                 self.answer_comes();
             }
             front::EXECUTE => {
-                self.is_used(Execute::read(&frame)?.portal);
+                self.portal_goes();
                 self.answer_comes();
             }
             front::CLOSE => {
@@ -455,9 +455,10 @@ impl Primary {
             }
             front::QUERY => {
                 self.asked(deallocated(wire::query_text(&frame)?), statements);
-                (self.open, self.portal_gone) = (false, false);
+                self.open = false;
             }
             front::FUNCTION_CALL => {
+                self.portal_goes();
                 self.expects.push_back(Expect::Asked(None, None));
                 self.open = false;
             }
@@ -493,9 +494,10 @@ impl Primary {
         self.portal_gone = true;
     }
 
-    /// Before the unnamed portal is used that is gone, the primary hears so.
-    fn is_used(&mut self, portal: &[u8]) {
-        if portal.is_empty() && std::mem::take(&mut self.portal_gone) {
+    /// Before anything runs to which it matters that the unnamed portal is gone, it goes at the primary too: not only whoever
+    /// uses it would find it, also whoever alters what it reads. (A simple query replaces it by itself.)
+    fn portal_goes(&mut self) {
+        if std::mem::take(&mut self.portal_gone) {
             Asks::close(self.peer.out(), Target::Portal, b"");
             self.expects.push_back(Expect::PortalGone);
         }
@@ -524,15 +526,15 @@ impl Primary {
             match part.tag {
                 front::PARSE => self.parse_comes(texts.next().unwrap_or_default(), None, statements),
                 front::BIND => {
-                    self.portal_gone &= texts.next().is_some_and(|portal| !portal.is_empty());
-                    self.pay(texts.next().unwrap_or_default(), statements);
+                    self.portal_goes();
+                    self.pay(texts.nth(1).unwrap_or_default(), statements);
                     self.answer_comes();
                 }
-                front::QUERY => {
-                    self.portal_gone = false;
-                    self.asked(None, statements);
+                front::QUERY => self.asked(None, statements),
+                front::FUNCTION_CALL => {
+                    self.portal_goes();
+                    self.expects.push_back(Expect::Asked(None, None));
                 }
-                front::FUNCTION_CALL => self.expects.push_back(Expect::Asked(None, None)),
                 _ => {}
             }
         }
@@ -654,6 +656,7 @@ impl Primary {
             open: &mut self.open,
             copying: &mut self.copying,
             passes_over: &mut self.passes_over,
+            portal_gone: &mut self.portal_gone,
             told: &mut self.told,
             seen: &mut self.seen,
             unclosed: &mut unclosed,

@@ -468,6 +468,8 @@ fn takes_the_portal_away(open: &Open, raw: &mut Raw, asked_before: bool) -> bool
     assert_eq!(answer(raw).0, ["1", "2"]);
     assert_eq!(query(raw, LONG), ["0"]);
     let left = open.reads_at_standbys() > before;
+    // It brings no portal.
+    assert_eq!(query(raw, ""), Vec::<String>::new());
     raw.ask(|out| {
         out.execute(b"", 2);
         out.sync();
@@ -475,4 +477,37 @@ fn takes_the_portal_away(open: &Open, raw: &mut Raw, asked_before: bool) -> bool
     assert_eq!(answer(raw), (vec!["34000".to_owned()], "EZ".to_owned()));
     query(raw, "ROLLBACK");
     left
+}
+
+/// A portal of one server that has been replaced holds nothing any more.
+#[test]
+fn a_read_that_leaves_lets_go_of_what_the_unnamed_portal_read() {
+    database("pinned_block");
+    SERVERS.query_in("pinned_block", "CREATE TABLE others AS SELECT * FROM items");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "pinned_block");
+    until_it_leaves(&open, &mut raw, &[], LONG);
+    query(&mut raw, "COMMIT");
+    until(|| {
+        query(&mut raw, "BEGIN");
+        assert_eq!(query(&mut raw, LONG), ["0"]);
+        raw.ask(|out| {
+            out.parse(b"", b"SELECT id FROM others", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        answer(&mut raw);
+        let before = open.reads_at_standbys();
+        assert_eq!(query(&mut raw, LONG), ["0"]);
+        raw.ask(|out| {
+            out.parse(b"", b"TRUNCATE others", &[]);
+            out.bind(b"named", b"", &[0; 6]);
+            out.execute(b"named", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec![], "12CZ".to_owned()));
+        query(&mut raw, "ROLLBACK");
+        open.reads_at_standbys() > before
+    });
 }

@@ -13,6 +13,7 @@ pub(super) struct Standing<'a> {
     pub(super) open: &'a mut bool,
     pub(super) copying: &'a mut bool,
     pub(super) passes_over: &'a mut bool,
+    pub(super) portal_gone: &'a mut bool,
     pub(super) told: &'a mut Told,
     pub(super) seen: &'a mut Seen,
     /// A question of our own failed.
@@ -171,6 +172,7 @@ impl Standing<'_> {
         let end = self.expects.iter().position(until).unwrap_or(self.expects.len());
         // The last one first: each knows what was before it.
         for expect in self.expects.drain(..end).rev() {
+            *self.portal_gone |= matches!(expect, Expect::PortalGone);
             if let Some(undo) = expect.undo() {
                 statements.undo(undo);
             }
