@@ -23,6 +23,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How often a state is looked at that nothing announces.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// However long a look takes.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(200);
+
 /// A server is awaited at this database. At a replica `postgres` is a copy as any other, and may be gone for a while.
 const ALWAYS_THERE: &str = "template1";
 
@@ -323,14 +326,18 @@ impl Node {
     }
 }
 
-/// Looks again and again, 5 ms after each look; whether it became true in time.
+/// Looks again and again, whether it became true in time. Looks cost a server much, many a connection each: between two of them
+/// passes three times as long as one takes, so that whoever waits leaves the processors to those it waits for.
 pub fn wait_until(within: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + within;
+    let mut now = Instant::now();
+    let deadline = now + within;
     while !done() {
-        if Instant::now() > deadline {
+        let looked = Instant::now();
+        if looked > deadline {
             return false;
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(((looked - now) * 3).clamp(LOOK_EVERY, LOOK_AT_LEAST_EVERY));
+        now = Instant::now();
     }
     true
 }
