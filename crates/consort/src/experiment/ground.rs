@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use bench::session::{Protocol, Session, Trouble};
 use postgres::local::{
-    Cluster, LogIns, Node, NodeState, Options, Programs, Role, SmallMachine, SmallMachines, free_port,
-    wait_until,
+    Cluster, Node, NodeState, Options, Programs, Role, SmallMachine, SmallMachines, free_port, wait_until,
 };
 
 use super::pgpool::Pgpool;
@@ -119,7 +118,7 @@ impl Ground {
             Kind::Fed => (0, experiment.most_replicas()),
         };
         let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let options = Options { standbys, replicas, log_ins: LogIns::SocketOnly, settings, durable: false };
+        let options = Options { standbys, replicas, settings, durable: false, ..Options::default() };
         let mut progress = |step: &str| eprintln!("{}: {step} ..", experiment.name);
         let cluster = Cluster::create(&Programs::find()?, &folder, &options, &mut progress)?;
         let nodes = cluster.nodes().iter().map(|node| all.add(node.name())).collect::<Result<_, _>>()?;

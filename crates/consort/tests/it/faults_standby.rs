@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::local::Scratch;
+use postgres::local::{Options, Scratch};
 
 use crate::fixture::{LIMIT, Serving, configuration, eventually, free_port};
 use crate::load::{ANYWHERE, Client, Console, Load, TABLES, THROUGH, kill_a_backend, serves, serving};
@@ -163,7 +163,8 @@ fn a_standby_that_somebody_promotes_serves_no_more() {
 
 #[test]
 fn servers_that_are_no_standbys_of_this_primary_serve_nothing() {
-    let (ours, others) = (Arc::new(Scratch::start(1)), Scratch::start(1));
+    let ours = Arc::new(Scratch::start(1));
+    let others = Scratch::with(Options { standbys: 1, ..Scratch::options_of_a_stranger() });
     others.query(TABLES);
     others.query("UPDATE quiet SET v = 666");
     let (port, metrics_port) = (free_port(), free_port());

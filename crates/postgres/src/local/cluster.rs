@@ -4,6 +4,7 @@ use super::node::{Node, Role, Stop};
 use super::port::free_port;
 use super::programs::{MAJOR, Programs};
 use super::settings::{self, LogIns, NodeSettings};
+use super::template::Templates;
 use crate::Error;
 use std::path::{Path, PathBuf};
 
@@ -33,11 +34,20 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
     /// Whether the new folders are flushed to the disk before anything uses them.
     pub durable: bool,
+    /// Where data folders are copied from instead of being made by an initdb of their own.
+    pub templates: Option<&'static Templates>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { standbys: 2, replicas: 0, log_ins: LogIns::SocketOnly, settings: Vec::new(), durable: true }
+        Options {
+            standbys: 2,
+            replicas: 0,
+            log_ins: LogIns::SocketOnly,
+            settings: Vec::new(),
+            durable: true,
+            templates: None,
+        }
     }
 }
 
@@ -229,7 +239,7 @@ impl Cluster {
         let said = |column: usize| rows.first().and_then(|row| row.get(column)?.clone()).unwrap_or_default();
         let like = [("encoding", said(0)), ("lc-collate", said(1)), ("lc-ctype", said(2))];
         let like = like.map(|(option, value)| format!("--{option}={value}"));
-        run_initdb(&self.programs, &self.folder, name, options, &like)?;
+        make_data(&self.programs, &self.folder, name, options, &like)?;
         finish_server(&self.programs, &self.folder, &node, options)?;
         let place = self.nodes.len();
         self.nodes.push(open_node(&self.programs, &self.folder, name)?);
@@ -319,8 +329,8 @@ fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result
     };
     let (named, plain) = (["--encoding=UTF8"], ["--encoding=UTF8", "--locale=C"]);
     // The environment may name one that this machine has not, or that is not UTF-8.
-    if !has_locale() || run_initdb(programs, folder, PRIMARY, options, &named).is_err() {
-        run_initdb(programs, folder, PRIMARY, options, &plain)?;
+    if !has_locale() || make_data(programs, folder, PRIMARY, options, &named).is_err() {
+        make_data(programs, folder, PRIMARY, options, &plain)?;
     }
     finish_server(programs, folder, &node, options)
 }
@@ -340,7 +350,7 @@ fn finish_server(
 }
 
 /// The new data folder of a node, with these options and else with the environment's locale.
-fn run_initdb<T: AsRef<std::ffi::OsStr>>(
+fn make_data<T: AsRef<str>>(
     programs: &Programs,
     folder: &Path,
     name: &str,
@@ -348,9 +358,21 @@ fn run_initdb<T: AsRef<std::ffi::OsStr>>(
     like: &[T],
 ) -> Result<(), Error> {
     let unfinished = empty_place(programs, folder, name)?;
+    let Some(templates) = options.templates else { return run_initdb(programs, &unfinished, options, like) };
+    let key = like.iter().fold(name.to_owned(), |key, option| key + " " + option.as_ref());
+    templates.copy(programs, &key, &unfinished, |place| run_initdb(programs, place, options, like))
+}
+
+/// initdb in an empty folder.
+fn run_initdb<T: AsRef<str>>(
+    programs: &Programs,
+    place: &Path,
+    options: &Options,
+    like: &[T],
+) -> Result<(), Error> {
     let mut initdb = programs.command("initdb");
     initdb.args(["--username=postgres", "--auth=trust", "--no-instructions", "--pgdata"]);
-    initdb.arg(&unfinished).args(like);
+    initdb.arg(place).args(like.iter().map(AsRef::as_ref));
     if !options.durable {
         initdb.arg("--no-sync");
     }

@@ -21,6 +21,7 @@ mod programs;
 mod scratch;
 mod settings;
 mod small_machines;
+mod template;
 
 pub use account::Account;
 pub use cluster::{Cluster, Options};
@@ -30,3 +31,4 @@ pub use programs::{MAJOR, Programs};
 pub use scratch::Scratch;
 pub use settings::LogIns;
 pub use small_machines::{SmallMachine, SmallMachines};
+pub use template::Templates;

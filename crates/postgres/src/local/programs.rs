@@ -34,7 +34,10 @@ impl Programs {
     pub fn find() -> Result<Programs, Error> {
         let usual = USUAL_FOLDERS.iter().map(PathBuf::from);
         let mut other = None;
-        for folder in usual.chain(configured_folder()).filter(|folder| folder.join("postgres").is_file()) {
+        for folder in usual
+            .chain(std::iter::once_with(configured_folder).flatten())
+            .filter(|folder| folder.join("postgres").is_file())
+        {
             match Programs::at(&folder) {
                 Ok(programs) => return Ok(programs),
                 Err(error) => other = Some(error),

@@ -4,13 +4,18 @@ use super::cluster::{Cluster, Options};
 use super::guard::Guard;
 use super::node::{Node, wait_until};
 use super::programs::Programs;
+use super::template::Templates;
 use crate::address::Address;
 use history::Lsn;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
+static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| Programs::find().expect("PostgreSQL is installed"));
+static TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
+static OTHER_TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
 
 /// A cluster that lives as long as this value.
 #[derive(Debug)]
@@ -28,7 +33,7 @@ impl Scratch {
         Scratch::with(Options { standbys, ..Scratch::options() })
     }
 
-    /// What [`Scratch::start`] takes, to be changed.
+    /// What [`Scratch::start`] takes, to be changed. Primaries made with it are copies of one: they have one system identifier.
     pub fn options() -> Options {
         let settings = [
             ("fsync", "off"),
@@ -37,7 +42,12 @@ impl Scratch {
             ("dynamic_shared_memory_type", "mmap"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Options { settings, durable: false, ..Options::default() }
+        Options { settings, durable: false, templates: Some(&TEMPLATES), ..Options::default() }
+    }
+
+    /// The same for a cluster whose servers have other system identifiers.
+    pub fn options_of_a_stranger() -> Options {
+        Options { templates: Some(&OTHER_TEMPLATES), ..Scratch::options() }
     }
 
     /// A cluster as these options say.
@@ -47,8 +57,7 @@ impl Scratch {
     pub fn with(options: Options) -> Scratch {
         let folder = folder();
         let guard = Guard::over(&folder, &[]).expect("sh runs");
-        let programs = Programs::find().expect("PostgreSQL is installed");
-        let cluster = Cluster::create(&programs, &folder, &options, &mut |_| {})
+        let cluster = Cluster::create(&PROGRAMS, &folder, &options, &mut |_| {})
             .unwrap_or_else(|error| panic!("a cluster for a test: {error}"));
         Scratch { cluster, _guard: guard }
     }
@@ -124,6 +133,10 @@ impl Scratch {
         let rows = node.query("postgres", &format!("SELECT {function}")).expect("the server answers");
         rows[0][0].as_deref().and_then(|text| text.parse().ok()).expect("a position")
     }
+}
+
+fn templates() -> Templates {
+    Templates::within(folder()).expect("sh runs")
 }
 
 fn folder() -> PathBuf {

@@ -4,7 +4,7 @@ use crate::soon;
 use analysis::session::Settings;
 use history::Epoch;
 use postgres::gauge::Gauger;
-use postgres::local::Scratch;
+use postgres::local::{Options, Scratch};
 use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -204,7 +204,7 @@ async fn what_is_loaded_can_be_judged() {
 #[tokio::test]
 async fn standbys_are_told_from_strangers() {
     let scratch = Scratch::start(1);
-    let stranger = Scratch::start(0);
+    let stranger = Scratch::with(Options { standbys: 0, ..Scratch::options_of_a_stranger() });
     scratch.query("CREATE EXTENSION hstore");
     scratch.catch_up(crate::SOON);
     let control = crate::client(&scratch.address("postgres")).await.unwrap();

@@ -1,6 +1,6 @@
 //! A replica is made of a copy of the primary while everybody works, and is fed from there.
 
-use super::{EPOCH, Fed, server};
+use super::{EPOCH, Fed, another_server, server};
 use crate::{one, soon};
 use history::{Lsn, Shown};
 use postgres::Error;
@@ -94,7 +94,7 @@ async fn a_database_is_copied_while_everybody_writes_and_fed_from_there() {
 }
 
 async fn copy_and_feed() {
-    let (primary, replica) = (shop(), server());
+    let (primary, replica) = (shop(), another_server());
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let (mut decoder, gauger) = follow(&from).await;
     let ends = Rc::new(Cell::new(false));
@@ -162,7 +162,7 @@ fn everything_else_is_there(primary: &Scratch, replica: &Scratch) {
 
 #[tokio::test]
 async fn a_copy_that_is_broken_off_leaves_no_trace() {
-    let (primary, replica) = (shop(), server());
+    let (primary, replica) = (shop(), another_server());
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let programs = Programs::find().unwrap();
     primary.query_in("shop", "INSERT INTO bare SELECT n, repeat('x', 100) FROM generate_series(1, 200000) n");
@@ -207,7 +207,7 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
 
 #[tokio::test]
 async fn what_is_not_ours_is_not_replaced() {
-    let (primary, replica) = (shop(), server());
+    let (primary, replica) = (shop(), another_server());
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let programs = Programs::find().unwrap();
     let refused = async |from: &Address, to: &Address, says: &str| {
@@ -231,7 +231,7 @@ async fn what_is_not_ours_is_not_replaced() {
 
 #[tokio::test]
 async fn roles_are_brought_in_step() {
-    let (primary, replica) = (shop(), server());
+    let (primary, replica) = (shop(), another_server());
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let programs = Programs::find().unwrap();
     replica.query("CREATE ROLE clerk SUPERUSER");

@@ -1,7 +1,7 @@
 //! DDL runs at the replica too, in its place between the rows, however it came; or it is said that it cannot.
 
 use super::commands::{COMMANDS, LATER, OLDER, ROLES, UNRUN};
-use super::{EPOCH, Fed, server};
+use super::{EPOCH, Fed, another_server, server};
 use crate::soon;
 use history::Lsn;
 use postgres::address::{Control, Host};
@@ -349,7 +349,7 @@ async fn tablespaces_are_the_primarys_own() {
 
 #[tokio::test]
 async fn a_copy_that_a_dump_made_runs_ddl_too() {
-    let (primary, replica) = (server(), server());
+    let (primary, replica) = (server(), another_server());
     primary.query("CREATE DATABASE shop");
     primary.query("CREATE ROLE clerk");
     primary.query_in("shop", OLDER);

@@ -15,7 +15,7 @@ use postgres::apply::{Batch, Error, Feeder, Part, settle};
 use postgres::attach;
 use postgres::decoder::{Changes, Decoded, Decoder};
 use postgres::gauge::Gauger;
-use postgres::local::Scratch;
+use postgres::local::{Options, Scratch};
 use std::collections::BTreeMap;
 
 const EPOCH: Epoch = Epoch::new(1);
@@ -34,7 +34,15 @@ struct Fed {
 }
 
 fn server() -> Scratch {
-    let mut options = Scratch::options();
+    alone(Scratch::options())
+}
+
+/// A server that was not copied from the first.
+fn another_server() -> Scratch {
+    alone(Scratch::options_of_a_stranger())
+}
+
+fn alone(mut options: Options) -> Scratch {
     options.standbys = 0;
     // Nobody answers the walsender while a test waits for something else on its only thread.
     options.settings.push(("wal_sender_timeout".to_owned(), "0".to_owned()));
@@ -53,7 +61,7 @@ impl Fed {
     }
 
     async fn made(sql: &str, other: &str, logging: bool) -> Fed {
-        let (primary, replica) = (server(), server());
+        let (primary, replica) = (server(), another_server());
         primary.query(sql);
         replica.query(sql);
         replica.query(other);

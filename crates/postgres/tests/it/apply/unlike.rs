@@ -1,6 +1,6 @@
 //! What a dump would not restore as it is: it is copied and fed all the same, or left out.
 
-use super::{EPOCH, Fed, server};
+use super::{EPOCH, Fed, another_server, server};
 use crate::{one, soon};
 use history::Lsn;
 use postgres::apply::{Error, Feeder};
@@ -81,7 +81,7 @@ async fn copied() -> Fed {
 
 /// A copy of the database `shop`, and what lies between.
 async fn copy_of(primary: Scratch) -> Fed {
-    let replica = server();
+    let replica = another_server();
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let control = crate::client(&from).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
