@@ -70,7 +70,9 @@ pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Ve
         address.password(password);
     }
     let not_running = |error: &dyn std::fmt::Display| {
-        Failure::not_running(format!("Consort does not answer at {host}:{port}: {error}"))
+        let stopped = found.home.as_ref().is_some_and(|home| home.running().is_none());
+        let mend = if stopped { format!("; consort up {} starts it", found.option()) } else { String::new() };
+        Failure::not_running(format!("Consort does not answer at {host}:{port}: {error}{mend}"))
     };
     let (client, connection) = connect(found, &address, &host, port).await.map_err(|error| {
         match password.is_none() && error.ends_with(NO_PASSWORD) {

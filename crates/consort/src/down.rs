@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use node::config::Config;
-use postgres::local::{Cluster, Programs, Stop};
+use postgres::local::{Cluster, NodeState, Programs, Stop};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -40,6 +40,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         eprintln!("stopping Consort ..");
     }
     stop_consort(&home)?;
+    if cluster(&home)?.nodes().iter().all(|node| node.state() == NodeState::Stopped) {
+        eprintln!("no server runs in {}", home.folder().display());
+        return Ok(());
+    }
     eprintln!("stopping the servers ..");
     stop_everything(&home)
 }
@@ -55,5 +59,9 @@ pub(crate) fn stop_consort(home: &Home) -> Result<(), Failure> {
 pub(crate) fn stop_everything(home: &Home) -> Result<(), Failure> {
     stop_consort(home)?;
     let _turn = home.take_turn()?;
-    Ok(Cluster::open(&Programs::find()?, home.folder())?.stop(Stop::Fast)?)
+    Ok(cluster(home)?.stop(Stop::Fast)?)
+}
+
+fn cluster(home: &Home) -> Result<Cluster, Failure> {
+    Ok(Cluster::open(&Programs::find()?, home.folder())?)
 }

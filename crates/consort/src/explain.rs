@@ -58,6 +58,9 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
     let missing = attach::missing(&control).await?;
     let mut analyst = Analyst::connect(address).await?;
     let statements = split(&options.statement, Strings::Standard);
+    if statements.is_empty() {
+        return Err(Failure::new("there is no statement in it"));
+    }
     if statements.len() > 1 {
         println!("in one query they run at the primary, together; each in a query of its own:");
     }
@@ -197,6 +200,7 @@ fn one(table: RelationId, access: &Access, names: &Names<'_>) -> String {
         None => "all columns".to_owned(),
         Some(numbers) => numbers.map(column).collect::<Vec<_>>().join(", "),
     };
+    let columns = if columns.is_empty() { "no column".to_owned() } else { columns };
     let existence = if access.existence { "; rows come and go" } else { "" };
     format!("{} ({columns}; {rows}{existence})", names.table(table))
 }

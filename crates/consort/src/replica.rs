@@ -138,7 +138,12 @@ fn remove(found: &Found, name: &str) -> Result<(), Failure> {
     let (mut cluster, file) = made(found, home)?;
     if !cluster.replicas().iter().any(|node| node.name() == name) {
         let names: Vec<&str> = cluster.replicas().iter().map(|node| node.name()).collect();
-        return Err(Failure::new(format!("there is no replica \"{name}\"; there are: {}", names.join(", "))));
+        let others = if names.is_empty() {
+            "none at all".to_owned()
+        } else {
+            format!("there are: {}", names.join(", "))
+        };
+        return Err(Failure::new(format!("there is no replica \"{name}\"; {others}")));
     }
     up::write(home, &file, cluster.nodes().iter().filter(|node| node.name() != name))?;
     if home.running().is_some() {

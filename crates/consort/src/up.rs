@@ -167,7 +167,10 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
     let writers = writers(&file, options)?;
     let runs = home.running().is_some();
     if runs && !asks_for_nothing_new(home, &file, options)? {
-        return Err(Failure::new("Consort runs there with other settings; `consort down` first"));
+        let folder = home.folder().display();
+        return Err(Failure::new(format!(
+            "Consort runs there with other settings; first end it: consort down --dir {folder}"
+        )));
     }
     let programs = Programs::find()?;
     // Of a first start that failed there may be some servers already, and not all that it was to make.

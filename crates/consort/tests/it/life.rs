@@ -16,7 +16,7 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     // Once more: nothing happens.
     assert_eq!(home.up().worked(), url);
     let other = home.run("up", &["--design", "weak"]).failed(1);
-    assert!(other.contains("`consort down` first"), "{other}");
+    assert!(other.contains("first end it: consort down --dir"), "{other}");
 
     let status = home.run("status", &[]).worked();
     for word in ["primary", "standby1", "serving", "design consort"] {
@@ -41,7 +41,8 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     assert!(nobody.contains("there are primary, standby1"), "{nobody}");
 
     home.run("down", &[]).worked();
-    assert!(home.run("status", &[]).failed(3).contains("does not answer"));
+    let stopped = home.run("status", &[]).failed(3);
+    assert!(stopped.contains("does not answer") && stopped.contains("; consort up --dir"), "{stopped}");
     let subcommands: [&[&str]; 5] = [
         &["attach"],
         &["detach"],
@@ -53,7 +54,8 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
         let said = home.run(subcommand[0], &subcommand[1..]).failed_saying(3);
         assert_eq!(said, "consort: the cluster does not run: `consort up` starts it\n", "{subcommand:?}");
     }
-    home.run("down", &[]).worked();
+    let again = home.run("down", &[]);
+    assert!(again.err.contains("no server runs in") && again.status.success(), "{again:?}");
     an_up_that_fails_leaves_nothing(&home);
     home.run("up", &[]).worked();
     assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n", "the data are kept");

@@ -342,6 +342,9 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
         read.contains("may run at a standby") && read.contains("orders (id, n; 1 row by its key)"),
         "{read}"
     );
+    let counted = explain("SELECT count(*) FROM orders").worked();
+    assert!(counted.contains("orders (no column; all rows"), "{counted}");
+    assert!(explain(" -- nothing").failed(1).contains("there is no statement in it"));
     let several = explain("UPDATE orders SET n = 1; SELECT nextval('s'); BEGIN").worked();
     for sentence in
         ["it writes", "writes: orders", "it reads or moves a sequence", "a utility statement (begin)"]
