@@ -27,8 +27,17 @@ pub enum Effects {
     LogOrRows,
     /// Rows.
     Rows,
-    /// The statements themselves.
+    /// The statements themselves; the rows where a statement would do something else at a replica.
     Statements,
+    /// Every statement whose text is deterministic, in the order of the commits, whatever was committed beside it.
+    StatementsInCommitOrder,
+}
+
+impl Effects {
+    /// Whether statements travel.
+    pub fn are_statements(self) -> bool {
+        matches!(self, Effects::Statements | Effects::StatementsInCommitOrder)
+    }
 }
 
 /// What makes a commit durable.

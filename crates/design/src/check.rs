@@ -7,7 +7,7 @@ type Rule = (fn(&Design) -> bool, &'static str);
 
 const RULES: &[Rule] = &[
     (
-        |row| row.orderer.is_scheduler() && row.effects != Effects::Statements,
+        |row| row.orderer.is_scheduler() && !row.effects.are_statements(),
         "an order that is made before anything is executed can only give statements",
     ),
     (
@@ -31,7 +31,11 @@ const RULES: &[Rule] = &[
         "a replica that does not keep versions of tables cannot say which it has",
     ),
     (
-        |row| row.effects == Effects::Statements && plain(row.intake),
+        |row| row.effects.are_statements() && plain(row.intake),
+        "statements are executed by a replica that asks what depends on what",
+    ),
+    (
+        |row| row.effects == Effects::StatementsInCommitOrder,
         "statements that are executed in the order of their commits alone diverge from the primary",
     ),
     (
@@ -71,7 +75,7 @@ fn plain(intake: Intake) -> bool {
 impl Design {
     /// Its replicas are those that Consort feeds: what travels is no log, and standbys are of no use.
     pub fn is_fed(&self) -> bool {
-        matches!(self.effects, Effects::Rows | Effects::Statements) && !executes(self.intake)
+        self.effects != Effects::LogOrRows && !executes(self.intake)
     }
 
     /// Whether the answers can stand together.
@@ -85,7 +89,7 @@ impl Design {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, ONE_COPY, Orderer, WEAK};
+    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, HIHOOI_AS_PUBLISHED, ONE_COPY, Orderer, WEAK};
     use std::collections::BTreeSet;
 
     #[test]
@@ -97,6 +101,7 @@ mod tests {
             Design { reads: Reads::AnyReplica, ..CONFLICT_AWARE },
             Design { reads: Reads::TableVersions, ..CONSORT },
             Design { effects: Effects::Statements, ..GANYMED },
+            HIHOOI_AS_PUBLISHED,
             Design { reads: Reads::AnyReplica, ..GANYMED },
             Design { acknowledgement: Acknowledgement::AppliedByAll, ..CONSORT },
             Design { durability: Durability::EveryEngine, ..CONSORT },

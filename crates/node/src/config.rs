@@ -57,6 +57,8 @@ pub struct Config {
     /// The replicas that Consort feeds.
     pub replicas: Vec<Server>,
     design: Option<Design>,
+    /// Designs may be chosen that are known to be wrong.
+    pub flawed_designs: bool,
     writers: Option<Writers>,
     /// Databases that are followed, so that their reads may leave; `*` is all.
     pub databases: Vec<String>,
@@ -88,6 +90,8 @@ pub struct Config {
     pub held_answer_bytes: usize,
     /// Bytes of rows that are kept for replicas.
     pub fed_buffer_bytes: usize,
+    /// The same in files.
+    pub fed_archive_bytes: usize,
     /// Connections on which a replica that is behind executes at once.
     pub apply_connections: usize,
     /// Where the design has statements travel: a transaction that wrote fewer rows travels as rows.
@@ -523,6 +527,9 @@ impl<'a> Reader<'a> {
         }
         if config.design().needs_replicas() && !config.standbys.is_empty() {
             refuse("standby", "is of no use to this design: its reads go to replicas, each in a [[replica]]");
+        }
+        if let Some(flaw) = config.design().flaw().filter(|_| !config.flawed_designs) {
+            refuse("design", &format!("is for experiments alone, which say flawed_designs = true: {flaw}"));
         }
         let takes_turns = config.design().orderer == Orderer::PrimaryOneByOne;
         if config.acknowledged_by > if takes_turns { config.replicas.len() } else { 0 } {

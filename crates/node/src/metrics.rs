@@ -364,6 +364,9 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
     each("consort_feed_pending_bytes", "Bytes of rows that the replica does not show yet.", |feed| {
         feed.pending_bytes
     });
+    each("consort_feed_pending_file_bytes", "Those of them that lie in files.", |feed| {
+        feed.pending_file_bytes
+    });
     each(
         "consort_feed_lag_milliseconds",
         "How long the replica has not shown what the primary has.",

@@ -392,11 +392,11 @@ fn setup(config: &Config) -> Result<Setup, String> {
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
         fed_buffer_bytes: config.fed_buffer_bytes,
+        fed_archive_bytes: config.fed_archive_bytes,
         apply_connections: config.apply_connections,
         statement_rows: config.statement_rows,
         footprint_grain: config.footprint_grain,
         reads_in_blocks: config.reads_in_blocks,
-        guard: scheduler::parallel::Bugs::default(),
         shadow: shadow.map(Rc::new),
     })
 }

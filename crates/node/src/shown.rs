@@ -278,7 +278,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
 }
 
 fn feed(cluster: &Cluster, course: CourseView) -> Feed {
-    let CourseView { replica, database, stage, in_vain, pending, waited, steps } = course;
+    let CourseView { replica, database, stage, in_vain, pending, waited, steps, catches_up_in } = course;
     let setup = cluster.standby(replica);
     let (host, port) = address(&setup);
     let scheduler = cluster.scheduler();
@@ -315,6 +315,8 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
         lag: pending.since.map_or(Duration::ZERO, |since| cluster.now().saturating_sub(since)),
         pending_commits: pending.commits,
         pending_bytes: pending.bytes,
+        pending_file_bytes: pending.filed,
+        catches_up_in,
         copied,
         waited_for_readers: waited.for_readers,
         readers_let_go: waited.let_go,

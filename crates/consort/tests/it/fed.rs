@@ -226,7 +226,8 @@ fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
 
 #[test]
 fn a_replica_that_is_too_far_behind_is_copied_anew() {
-    let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let (serving, mut console, url) =
+        serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\"\nfed_archive = \"0B\""));
     let mut client = Client::connect(&url).unwrap();
     client.rows("CREATE TABLE big (id int PRIMARY KEY, v text NOT NULL)").unwrap();
     client.rows("INSERT INTO big VALUES (-1, 'the first')").unwrap();

@@ -48,7 +48,8 @@ fn a_paused_replica_takes_nothing_until_it_is_resumed() {
 
 #[test]
 fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
-    let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let (serving, mut console, url) =
+        serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\"\nfed_archive = \"0B\""));
     let mut client = Client::connect(&url).unwrap();
     let before = number(serving.servers.replica(0));
     console.rows("PAUSE REPLICA replica1");
@@ -63,8 +64,28 @@ fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
 }
 
 #[test]
-fn a_copy_that_falls_too_far_behind_is_broken_off() {
+fn what_memory_has_no_room_for_waits_in_files_for_a_replica_that_is_paused() {
     let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let mut client = Client::connect(&url).unwrap();
+    let before = number(serving.servers.replica(0));
+    console.rows("PAUSE REPLICA replica1");
+    for round in 1..20 {
+        let sql =
+            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
+        client.rows(&sql).unwrap();
+    }
+    eventually("rows in files", || console.feed("replica1", "postgres").pending_file_bytes > 5 << 20);
+    console.rows("RESUME REPLICA replica1");
+    all_equal(&serving, &mut console);
+    assert_eq!(number(serving.servers.replica(0)), before, "it was not copied anew");
+    let feed = console.feed("replica1", "postgres");
+    assert_eq!((feed.pending_file_bytes, &*feed.catch_up_left_ms), (0, "0"));
+}
+
+#[test]
+fn a_copy_that_falls_too_far_behind_is_broken_off() {
+    let (serving, mut console, url) =
+        serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\"\nfed_archive = \"0B\""));
     let mut client = Client::connect(&url).unwrap();
     let still = Still::made(&mut client);
     console.rows("REBUILD REPLICA replica1");

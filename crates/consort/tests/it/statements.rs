@@ -121,6 +121,22 @@ fn replicas_that_execute_statements_are_equal_whatever_writes() {
 }
 
 #[test]
+fn as_published_replicas_that_execute_statements_come_to_differ() {
+    let flawed = |design: &design::Design| design.effects == Effects::StatementsInCommitOrder;
+    let design = design::FLAWED.into_iter().find(flawed).expect("there is one").name;
+    let lines = format!("{ANYWHERE}\nstatement_rows = 1\nflawed_designs = true");
+    let (_serving, mut console, url) = serving(design, 1, &lines);
+    Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
+    let writers = Writers::start(&[url.clone(), url.clone(), url]);
+    eventually("statements that travel", || figure(&mut console, "statements") > 20);
+    eventually("a difference", || {
+        let rows = console.rows("VERIFY postgres");
+        rows.iter().any(|row| row.get("state") == Some("differs"))
+    });
+    writers.end();
+}
+
+#[test]
 fn up_makes_replicas_that_are_fed() {
     let up = UpFolder::new();
     let design = named(|design| design.effects == Effects::Statements);

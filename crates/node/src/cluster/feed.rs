@@ -7,13 +7,17 @@
 //!                              all keep it: cut  kept  next
 //! ```
 //!
+//! The oldest rows lie in files when there are more than memory has room for.
+//!
 //! It does not know what a server is, nor what rows are: it counts their bytes.
 
+use super::pace::Pace;
 use history::Lsn;
 use order::{Boundary, RunNumber};
 use postgres::apply::Part;
 use scheduler::StandbyId;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -42,7 +46,9 @@ pub(crate) struct Rows<R> {
 #[derive(Debug)]
 struct Taken {
     boundary: Rc<Boundary>,
+    /// Of the rows of its commits, and so many of them lie in files.
     bytes: u64,
+    filed: u64,
     /// When, since the start.
     at: Duration,
 }
@@ -65,6 +71,8 @@ pub(crate) struct Stretch {
     pub(crate) boundaries: Vec<Rc<Boundary>>,
     /// The place behind the last.
     pub(crate) end: Place,
+    /// Of the rows of all their commits.
+    pub(crate) bytes: u64,
 }
 
 impl Stretch {
@@ -81,6 +89,8 @@ pub struct Pending {
     pub commits: u64,
     /// Bytes of their rows.
     pub bytes: u64,
+    /// So many of them lie in files.
+    pub filed: u64,
     /// When the oldest boundary was taken, since the start.
     pub since: Option<Duration>,
 }
@@ -96,11 +106,16 @@ pub(crate) struct Feed<R = Part> {
     rows: BTreeMap<Lsn, Rows<R>>,
     /// Bytes of what no boundary has, and how many commits that is.
     unplaced: (u64, usize),
-    /// Bytes of what one has.
+    /// Bytes of what one has, and how many of them lie in files.
     placed: u64,
+    filed: u64,
     taken: VecDeque<Taken>,
     /// The place of the first one that is kept.
     first: Place,
+    /// The rows of all boundaries below lie in files.
+    put_away: Place,
+    /// How quickly rows arrive, and up to when that was counted.
+    arrivals: (Pace, Duration),
     takers: BTreeMap<StandbyId, Taker>,
 }
 
@@ -111,8 +126,11 @@ impl<R> Default for Feed<R> {
             rows: BTreeMap::new(),
             unplaced: (0, 0),
             placed: 0,
+            filed: 0,
             taken: VecDeque::new(),
             first: Place::default(),
+            put_away: Place::default(),
+            arrivals: Default::default(),
             takers: BTreeMap::new(),
         }
     }
@@ -132,7 +150,7 @@ impl<R: Clone> Feed<R> {
         let end = self.end();
         self.rows.clear();
         self.taken.clear();
-        (self.unplaced, self.placed, self.first) = ((0, 0), 0, end);
+        (self.unplaced, self.placed, self.filed, self.first) = ((0, 0), 0, 0, end);
         self.takers.values_mut().for_each(|taker| *taker = Taker { kept: end, next: end });
     }
 
@@ -197,8 +215,11 @@ impl<R: Clone> Feed<R> {
         let (bytes, commits) = mine.fold((0, 0), |(bytes, count), rows| (bytes + rows.bytes, count + 1));
         self.unplaced.0 -= bytes;
         self.unplaced.1 -= commits;
+        let (pace, counted) = &mut self.arrivals;
+        pace.add(bytes, now.saturating_sub(*counted));
+        *counted = now;
         self.placed += bytes;
-        self.taken.push_back(Taken { boundary: Rc::new(boundary), bytes, at: now });
+        self.taken.push_back(Taken { boundary: Rc::new(boundary), bytes, filed: 0, at: now });
         self.cut();
     }
 
@@ -215,11 +236,12 @@ impl<R: Clone> Feed<R> {
             bytes += taken.bytes;
             bytes == taken.bytes || bytes <= most
         };
-        let boundaries: Vec<_> = self.taken.iter().skip(skipped).take_while(fits).collect();
-        let boundaries: Vec<_> = boundaries.into_iter().map(|taken| taken.boundary.clone()).collect();
+        let stretch: Vec<_> = self.taken.iter().skip(skipped).take_while(fits).collect();
+        let bytes = stretch.iter().map(|taken| taken.bytes).sum();
+        let boundaries: Vec<_> = stretch.into_iter().map(|taken| taken.boundary.clone()).collect();
         taker.next = taker.next.behind(boundaries.len());
         let end = taker.next;
-        Ok((!boundaries.is_empty()).then_some(Stretch { boundaries, end }))
+        Ok((!boundaries.is_empty()).then_some(Stretch { boundaries, end, bytes }))
     }
 
     /// The replica is connected: it is given again what it need not have kept, and the newest boundary in any case, to be
@@ -255,23 +277,60 @@ impl<R: Clone> Feed<R> {
             pending.since.get_or_insert(taken.at);
             pending.commits += taken.boundary.commits.len() as u64;
             pending.bytes += taken.bytes;
+            pending.filed += taken.filed;
         }
         pending
     }
 
-    /// Who must be given up so that no more than `limit` bytes are kept: those who are furthest behind, until it is enough.
-    /// Nobody is for the sake of the newest boundary alone, nor of a single commit, however large.
-    pub(crate) fn too_far_behind(&self, limit: u64) -> Vec<StandbyId> {
+    /// Puts the oldest rows into files until no more than `memory` bytes of what boundaries have are here. `put` does it for
+    /// those of one boundary, and says how many bytes of them lie in files then.
+    ///
+    /// # Errors
+    /// Those of `put`: the rows of that boundary and of those behind it are here still.
+    pub(crate) fn put_away(
+        &mut self,
+        memory: u64,
+        mut put: impl FnMut(&mut [R]) -> io::Result<u64>,
+    ) -> io::Result<()> {
+        self.put_away = self.put_away.max(self.first);
+        while self.placed - self.filed > memory {
+            let next = usize::try_from(self.put_away.0 - self.first.0).expect("no further than the end");
+            let Some(taken) = self.taken.get_mut(next) else { break };
+            let ends = || taken.boundary.commits.iter().map(|commit| commit.end);
+            let (ends, mut parts): (Vec<_>, Vec<_>) =
+                ends().filter_map(|end| Some((end, self.rows.get(&end)?.part.clone()))).unzip();
+            taken.filed = put(&mut parts)?;
+            self.filed += taken.filed;
+            for (end, part) in ends.into_iter().zip(parts) {
+                self.rows.entry(end).and_modify(|rows| rows.part = part);
+            }
+            self.put_away = self.put_away.behind(1);
+        }
+        Ok(())
+    }
+
+    /// Who must be given up so that no more than `memory` bytes are kept in memory and `files` bytes in files: those who are
+    /// furthest behind, until it is enough. Nobody is for the sake of the newest boundary alone, nor of a single commit, however
+    /// large.
+    pub(crate) fn too_far_behind(&self, memory: u64, files: u64) -> Vec<StandbyId> {
         let newest = self.taken.back().map_or(0, |taken| taken.bytes);
         let (unplaced, commits) = self.unplaced;
-        if unplaced > limit && commits > 1 {
+        if unplaced > memory && commits > 1 {
             return self.takers.keys().copied().collect();
         }
-        if self.placed <= limit || self.placed == newest {
+        let fits = self.placed - self.filed <= memory && self.filed <= files;
+        if fits || self.placed == newest {
             return Vec::new();
         }
         let last = self.takers.values().map(|taker| taker.kept).min();
         self.takers.iter().filter(|(_, taker)| Some(taker.kept) == last).map(|(id, _)| *id).collect()
+    }
+
+    /// Bytes of rows that arrive in a second.
+    pub(crate) fn arrivals(&self, now: Duration) -> f64 {
+        let (mut pace, counted) = self.arrivals;
+        pace.add(0, now.saturating_sub(counted));
+        pace.per_second()
     }
 
     fn end(&self) -> Place {
@@ -285,6 +344,7 @@ impl<R: Clone> Feed<R> {
             let Some(taken) = self.taken.pop_front() else { return };
             self.first = self.first.behind(1);
             self.placed -= taken.bytes;
+            self.filed -= taken.filed;
             for commit in &taken.boundary.commits {
                 self.rows.remove(&commit.end);
             }

@@ -2,12 +2,14 @@
 //! and what it keeps.
 
 use super::feed::{Feed, NotFed, Pending, Place, Rows, Stretch};
+use super::pace::Pace;
 use super::rest::Rest;
 use super::{Cluster, Database};
 use history::{DatabaseId, Incarnation, Lsn};
 use order::Boundary;
 use postgres::apply::{self, Part};
 use postgres::clone::Progress;
+use postgres::decoder::Archive;
 use scheduler::{Kind, StandbyId};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -66,6 +68,8 @@ struct Course {
     waited: Waited,
     /// What was done since this process began.
     steps: apply::Counts,
+    /// How quickly it takes in what it is behind with.
+    pace: Pace,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +96,9 @@ pub struct CourseView {
     pub waited: Waited,
     /// In how many steps it was brought on, since this process began.
     pub steps: apply::Counts,
+    /// How long it is going to take to show all, as far as its own pace and that of the writers tell; `None` if nothing is known
+    /// of its pace, or if it is not quicker than they are.
+    pub catches_up_in: Option<Duration>,
 }
 
 /// All of them.
@@ -100,6 +107,7 @@ pub(crate) struct Feeds {
     feeds: RefCell<BTreeMap<DatabaseId, Feed>>,
     courses: RefCell<BTreeMap<(DatabaseId, StandbyId), Course>>,
     pub(super) rests: RefCell<BTreeMap<DatabaseId, Rest>>,
+    archive: RefCell<Archive>,
     more: Notify,
 }
 
@@ -118,6 +126,7 @@ impl Feeds {
             unkept: None,
             waited: Waited::default(),
             steps: apply::Counts::default(),
+            pace: Pace::default(),
         };
         RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
     }
@@ -248,6 +257,11 @@ impl Feeds {
         course.steps = course.steps + more;
     }
 
+    /// The replica took in so many bytes of rows in so long a time, without a pause.
+    pub(crate) fn took_in(&self, (of, replica): (DatabaseId, StandbyId), bytes: u64, time: Duration) {
+        self.course(of, replica).pace.add(bytes, time);
+    }
+
     /// What this life of the replica has shown, of all databases, and may not have flushed.
     pub(crate) fn take_unkept(&self, replica: StandbyId, life: Incarnation) -> Vec<(DatabaseId, Lsn, Place)> {
         let mut courses = self.courses.borrow_mut();
@@ -271,16 +285,21 @@ impl Feeds {
         self.more.notify_waiters();
     }
 
-    fn views(&self) -> Vec<CourseView> {
+    fn views(&self, now: Duration) -> Vec<CourseView> {
         let courses = self.courses.borrow();
-        let view = |((database, replica), course): (&(DatabaseId, StandbyId), &Course)| CourseView {
-            replica: *replica,
-            database: *database,
-            stage: course.stage.clone(),
-            in_vain: course.in_vain.clone(),
-            pending: self.feed(*database).pending(course.shown),
-            waited: course.waited,
-            steps: course.steps,
+        let view = |((database, replica), course): (&(DatabaseId, StandbyId), &Course)| {
+            let feed = self.feed(*database);
+            let pending = feed.pending(course.shown);
+            CourseView {
+                replica: *replica,
+                database: *database,
+                stage: course.stage.clone(),
+                in_vain: course.in_vain.clone(),
+                pending,
+                waited: course.waited,
+                steps: course.steps,
+                catches_up_in: course.pace.time_for(pending.bytes, feed.arrivals(now)),
+            }
         };
         courses.iter().map(view).collect()
     }
@@ -301,7 +320,7 @@ impl Cluster {
     /// Each replica that Consort feeds, database by database.
     pub fn courses(&self) -> Vec<CourseView> {
         let here = |course: &CourseView| self.is_here(course.replica);
-        self.0.feeds.views().into_iter().filter(here).collect()
+        self.0.feeds.views(self.now()).into_iter().filter(here).collect()
     }
 
     /// Whether what came out of the database's slot is kept for a replica. If it is, and the order has no
@@ -397,10 +416,17 @@ impl Cluster {
         grown.into_iter().for_each(|of| self.bound_feed(of));
     }
 
-    /// Keeps what is kept for the replicas within its bound.
+    /// Keeps what is kept for the replicas within its bounds.
     fn bound_feed(&self, of: DatabaseId) {
+        let (memory, files) = (self.setup().fed_buffer_bytes as u64, self.setup().fed_archive_bytes as u64);
+        let put = |parts: &mut [Part]| Part::put_away(parts, &mut self.feeds().archive.borrow_mut());
+        if files > 0
+            && let Err(error) = self.feeds().feed(of).put_away(memory, put)
+        {
+            tracing::warn!(%error, "what replicas lack cannot be put into a file");
+        }
         loop {
-            let behind = self.feeds().feed(of).too_far_behind(self.setup().fed_buffer_bytes as u64);
+            let behind = self.feeds().feed(of).too_far_behind(memory, files);
             if behind.is_empty() {
                 return;
             }
@@ -408,7 +434,7 @@ impl Cluster {
                 tracing::warn!(
                     replica = self.standby(replica).name,
                     database = self.name_of(of),
-                    "the replica is further behind than fed_buffer holds: the database is copied anew"
+                    "the replica is further behind than fed_buffer and fed_archive hold: the database is copied anew"
                 );
                 self.fed_leaves(replica, of);
             }

@@ -10,6 +10,7 @@ mod feed;
 mod feeds;
 mod members;
 mod names;
+mod pace;
 mod replicas;
 mod reruns;
 mod rest;
@@ -99,8 +100,10 @@ pub struct Setup {
     pub standby_connections: usize,
     /// So many bytes of an answer are held until it is proven.
     pub held_answer_bytes: usize,
-    /// Bound of the rows that are kept for replicas, bytes.
+    /// Bound of the rows that are kept for replicas in memory, bytes.
     pub fed_buffer_bytes: usize,
+    /// Bound of those that are kept in files, bytes.
+    pub fed_archive_bytes: usize,
     /// Connections on which a replica that is behind executes at once.
     pub apply_connections: usize,
     /// Where statements travel: one that wrote fewer rows travels as rows.
@@ -109,8 +112,6 @@ pub struct Setup {
     pub footprint_grain: Grain,
     /// Statements of blocks that may write may leave the primary one by one.
     pub reads_in_blocks: bool,
-    /// For the tests of what keeps statements from travelling.
-    pub guard: scheduler::parallel::Bugs,
     /// Shadow mode, for tests: where differences are written down.
     pub shadow: Option<Rc<shadow::Report>>,
 }

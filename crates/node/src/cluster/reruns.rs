@@ -10,6 +10,7 @@
 //! A statement stands for its rows at every replica or at none. Its rows are kept all the same.
 
 use super::Cluster;
+use design::Effects;
 use history::{DatabaseId, Footprint, Lsn, Snapshot, Version, Xid};
 use order::{Boundary, RunNumber};
 use postgres::apply::Rerun;
@@ -153,7 +154,13 @@ impl Reruns {
 impl Cluster {
     /// Statements travel to replicas, where they may.
     pub(crate) fn statements_travel(&self) -> bool {
-        self.setup().design.effects == design::Effects::Statements
+        self.setup().design.effects.are_statements()
+    }
+
+    /// What the guard leaves out.
+    fn guard_bugs(&self) -> Bugs {
+        let statement_in_commit_order = self.setup().design.effects == Effects::StatementsInCommitOrder;
+        Bugs { statement_in_commit_order, ..Bugs::default() }
     }
 
     /// From when on a transaction that begins now counts; `None`: whatever it runs, nobody wants to hear of it.
@@ -183,7 +190,7 @@ impl Cluster {
     /// The order of the database goes on in its run, if in any.
     pub(super) fn reruns_follow(&self, of: DatabaseId, run: Option<RunNumber>) {
         if self.statements_travel() {
-            self.reruns().follow(of, run, self.setup().guard);
+            self.reruns().follow(of, run, self.guard_bugs());
         }
     }
 
@@ -200,7 +207,7 @@ impl Cluster {
         if !self.statements_travel() {
             return;
         }
-        for (end, told) in self.reruns().place(boundary, self.setup().guard) {
+        for (end, told) in self.reruns().place(boundary, self.guard_bugs()) {
             self.feeds().change(boundary.database, end, |rows| {
                 let stands = told.and_then(|told| {
                     let same = rows.part.is_written_by(&told.reruns);

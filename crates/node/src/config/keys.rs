@@ -207,6 +207,12 @@ pub static KEYS: &[Key] = &[
          `weak` (anywhere: stale reads, for comparison only), or the design of a paper ([designs](designs.md)).",
         |config, value| put(&mut config.design, design(value).map(Some)),
     ),
+    global(
+        "flawed_designs",
+        "false",
+        "For experiments: designs may be chosen that are known to be wrong ([which](designs.md)).",
+        |config, value| put(&mut config.flawed_designs, flag(value)),
+    ),
     reloaded(global(
         "writers",
         "\"anywhere\"",
@@ -289,10 +295,17 @@ pub static KEYS: &[Key] = &[
     global(
         "fed_buffer",
         "\"256MB\"",
-        "Memory, for each database, for the rows of commits that some replica has not kept yet. A replica that falls \
-         further behind is copied anew; so is one whose server is away while its slot keeps more of the primary's log than \
-         this.",
+        "Memory, for each database, for the rows of commits that some replica has not kept yet. What is more than that goes \
+         to files.",
         |config, value| put(&mut config.fed_buffer_bytes, size(value, 1 << 20)),
+    ),
+    global(
+        "fed_archive",
+        "\"4GB\"",
+        "Room in files, for each database, for such rows: in `TMPDIR`, or else in `/var/tmp`, without names. A replica that \
+         falls further behind is copied anew; so is one whose server is away while its slot keeps more of the primary's log \
+         than `fed_buffer` and this together. `\"0B\"`: no files.",
+        |config, value| put(&mut config.fed_archive_bytes, size(value, 0)),
     ),
     global(
         "apply_connections",
@@ -457,7 +470,9 @@ const WRITERS: &[(&str, Writers)] =
     &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];
 
 fn design(value: &DeValue<'_>) -> Read<Design> {
-    one_of(value, &design::ALL.map(|design| (design.name, design)))
+    let flawed = design::FLAWED.iter().find(|design| value.as_str() == Some(design.name));
+    flawed
+        .map_or_else(|| one_of(value, &design::ALL.map(|design| (design.name, design))), |flawed| Ok(*flawed))
 }
 
 fn set_consistency(choice: &mut Choice, value: &DeValue<'_>) -> Read<()> {

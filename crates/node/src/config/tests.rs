@@ -128,6 +128,12 @@ fn where_reads_wait_for_replicas() {
         let found = mistakes(&format!("design = \"{}\"\n{LEAST}[[standby]]\nhost = \"b\"\n", design.name));
         assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
     }
+    for design in design::FLAWED {
+        let line = format!("design = \"{}\"\n", design.name);
+        let found = mistakes(&format!("{line}{LEAST}"));
+        assert!(found[0].contains("flawed_designs = true"), "{found:?}");
+        assert!(parse(&format!("{line}flawed_designs = true\n{LEAST}")).is_ok());
+    }
     let locks = design::ALL.iter().find(|design| design.intake.locks()).expect("there is one").name;
     let replica = "[[replica]]\nhost = \"b\"\n";
     let found = mistakes(&format!("design = \"{locks}\"\nacknowledged_by = 1\n{LEAST}{replica}"));

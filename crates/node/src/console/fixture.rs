@@ -138,6 +138,8 @@ impl View for Fixture {
             lag: Duration::from_millis(12),
             pending_commits: 2,
             pending_bytes: 300,
+            pending_file_bytes: 200,
+            catches_up_in: Some(Duration::from_millis(25)),
             copied,
             waited_for_readers: Duration::from_millis(40),
             readers_let_go: 1,

@@ -270,6 +270,10 @@ pub struct Feed {
     pub pending_commits: u64,
     /// Bytes of their rows.
     pub pending_bytes: u64,
+    /// So many of them lie in files.
+    pub pending_file_bytes: u64,
+    /// How long it is likely to take until it shows all; nothing if that is not known, or if writers are quicker.
+    pub catches_up_in: Option<Duration>,
     /// How far its copy is, while it is made.
     pub copied: Option<Progress>,
     /// How long its refreshes have waited for those who read, where a refresh locks.

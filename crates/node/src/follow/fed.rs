@@ -49,6 +49,9 @@ const WELL_FED: Duration = Duration::from_secs(60);
 /// How many bytes of boundaries become one transaction at a replica that is behind.
 const STRETCH_BYTES: u64 = 4 << 20;
 
+/// Steps that bring at least so much tell how quickly a replica that is behind goes on; smaller ones wait for each other's answers.
+const BULK_BYTES: u64 = 64 * 1024;
+
 /// Why feeding ended.
 enum Stop {
     /// The replica, or the primary, went away or refused: it is tried again.
@@ -188,7 +191,8 @@ fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (Databa
     let slots = cluster.slots();
     let slot = slots.iter().find(|slot| slot.database.as_deref() == Some(database.name()));
     let kept_bytes = slot.map_or(0, |slot| slot.kept_bytes);
-    if kept_bytes > cluster.setup().fed_buffer_bytes as u64 && !cluster.feeds().is_out(of, id) {
+    let bound = cluster.setup().fed_buffer_bytes as u64 + cluster.setup().fed_archive_bytes as u64;
+    if kept_bytes > bound && !cluster.feeds().is_out(of, id) {
         let replica = cluster.standby(id);
         tracing::warn!(
             replica = replica.name,
@@ -423,7 +427,8 @@ impl<'a> Feeding<'a> {
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         self.fed_since.set(Some(Instant::now()));
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
-        let mut line = Line { at, by: self, feeder, life, counted, sent: VecDeque::new() };
+        let (sent, busy_since) = (VecDeque::new(), Instant::now());
+        let mut line = Line { at, by: self, feeder, life, counted, sent, busy_since };
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {
@@ -532,6 +537,8 @@ struct Line<'a> {
     /// What it shows when all that was sent is visible.
     at: Shown,
     sent: VecDeque<Sent>,
+    /// Since when it works without a pause on what was sent.
+    busy_since: Instant,
 }
 
 /// Boundaries that were sent in one transaction.
@@ -539,6 +546,8 @@ struct Sent {
     to: Shown,
     last: Rc<Boundary>,
     end: Place,
+    /// Of their rows.
+    bytes: u64,
 }
 
 impl Line<'_> {
@@ -577,9 +586,13 @@ impl Line<'_> {
 
     async fn send(&mut self, stretch: &Stretch, parts: Vec<Part>) -> Result<(), Stop> {
         let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
+        if self.sent.is_empty() {
+            self.busy_since = Instant::now();
+        }
         self.feeder.send(Batch { parts, to: to.clone() }).await?;
         self.at = to.clone();
-        self.sent.push_back(Sent { to, last: stretch.last().clone(), end: stretch.end });
+        let bytes = stretch.bytes;
+        self.sent.push_back(Sent { to, last: stretch.last().clone(), end: stretch.end, bytes });
         let shown = self.feeder.shown();
         let visible = self.sent.iter().rposition(|sent| sent.to == *shown);
         self.visible(visible.map_or(0, |place| place + 1));
@@ -672,8 +685,13 @@ impl Line<'_> {
 
     /// So many of those that were sent are visible, the first ones.
     fn visible(&mut self, count: usize) {
-        let Some(Sent { to, last, end }) = self.sent.drain(..count).next_back() else { return };
+        let bytes: u64 = self.sent.iter().take(count).map(|sent| sent.bytes).sum();
+        let Some(Sent { to, last, end, .. }) = self.sent.drain(..count).next_back() else { return };
         let Feeding { cluster, id, of, .. } = *self.by;
+        if bytes >= BULK_BYTES {
+            cluster.feeds().took_in((of, id), bytes, self.busy_since.elapsed());
+        }
+        self.busy_since = Instant::now();
         cluster.scheduler().fed_shows(id, self.life, &last);
         cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
         let counts = self.feeder.counts();

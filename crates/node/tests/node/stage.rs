@@ -96,11 +96,11 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         standby_connections: 20,
         held_answer_bytes: 64 * 1024,
         fed_buffer_bytes: 1 << 20,
+        fed_archive_bytes: 1 << 20,
         apply_connections: 2,
         statement_rows: 1,
         footprint_grain: history::Grain::Row,
         reads_in_blocks: true,
-        guard: scheduler::parallel::Bugs::default(),
         shadow: None,
     }
 }

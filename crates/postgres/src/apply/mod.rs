@@ -50,7 +50,7 @@ pub use rerun::{Rerun, Under};
 pub(crate) use table::quoted;
 
 use crate::address::Address;
-use crate::decoder::{Changes, SETTINGS};
+use crate::decoder::{Archive, Changes, SETTINGS};
 use crate::incarnation::Sighting;
 use crate::link::Link;
 use answer::{Wrong, answers, may_be_tried_again};
@@ -60,6 +60,7 @@ use lanes::Lanes;
 use postgres_protocol::message::backend::Message;
 use script::{About, Check, Prepared, Script};
 use std::collections::{BTreeSet, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 /// A statement of the feeder waits no longer for a lock that a reader of the replica holds.
@@ -109,6 +110,14 @@ impl Part {
     /// Its rows.
     pub fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// Puts the rows of these into the archive. How many bytes of them lie in files now.
+    ///
+    /// # Errors
+    /// As [`Archive::put`].
+    pub fn put_away(parts: &mut [Part], archive: &mut Archive) -> io::Result<u64> {
+        archive.put(parts.iter_mut().map(|part| &mut part.changes))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! relations   [accounts, history]            as they were described when the rows came
 //! in memory   (0, U..)(1, I..)(2, T..)       which of them, and the message: a part of what was received, not copied
-//! spilled     the same, length by length, in a file that has no name any more
+//! in a file   the same, length by length; a file that has no name any more, of this commit alone or of many
 //! ```
 //!
 //! A table may be described anew in mid-transaction (DDL between two rows); then it stands twice among the relations, and
@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,8 +34,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// The rows of one commit, in the order in which they were written. Cheap to clone.
 ///
-/// Up to [`Changes::MAX_IN_MEMORY_BYTES`] of them lie in memory. More than that goes to a file in the system's folder for
-/// temporary files, which has no name any more: it ends with the last clone, however the process ends.
+/// Up to [`Changes::MAX_IN_MEMORY_BYTES`] of them lie in memory. More than that goes to a file in the folder for large temporary
+/// files (`TMPDIR`, else `/var/tmp`), which has no name any more: it ends with the last clone, however the process ends.
 #[derive(Clone, Debug)]
 pub struct Changes {
     relations: Arc<[Arc<Relation>]>,
@@ -46,7 +47,8 @@ pub struct Changes {
 #[derive(Clone, Debug)]
 enum Messages {
     Here(Arc<[(u32, Bytes)]>),
-    Spilled(Arc<File>),
+    /// From this place of the file on.
+    Filed(Arc<File>, u64),
 }
 
 impl Changes {
@@ -64,8 +66,8 @@ impl Changes {
     }
 
     /// Whether they lie in a file.
-    pub fn spilled(&self) -> bool {
-        matches!(self.messages, Messages::Spilled(_))
+    pub fn filed(&self) -> bool {
+        matches!(self.messages, Messages::Filed(..))
     }
 
     /// The tables that they speak of.
@@ -75,7 +77,11 @@ impl Changes {
 
     /// Reads them from the beginning.
     pub(crate) fn read(&self) -> Reader<'_> {
-        Reader { changes: self, next: 0, piece: BytesMut::new(), at: 0 }
+        let at = match self.messages {
+            Messages::Here(_) => 0,
+            Messages::Filed(_, at) => at,
+        };
+        Reader { changes: self, next: 0, piece: BytesMut::new(), at }
     }
 }
 
@@ -121,13 +127,13 @@ impl<'a> Reader<'a> {
                 let (place, message) = &all[usize::try_from(self.next).expect("it was counted in memory")];
                 (*place, message.clone())
             }
-            Messages::Spilled(file) => self.spilled(file)?,
+            Messages::Filed(file, _) => self.filed(file)?,
         };
         self.next += 1;
         Ok(Some(Change { relations: &self.changes.relations, place, message }))
     }
 
-    fn spilled(&mut self, file: &File) -> io::Result<(u32, Bytes)> {
+    fn filed(&mut self, file: &File) -> io::Result<(u32, Bytes)> {
         self.fill(file, HEAD_BYTES)?;
         let head = self.piece.split_to(HEAD_BYTES);
         let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -219,11 +225,7 @@ impl Kept {
         };
         let mut piece = Vec::with_capacity(PIECE_BYTES * 2);
         for (place, message) in self.here.drain(..) {
-            let length =
-                u32::try_from(message.len()).expect("a message is shorter than its length field allows");
-            piece.extend_from_slice(&place.to_be_bytes());
-            piece.extend_from_slice(&length.to_be_bytes());
-            piece.extend_from_slice(&message);
+            write(&mut piece, place, &message);
             if piece.len() > PIECE_BYTES {
                 file.write_all(&piece)?;
                 piece.clear();
@@ -240,11 +242,65 @@ impl Kept {
         }
         let relations: Arc<[_]> = self.relations.into();
         let messages = match self.spilled {
-            Some(file) => Messages::Spilled(Arc::new(file)),
+            Some(file) => Messages::Filed(Arc::new(file), 0),
             None => Messages::Here(self.here.into()),
         };
         Ok(Changes { relations, messages, count: self.count, bytes: self.bytes })
     }
+}
+
+/// Where the rows of many commits are put that memory has no room for: files without names, one behind the other. Each ends with
+/// the last commit that is in it.
+#[derive(Debug, Default)]
+pub struct Archive {
+    /// The one that is written, and how long it is.
+    file: Option<(Arc<File>, u64)>,
+}
+
+impl Archive {
+    /// One file is written up to this length, and then the next one.
+    const FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+    /// Puts rows there that are in memory. How many bytes lie in files now, of those that were given.
+    ///
+    /// # Errors
+    /// The file cannot be made or written: all rows are where they were.
+    pub fn put<'a>(&mut self, all: impl Iterator<Item = &'a mut Changes>) -> io::Result<u64> {
+        let (file, end) = match self.file.take().filter(|(_, end)| *end < Self::FILE_BYTES) {
+            Some(begun) => begun,
+            None => (Arc::new(nameless_file()?), 0),
+        };
+        let (_, end) = self.file.insert((file.clone(), end));
+        let (mut at, mut piece, mut placed, mut bytes) = (*end, Vec::new(), Vec::new(), 0);
+        for changes in all {
+            bytes += changes.bytes;
+            let Messages::Here(messages) = &changes.messages else { continue };
+            let begins = at + piece.len() as u64;
+            for (place, message) in messages.iter() {
+                write(&mut piece, *place, message);
+                if piece.len() > PIECE_BYTES {
+                    file.write_all_at(&piece, at)?;
+                    at += piece.len() as u64;
+                    piece.clear();
+                }
+            }
+            placed.push((changes, begins));
+        }
+        file.write_all_at(&piece, at)?;
+        *end = at + piece.len() as u64;
+        for (changes, begins) in placed {
+            changes.messages = Messages::Filed(file.clone(), begins);
+        }
+        Ok(bytes)
+    }
+}
+
+/// One message, as it lies in a file.
+fn write(piece: &mut Vec<u8>, place: u32, message: &[u8]) {
+    let length = u32::try_from(message.len()).expect("a message is shorter than its length field allows");
+    piece.extend_from_slice(&place.to_be_bytes());
+    piece.extend_from_slice(&length.to_be_bytes());
+    piece.extend_from_slice(message);
 }
 
 /// The place of a message that speaks of several tables, when so many were known.
@@ -254,10 +310,17 @@ fn several(known: usize) -> u32 {
 
 fn nameless_file() -> io::Result<File> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("consort-rows-{}-{number}", std::process::id()));
+    let path = large_files().join(format!("consort-rows-{}-{number}", std::process::id()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     remove_file(&path)?;
     Ok(file)
+}
+
+/// Where large temporary files belong: the system's folder for them is often in memory (file-hierarchy(7)).
+fn large_files() -> PathBuf {
+    const LARGE: &str = "/var/tmp";
+    let said = std::env::var_os("TMPDIR").map(PathBuf::from);
+    said.unwrap_or_else(|| if Path::new(LARGE).is_dir() { LARGE.into() } else { std::env::temp_dir() })
 }
 
 #[cfg(test)]
@@ -320,10 +383,42 @@ mod tests {
             assert!(kept.here_bytes <= Changes::MAX_IN_MEMORY_BYTES);
         }
         let changes = kept.finish().unwrap();
-        assert!(changes.spilled());
+        assert!(changes.filed());
         for _ in 0..2 {
             let read: Vec<Bytes> = all(&changes).into_iter().map(|(_, message)| message).collect();
             assert!(read == rows, "{} rows", read.len());
         }
+    }
+
+    #[test]
+    fn rows_of_many_commits_come_back_from_the_archive() {
+        let table = relation(1, "t");
+        let commit = |number: u8, length: usize| {
+            let mut kept = Kept::default();
+            for _ in 0..3 {
+                kept.add(row(1, &vec![number; length]), |_| Some(&table)).unwrap();
+            }
+            kept.finish().unwrap()
+        };
+        let mut archive = Archive::default();
+        let mut changes: Vec<Changes> =
+            (0..9).map(|number| commit(number, 1 + 50_000 * number as usize)).collect();
+        let before: Vec<_> = changes.iter().map(all).collect();
+        for few in changes.chunks_mut(4) {
+            let bytes: u64 = few.iter().map(Changes::bytes).sum();
+            assert_eq!(archive.put(few.iter_mut()).unwrap(), bytes);
+        }
+        assert!(changes.iter().all(Changes::filed));
+        // What is in a file already stays there.
+        let (file, end) = archive.file.clone().unwrap();
+        assert_eq!(archive.put(changes[..1].iter_mut()).unwrap(), changes[0].bytes());
+        assert_eq!(archive.file.as_ref().unwrap().1, end);
+        // The next file is begun, and the first one stays as long as something in it is wanted.
+        archive.file = Some((file, Archive::FILE_BYTES));
+        let mut last = commit(200, 10);
+        archive.put(std::iter::once(&mut last)).unwrap();
+        assert!(archive.file.as_ref().unwrap().1 < 100);
+        assert_eq!(all(&last).len(), 3);
+        assert!(changes.iter().map(all).eq(before));
     }
 }

@@ -27,7 +27,7 @@ mod layout;
 pub(crate) mod message;
 mod relay;
 
-pub use changes::Changes;
+pub use changes::{Archive, Changes};
 pub(crate) use changes::{Change, Reader};
 
 use crate::Error;

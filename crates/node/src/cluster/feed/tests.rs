@@ -77,7 +77,10 @@ fn what_all_keep_is_forgotten_and_what_one_has_not_kept_is_given_again() {
     let end = feed.next(ONE, 20).unwrap().unwrap().end;
     feed.kept(ONE, end);
     assert!(feed.rows(Lsn::new(10)).is_some(), "the other one lacks it");
-    assert_eq!(feed.pending(end), Pending { commits: 1, bytes: 10, since: Some(Duration::from_secs(3)) });
+    assert_eq!(
+        feed.pending(end),
+        Pending { commits: 1, bytes: 10, filed: 0, since: Some(Duration::from_secs(3)) }
+    );
     given(&mut feed, TWO, 10);
     feed.kept(TWO, end);
     assert!(feed.rows(Lsn::new(10)).is_none());
@@ -166,12 +169,46 @@ fn who_is_furthest_behind_is_given_up_first() {
     let mut feed = feed(3);
     let end = feed.next(ONE, 20).unwrap().unwrap().end;
     feed.kept(ONE, end);
-    assert_eq!(feed.too_far_behind(30), []);
-    assert_eq!(feed.too_far_behind(29), [TWO]);
+    assert_eq!(feed.too_far_behind(30, 0), []);
+    assert_eq!(feed.too_far_behind(29, 0), [TWO]);
     feed.leaves(TWO);
-    assert_eq!(feed.too_far_behind(9), [], "the newest boundary alone is nobody's fault");
+    assert_eq!(feed.too_far_behind(9, 0), [], "the newest boundary alone is nobody's fault");
     feed.came_out(Lsn::new(40), rows(500));
-    assert_eq!(feed.too_far_behind(9), [], "nor is one commit");
+    assert_eq!(feed.too_far_behind(9, 0), [], "nor is one commit");
     feed.came_out(Lsn::new(50), rows(500));
-    assert_eq!(feed.too_far_behind(9), [ONE]);
+    assert_eq!(feed.too_far_behind(9, 0), [ONE]);
+}
+
+#[test]
+fn the_oldest_rows_are_put_into_files_when_memory_has_no_room() {
+    let mut feed = feed(4);
+    let mut put = Vec::new();
+    let mut file = |parts: &mut [&'static str]| {
+        parts.iter_mut().for_each(|part| *part = "filed");
+        put.push(parts.len());
+        Ok(9)
+    };
+    feed.put_away(40, &mut file).unwrap();
+    feed.put_away(25, &mut file).unwrap();
+    assert_eq!(put, [1, 1], "two of four are enough");
+    let part = |feed: &Feed<&'static str>, end| feed.rows(Lsn::new(end)).unwrap().part;
+    assert_eq!([10, 20, 30].map(|end| part(&feed, end)), ["filed", "filed", "rows"]);
+    assert_eq!(feed.pending(feed.first).filed, 18);
+    assert_eq!((feed.too_far_behind(22, 18), feed.too_far_behind(22, 17)), (vec![], vec![ONE, TWO]));
+    assert_eq!(feed.too_far_behind(21, 18), [ONE, TWO], "what commits cost beside their rows is in memory");
+    // Files end with what all keep.
+    for replica in [ONE, TWO] {
+        let end = feed.next(replica, 30).unwrap().unwrap().end;
+        feed.kept(replica, end);
+    }
+    assert_eq!((feed.placed, feed.filed), (10, 0));
+    more(&mut feed, 5..=6);
+    feed.put_away(15, &mut |_: &mut [&'static str]| Ok(10)).unwrap();
+    assert_eq!((feed.placed, feed.filed), (30, 20));
+    let full = |_: &mut [&'static str]| Err(io::ErrorKind::StorageFull.into());
+    more(&mut feed, 7..=7);
+    feed.put_away(5, full).unwrap_err();
+    assert_eq!((part(&feed, 70), feed.filed), ("rows", 20));
+    feed.follow(None);
+    assert_eq!((feed.placed, feed.filed), (0, 0));
 }
