@@ -1,10 +1,10 @@
 //! A read that leaves a read-write block. On one server it would lock what it reads until the block ends, so that nobody
-//! empties or alters it meanwhile. So the primary is given the statement too, to be parsed and bound and no more: that takes
-//! the very locks that running it would take, in its savepoint and by its role, or fails as it would have failed. It costs
-//! the primary what planning costs, unless the block has locked these relations already; only statements that are known to
-//! take longer leave.
+//! empties or alters it meanwhile. So the primary is given the statement too, to be bound and no more: that takes the very
+//! locks that running it would take, in its savepoint and by its role, or fails as it would have failed. It costs the primary
+//! what planning costs, unless it has the statement under a name or the block has locked these relations already; only
+//! statements that are known to take longer leave.
 
-use super::primary::Ended;
+use super::primary::{Ended, ToBind};
 use super::request::Kind;
 use super::statements::Statement as Prepared;
 use super::{Session, batch};
@@ -70,7 +70,8 @@ impl Session {
         routes.mean(self.database.name(), shape).is_some_and(|mean| mean >= WORTH)
     }
 
-    /// Gives the primary the current statement to be parsed and bound, without waiting for its answer.
+    /// Gives the primary the current statement to be bound, and parsed if it has none of that name, without waiting for its
+    /// answer.
     pub(super) fn lock_at_primary(&mut self) -> AtPrimary {
         let Some(request) = self.current.request else { return AtPrimary::Answered };
         let bytes = self.line.bytes(request).to_vec();
@@ -80,7 +81,11 @@ impl Session {
         };
         match (batch, &self.current.statement) {
             (Ok(Some(batch)), Some(statement)) => {
-                self.line.primary.ask_bound(statement, batch.describes_statement, Some(batch.bind.rest));
+                let what = match batch.bind.statement {
+                    [] => ToBind::Text { statement, describes: batch.describes_statement },
+                    name => ToBind::Named(name),
+                };
+                self.line.primary.ask_bound(&what, Some(batch.bind.rest));
             }
             _ => {
                 let text = Frame::new(&bytes).and_then(|frame| wire::query_text(&frame).map(Box::from));
@@ -88,7 +93,8 @@ impl Session {
                     self.ended = Some(Ended::Malformed(Malformed::Body));
                     return AtPrimary::ConnectionLost;
                 };
-                self.line.primary.ask_bound(&Prepared { text, types: Box::default() }, false, None);
+                let statement = Prepared { text, types: Box::default() };
+                self.line.primary.ask_bound(&ToBind::Text { statement: &statement, describes: false }, None);
             }
         }
         self.line.primary.peer.send_now();

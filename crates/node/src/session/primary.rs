@@ -92,6 +92,19 @@ impl Expect {
     }
 }
 
+/// What the primary is to bind for its locks.
+pub enum ToBind<'a> {
+    /// A statement that it has under this name.
+    Named(&'a [u8]),
+    /// One that it may not have. `describes`: the client wants to hear of the statement before its values are bound.
+    Text {
+        /// As the client parsed it.
+        statement: &'a Statement,
+        /// See above.
+        describes: bool,
+    },
+}
+
 /// Why a session cannot go on.
 #[derive(Debug)]
 pub enum Ended {
@@ -280,19 +293,26 @@ impl Primary {
         self.expects.push_back(Expect::Question);
     }
 
-    /// Lets the primary parse and bind a statement of the client: it takes the locks that running it would take, and runs
-    /// nothing. `values` is what stands behind the names in the client's Bind; `describes`: the client wants to hear of the
-    /// statement before that. A question of our own. Its portal takes the place of the client's unnamed one, as it would if
-    /// it ran.
-    pub fn ask_bound(&mut self, statement: &Statement, describes: bool, values: Option<&[u8]>) {
+    /// Lets the primary bind a statement of the client, and parse it before unless it has it: it takes the locks that running
+    /// it would take, and runs nothing. `values` is what stands behind the names in the client's Bind. A question of our own.
+    /// Its portal takes the place of the client's unnamed one, as it would if it ran.
+    pub fn ask_bound(&mut self, what: &ToBind<'_>, values: Option<&[u8]>) {
         let out = self.peer.out();
-        out.parse(QUESTION, &statement.text, &statement.types);
-        if describes {
-            out.describe(Target::Statement, QUESTION);
+        let values = values.unwrap_or(&NO_VALUES);
+        match what {
+            ToBind::Named(name) => out.bind(b"", name, values),
+            ToBind::Text { statement, describes } => {
+                out.parse(QUESTION, &statement.text, &statement.types);
+                if *describes {
+                    out.describe(Target::Statement, QUESTION);
+                }
+                out.bind(b"", QUESTION, values);
+            }
         }
-        out.bind(b"", QUESTION, values.unwrap_or(&NO_VALUES));
         Asks::close(out, Target::Portal, b"");
-        Asks::close(out, Target::Statement, QUESTION);
+        if matches!(what, ToBind::Text { .. }) {
+            Asks::close(out, Target::Statement, QUESTION);
+        }
         out.sync();
         self.seen.error = None;
         self.seen.aside.clear();
