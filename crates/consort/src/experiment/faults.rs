@@ -24,7 +24,12 @@ pub(super) struct Recovery {
     pub(super) first_read_s: Option<f64>,
     /// Until it had all that the primary had.
     pub(super) caught_up_s: Option<f64>,
+    /// How long it was going to take, as the first estimate said, in proportion to how long it took from then on.
+    pub(super) estimated: Option<f64>,
 }
+
+/// Who lacks less than this lacks nothing worth an estimate.
+const LITTLE_BYTES: u64 = 256 * 1024;
 
 /// Waits until the clients begin, then for the moment, strikes, and watches how it ends. If they never begin nothing happens.
 pub(super) async fn strike(
@@ -106,8 +111,9 @@ async fn at(
 /// asked for again.
 async fn recovery(console: &str, name: &str, (since, until): (Instant, Instant)) -> Recovery {
     let mut recovery = Recovery::default();
-    let mut at_first = None;
-    while Instant::now() < until && (recovery.first_read_s.is_none() || recovery.caught_up_s.is_none()) {
+    let (mut at_first, mut estimate) = (None, None);
+    let all = |so_far: &Recovery| so_far.first_read_s.and(so_far.caught_up_s).and(so_far.estimated).is_some();
+    while Instant::now() < until && !all(&recovery) {
         if let Ok(seen) = look(console, name).await {
             let passed = Some(since.elapsed().as_secs_f64());
             let before = at_first.get_or_insert(seen);
@@ -116,6 +122,14 @@ async fn recovery(console: &str, name: &str, (since, until): (Instant, Instant))
             }
             if seen.version >= Some(before.newest_version) {
                 recovery.caught_up_s = recovery.caught_up_s.or(passed);
+            }
+            match (seen.left, estimate) {
+                (Some(left), None) if seen.pending > LITTLE_BYTES => estimate = Some((Instant::now(), left)),
+                (_, Some((made, left))) if seen.pending <= LITTLE_BYTES => {
+                    let took: Duration = made.elapsed();
+                    recovery.estimated = recovery.estimated.or(Some(left.as_secs_f64() / took.as_secs_f64()));
+                }
+                _ => {}
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -128,6 +142,8 @@ struct Seen {
     reads: u64,
     version: Option<u64>,
     newest_version: u64,
+    pending: u64,
+    left: Option<Duration>,
 }
 
 async fn look(console: &str, name: &str) -> Result<Seen, Trouble> {
@@ -143,5 +159,7 @@ async fn look(console: &str, name: &str) -> Result<Seen, Trouble> {
         reads: figure(&replicas, "reads_served").unwrap_or_default(),
         version: figure(&feeds, "version"),
         newest_version: figure(&feeds, "newest_version").unwrap_or_default(),
+        pending: figure(&feeds, "pending_bytes").unwrap_or_default(),
+        left: figure(&feeds, "catch_up_left_ms").map(Duration::from_millis),
     })
 }

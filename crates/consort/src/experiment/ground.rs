@@ -36,19 +36,27 @@ const PLAIN: &str = "plain";
 /// The database of what runs through it.
 pub(super) const SERVED: &str = "postgres";
 
-/// What the servers are told besides: little memory each, and a log that does not grow.
-const SETTINGS: [(&str, &str); 4] = [
+/// What the servers are told besides: little memory each, and a log that does not grow. Autovacuum would begin once a minute, at
+/// all of them at once, take half of so small a machine for ten seconds, and meet some points and not others.
+const SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "64MB"),
     ("max_wal_size", "160MB"),
     ("max_slot_wal_keep_size", "2GB"),
+    ("autovacuum", "off"),
     // Its files go with the folder when a server was killed.
     ("dynamic_shared_memory_type", "mmap"),
 ];
+
+/// Consort waits for servers that are ten times as slow ten times as long as it does otherwise.
+const PROOF_LIMIT: &str = "50ms";
 
 /// The machines, by what is on them.
 pub(super) struct Machines {
     nodes: Vec<SmallMachine>,
     consort: SmallMachine,
+    /// The primary's name.
+    primary: String,
+    primary_percent: u32,
     node_percent: u32,
     consort_percent: Option<u32>,
 }
@@ -56,8 +64,17 @@ pub(super) struct Machines {
 impl Machines {
     /// From now on each has its quota.
     pub(super) fn limit(&self) -> Result<(), postgres::Error> {
-        self.nodes.iter().try_for_each(|node| node.limit(Some(self.node_percent)))?;
-        self.consort.limit(self.consort_percent)
+        let mut all = self.nodes.iter().chain([&self.consort]);
+        all.try_for_each(|machine| machine.limit(self.quota(machine.name())))
+    }
+
+    /// In hundredths of a core, if there is one.
+    fn quota(&self, name: &str) -> Option<u32> {
+        match name {
+            name if name == self.consort.name() => self.consort_percent,
+            name if name == self.primary => Some(self.primary_percent),
+            _ => Some(self.node_percent),
+        }
     }
 
     /// From now on each has as much as there is.
@@ -78,14 +95,10 @@ impl Machines {
         after: &BTreeMap<String, Duration>,
         time: Duration,
     ) -> BTreeMap<String, NodeUse> {
-        let quota = |name: &str| match name == self.consort.name() {
-            true => self.consort_percent,
-            false => Some(self.node_percent),
-        };
         let of = |(name, after): (&String, &Duration)| {
             let used = after.saturating_sub(before.get(name).copied().unwrap_or_default());
             let of_a_core = used.as_secs_f64() / time.as_secs_f64().max(0.001);
-            let of_its_quota = quota(name).map(|percent| of_a_core / (f64::from(percent) / 100.0));
+            let of_its_quota = self.quota(name).map(|percent| of_a_core / (f64::from(percent) / 100.0));
             (name.clone(), NodeUse { of_a_core, of_its_quota })
         };
         after.iter().map(of).collect()
@@ -125,6 +138,8 @@ impl Ground {
         let machines = Machines {
             nodes,
             consort: all.add("consort")?,
+            primary: cluster.primary().name().to_owned(),
+            primary_percent: experiment.primary_percent.unwrap_or(experiment.node_percent),
             node_percent: experiment.node_percent,
             consort_percent: experiment.consort_percent,
         };
@@ -184,6 +199,7 @@ impl Ground {
         file.set("writers", &quoted(Writers::ThroughConsort.name()));
         file.set("attach_on_first_use", "true");
         file.set("auth_type", &quoted("trust"));
+        file.set("proof_limit", &quoted(PROOF_LIMIT));
         setup.settings.iter().for_each(|(key, value)| file.set(key, &value.to_string()));
         file
     }
@@ -298,12 +314,12 @@ impl Ground {
 
     /// Tidies up what was loaded.
     pub(super) fn vacuum_primary(&self, setup: &Setup) -> Result<(), Failure> {
-        Ok(self.cluster.primary().query(database(setup), "VACUUM ANALYZE").map(drop)?)
+        tidy_up(self.cluster.primary(), database(setup))
     }
 
     /// The same at the servers of the setup that Consort feeds.
     pub(super) fn vacuum_replicas(&self, setup: &Setup) -> Result<(), Failure> {
-        self.fed(setup).try_for_each(|node| Ok(node.query(SERVED, "VACUUM ANALYZE").map(drop)?))
+        self.fed(setup).try_for_each(|node| tidy_up(node, SERVED))
     }
 
     /// Compares the replicas that Consort feeds with the primary.
@@ -354,6 +370,13 @@ fn settle(machines: &Machines, node: &Node) -> Result<(), Failure> {
         (Some(machine), NodeState::Running { pid }) => Ok(machine.take(pid)?),
         _ => Err(Failure::new(format!("the server {} does not run", node.name()))),
     }
+}
+
+/// No point pays for what was loaded before it, also not if the server is killed and recovers.
+fn tidy_up(node: &Node, database: &str) -> Result<(), Failure> {
+    ["VACUUM ANALYZE", "CHECKPOINT"]
+        .into_iter()
+        .try_for_each(|command| Ok(node.query(database, command).map(drop)?))
 }
 
 /// Where the tables of a setup are.

@@ -48,9 +48,10 @@ fn with(page: &str, generated: &str) -> Option<String> {
 }
 
 fn generated(experiment: &Experiment, results: &Results<'_>, plots: &[&PathBuf]) -> String {
-    let Experiment { name, node_percent, time_s, warm_up_s, rounds, .. } = experiment;
+    let Experiment { name, node_percent, primary_percent, time_s, warm_up_s, rounds, .. } = experiment;
+    let primary = primary_percent.map_or_else(String::new, |percent| format!(", the primary {percent} %"));
     let mut text = format!(
-        "```sh\nmake bench-papers PAPERS={name}\n```\n\nEach server had {node_percent} % of a core, of {} cores; each point {time_s} s \
+        "```sh\nmake bench-papers PAPERS={name}\n```\n\nEach server had {node_percent} % of a core{primary}, of {} cores; each point {time_s} s \
          behind {warm_up_s} s of warm-up; {rounds} {}.\n\n",
         results.cores,
         if *rounds == 1 { "round" } else { "rounds" },

@@ -119,13 +119,14 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     ground.wait_ready().await?;
 
     let meter = Rc::new(RefCell::new(Meter::new(&ground.machines)));
-    let (begin, began) = oneshot::channel();
-    let mut progress = watched(&meter, begin);
+    let ((strikes, struck), (limits, limited)) = (oneshot::channel(), oneshot::channel());
+    let mut progress = watched(&meter, vec![strikes, limits]);
     let measured = with(ground, &ground.url(), experiment.time(), true)?;
     // Whoever waits for the clients hears of it, too, if they never begin: with the progress goes what would tell it.
     let running = async move { bench::measure(&measured, stop, &mut progress).await };
-    let struck = faults::strike(ground, which, began);
-    let (report, struck) = tokio::join!(running, struck);
+    let limited = limit(&meter, experiment.unlimited(), limited);
+    let struck = faults::strike(ground, which, struck);
+    let (report, (), struck) = tokio::join!(running, limited, struck);
     ground.machines.lift()?;
     let (report, recovery) = (report?, struck?);
     let (nodes, machine_busy) = meter.borrow_mut().result()?;
@@ -138,22 +139,24 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     Ok(Point { round: *round, setup, load, report, nodes, machine_busy, verified, recovery, may_be_old })
 }
 
-/// Quotas and counts begin and end with the clients.
-fn watched(meter: &Rc<RefCell<Meter>>, begin: oneshot::Sender<()>) -> Progress {
-    let (meter, mut begin) = (meter.clone(), Some(begin));
-    Progress::watched(move |phase| {
-        let mut meter = meter.borrow_mut();
-        match phase {
-            Phase::Clients => {
-                meter.begin();
-                // Nobody listens where nothing is to happen.
-                if let Some(begin) = begin.take() {
-                    let _ = begin.send(());
-                }
-            }
-            Phase::Checks => meter.end(),
-        }
+/// Tells when the clients begin; quotas and counts end with them.
+fn watched(meter: &Rc<RefCell<Meter>>, mut began: Vec<oneshot::Sender<()>>) -> Progress {
+    let meter = meter.clone();
+    Progress::watched(move |phase| match phase {
+        // Nobody listens where nothing is to happen.
+        Phase::Clients => began.drain(..).for_each(|began| {
+            let _ = began.send(());
+        }),
+        Phase::Checks => meter.borrow_mut().end(),
     })
+}
+
+/// Quotas and counts begin so long after the clients.
+async fn limit(meter: &RefCell<Meter>, after: Duration, began: oneshot::Receiver<()>) {
+    if began.await.is_ok() {
+        tokio::time::sleep(after).await;
+        meter.borrow_mut().begin();
+    }
 }
 
 /// What the machines used while clients ran.

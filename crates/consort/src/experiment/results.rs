@@ -20,6 +20,7 @@ pub(super) struct Results<'a> {
     pub(super) quick: bool,
     pub(super) cores: usize,
     pub(super) node_percent: u32,
+    pub(super) primary_percent: Option<u32>,
     pub(super) consort_percent: Option<u32>,
     pub(super) seconds: u64,
     pub(super) claims: Vec<Judged>,
@@ -34,6 +35,7 @@ impl<'a> Results<'a> {
             quick,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             node_percent: experiment.node_percent,
+            primary_percent: experiment.primary_percent,
             consort_percent: experiment.consort_percent,
             seconds: experiment.time_s,
             claims: experiment.claim.iter().map(|claim| verdict::judge(claim, points, experiment)).collect(),
@@ -261,11 +263,12 @@ fn line_name(setup: &Setup, load: &str) -> String {
 /// Runs second by second: a line for each.
 fn course(experiment: &Experiment, points: &[Point]) -> Chart {
     let seconds = usize::try_from(experiment.warm_up_s + experiment.time_s).unwrap_or(usize::MAX);
+    let unlimited = usize::try_from(experiment.unlimited().as_secs()).unwrap_or(usize::MAX);
     let mut lines = Vec::new();
     for course in &experiment.course {
         let its = points.iter().filter(|point| point.setup == course.setup && point.load == course.load);
         for point in its {
-            let ended = point.report.timeline.ended.iter().take(seconds).enumerate();
+            let ended = point.report.timeline.ended.iter().take(seconds).enumerate().skip(unlimited);
             let place = |(second, &count): (usize, &u64)| {
                 let count = count as f64;
                 (second as f64 + 0.5, Spread { median: count, least: count, most: count })

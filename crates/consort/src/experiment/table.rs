@@ -7,6 +7,9 @@ use clap::Parser;
 use node::config::keys::{self, Place};
 use serde::Deserialize;
 
+/// With their quotas, servers have so long to come to what they will do.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// All of them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,11 +31,13 @@ pub(super) struct Experiment {
     pub(super) replicas: Kind,
     /// The quota of each server, in hundredths of a core.
     pub(super) node_percent: u32,
+    /// The primary's, if it has another one.
+    pub(super) primary_percent: Option<u32>,
     /// Consort's quota; without it only the machine's own limit.
     pub(super) consort_percent: Option<u32>,
     /// How long each point is measured.
     pub(super) time_s: u64,
-    /// How long its clients run before that.
+    /// How long its clients run before that; servers have their quotas from `SETTLING` before its end on.
     pub(super) warm_up_s: u64,
     /// How often each point is measured.
     pub(super) rounds: u64,
@@ -108,6 +113,13 @@ pub(super) struct Fault {
     pub(super) at_s: u64,
     /// So long after that it is over; without it it lasts until the point is over.
     pub(super) back_after_s: Option<u64>,
+    /// So long after it began, and after it was over, nobody expects things to be as they will be.
+    #[serde(default = "three")]
+    pub(super) settles_s: u64,
+}
+
+fn three() -> u64 {
+    3
 }
 
 impl Fault {
@@ -200,8 +212,10 @@ pub(super) enum Figure {
     Response,
     /// Transactions that were given up.
     Failed,
+    /// Transactions that failed, whether they were begun anew or given up.
+    Aborted,
     /// Their part of all.
-    FailedShare,
+    AbortedShare,
     /// Throughput after the fault in proportion to that before.
     AfterFault,
     /// Throughput while the fault lasts in proportion to that before.
@@ -212,6 +226,8 @@ pub(super) enum Figure {
     FirstRead,
     /// The time from the fault's end until the server has all, in seconds.
     CaughtUp,
+    /// How long that was going to take, as the first estimate said, in proportion to how long it took.
+    Estimate,
 }
 
 impl Figure {
@@ -221,12 +237,14 @@ impl Figure {
             Self::Throughput => "throughput",
             Self::Response => "response time",
             Self::Failed => "given up",
-            Self::FailedShare => "part given up",
+            Self::Aborted => "aborted",
+            Self::AbortedShare => "part aborted",
             Self::AfterFault => "throughput after the fault to that before",
             Self::DuringFault => "throughput during the fault to that before",
             Self::AtReplicas => "part of the reads at replicas",
             Self::FirstRead => "seconds until the first read",
             Self::CaughtUp => "seconds until it has caught up",
+            Self::Estimate => "estimate of the time to catch up, to the truth",
         }
     }
 }
@@ -238,6 +256,11 @@ impl Experiment {
 
     pub(super) fn warm_up(&self) -> Duration {
         Duration::from_secs(self.warm_up_s)
+    }
+
+    /// So much of the warm-up is without quotas: connections, caches and plans are made meanwhile.
+    pub(super) fn unlimited(&self) -> Duration {
+        self.warm_up().saturating_sub(SETTLING)
     }
 
     /// So many servers of its kind are needed besides the primary.
@@ -253,7 +276,7 @@ impl Experiment {
         quick.rounds = 1;
         (quick.time_s, quick.warm_up_s) = if quick.fault.is_some() { (11, 1) } else { (4, 1) };
         if let Some(fault) = &mut quick.fault {
-            fault.at_s = 4;
+            (fault.at_s, fault.settles_s) = (4, 1);
             fault.back_after_s = fault.back_after_s.map(|_| 2);
         }
         let names = |names: &[String], name: &String| names.contains(name);
@@ -382,11 +405,10 @@ mod tests {
             let quick = experiment.quick();
             let size = quick.setup.len() * quick.load.len();
             assert!((1..=2).contains(&size), "{}", experiment.name);
-            assert!(
-                experiment.node_percent as usize * (1 + experiment.most_replicas()) <= 60,
-                "{}",
-                experiment.name
-            );
+            let replicas = experiment.node_percent as usize * experiment.most_replicas();
+            let primary = experiment.primary_percent.unwrap_or(experiment.node_percent) as usize;
+            assert!(primary + replicas <= 60, "{}", experiment.name);
+            assert!(experiment.warm_up() > SETTLING, "{}", experiment.name);
         }
     }
 

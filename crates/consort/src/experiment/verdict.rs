@@ -9,9 +9,6 @@ use serde::Serialize;
 use super::point::Point;
 use super::table::{Claim, Experiment, Figure, Part};
 
-/// After a fault so many seconds belong neither to before nor to after.
-const SETTLING_S: u64 = 3;
-
 /// Whoever bounds a setup uses at least this part of its quota.
 const BUSY: f64 = 0.8;
 
@@ -58,24 +55,26 @@ pub(super) struct Judged {
 
 /// A figure of a point, or of a part of its transactions.
 pub(super) fn figure(of: Figure, point: &Point, part: Option<&Part>, experiment: &Experiment) -> Option<f64> {
-    let Counted { ended, failed, mean_ms } = counted(point, part);
+    let Counted { ended, failed, retries, mean_ms } = counted(point, part);
     match of {
         Figure::Throughput => Some(ended / point.report.seconds.max(0.001)),
         Figure::Response => Some(mean_ms),
         Figure::Failed => Some(failed),
-        Figure::FailedShare => Some(failed / (ended + failed).max(1.0)),
+        Figure::Aborted => Some(failed + retries),
+        Figure::AbortedShare => Some((failed + retries) / (ended + failed + retries).max(1.0)),
         Figure::AfterFault => {
             let fault = experiment.fault.as_ref()?;
-            let after = fault.at_s + fault.back_after_s.unwrap_or(0) + SETTLING_S;
+            let after = fault.at_s + fault.back_after_s.unwrap_or(0) + fault.settles_s;
             to_before(point, experiment, (after, experiment.warm_up_s + experiment.time_s))
         }
         Figure::DuringFault => {
             let fault = experiment.fault.as_ref()?;
-            to_before(point, experiment, (fault.at_s + SETTLING_S, fault.at_s + fault.back_after_s?))
+            to_before(point, experiment, (fault.at_s + fault.settles_s, fault.at_s + fault.back_after_s?))
         }
         Figure::AtReplicas => point.report.served.as_ref().map(|served| served.at_standbys),
         Figure::FirstRead => point.recovery?.first_read_s.or(Some(f64::INFINITY)),
         Figure::CaughtUp => point.recovery?.caught_up_s.or(Some(f64::INFINITY)),
+        Figure::Estimate => point.recovery?.estimated,
     }
 }
 
@@ -83,6 +82,8 @@ pub(super) fn figure(of: Figure, point: &Point, part: Option<&Part>, experiment:
 struct Counted {
     ended: f64,
     failed: f64,
+    /// Transactions that were begun anew, each time counted.
+    retries: f64,
     mean_ms: f64,
 }
 
@@ -93,6 +94,7 @@ fn counted(point: &Point, part: Option<&Part>) -> Counted {
         return Counted {
             ended: ended(all),
             failed: all.failed as f64,
+            retries: all.retries as f64,
             mean_ms: all.mean_us as f64 / 1000.0,
         };
     };
@@ -100,7 +102,8 @@ fn counted(point: &Point, part: Option<&Part>) -> Counted {
     let all: f64 = lines().map(ended).sum();
     let spent_ms: f64 = lines().map(|line| ended(line) * line.mean_us as f64 / 1000.0).sum();
     let failed = lines().map(|line| line.failed as f64).sum();
-    Counted { ended: all, failed, mean_ms: spent_ms / all.max(1.0) }
+    let retries = lines().map(|line| line.retries as f64).sum();
+    Counted { ended: all, failed, retries, mean_ms: spent_ms / all.max(1.0) }
 }
 
 /// Transactions that ended well, a second.
@@ -211,7 +214,7 @@ mod tests {
             nodes: [("primary".to_owned(), NodeUse { of_a_core: 0.05, of_its_quota: Some(0.5) })].into(),
             machine_busy: 0.5,
             verified: Verified::default(),
-            recovery: Some(Recovery { first_read_s: Some(2.0), caught_up_s: None }),
+            recovery: Some(Recovery { first_read_s: Some(2.0), caught_up_s: None, estimated: None }),
             may_be_old: false,
         }
     }
