@@ -1,11 +1,12 @@
 //! Faults, one after the other while clients run: each of the standbys, Consort and the primary is killed, hangs, and is
-//! restarted, in a fixed order that mixes them. After each the cluster must become healthy again, and rests a while, so that
-//! reads at standbys are between them, too.
+//! restarted, in a fixed order that mixes them. Replicas that Consort feeds also lose all connections, and are made anew. After
+//! each the cluster must become healthy again, and rests a while, so that reads at standbys are between them, too.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench::session::{Protocol, Session};
 use bench::stop::Stop;
 use postgres::local::Stop as How;
 use rustix::process::{Signal, kill_process};
@@ -16,7 +17,8 @@ use crate::failure::Failure;
 /// What is hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
-    Standby(usize),
+    /// A standby, or a replica that Consort feeds.
+    Reader(usize),
     Consort,
     Primary,
 }
@@ -30,10 +32,16 @@ enum Blow {
     Hang,
     /// A stop, a fast one or at once, and a start.
     Restart,
+    /// All connections to it end.
+    Cut,
+    /// It leaves, and joins with a new copy of everything.
+    Anew,
 }
 
-const VICTIMS: [Victim; 4] = [Victim::Standby(0), Victim::Consort, Victim::Standby(1), Victim::Primary];
+const VICTIMS: [Victim; 4] = [Victim::Reader(0), Victim::Consort, Victim::Reader(1), Victim::Primary];
 const BLOWS: [Blow; 3] = [Blow::Kill, Blow::Hang, Blow::Restart];
+/// What else befalls replicas that Consort feeds; others are killed, or hang, in the place of it.
+const BLOWS_TO_FED: [Blow; 5] = [Blow::Kill, Blow::Cut, Blow::Hang, Blow::Anew, Blow::Restart];
 
 /// How long a victim lies before it is helped up, by turns: shorter and longer than what Consort waits for an answer.
 const LYING: [Duration; 3] =
@@ -50,26 +58,32 @@ struct Fault {
     lying: Duration,
     /// A restart stops at once: the server recovers from its log.
     at_once: bool,
+    /// Readers are fed by Consort.
+    fed: bool,
 }
 
 impl Fault {
-    /// Each victim in turn; after twelve faults each has had each blow.
-    fn of(number: usize) -> Fault {
-        let (victims, blows) = (VICTIMS.len(), BLOWS.len());
+    /// Each victim in turn; after twelve faults (twenty, where Consort feeds) each has had each blow.
+    fn of(number: usize, fed: bool) -> Fault {
+        let all: &[Blow] = if fed { &BLOWS_TO_FED } else { &BLOWS };
+        let (victims, blows) = (VICTIMS.len(), all.len());
         let round = number / victims;
-        Fault {
-            victim: VICTIMS[number % victims],
-            blow: BLOWS[(number + round) % blows],
-            lying: LYING[(number / blows + round) % LYING.len()],
-            at_once: (number / (victims * blows)).is_multiple_of(2),
-        }
+        let victim = VICTIMS[number % victims];
+        let blow = match all[(number + round) % blows] {
+            Blow::Cut if !matches!(victim, Victim::Reader(_)) => Blow::Kill,
+            Blow::Anew if !matches!(victim, Victim::Reader(_)) => Blow::Hang,
+            blow => blow,
+        };
+        let lying = LYING[(number / blows + round) % LYING.len()];
+        Fault { victim, blow, lying, at_once: (number / (victims * blows)).is_multiple_of(2), fed }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.victim {
-            Victim::Standby(number) => write!(f, "standby{} ", number + 1)?,
+            Victim::Reader(number) if self.fed => write!(f, "replica{} ", number + 1)?,
+            Victim::Reader(number) => write!(f, "standby{} ", number + 1)?,
             Victim::Consort => f.write_str("Consort ")?,
             Victim::Primary => f.write_str("the primary ")?,
         }
@@ -77,6 +91,8 @@ impl fmt::Display for Fault {
             Blow::Kill => write!(f, "is killed and lies for {:?}", self.lying),
             Blow::Hang => write!(f, "hangs for {:?}", self.lying),
             Blow::Restart => f.write_str("is restarted"),
+            Blow::Cut => f.write_str("loses all connections"),
+            Blow::Anew => f.write_str("is made anew"),
         }
     }
 }
@@ -104,7 +120,7 @@ pub(super) async fn strike(
     let pause = LONGEST_REST.min(time / 4);
     rest(pause, stop).await;
     while !stop.is_due() {
-        let fault = Fault::of(number);
+        let fault = Fault::of(number, ground.fed);
         let at = began.elapsed().as_secs_f64();
         let struck = ground.clone();
         let strike = tokio::task::spawn_blocking(move || hit(&struck, fault));
@@ -135,12 +151,12 @@ fn hit(ground: &Ground, fault: Fault) -> Result<(), Failure> {
     match fault.victim {
         Victim::Consort => hit_consort(ground, fault),
         Victim::Primary => hit_node(ground, None, fault),
-        Victim::Standby(number) => hit_node(ground, Some(number), fault),
+        Victim::Reader(number) => hit_node(ground, Some(number), fault),
     }
 }
 
-fn hit_node(ground: &Ground, standby: Option<usize>, fault: Fault) -> Result<(), Failure> {
-    let node = ground.node(standby);
+fn hit_node(ground: &Ground, reader: Option<usize>, fault: Fault) -> Result<(), Failure> {
+    let node = ground.node(reader);
     match fault.blow {
         Blow::Kill => {
             node.kill();
@@ -154,7 +170,21 @@ fn hit_node(ground: &Ground, standby: Option<usize>, fault: Fault) -> Result<(),
             Ok(())
         }
         Blow::Restart => Ok(node.restart(if fault.at_once { How::Immediate } else { How::Fast })?),
+        Blow::Cut => Ok(node.query("postgres", CUT).map(drop)?),
+        Blow::Anew => tokio::runtime::Handle::current().block_on(make_anew(ground, node.name())),
     }
+}
+
+/// Ends all connections but its own.
+const CUT: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+
+async fn make_anew(ground: &Ground, replica: &str) -> Result<(), Failure> {
+    let console = Session::open(&ground.console(), Protocol::Simple).await;
+    let console = console.map_err(|trouble| Failure::new(trouble.to_string()))?;
+    let done = console.texts(&format!("REBUILD REPLICA {replica}")).await;
+    console.close().await;
+    done.map(drop).map_err(|trouble| Failure::new(format!("REBUILD REPLICA {replica}: {trouble}")))
 }
 
 fn hit_consort(ground: &Ground, fault: Fault) -> Result<(), Failure> {
@@ -171,7 +201,7 @@ fn hit_consort(ground: &Ground, fault: Fault) -> Result<(), Failure> {
             std::thread::sleep(fault.lying);
             Ok(send(Signal::CONT)?)
         }
-        Blow::Restart => {
+        Blow::Restart | Blow::Cut | Blow::Anew => {
             crate::down::stop_consort(&ground.home)?;
             ground.up()
         }
@@ -183,8 +213,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn replicas_that_are_fed_suffer_everything() {
+        let faults: Vec<Fault> = (0..20).map(|number| Fault::of(number, true)).collect();
+        for victim in [Victim::Reader(0), Victim::Reader(1)] {
+            for blow in BLOWS_TO_FED {
+                assert!(
+                    faults.iter().any(|fault| fault.victim == victim && fault.blow == blow),
+                    "{victim:?} {blow:?}"
+                );
+            }
+        }
+        for victim in [Victim::Consort, Victim::Primary] {
+            let its = || faults.iter().filter(|fault| fault.victim == victim);
+            assert!(BLOWS.iter().all(|blow| its().any(|fault| fault.blow == *blow)), "{victim:?}");
+            assert!(its().all(|fault| BLOWS.contains(&fault.blow)), "{victim:?}");
+        }
+    }
+
+    #[test]
     fn twelve_faults_are_each_of_each() {
-        let faults: Vec<Fault> = (0..12).map(Fault::of).collect();
+        let faults: Vec<Fault> = (0..12).map(|number| Fault::of(number, false)).collect();
         for victim in VICTIMS {
             for blow in BLOWS {
                 let count =

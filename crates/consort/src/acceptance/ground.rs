@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::session::{Protocol, Session, Trouble};
+use design::Design;
 use postgres::local::{Cluster, Node, Programs, free_port};
 
 use super::lines::Lines;
@@ -21,10 +22,12 @@ pub(super) const HEALTHY_LIMIT: Duration = Duration::from_secs(30);
 /// How often is looked whether they do.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A running cluster with two standbys.
+/// A running cluster with two standbys, or two replicas that Consort feeds.
 pub(super) struct Ground {
     pub(super) home: Home,
     pub(super) cluster: Cluster,
+    /// Consort feeds its replicas.
+    pub(super) fed: bool,
     writers: Writers,
     folder: PathBuf,
     port: u16,
@@ -38,17 +41,36 @@ impl Ground {
         writers: Writers,
         environment: &[(String, String)],
     ) -> Result<Self, Failure> {
+        Self::make_as(name, &design::CONSORT, false, writers, environment)
+    }
+
+    /// The same of a design, with two replicas that Consort feeds if that is wished or if the design needs them.
+    pub(super) fn make_as(
+        name: &str,
+        design: &Design,
+        fed: bool,
+        writers: Writers,
+        environment: &[(String, String)],
+    ) -> Result<Self, Failure> {
+        let fed = fed || design.needs_replicas();
         let folder = std::env::temp_dir().join(format!("consort-{name}-{}", std::process::id()));
         let port = free_port()?;
         let home = Home::at(Some(&folder))?;
         eprintln!("a cluster for {name}, writers {} ..", writers.name());
         let mut up = Command::new(std::env::current_exe()?);
-        up.arg("up").arg("--dir").arg(&folder).args(["--standbys", "2", "--writers", writers.name()]);
+        up.arg("up").arg("--dir").arg(&folder).args(["--design", design.name, "--writers", writers.name()]);
+        match fed {
+            true if design.needs_replicas() => up.args(["--replicas", "2"]),
+            true => up.args(["--standbys", "0", "--replicas", "2"]),
+            false => up.args(["--standbys", "2"]),
+        };
         up.args(["--listen", &format!("127.0.0.1:{port}")]);
         up.envs(environment.iter().map(|(name, value)| (name, value)));
         let made = run(&mut up).and_then(|()| Ok(Cluster::open(&Programs::find()?, home.folder())?));
         match made {
-            Ok(cluster) => Ok(Self { home, cluster, writers, folder, port, keeps: AtomicBool::new(false) }),
+            Ok(cluster) => {
+                Ok(Self { home, cluster, fed, writers, folder, port, keeps: AtomicBool::new(false) })
+            }
             Err(failure) => {
                 // What there is of it cannot be of use to anybody; the failure says what was wrong.
                 let _ = down::stop_everything(&home);
@@ -93,9 +115,10 @@ impl Ground {
         Ok(())
     }
 
-    /// A standby by its number, or the primary.
-    pub(super) fn node(&self, standby: Option<usize>) -> &Node {
-        standby.map_or(self.cluster.primary(), |number| &self.cluster.standbys()[number])
+    /// A standby, or a replica that Consort feeds, by its number; or the primary.
+    pub(super) fn node(&self, reader: Option<usize>) -> &Node {
+        let readers = if self.fed { self.cluster.replicas() } else { self.cluster.standbys() };
+        reader.map_or(self.cluster.primary(), |number| &readers[number])
     }
 
     /// Starts again what was stopped or killed: servers first, then Consort.
@@ -127,6 +150,16 @@ impl Ground {
             if text("state") != "serving" {
                 return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
             }
+        }
+        let feeds = session.texts("SHOW FEEDS").await.map_err(said)?;
+        for row in &feeds {
+            let text = |column: &str| row.get(column).cloned().unwrap_or_default();
+            if !matches!(text("state").as_str(), "serving" | "executing") {
+                return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
+            }
+        }
+        if self.fed && feeds.len() < 2 {
+            return Err("not every replica is fed yet".to_owned());
         }
         let databases = session.texts("SHOW GAUGES").await.map_err(said)?;
         let why = databases.iter().find_map(|row| row.get("why_not_serving"));

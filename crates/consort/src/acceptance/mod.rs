@@ -32,6 +32,12 @@ pub(crate) struct Options {
     /// Modes of writers to run them in; both by default
     #[arg(long, value_enum, value_delimiter = ',', default_value = "through-consort,anywhere")]
     writers: Vec<Writers>,
+    /// Designs to run the part histories in
+    #[arg(long = "design", value_name = "NAME", value_delimiter = ',', default_value = "consort", value_parser = histories::design)]
+    designs: Vec<design::Design>,
+    /// In the part histories, replicas that Consort feeds in the place of standbys, also where the design does without
+    #[arg(long)]
+    fed: bool,
     /// Rounds of the part stale, for each delay
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
@@ -59,7 +65,8 @@ enum Part {
     Demo,
     /// Rounds of write and read back, over delays of the standbys, protocols, sessions, writers and kinds of commit
     Stale,
-    /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted
+    /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted, and replicas that
+    /// Consort feeds are cut off and made anew
     Histories,
     /// A cold table beside pgbench, a hot row, and what costs offload
     Offload,

@@ -151,15 +151,18 @@ async fn look(console: &str, name: &str) -> Result<Seen, Trouble> {
     let replicas = session.texts("SHOW REPLICAS").await?;
     let feeds = session.texts("SHOW FEEDS").await?;
     session.close().await;
-    let figure = |rows: &[HashMap<String, String>], column: &str| {
+    let text = |rows: &[HashMap<String, String>], column: &str| {
         let row = rows.iter().find(|row| row.get("name").is_some_and(|text| text == name))?;
-        row.get(column)?.parse().ok()
+        row.get(column).cloned()
     };
+    let figure = |rows: &[HashMap<String, String>], column: &str| text(rows, column)?.parse().ok();
+    // Before it is fed again nobody knows when it will be.
+    let is_fed = matches!(text(&feeds, "state").as_deref(), Some("feeding" | "serving"));
     Ok(Seen {
         reads: figure(&replicas, "reads_served").unwrap_or_default(),
         version: figure(&feeds, "version"),
         newest_version: figure(&feeds, "newest_version").unwrap_or_default(),
         pending: figure(&feeds, "pending_bytes").unwrap_or_default(),
-        left: figure(&feeds, "catch_up_left_ms").map(Duration::from_millis),
+        left: figure(&feeds, "catch_up_left_ms").filter(|_| is_fed).map(Duration::from_millis),
     })
 }

@@ -35,3 +35,35 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     }
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
+
+/// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be.
+fn histories_are_valid(options: &[&str], runs: usize) {
+    let name = format!("consort-acceptance-{}-{}", options.join("-").replace([',', ' '], "-"), std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let results = folder.to_str().expect("the folder's name is text");
+    let line = ["bench", "acceptance", "--part", "histories", "--results", results, "--writers", "anywhere"];
+    let done = consort(&[&line[..], options].concat());
+    assert_eq!(done.out.matches(": valid: ").count(), runs, "{done:?}");
+    let well = |line: &&str| line.contains("all well again") && !line.contains("MISSED");
+    assert!(!done.out.contains("INVALID") && done.out.lines().any(|line| well(&line)), "{done:?}");
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+#[test]
+fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
+    let fed = design::ALL.iter().filter(|design| design.is_fed());
+    let names: Vec<&str> = fed.map(|design| design.name).collect();
+    histories_are_valid(&["--design", &names.join(","), "--histories-time", "9"], 5 * names.len());
+}
+
+#[test]
+fn histories_of_designs_that_order_first_are_valid_during_faults() {
+    let first = design::ALL.iter().filter(|design| design.orders_first());
+    let names: Vec<&str> = first.map(|design| design.name).collect();
+    histories_are_valid(&["--design", &names.join(","), "--histories-time", "8"], 2 * names.len());
+}
+
+#[test]
+fn histories_are_valid_during_faults_of_replicas_that_are_fed() {
+    histories_are_valid(&["--fed", "--histories-time", "5"], 5);
+}

@@ -230,6 +230,8 @@ impl Feeds {
 
     /// A connection to the replica begins. See [`Feed::connected`].
     pub(crate) fn connected(&self, of: DatabaseId, replica: StandbyId) -> Result<(), NotFed> {
+        // It may have been away, and may be quicker or slower than it was.
+        self.course(of, replica).pace = Pace::default();
         self.feed(of).connected(replica)
     }
 
