@@ -38,7 +38,8 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
 
 /// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be.
 fn histories_are_valid(options: &[&str], runs: usize) {
-    let name = format!("consort-acceptance-{}-{}", options.join("-").replace([',', ' '], "-"), std::process::id());
+    let name =
+        format!("consort-acceptance-{}-{}", options.join("-").replace([',', ' '], "-"), std::process::id());
     let folder = std::env::temp_dir().join(name);
     let results = folder.to_str().expect("the folder's name is text");
     let line = ["bench", "acceptance", "--part", "histories", "--results", results, "--writers", "anywhere"];
