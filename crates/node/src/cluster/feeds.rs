@@ -2,7 +2,7 @@
 //! and what it keeps.
 
 use super::feed::{Feed, NotFed, Pending, Place, Rows, Stretch};
-use super::pace::Pace;
+use super::pace::time_for;
 use super::rest::Rest;
 use super::{Cluster, Database};
 use history::{DatabaseId, Incarnation, Lsn};
@@ -68,8 +68,8 @@ struct Course {
     waited: Waited,
     /// What was done since this process began.
     steps: apply::Counts,
-    /// How quickly it takes in what it is behind with.
-    pace: Pace,
+    /// How many bytes of rows a second it takes in when it is behind, if it ever was since it was connected.
+    takes_in: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ impl Feeds {
             unkept: None,
             waited: Waited::default(),
             steps: apply::Counts::default(),
-            pace: Pace::default(),
+            takes_in: None,
         };
         RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
     }
@@ -231,7 +231,7 @@ impl Feeds {
     /// A connection to the replica begins. See [`Feed::connected`].
     pub(crate) fn connected(&self, of: DatabaseId, replica: StandbyId) -> Result<(), NotFed> {
         // It may have been away, and may be quicker or slower than it was.
-        self.course(of, replica).pace = Pace::default();
+        self.course(of, replica).takes_in = None;
         self.feed(of).connected(replica)
     }
 
@@ -259,9 +259,9 @@ impl Feeds {
         course.steps = course.steps + more;
     }
 
-    /// The replica took in so many bytes of rows in so long a time, without a pause.
-    pub(crate) fn took_in(&self, (of, replica): (DatabaseId, StandbyId), bytes: u64, time: Duration) {
-        self.course(of, replica).pace.add(bytes, time);
+    /// The replica, which is behind, takes in so many bytes of rows a second.
+    pub(crate) fn takes_in(&self, (of, replica): (DatabaseId, StandbyId), bytes_per_second: f64) {
+        self.course(of, replica).takes_in = Some(bytes_per_second);
     }
 
     /// What this life of the replica has shown, of all databases, and may not have flushed.
@@ -300,7 +300,7 @@ impl Feeds {
                 pending,
                 waited: course.waited,
                 steps: course.steps,
-                catches_up_in: course.pace.time_for(pending.bytes, feed.arrivals(now)),
+                catches_up_in: time_for(pending.bytes, course.takes_in, feed.arrivals(now)),
             }
         };
         courses.iter().map(view).collect()

@@ -427,8 +427,8 @@ impl<'a> Feeding<'a> {
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         self.fed_since.set(Some(Instant::now()));
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
-        let (sent, busy_since) = (VecDeque::new(), Instant::now());
-        let mut line = Line { at, by: self, feeder, life, counted, sent, busy_since };
+        let (sent, busy) = (VecDeque::new(), (Instant::now(), 0));
+        let mut line = Line { at, by: self, feeder, life, counted, sent, busy };
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {
@@ -537,8 +537,8 @@ struct Line<'a> {
     /// What it shows when all that was sent is visible.
     at: Shown,
     sent: VecDeque<Sent>,
-    /// Since when it works without a pause on what was sent.
-    busy_since: Instant,
+    /// Since when it works without a pause on what was sent, and how many bytes of rows have become visible since.
+    busy: (Instant, u64),
 }
 
 /// Boundaries that were sent in one transaction.
@@ -587,7 +587,7 @@ impl Line<'_> {
     async fn send(&mut self, stretch: &Stretch, parts: Vec<Part>) -> Result<(), Stop> {
         let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
         if self.sent.is_empty() {
-            self.busy_since = Instant::now();
+            self.busy = (Instant::now(), 0);
         }
         self.feeder.send(Batch { parts, to: to.clone() }).await?;
         self.at = to.clone();
@@ -685,13 +685,17 @@ impl Line<'_> {
 
     /// So many of those that were sent are visible, the first ones.
     fn visible(&mut self, count: usize) {
-        let bytes: u64 = self.sent.iter().take(count).map(|sent| sent.bytes).sum();
+        let bytes = |sent: &[Sent]| sent.iter().map(|sent| sent.bytes).sum::<u64>();
+        let (visible, under_way) = self.sent.make_contiguous().split_at(count);
+        let (visible, under_way) = (bytes(visible), bytes(under_way));
         let Some(Sent { to, last, end, .. }) = self.sent.drain(..count).next_back() else { return };
         let Feeding { cluster, id, of, .. } = *self.by;
-        if bytes >= BULK_BYTES {
-            cluster.feeds().took_in((of, id), bytes, self.busy_since.elapsed());
+        self.busy.1 += visible;
+        // Several may be executed at once: by and large they are half done.
+        let (since, done) = (self.busy.0, self.busy.1 + under_way / 2);
+        if done >= BULK_BYTES {
+            cluster.feeds().takes_in((of, id), done as f64 / since.elapsed().as_secs_f64());
         }
-        self.busy_since = Instant::now();
         cluster.scheduler().fed_shows(id, self.life, &last);
         cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
         let counts = self.feeder.counts();
