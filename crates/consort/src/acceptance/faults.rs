@@ -67,9 +67,9 @@ impl Fault {
     fn of(number: usize, fed: bool) -> Fault {
         let all: &[Blow] = if fed { &BLOWS_TO_FED } else { &BLOWS };
         let (victims, blows) = (VICTIMS.len(), all.len());
-        let round = number / victims;
-        let victim = VICTIMS[number % victims];
-        let blow = match all[(number + round) % blows] {
+        let (round, place) = (number / victims, number % victims);
+        let victim = VICTIMS[place];
+        let blow = match all[(place + round) % blows] {
             Blow::Cut if !matches!(victim, Victim::Reader(_)) => Blow::Kill,
             Blow::Anew if !matches!(victim, Victim::Reader(_)) => Blow::Hang,
             blow => blow,
