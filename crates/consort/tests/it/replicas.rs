@@ -26,6 +26,15 @@ fn state(console: &mut Console) -> String {
     console.feed("replica1", "postgres").state
 }
 
+/// More than a megabyte of rows, in several commits.
+fn write_much(client: &mut Client) {
+    for round in 1..20 {
+        let sql =
+            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
+        client.rows(&sql).expect("the rows are written");
+    }
+}
+
 #[test]
 fn a_paused_replica_takes_nothing_until_it_is_resumed() {
     let (serving, mut console, url) = serving(0, THROUGH);
@@ -53,11 +62,7 @@ fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
     let mut client = Client::connect(&url).unwrap();
     let before = number(serving.servers.replica(0));
     console.rows("PAUSE REPLICA replica1");
-    for round in 1..20 {
-        let sql =
-            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
-        client.rows(&sql).unwrap();
-    }
+    write_much(&mut client);
     console.rows("RESUME REPLICA replica1");
     all_equal(&serving, &mut console);
     assert_ne!(number(serving.servers.replica(0)), before);
@@ -69,11 +74,7 @@ fn what_memory_has_no_room_for_waits_in_files_for_a_replica_that_is_paused() {
     let mut client = Client::connect(&url).unwrap();
     let before = number(serving.servers.replica(0));
     console.rows("PAUSE REPLICA replica1");
-    for round in 1..20 {
-        let sql =
-            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
-        client.rows(&sql).unwrap();
-    }
+    write_much(&mut client);
     eventually("rows in files", || console.feed("replica1", "postgres").pending_file_bytes > 5 << 20);
     console.rows("RESUME REPLICA replica1");
     all_equal(&serving, &mut console);
@@ -90,11 +91,7 @@ fn a_copy_that_falls_too_far_behind_is_broken_off() {
     let still = Still::made(&mut client);
     console.rows("REBUILD REPLICA replica1");
     is_half_copied(&mut console);
-    for round in 1..20 {
-        let sql =
-            format!("INSERT INTO counter SELECT {round} * 10000 + n, 0 FROM generate_series(1, 10000) n");
-        client.rows(&sql).unwrap();
-    }
+    write_much(&mut client);
     eventually("a copy that is given up", || {
         console.feed("replica1", "postgres").why.contains("it was given up meanwhile")
     });
