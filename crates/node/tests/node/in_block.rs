@@ -1,5 +1,6 @@
 //! Reads that leave a read-write block: the client, and everybody else, sees one server.
 
+use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query, until_it_leaves_behind};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use postgres::local::Scratch;
@@ -72,6 +73,23 @@ fn what_a_block_gave_back_is_locked_anew() {
         assert!(!truncates("given_back", "items"));
         query(&mut raw, "ROLLBACK");
         both_left
+    });
+}
+
+#[test]
+fn what_a_named_statement_has_read_elsewhere_nobody_empties() {
+    database("locked_named");
+    let open = Open::serving(Writers::ThroughConsort);
+    let mut raw = Raw::ready(&open, "locked_named");
+    assert_eq!(parse_named(&mut raw, b"long", LONG), "");
+    until(|| {
+        query(&mut raw, "BEGIN");
+        let before = open.reads_at_standbys();
+        assert_eq!(run_named(&mut raw, b"long"), ["0"]);
+        let has_left = open.reads_at_standbys() > before;
+        assert!(!truncates("locked_named", "items"));
+        query(&mut raw, "COMMIT");
+        has_left
     });
 }
 
