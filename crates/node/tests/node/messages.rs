@@ -369,9 +369,13 @@ fn what_was_prepared_while_nobody_followed_leaves_later() {
     database("unfollowed");
     let open = Open::serving(Writers::Anywhere);
     until_it_leaves(&open, &mut Raw::ready(&open, "unfollowed"), "SELECT name FROM items WHERE id = 7");
+    let mut holder = Raw::ready(&open, "unfollowed");
     let kill =
         "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = 'unfollowed'";
     for round in 0..3 {
+        // Who begins to follow a database leaves a mark in it.
+        query(&mut holder, "BEGIN");
+        assert_eq!(query(&mut holder, "LOCK TABLE consort.log"), Vec::<String>::new());
         SERVERS.query(kill);
         until(|| !open.cluster(|cluster| cluster.database("unfollowed").reads_may_leave()));
         let mut raw = Raw::ready(&open, "unfollowed");
@@ -382,6 +386,7 @@ fn what_was_prepared_while_nobody_followed_leaves_later() {
             assert_eq!(parse_named(&mut raw, name.as_bytes(), &text), "");
             run_named(&mut raw, name.as_bytes());
         }
+        query(&mut holder, "COMMIT");
         for n in 0..40 {
             until(|| {
                 let before = open.reads_at_standbys();
