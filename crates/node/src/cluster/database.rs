@@ -206,7 +206,7 @@ impl Database {
 
     /// Whether its reads may leave the primary. They still may when only the primary is away: what was decoded and
     /// doubted until then holds, and whatever runs there now is in doubt.
-    pub fn reads_may_leave(&self) -> bool {
+    pub(crate) fn reads_may_leave(&self) -> bool {
         self.is_followed() && self.catalog.borrow().is_some()
     }
 

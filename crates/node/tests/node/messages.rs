@@ -1,7 +1,7 @@
 //! The messages of a session one by one: what fails and what is passed over, the unnamed statement, long answers, notices.
 
 use crate::session::{answer, query, until_it_leaves};
-use crate::stage::{LIMIT, Open, Raw, SERVERS, database, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database};
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::Instant;
@@ -361,38 +361,4 @@ fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     raw.ask(|out| out.parse(b"named", b"UPDATE other SET v = v RETURNING v", &[]));
     assert_eq!(run_named(&mut raw, b"named"), ["7"]);
     query(&mut holder, "COMMIT");
-}
-
-/// What a session has prepared while its database was not followed is the primary's alone for so long, and no longer.
-#[test]
-fn what_was_prepared_while_nobody_followed_leaves_later() {
-    database("unfollowed");
-    let open = Open::serving(Writers::Anywhere);
-    until_it_leaves(&open, &mut Raw::ready(&open, "unfollowed"), "SELECT name FROM items WHERE id = 7");
-    let mut holder = Raw::ready(&open, "unfollowed");
-    let kill =
-        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = 'unfollowed'";
-    for round in 0..3 {
-        // Who begins to follow a database leaves a mark in it.
-        query(&mut holder, "BEGIN");
-        assert_eq!(query(&mut holder, "LOCK TABLE consort.log"), Vec::<String>::new());
-        SERVERS.query(kill);
-        until(|| !open.cluster(|cluster| cluster.database("unfollowed").reads_may_leave()));
-        let mut raw = Raw::ready(&open, "unfollowed");
-        for n in 0..40 {
-            let name = format!("s{n}");
-            // More of them than are kept, if each is kept as often as it runs.
-            let text = format!("SELECT name FROM items WHERE id = {} + {round}", n % 4);
-            assert_eq!(parse_named(&mut raw, name.as_bytes(), &text), "");
-            run_named(&mut raw, name.as_bytes());
-        }
-        query(&mut holder, "COMMIT");
-        for n in 0..40 {
-            until(|| {
-                let before = open.reads_at_standbys();
-                run_named(&mut raw, format!("s{n}").as_bytes());
-                open.reads_at_standbys() > before
-            });
-        }
-    }
 }
