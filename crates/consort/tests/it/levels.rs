@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::fixture::{LIMIT, eventually};
 use crate::load::{Client, Console, THROUGH, served, serving};
+use crate::waiting::no_commit_ends;
 
 const LEVELS: [&str; 5] = ["strong", "session", "bounded 200ms", "weak", "primary"];
 
@@ -140,7 +141,7 @@ fn a_session_never_goes_back_to_what_the_primary_shows() {
     let mut session = at(&url, "session");
     session.rows("SET synchronous_commit = local").unwrap();
     leaves(&mut console, &mut session, READ, 0);
-    serving.servers.primary().set("synchronous_standby_names", "nobody").unwrap();
+    no_commit_ends(&serving.servers);
     let mut writer = Client::connect(&url).unwrap();
     let waits = std::thread::spawn(move || writer.rows("UPDATE counter SET n = 1 WHERE id = 1"));
     let standby = serving.servers.standby(0);

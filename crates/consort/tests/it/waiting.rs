@@ -2,6 +2,7 @@
 //! primary.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use design::{Design, Orderer, Reads};
 use postgres::local::{Node, Options, Scratch};
@@ -148,6 +149,30 @@ pub(crate) fn is_so(server: &Node, condition: &str) {
     eventually(condition, || !server.query("postgres", &sql).expect("an answer").is_empty());
 }
 
+/// From now on every commit at this server waits for a standby that nobody has. The server heeds the setting when it likes, so
+/// this waits until a commit does.
+pub(crate) fn no_commit_ends(server: &Arc<Scratch>) {
+    server.primary().set("synchronous_standby_names", "nobody").unwrap();
+    let seen = Arc::new(AtomicBool::new(false));
+    let committing = std::thread::spawn({
+        let (server, seen) = (server.clone(), seen.clone());
+        move || {
+            while !seen.load(Ordering::Relaxed) {
+                let message = "SELECT pg_logical_emit_message(true, 'a commit that waits', '')";
+                server
+                    .primary()
+                    .query("postgres", message)
+                    .expect("a commit, in the end without the standby");
+            }
+        }
+    });
+    is_so(server.primary(), "wait_event = 'SyncRep'");
+    seen.store(true, Ordering::Relaxed);
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    server.primary().query("postgres", cancel).unwrap();
+    committing.join().expect("the commit that waited");
+}
+
 pub(crate) fn sqlstate(client: &mut Client, sql: &str) -> Option<String> {
     client.rows(sql).err().and_then(|trouble| trouble.sqlstate)
 }
@@ -159,7 +184,7 @@ fn the_primary_gets_one_commit_at_a_time_and_reads_go_on() {
     knows(&mut reader, &mut console);
     other.rows("SET synchronous_commit = local").unwrap();
     other.rows("UPDATE quiet SET v = v").unwrap();
-    serving.servers.primary().set("synchronous_standby_names", "nobody").unwrap();
+    no_commit_ends(&serving.servers);
     let hangs = std::thread::spawn({
         let mut client = Client::connect(&url).unwrap();
         move || client.rows("UPDATE quiet SET v = v + 1").map(drop)
