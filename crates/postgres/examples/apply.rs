@@ -1,11 +1,12 @@
 //! Compares the feeder with PostgreSQL's own logical apply worker, in turns on one machine: both are given the same
 //! backlog of committed updates from the same primary, each for a replica of its own, and the time and the CPU until it
-//! is applied are taken.
+//! is applied are taken. Once while the feeder decodes the stream, and once when it has: what one more replica costs, for the
+//! stream is decoded once for all of them, and what a replica that was away or paused is given.
 //!
 //! `cargo run --release -p postgres --example apply [ROUNDS [ROWS [ROWS PER BATCH]]]`
 //!
-//! The CPU of the feeder is that of its thread, which also decodes the stream, and of the replica's backend; that of the
-//! worker is its own process, which also reads the stream. Sending the stream is the primary's work in both.
+//! The CPU of the feeder is that of its thread and of the replica's backend; that of the worker is its own process, which
+//! also reads the stream. Sending the stream is the primary's work in both.
 
 #![expect(clippy::unwrap_used, reason = "a measurement that fails says where")]
 
@@ -51,43 +52,55 @@ impl Run {
     }
 }
 
+/// What the feeder's time is taken of.
+#[derive(Clone, Copy, PartialEq)]
+enum Timed {
+    /// Decoding the stream, and applying what has come out meanwhile.
+    Both,
+    /// Applying what has come out before.
+    Apply,
+}
+
 async fn measure(rounds: u32, rows: u32, batch: u64) {
     let mut bench = Bench::prepare().await;
     println!(
-        "rows/txn,rows,feeder rows/s,worker rows/s,ratio,feeder us/row,of it thread,of it backend,worker us/row,ratio"
+        "timed,rows/txn,rows,feeder rows/s,worker rows/s,ratio,feeder us/row,of it thread,of it backend,worker us/row,ratio"
     );
-    for rows_each in [1, 10] {
-        let mut all = Vec::new();
-        for round in 0..rounds {
-            bench.write(rows, rows_each);
-            let (fed, native) = if round % 2 == 0 {
-                let fed = bench.fed(rows, batch).await;
-                (fed, bench.native(rows).await)
-            } else {
-                let native = bench.native(rows).await;
-                (bench.fed(rows, batch).await, native)
+    for (timed, name) in [(Timed::Both, "decode and apply"), (Timed::Apply, "apply")] {
+        for rows_each in [1, 10] {
+            let mut all = Vec::new();
+            for round in 0..rounds {
+                bench.write(rows, rows_each);
+                let (fed, native) = if round % 2 == 0 {
+                    let fed = bench.fed(rows, batch, timed).await;
+                    (fed, bench.native(rows).await)
+                } else {
+                    let native = bench.native(rows).await;
+                    (bench.fed(rows, batch, timed).await, native)
+                };
+                bench.compare();
+                line(&format!("{name},{rows_each}"), &fed, &native);
+                all.push((fed, native));
+            }
+            let median = |of: &dyn Fn(&(Run, Run)) -> f64| {
+                let mut values: Vec<f64> = all.iter().map(of).collect();
+                values.sort_by(f64::total_cmp);
+                values[values.len() / 2]
             };
-            bench.compare();
-            line(&rows_each.to_string(), &fed, &native);
-            all.push((fed, native));
+            let faster = median(&|(fed, native)| fed.rows_per_second() / native.rows_per_second());
+            let cheaper = median(&|(fed, native)| fed.cpu_us_per_row() / native.cpu_us_per_row());
+            println!(
+                "median of {rounds}, {name}, {rows_each} rows per transaction: {faster:.2} times the rows a second, \
+                 {cheaper:.2} of the CPU per row"
+            );
         }
-        let median = |of: &dyn Fn(&(Run, Run)) -> f64| {
-            let mut values: Vec<f64> = all.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let faster = median(&|(fed, native)| fed.rows_per_second() / native.rows_per_second());
-        let cheaper = median(&|(fed, native)| fed.cpu_us_per_row() / native.cpu_us_per_row());
-        println!(
-            "median of {rounds}, {rows_each} rows per transaction: {faster:.2} times the rows a second, {cheaper:.2} of the CPU per row"
-        );
     }
 }
 
-fn line(rows_each: &str, fed: &Run, native: &Run) {
+fn line(what: &str, fed: &Run, native: &Run) {
     let per_row = |us: u64| us as f64 / f64::from(fed.rows);
     println!(
-        "{rows_each},{},{:.0},{:.0},{:.2},{:.2},{:.2},{:.2},{:.2},{:.2}",
+        "{what},{},{:.0},{:.0},{:.2},{:.2},{:.2},{:.2},{:.2},{:.2}",
         fed.rows,
         fed.rows_per_second(),
         native.rows_per_second(),
@@ -176,7 +189,7 @@ impl Bench {
         self.primary.query(&format!("UPDATE marker SET n = {}", self.written));
     }
 
-    async fn fed(&self, rows: u32, batch: u64) -> Run {
+    async fn fed(&self, rows: u32, batch: u64, timed: Timed) -> Run {
         let address = self.primary.address("postgres");
         let mut gauger = Gauger::connect(&address, EPOCH).await.unwrap();
         gauger.flush().await.unwrap();
@@ -190,7 +203,7 @@ impl Bench {
             .unwrap()
             .parse()
             .unwrap();
-        let (began, ours, server) = (Instant::now(), own_us(), process_us(backend));
+        let mut began = (Instant::now(), own_us(), process_us(backend));
         let mut decoder = loop {
             match Decoder::open(&address, &self.slot, self.database, EPOCH).await {
                 Err(postgres::Error::NotReady(_)) => tokio::task::yield_now().await,
@@ -199,10 +212,11 @@ impl Bench {
         };
         decoder.keep_rows(true);
         let (mut parts, mut last, mut gathered) = (Vec::new(), Lsn::ZERO, 0);
+        let mut decoded = Vec::new();
         // Everything is visible already: a batch is what came out by now, cut when it has so many rows.
-        let send = async |feeder: &mut Feeder, parts: &mut Vec<Part>, last: Lsn| {
+        let cut = |parts: &mut Vec<Part>, last: Lsn| {
             let to = Shown::new(gauge.snapshot.clone(), last, Lsn::ZERO);
-            feeder.send(Batch { parts: std::mem::take(parts), to }).await.unwrap();
+            Batch { parts: std::mem::take(parts), to }
         };
         loop {
             match decoder.next().await.unwrap() {
@@ -213,22 +227,33 @@ impl Bench {
                     last = end;
                     if gathered >= batch {
                         gathered = 0;
-                        send(&mut feeder, &mut parts, last).await;
+                        decoded.push(cut(&mut parts, last));
                     }
                 }
                 Decoded::Position(position) if position >= gauge.insert_lsn => break,
                 Decoded::Position(_) => {}
             }
+            if timed == Timed::Both
+                && let Some(batch) = decoded.pop()
+            {
+                feeder.send(batch).await.unwrap();
+            }
         }
         if !parts.is_empty() {
-            send(&mut feeder, &mut parts, last).await;
+            decoded.push(cut(&mut parts, last));
+        }
+        if timed == Timed::Apply {
+            began = (Instant::now(), own_us(), process_us(backend));
+        }
+        for batch in decoded {
+            feeder.send(batch).await.unwrap();
         }
         feeder.finish().await.unwrap();
         let run = Run {
             rows,
-            wall: began.elapsed(),
-            ours_us: own_us() - ours,
-            server_us: process_us(backend) - server,
+            wall: began.0.elapsed(),
+            ours_us: own_us() - began.1,
+            server_us: process_us(backend) - began.2,
         };
         decoder.confirm(last);
         while self.confirmed() < last {
@@ -246,7 +271,7 @@ impl Bench {
 
     async fn native(&self, rows: u32) -> Run {
         let reader = Control::connect(&self.native.address("postgres")).await.unwrap();
-        let marker = reader.prepare("SELECT n FROM marker").await.unwrap();
+        let marker = reader.prepare("SELECT n FROM public.marker").await.unwrap();
         let began = Instant::now();
         self.native.query("ALTER SUBSCRIPTION worker ENABLE");
         while reader.query_one(&marker, &[]).await.unwrap().get::<_, i32>(0).cast_unsigned() < self.written {
