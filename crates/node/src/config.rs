@@ -9,6 +9,7 @@ pub mod keys;
 pub mod manual;
 mod value;
 
+use crate::servers::Pooling;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -26,6 +27,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use keys::{Key, Place, Set};
+
+/// How long a client keeps its connection at the primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolMode {
+    /// As long as it stays.
+    #[default]
+    Session,
+    /// For a transaction, or as long as something of it lives there.
+    Transaction,
+}
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +91,10 @@ pub struct Config {
     pub max_clients: usize,
     /// How long a client may take to log in.
     pub login_time: Duration,
+    /// How long clients share a connection at the primary.
+    pub pool_mode: PoolMode,
+    /// How shared connections at the primary are kept.
+    pub pool: Pooling,
     /// Connections to one standby.
     pub standby_connections: usize,
     /// Bytes of the analysis cache.
@@ -269,6 +284,12 @@ impl Config {
     /// How connections to servers are encrypted; the error is a sentence for a person.
     pub fn tls_to_servers(&self) -> Result<Option<Tls>, String> {
         self.server_tls.map(|checks| Tls::new(checks, self.server_tls_ca.as_deref())).transpose()
+    }
+
+    /// How sessions share connections at the primary, if they do. Where statements are ordered before they are executed, they
+    /// do not.
+    pub fn pooling(&self) -> Option<Pooling> {
+        (self.pool_mode == PoolMode::Transaction).then_some(self.pool)
     }
 
     /// The design, the default one if the file names none.

@@ -19,6 +19,7 @@ mod process;
 mod room;
 pub mod routes;
 mod scheduled;
+pub mod servers;
 pub mod service;
 pub mod session;
 pub mod shadow;

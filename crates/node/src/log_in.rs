@@ -53,6 +53,8 @@ pub enum Refusal {
     Unreachable(String),
     /// The server said no: its ErrorResponse, as it came.
     Answered(Vec<u8>),
+    /// No connection became free within this.
+    NoServer(Duration),
     /// The server demands a proof that cannot be given.
     NoSecret(&'static str),
 }

@@ -389,6 +389,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         analysis_bytes: config.analysis_cache_bytes,
         bounds: scheduler::Options { max_rows: config.freshness_rows, ..scheduler::Options::default() },
         harmless: config.harmless_functions.clone(),
+        pooling: config.pooling(),
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
         fed_buffer_bytes: config.fed_buffer_bytes,

@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use crate::log_in::{Refusal, Wish};
 use crate::peer::Rooms;
 use crate::pool::{Owner, Pool, Shelf};
+use crate::servers::Servers;
 use crate::socket::Place;
 use crate::standby::{self, Answer, Failed, Standby};
 use analysis::session::{Interner, Own, Settings};
@@ -46,7 +47,9 @@ pub struct Service {
     pub cluster: Cluster,
     /// Connections at its standbys.
     pub pool: Pool,
-    pub(crate) interner: RefCell<Interner>,
+    /// Connections at its primary that sessions share, if they do.
+    pub servers: Option<Rc<Servers>>,
+    pub(crate) interner: Rc<RefCell<Interner>>,
     pub(crate) utilities: RefCell<Utilities>,
     defaults: Defaults,
 }
@@ -55,10 +58,14 @@ impl Service {
     /// The sessions of this cluster.
     pub fn new(cluster: Cluster, defaults: Defaults) -> Rc<Service> {
         let pool = Pool::new(cluster.setup().standby_connections);
+        // Where statements are ordered before they are executed, each session has its own.
+        let pooling = cluster.setup().pooling.filter(|_| !cluster.orders_first());
+        let interner = Rc::new(RefCell::new(Interner::new(SETTINGS_KEPT)));
         Rc::new(Service {
             cluster,
             pool,
-            interner: RefCell::new(Interner::new(SETTINGS_KEPT)),
+            servers: pooling.map(|pooling| Servers::new(pooling, interner.clone())),
+            interner,
             utilities: RefCell::new(Utilities::new(UTILITY_BYTES)),
             defaults,
         })
@@ -175,6 +182,7 @@ impl Service {
 fn said(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Unreachable(why) => why.clone(),
+        Refusal::NoServer(wait) => format!("no connection became free within {} ms", wait.as_millis()),
         Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
         Refusal::Answered(error) => match wire::Frame::new(error) {
             Ok(frame) => String::from_utf8_lossy(wire::Complaint::read(&frame).message()).into_owned(),

@@ -58,7 +58,7 @@ impl View for Shown<'_> {
             requested_unix_s: unix_s(seat.asked()),
             backend_pid: seat.pid.get(),
         });
-        own.chain(self.at_standbys()).collect()
+        own.chain(self.shared()).chain(self.at_standbys()).collect()
     }
 
     fn databases(&self) -> Vec<Database> {
@@ -203,6 +203,28 @@ impl View for Shown<'_> {
 }
 
 impl Shown<'_> {
+    /// Connections at the primary that clients share, and that nobody has just now.
+    fn shared(&self) -> Vec<Server> {
+        let primary = &self.config.primary;
+        let service = self.process.door.service.borrow();
+        let Some(servers) = service.as_ref().and_then(|service| service.servers.as_ref()) else {
+            return Vec::new();
+        };
+        let idle = servers.idle().into_iter().map(|idle| Server {
+            // Apart from clients' numbers.
+            id: 1 << 63 | u64::from(idle.pid.cast_unsigned()),
+            node: primary.name.clone(),
+            user: idle.user,
+            database: idle.database,
+            client: None,
+            to: (primary.host.clone(), primary.port),
+            connected_unix_s: idle.since_unix_s,
+            requested_unix_s: idle.used_unix_s,
+            backend_pid: idle.pid,
+        });
+        idle.collect()
+    }
+
     /// The connections at standbys: those that clients use now, and those that nobody does.
     fn at_standbys(&self) -> Vec<Server> {
         let cluster = &self.process.cluster;
@@ -274,6 +296,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
         backend_pid: seat.pid.get(),
         tls: seat.tls.then(|| "TLS".to_owned()),
         application_name: seat.application.clone(),
+        keeps: *seat.tie.borrow(),
     }
 }
 

@@ -138,6 +138,48 @@ impl SessionState {
         if isolation.is_read_committed() { Ok(()) } else { Err(SessionStay::Isolation) }
     }
 
+    /// A session that begins as this one did, with settings of Consort's own that may be others. This one has been found
+    /// clean, and nothing else has happened to it.
+    pub fn another(&self, startup: &Startup) -> SessionState {
+        let layer = Layer { own: startup.own.clone(), own_after: None, ..self.committed.clone() };
+        SessionState { defaults: startup.own.clone(), committed: layer.clone(), now: layer, ..self.clone() }
+    }
+
+    /// Whether the session may go on at another connection of the same role and the same beginnings, once that is brought to
+    /// its settings: nothing of it lives in its process. To be asked while the server is ready, outside a block.
+    pub fn may_move(&self) -> Result<(), SessionStay> {
+        if self.status == BlockStatus::Idle { self.known() } else { Err(SessionStay::UnknownBlock) }
+    }
+
+    /// The settings that the session has changed, as the server names them: code may have changed others than a probe asks for.
+    pub fn changed(&mut self, settings: &[(&str, &str)], interner: &mut Interner) {
+        let mut known = self.now.settings.clone();
+        for (name, value) in settings {
+            // Names are the same whatever their case; the server says some as DateStyle.
+            let name = name.to_ascii_lowercase();
+            if known.get(&name).is_none() {
+                known = interner.with(&known, &name, Some(value));
+            }
+        }
+        self.overflown |= known.are_too_many();
+        self.now.settings = known.clone();
+        self.committed.settings = known;
+    }
+
+    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew: what
+    /// it has set itself it takes along.
+    pub fn begins_anew(&mut self, base: &Settings, interner: &mut Interner) {
+        let Some(first) = self.first.replace(base.clone()) else { return };
+        let mut settings = base.clone();
+        for (name, value) in self.now.settings.iter() {
+            if first.get(name) != Some(value) {
+                settings = interner.with(&settings, name, Some(value));
+            }
+        }
+        self.now.settings = settings;
+        self.committed.settings = self.now.settings.clone();
+    }
+
     /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
     /// another table, and what the statement writes is not known either.
     pub fn knows_settings(&self) -> bool {

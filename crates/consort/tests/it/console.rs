@@ -63,7 +63,7 @@ fn what_nodes_do_is_shown() {
         client.rows(READ_QUIET).expect("a read");
         let servers = psql(&shown, "SHOW SERVERS").worked();
         let pids = serving.servers.standby(0).query("postgres", there).unwrap();
-        let pooled = servers.lines().find(|line| line.ends_with("|standby1"));
+        let pooled = servers.lines().find(|line| line.contains("|standby1|"));
         let is_its = |pid: &str| pooled.is_some_and(|line| line.contains(&format!("|{pid}|")));
         pids.iter().any(|row| row[0].as_deref().is_some_and(is_its))
     });
@@ -93,6 +93,30 @@ fn what_nodes_do_is_shown() {
     });
     serving.servers.set_apply_delay(0, Duration::ZERO);
     eventually("a standby that has come up", || replica()[9] == "0");
+}
+
+#[test]
+fn clients_share_connections_when_the_configuration_says_so() {
+    let serving = Serving::start(0, "pool_mode = \"transaction\"\ndefault_pool_size = 1");
+    let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
+    let (mut one, mut other) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
+    one.rows("CREATE TABLE shared_by_two (v int)").unwrap();
+    for _ in 0..2 {
+        one.rows("INSERT INTO shared_by_two VALUES (1)").unwrap();
+        other.rows("INSERT INTO shared_by_two VALUES (1)").unwrap();
+    }
+    eventually("one connection that nobody has", || {
+        let servers = psql(&console, "SHOW SERVERS").worked();
+        let of_clients: Vec<&str> =
+            servers.lines().filter(|line| line.starts_with("S|postgres|postgres|")).collect();
+        of_clients.len() == 1 && of_clients[0].starts_with("S|postgres|postgres|idle|")
+    });
+    one.rows("LISTEN news").unwrap();
+    eventually("why a client keeps its connection", || {
+        psql(&console, "SHOW CLIENTS").worked().lines().any(|line| line.ends_with("|session_listens"))
+    });
+    one.rows("UNLISTEN news").unwrap();
+    other.rows("INSERT INTO shared_by_two VALUES (2)").unwrap();
 }
 
 #[test]

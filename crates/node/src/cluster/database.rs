@@ -28,6 +28,8 @@ pub struct Database {
     /// Why it could not be read when that was last tried.
     catalog_trouble: RefCell<Option<String>>,
     arrived: Notify,
+    /// Statements ask what only the process knows that used a sequence (`currval`, `lastval`).
+    pub(crate) asks_sequences: Cell<bool>,
     version: Cell<u64>,
     names: Names,
     /// DDL transactions that the next catalog must see.
@@ -69,6 +71,7 @@ impl Database {
             catalog: RefCell::default(),
             catalog_trouble: RefCell::default(),
             arrived: Notify::new(),
+            asks_sequences: Cell::default(),
             version: Cell::default(),
             names: Names::default(),
             owed: RefCell::default(),

@@ -32,6 +32,7 @@ use crate::barrier::{self, Unmarked};
 use crate::follow;
 use crate::metrics::Metrics;
 use crate::routes::Routes;
+use crate::servers::Pooling;
 use crate::shadow;
 use crate::understanding::Understanding;
 use design::{Design, Orderer, Reads};
@@ -96,6 +97,8 @@ pub struct Setup {
     pub bounds: scheduler::Options,
     /// Functions and extensions whose functions are declared harmless: they may run at a standby.
     pub harmless: Vec<String>,
+    /// How sessions share connections at the primary; without it each has its own.
+    pub pooling: Option<Pooling>,
     /// Bound of the connections of clients to one standby.
     pub standby_connections: usize,
     /// So many bytes of an answer are held until it is proven.

@@ -7,6 +7,7 @@ use postgres::tls::Checks;
 use scheduler::Writers;
 use toml::de::DeValue;
 
+use super::PoolMode;
 use super::value::{Read, default, duration, flag, number, one_of, shown, size, text, texts};
 use super::{AuthType, Choice, Config, LogFormat, Server};
 
@@ -262,12 +263,47 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "max_clients",
         "80",
-        "Clients at one time. Each owns a connection at the primary, so that its `max_connections` must be larger.",
+        "Clients at one time. With `pool_mode = \"session\"` each owns a connection at the primary, so that its \
+         `max_connections` must be larger.",
         |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
     )),
     reloaded(global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
         put(&mut config.login_time, duration(value))
     })),
+    global(
+        "pool_mode",
+        "\"session\"",
+        "How long a client keeps its connection at the primary: `session` (as long as it stays) or `transaction` (until its \
+         transaction ends, unless something of it lives there; [how](operation.md#clients-that-share-connections)).",
+        |config, value| {
+            let words = [("session", PoolMode::Session), ("transaction", PoolMode::Transaction)];
+            put(&mut config.pool_mode, one_of(value, &words))
+        },
+    ),
+    global(
+        "default_pool_size",
+        "20",
+        "With `pool_mode = \"transaction\"`: connections at the primary for one role in one database.",
+        |config, value| put(&mut config.pool.size, number(value, 1, 100_000)),
+    ),
+    global(
+        "query_wait_timeout",
+        "\"2min\"",
+        "With `pool_mode = \"transaction\"`: a client that waits longer for a connection is told so and leaves.",
+        |config, value| put(&mut config.pool.wait, duration(value)),
+    ),
+    global(
+        "server_idle_timeout",
+        "\"10min\"",
+        "With `pool_mode = \"transaction\"`: a connection that nobody has used for so long is closed.",
+        |config, value| put(&mut config.pool.idle, duration(value)),
+    ),
+    global(
+        "server_lifetime",
+        "\"1h\"",
+        "With `pool_mode = \"transaction\"`: a connection that is older is closed when its client leaves it.",
+        |config, value| put(&mut config.pool.life, duration(value)),
+    ),
     global(
         "standby_connections",
         "64",

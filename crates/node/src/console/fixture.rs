@@ -59,6 +59,7 @@ impl View for Fixture {
             backend_pid: 77,
             tls: None,
             application_name: "psql".into(),
+            keeps: None,
         };
         let waiting = Duration::from_micros(2_000_005);
         vec![client(1, ClientState::Active, Duration::ZERO), client(2, ClientState::Waiting, waiting)]

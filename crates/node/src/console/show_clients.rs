@@ -26,6 +26,7 @@ pub(super) const COLUMNS: &[Column] = &[
     number("remote_pid"),
     text("tls"),
     text("application_name"),
+    text("keeps_server"),
 ];
 
 fn rows(view: &dyn View) -> Table {
@@ -57,5 +58,6 @@ fn row(client: Client) -> Vec<Option<String>> {
         value(client.backend_pid),
         Some(client.tls.unwrap_or_default()),
         Some(client.application_name),
+        value(client.keeps.unwrap_or_default()),
     ]
 }

@@ -32,5 +32,6 @@ fn row(server: Server) -> Vec<Option<String>> {
         value(server.backend_pid),
         value(""),
         Some(server.node),
+        value(""),
     ]
 }

@@ -25,7 +25,7 @@ fn show_clients() {
         rows[1],
         "type=C user=ann database=shop state=waiting addr=10.0.0.9 port=50000 local_addr=10.0.0.1 local_port=6432 \
          connect_time=1970-01-01 00:00:00 UTC request_time=1970-01-01 00:00:01 UTC wait=2 wait_us=5 close_needed=0 \
-         ptr=2 link= remote_pid=77 tls= application_name=psql"
+         ptr=2 link= remote_pid=77 tls= application_name=psql keeps_server="
     );
 }
 

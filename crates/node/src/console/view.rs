@@ -79,6 +79,8 @@ pub struct Client {
     pub tls: Option<String>,
     /// Its `application_name`.
     pub application_name: String,
+    /// Why it keeps its connection at the primary, where clients share them.
+    pub keeps: Option<&'static str>,
 }
 
 /// A connection to a node.

@@ -6,6 +6,7 @@ use super::{Console, Door, Seat, Secret};
 use crate::chance;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, malformation};
+use crate::servers::{Greeted, Server};
 use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{Line, Session};
@@ -181,19 +182,20 @@ fn too_many(door: &Door) -> Problem {
         .hint("Raise max_clients, or open fewer connections.")
 }
 
-/// Logs in at the primary as the client's role, hands the primary's greeting on, and runs the session.
+/// Begins the session of a client that was let in: with a connection of its own at the primary, which its role logs in to
+/// now, or with one that it shares.
 async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Startup, secret: Option<Secret>) {
     let Some(service) = door.service.borrow().clone() else {
         client.out().problem(&Problem::fatal("57P03", "Consort is starting up"));
         door.leave(&seat);
         return door.farewell(client).await;
     };
-    let logged_in = match own_settings(&service, &startup) {
-        Ok(own) => logged_in(door, &service, startup, own, secret).await,
+    let begun = match own_settings(&service, &startup) {
+        Ok(own) => begun(door, &service, &seat, startup, own, secret).await,
         Err(problem) => Err(problem),
     };
-    let (own, wish, log_in) = match logged_in {
-        Ok(logged_in) => logged_in,
+    let (own, wish, begun) = match begun {
+        Ok(begun) => begun,
         Err(refusal) => {
             note_refused(door, &seat, &refusal);
             refuse(door, client.out(), refusal);
@@ -201,19 +203,60 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
             return door.farewell(client).await;
         }
     };
-    let key = CancelRequest { pid: log_in.key.pid, secret: chance::cancel_secret().to_vec() };
+    // A connection that is shared is nobody's: its clients are told apart by their own numbers.
+    let pid = match &begun {
+        Begun::Own(log_in) => log_in.key.pid,
+        Begun::Shares(_) | Begun::Greeted(_) => i32::try_from(seat.id & 0x7fff_ffff).unwrap_or(0),
+    };
+    let key = CancelRequest { pid, secret: chance::cancel_secret().to_vec() };
     let out = client.out();
     out.authentication_ok();
-    out.extend_from_slice(&log_in.greeting);
+    out.extend_from_slice(begun.greeting());
     out.key_data(key.pid, &key.secret);
     out.ready(Status::Idle);
     door.count(|metrics| metrics.clients_accepted.one());
-    seat.pid.set(key.pid);
-    seat.running.settled(&wish.place, &log_in.key);
     *seat.key.borrow_mut() = Some(key.clone());
     door.cancels.enter(key, seat.running.clone());
-    let line = Line::new(door.clone(), seat, client, wish.place.clone(), log_in);
-    Session::new(line, service, &own, wish).run().await;
+    let (door, place) = (door.clone(), wish.place.clone());
+    let session = match begun {
+        Begun::Own(log_in) => {
+            seat.pid.set(log_in.key.pid);
+            seat.running.settled(&place, &log_in.key);
+            Session::new(Line::new(door, seat, client, place, *log_in), service, &own, wish)
+        }
+        Begun::Shares(server) => {
+            let reported = server.lent.greeting.reported.clone();
+            let mut line = Line::shared(door, seat, client, reported);
+            line.attach(*server);
+            Session::new(line, service, &own, wish)
+        }
+        Begun::Greeted(greeted) => {
+            let line = Line::shared(door, seat, client, greeted.reported.clone());
+            Session::greeted(line, service, &own, wish, &greeted.state)
+        }
+    };
+    session.run().await;
+}
+
+/// How a session begins.
+enum Begun {
+    /// At its own connection.
+    Own(Box<LoggedIn>),
+    /// At a shared one, as the first of its kind.
+    Shares(Box<Server>),
+    /// Without any.
+    Greeted(Rc<Greeted>),
+}
+
+impl Begun {
+    /// What the client is told.
+    fn greeting(&self) -> &[u8] {
+        match self {
+            Begun::Own(log_in) => &log_in.greeting,
+            Begun::Shares(server) => &server.lent.greeting.messages,
+            Begun::Greeted(greeted) => &greeted.messages,
+        }
+    }
 }
 
 /// Parts a client's settings: what the primary gets, and what is our own.
@@ -227,13 +270,14 @@ fn own_settings(service: &Service, startup: &Startup) -> Result<Settings, Refusa
     })
 }
 
-async fn logged_in(
+async fn begun(
     door: &Door,
     service: &Service,
+    seat: &Seat,
     startup: Startup,
     own: Settings,
     secret: Option<Secret>,
-) -> Result<(Settings, Wish, LoggedIn), Refusal> {
+) -> Result<(Settings, Wish, Begun), Refusal> {
     let place = door.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
     let wish = Wish {
         place,
@@ -243,22 +287,38 @@ async fn logged_in(
         secret,
         limit: door.options.server_limit,
     };
+    if let Some(servers) = &service.servers {
+        if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
+            return Ok((own, wish, Begun::Greeted(greeted)));
+        }
+        let server = servers.take(&service.cluster, &wish, seat.id, &door.rooms).await?;
+        return Ok((own, wish, Begun::Shares(Box::new(server))));
+    }
     let backends = service.cluster.backends();
     backends.arriving();
     let log_in = log_in(&wish, &door.rooms).await;
     if log_in.is_err() {
         backends.refused();
     }
-    Ok((own, wish, log_in?))
+    Ok((own, wish, Begun::Own(Box::new(log_in?))))
 }
 
 /// Tells a client why the primary did not let it in: in the primary's own words, if it had some.
-fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
+pub(crate) fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
     match refusal {
         Refusal::Answered(error) => out.extend_from_slice(&error),
         Refusal::Unreachable(why) => {
             door.note_unheard(&format!("the primary cannot be reached: {why}"));
             out.problem(&Problem::fatal("57P03", format!("the primary cannot be reached: {why}")));
+        }
+        Refusal::NoServer(wait) => {
+            let why = format!(
+                "query_wait_timeout: no connection at the primary became free within {} ms",
+                wait.as_millis()
+            );
+            out.problem(&Problem::fatal("53300", why).hint(
+                "Raise default_pool_size, or find the sessions that keep theirs: SHOW CLIENTS says why they do.",
+            ));
         }
         Refusal::NoSecret(method) => {
             let problem =

@@ -53,6 +53,8 @@ impl Cancel {
 #[derive(Debug, Default)]
 pub struct Running {
     home: RefCell<Option<Cancel>>,
+    /// A cancel request went to the connection at home, and may reach it late.
+    struck: Cell<bool>,
     away: RefCell<Option<Rc<Cancel>>>,
     /// How many statements went to a connection that was lent. Those of one transaction go to the same.
     went: Cell<u64>,
@@ -69,6 +71,13 @@ impl Running {
     /// The session's own connection is here.
     pub fn settled(&self, place: &Place, key: &CancelRequest) {
         *self.home.borrow_mut() = Some(Cancel { place: place.clone(), key: key.clone() });
+    }
+
+    /// The session's connection at home goes to others, or is closed. `true`: a cancel request may reach it late, so that
+    /// nobody else may have it.
+    pub fn unsettled(&self) -> bool {
+        *self.home.borrow_mut() = None;
+        self.struck.take()
     }
 
     /// The current statement goes to a connection that was lent to it. If it is cancelled while it is there, the
@@ -104,6 +113,7 @@ impl Running {
     pub async fn cancel_at_home(&self) {
         let here = self.home.borrow().clone();
         if let Some(here) = here {
+            self.struck.set(true);
             here.send().await;
         }
     }
@@ -185,6 +195,7 @@ impl Cancels {
                 tokio::task::spawn_local(pass_on_again(running, there, statement));
             }
         } else if let Some(here) = home {
+            running.struck.set(true);
             here.send().await;
         }
     }

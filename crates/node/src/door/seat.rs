@@ -56,6 +56,8 @@ pub struct Seat {
     pub running: Rc<Running>,
     /// What cancels it.
     pub key: RefCell<Option<CancelRequest>>,
+    /// Why it keeps its connection at the primary to itself, where sessions share them.
+    pub tie: RefCell<Option<&'static str>>,
     doing: Cell<Doing>,
     /// When its last request came.
     asked: Cell<SystemTime>,
@@ -82,6 +84,7 @@ impl Seat {
             pid: Cell::new(0),
             running: Rc::default(),
             key: RefCell::new(None),
+            tie: RefCell::new(None),
             doing: Cell::new(Doing::Arriving),
             asked: Cell::new(SystemTime::now()),
             requests: Cell::new(0),

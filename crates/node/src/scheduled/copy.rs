@@ -78,6 +78,7 @@ impl Copy {
     ) -> Result<Copy, String> {
         let logged_in = log_in(wish, rooms).await.map_err(|refusal| match refusal {
             Refusal::Unreachable(why) => why,
+            Refusal::NoServer(_) => "no connection became free".to_owned(),
             Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
             Refusal::Answered(error) => Frame::new(&error)
                 .map(|frame| String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned())

@@ -270,6 +270,10 @@ impl transaction::Session for Session {
             self.fail_block(Some(Problem::error("57014", "canceling statement due to user request"))).await;
             return AtPrimary::Answered;
         }
+        if let Err(ended) = self.at_home().await {
+            self.ended = Some(ended);
+            return AtPrimary::ConnectionLost;
+        }
         let ran = match self.current.way {
             Way::Withheld => self.line.run_withheld(request).await,
             Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit => self.line.run(request).await,

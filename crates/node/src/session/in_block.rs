@@ -85,6 +85,9 @@ impl Session {
                     [] => ToBind::Text { statement, describes: batch.describes_statement },
                     name => ToBind::Named(name),
                 };
+                if let ToBind::Named(name) = what {
+                    self.line.primary.learn(name, &mut self.line.statements);
+                }
                 self.line.primary.ask_bound(&what, Some(batch.bind.rest));
             }
             _ => {

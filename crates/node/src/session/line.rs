@@ -8,6 +8,7 @@ use super::statements::Statements;
 use crate::door::{Door, Seat};
 use crate::log_in::LoggedIn;
 use crate::peer::Peer;
+use crate::servers::{Lent, Server};
 use crate::socket::Place;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -34,23 +35,69 @@ pub struct Line {
     primary_gone: bool,
     /// Where the client's block stands, if it runs somewhere else than at the primary.
     pub(crate) elsewhere: Option<Status>,
+    /// Whose the connection at the primary is, if the session shares it with others.
+    pub(crate) lent: Option<Lent>,
+    /// It has none just now.
+    pub(crate) away: bool,
 }
 
 impl Line {
     /// The line of a client that was let in.
     pub fn new(door: Rc<Door>, seat: Rc<Seat>, client: Peer, place: Place, log_in: LoggedIn) -> Line {
+        let reported = Reported(log_in.parameters);
+        Line::with(door, seat, client, Primary::new(log_in.peer, place, log_in.key), reported)
+    }
+
+    /// The line of a client that shares connections at the primary with others, and has none just now.
+    pub fn shared(door: Rc<Door>, seat: Rc<Seat>, client: Peer, reported: Vec<(Vec<u8>, Vec<u8>)>) -> Line {
+        let primary = Primary::nowhere(&door.rooms);
+        Line { away: true, ..Line::with(door, seat, client, primary, Reported(reported)) }
+    }
+
+    fn with(door: Rc<Door>, seat: Rc<Seat>, client: Peer, primary: Primary, reported: Reported) -> Line {
         Line {
             door,
             seat,
             client,
-            primary: Primary::new(log_in.peer, place, log_in.key),
+            primary,
             statements: Statements::default(),
-            reported: Reported(log_in.parameters),
+            reported,
             lookout: Lookout::default(),
             outlives_primary: false,
             primary_gone: false,
             elsewhere: None,
+            lent: None,
+            away: false,
         }
+    }
+
+    /// The session goes on at this connection. `true`: another session has used it since.
+    pub(crate) fn attach(&mut self, server: Server) -> bool {
+        let Server { peer, place, key, statements, lent } = server;
+        let strange = lent.last != self.seat.id;
+        self.statements.attach(statements, strange);
+        self.seat.pid.set(key.pid);
+        self.seat.running.settled(&place, &key);
+        self.primary = Primary::new(peer, place, key);
+        (self.away, self.primary_gone, self.lent) = (false, false, Some(lent));
+        strange
+    }
+
+    /// The session leaves its connection; `None` if that is of no use to anybody.
+    pub(crate) fn detach(&mut self) -> Option<Server> {
+        let mut lent = self.lent.take()?;
+        let primary = std::mem::replace(&mut self.primary, Primary::nowhere(&self.door.rooms));
+        let struck = self.seat.running.unsettled();
+        self.seat.pid.set(0);
+        self.away = true;
+        let Primary { peer, place, key, .. } = primary;
+        lent.last = self.seat.id;
+        let mut server = Server { peer, place, key, statements: self.statements.detach(), lent };
+        if struck || server.is_gone() {
+            server.close();
+            return None;
+        }
+        Some(server)
     }
 
     /// Settings as the primary reported them last.
@@ -88,7 +135,7 @@ impl Line {
                 Ok(None) => {}
                 Err(why) => return Poll::Ready(Err(Ended::Malformed(why))),
             }
-            if !self.primary_gone {
+            if !self.primary_gone && !self.away {
                 self.primary.poll_awake(self.elsewhere.is_some(), cx);
                 match self.poll_primary(cx) {
                     Err(Ended::PrimaryLost(Told::NotYet)) if self.outlives_primary => {
@@ -282,9 +329,11 @@ impl Line {
     /// Says farewell on both sides.
     pub(crate) async fn end(mut self, ended: Ended) {
         let word = match ended {
-            Ended::ClientLeft | Ended::ClientGone | Ended::CutOff | Ended::PrimaryLost(Told::ByPrimary) => {
-                None
-            }
+            Ended::ClientLeft
+            | Ended::ClientGone
+            | Ended::CutOff
+            | Ended::NoServer
+            | Ended::PrimaryLost(Told::ByPrimary) => None,
             Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
             Ended::Drained => {
                 Some(Problem::fatal("57P01", "terminating connection due to administrator command"))

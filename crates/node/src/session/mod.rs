@@ -16,6 +16,7 @@ mod meanwhile;
 mod names;
 mod ours;
 mod own;
+mod pooled;
 pub mod primary;
 mod reload;
 pub mod request;
@@ -122,6 +123,7 @@ pub struct Session {
     under: Before,
     /// Its transaction among those that are ordered before they are executed.
     open: Option<scheduled::Open>,
+    shares: pooled::Shares,
     words: Words,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -141,7 +143,9 @@ impl Session {
     pub fn new(line: Line, service: Rc<Service>, startup: &Startup, wish: Wish) -> Session {
         let state = SessionState::new(startup, &mut service.interner.borrow_mut());
         let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
-        service.cluster.backends().arrived(backend.pid);
+        if !line.away && line.lent.is_none() {
+            service.cluster.backends().arrived(backend.pid);
+        }
         let mut session = Session {
             database: service.cluster.database(&wish.database),
             line,
@@ -175,6 +179,7 @@ impl Session {
             telling: None,
             under: None,
             open: None,
+            shares: pooled::Shares::default(),
             words: Words::default(),
             scratch: Vec::new(),
             ended: None,
@@ -185,9 +190,24 @@ impl Session {
         session
     }
 
+    /// The same of one that needs no connection at the primary to begin: others have shown how it begins.
+    pub fn greeted(
+        line: Line,
+        service: Rc<Service>,
+        startup: &Startup,
+        wish: Wish,
+        known: &SessionState,
+    ) -> Session {
+        let session = Session::new(line, service, startup, wish);
+        Session { state: known.another(startup), ..session }
+    }
+
     /// The whole life of a session: requests until somebody leaves.
     pub async fn run(mut self) {
         let ended = loop {
+            if let Err(ended) = self.rest().await {
+                break ended;
+            }
             self.line.outlives_primary = self.can_go_on_alone();
             let pass = self.snapshot.as_ref().and_then(Snapshot::pass);
             let asked = tokio::select! {
@@ -211,7 +231,9 @@ impl Session {
                 break ended;
             }
         };
-        self.service.cluster.backends().ended(self.backend.pid);
+        if !self.line.away && self.line.lent.is_none() {
+            self.service.cluster.backends().ended(self.backend.pid);
+        }
         let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, .. } = self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
         drop((block, early, ours_changes, everywhere, snapshot));
@@ -250,6 +272,7 @@ impl Session {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };
+        self.come_home_for(&todo).await?;
         let made = made::made(&todo);
         self.changes_everywhere |= !made.is_empty();
         let _alone = self.before_commands(&todo).await;
@@ -303,6 +326,9 @@ impl Session {
             self.changes_everywhere |= everywhere;
             for database in self.service.cluster.databases() {
                 if alone.iter().any(|name| name == database.name()) {
+                    if let Some(servers) = &self.service.servers {
+                        servers.let_go(database.name());
+                    }
                     holds.push(barrier::let_go(&self.service.cluster, &database).await);
                 }
             }
@@ -399,6 +425,7 @@ impl Session {
 
     /// Runs at the primary what may write: outside a block it may commit at once.
     async fn writes(&mut self, mut writing: Writing) {
+        self.writes_there();
         self.still_understood(&mut writing.footprint, writing.catalog);
         if let Some(dirt) = writing.dirties {
             self.state.dirtied(dirt);

@@ -30,6 +30,7 @@ impl Session {
             self.names_first = true;
             return Ok(false);
         }
+        self.at_home().await?;
         let row = self.line.ask(FIT).await?;
         let fit = row.is_some_and(|row| {
             row.first().is_some_and(|fit| fit.as_deref() == Some("t"))

@@ -7,14 +7,16 @@ mod standing;
 
 use super::meanwhile::Awake;
 use super::request::Kind;
-use super::statements::{Owed, Statement, Statements, Undo, deallocated};
-use crate::peer::{GATHERED_BYTES, Peer};
-use crate::socket::Place;
+use super::statements::{Lack, Owed, Statement, Statements, Undo, deallocated};
+use crate::log_in::SERVER_HOLD_BYTES;
+use crate::peer::{GATHERED_BYTES, Peer, Rooms};
+use crate::socket::{Place, Socket};
 use standing::Standing;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use wire::Side::Server;
 use wire::tag::{back, front};
 use wire::{
     Asks, Bind, CancelRequest, Close, Describe, Frame, HEADER_BYTES, Malformed, Parse, Part, Status, Step,
@@ -39,6 +41,8 @@ enum Expect {
     Answer,
     /// ParseComplete or CloseComplete of a message of ours, by which the primary learns the unnamed statement: swallowed.
     Ours,
+    /// The same for a named statement that a shared connection lacks, or has another of.
+    Learns(Box<[u8]>),
     /// CloseComplete of the unnamed portal, which the client takes for gone: swallowed.
     PortalGone,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
@@ -82,6 +86,7 @@ impl Expect {
         match self {
             Expect::Parse(.., undo) | Expect::Asked(_, undo) => undo,
             Expect::Ours => Some(Undo::Paid),
+            Expect::Learns(name) => Some(Undo::Unlearned(name)),
             _ => None,
         }
     }
@@ -122,6 +127,8 @@ pub enum Ended {
     CutOff,
     /// A standby's answer broke off in a block, which must not go on.
     BlockCutOff,
+    /// It got no connection at the primary; the client was told why.
+    NoServer,
 }
 
 /// Who told the client.
@@ -234,6 +241,12 @@ impl Primary {
             awake: Awake::default(),
             keeps_tags: false,
         }
+    }
+
+    /// No connection.
+    pub fn nowhere(rooms: &Rooms) -> Primary {
+        let peer = Peer::new(Socket::Nowhere, Server, SERVER_HOLD_BYTES, rooms);
+        Primary::new(peer, Place::Tcp(String::new(), 0), CancelRequest { pid: 0, secret: Vec::new() })
     }
 
     /// A request of this kind begins.
@@ -440,6 +453,7 @@ impl Primary {
                 let parse = Parse::read(&frame)?;
                 let (text, types) = parse.signature();
                 let statement = Rc::new(Statement { text: text.into(), types: types.into() });
+                self.learn(parse.name, statements);
                 self.parse_comes(parse.name, Some(statement), statements);
             }
             front::BIND => {
@@ -504,8 +518,39 @@ impl Primary {
     /// Before the unnamed statement is used, the primary must know which one the client means. Not earlier: to parse it in
     /// the client's transaction takes a snapshot and locks.
     fn pay(&mut self, name: &[u8], statements: &mut Statements) {
-        if name.is_empty() && self.owe(statements) {
+        if !name.is_empty() {
+            self.learn(name, statements);
+        } else if self.owe(statements) {
             self.expects.push_back(Expect::Ours);
+        }
+    }
+
+    /// Before a named statement is used or made, a connection that others have used must have it, or none of its name.
+    pub fn learn(&mut self, name: &[u8], statements: &mut Statements) {
+        let Some(lack) = statements.lacks(name) else { return };
+        self.tell(name, &lack);
+        let told = usize::from(lack.closes) + usize::from(lack.parses.is_some());
+        self.expects.extend((0..told).map(|_| Expect::Learns(name.into())));
+    }
+
+    fn tell(&mut self, name: &[u8], lack: &Lack) {
+        let out = self.peer.out();
+        if lack.closes {
+            Asks::close(out, Target::Statement, name);
+        }
+        if let Some(statement) = &lack.parses {
+            out.parse(name, &statement.text, &statement.types);
+        }
+    }
+
+    /// The same for all named statements, before SQL may speak of them.
+    pub fn learn_all(&mut self, statements: &mut Statements) {
+        for name in statements.names() {
+            if let Some(lack) = statements.lacks(&name) {
+                self.tell(&name, &lack);
+                self.peer.out().sync();
+                self.expects.push_back(Expect::Question);
+            }
         }
     }
 
@@ -544,7 +589,11 @@ impl Primary {
         if part.first && !self.passes_over {
             let mut texts = part.bytes[HEADER_BYTES..].split(|byte| *byte == 0);
             match part.tag {
-                front::PARSE => self.parse_comes(texts.next().unwrap_or_default(), None, statements),
+                front::PARSE => {
+                    let name = texts.next().unwrap_or_default();
+                    self.learn(name, statements);
+                    self.parse_comes(name, None, statements);
+                }
                 front::BIND => {
                     self.portal_goes();
                     self.pay(texts.nth(1).unwrap_or_default(), statements);

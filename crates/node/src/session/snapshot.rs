@@ -476,7 +476,9 @@ impl Session {
     async fn error_of_describing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
         let bytes = self.line.bytes(part).to_vec();
         let batch = batch::read(&bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
-        self.line.primary.ask_described(batch.map_or(b"", |batch| batch.bind.statement));
+        let name = batch.map_or(&b""[..], |batch| batch.bind.statement);
+        self.line.primary.learn(name, &mut self.line.statements);
+        self.line.primary.ask_described(name);
         self.own_error(part).await
     }
 

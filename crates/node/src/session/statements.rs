@@ -4,7 +4,7 @@
 
 use crate::cluster::{Names, NamesAt};
 use analysis::session::{Settings, SettingsId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// So many named statements of a session are followed; more are the primary's alone.
@@ -24,9 +24,25 @@ pub struct Statement {
     pub types: Box<[u8]>,
 }
 
+/// What a connection that sessions share has under names: `None` if it is not known what.
+pub type There = HashMap<Box<[u8]>, Option<Rc<Statement>>>;
+
+/// What the shared connection lacks of what the client calls by a name.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// It has another statement of this name.
+    pub closes: bool,
+    /// It must parse this.
+    pub parses: Option<Rc<Statement>>,
+}
+
 /// The prepared statements of a session.
 #[derive(Debug, Default)]
 pub struct Statements {
+    /// What the connection has that the session shares with others, while it has one.
+    there: Option<There>,
+    /// The primary may have statements of the session's that are not followed.
+    astray: bool,
     named: BTreeMap<Box<[u8]>, Parsed>,
     unnamed: Unnamed,
     /// Under which the primary parses now.
@@ -52,6 +68,8 @@ pub struct Unnamed {
 pub enum Undo {
     /// This one was replaced, or went.
     Replaced(Box<Unnamed>),
+    /// A shared connection was to learn what the client calls by this name.
+    Unlearned(Box<[u8]>),
     /// The primary was to learn it.
     Paid,
 }
@@ -177,6 +195,10 @@ impl Statements {
             self.unnamed = Unnamed { parsed, ..Unnamed::default() };
             return;
         }
+        self.astray |= parsed.is_none() || self.named.len() >= STATEMENTS_FOLLOWED;
+        if let Some(there) = &mut self.there {
+            there.insert(key(name).into(), parsed.as_ref().map(|parsed| parsed.statement.clone()));
+        }
         let meant = self.meanings.iter().position(|(of, _)| **of == *name);
         let meaning = meant.map(|at| self.meanings.swap_remove(at).1);
         match parsed.map(|parsed| Parsed { meaning, ..parsed }) {
@@ -202,6 +224,9 @@ impl Statements {
         match undo {
             Undo::Replaced(before) => self.unnamed = *before,
             Undo::Paid => self.unnamed.stale = true,
+            Undo::Unlearned(name) => {
+                self.there.as_mut().map(|there| there.insert(name, None));
+            }
         }
     }
 
@@ -233,7 +258,59 @@ impl Statements {
             self.unnamed.parsed = None;
         } else {
             self.named.remove(key(name));
+            self.there.as_mut().map(|there| there.remove(key(name)));
         }
+    }
+
+    /// The session goes on at a connection that has these statements. `strange`: another session has used it since.
+    pub fn attach(&mut self, there: There, strange: bool) {
+        self.there = Some(there);
+        self.unnamed.stale |= strange;
+    }
+
+    /// The session leaves the shared connection: what that has.
+    pub fn detach(&mut self) -> There {
+        self.there.take().unwrap_or_default()
+    }
+
+    /// What the shared connection lacks of what the client calls by this name, and is told now.
+    pub fn lacks(&mut self, name: &[u8]) -> Option<Lack> {
+        let there = self.there.as_mut().filter(|_| !name.is_empty())?;
+        let wanted = self.named.get(key(name)).map(|parsed| parsed.statement.clone());
+        let has = there.get(key(name));
+        if has.map(Option::as_ref) == wanted.as_ref().map(Some) {
+            return None;
+        }
+        let closes = has.is_some();
+        match &wanted {
+            Some(wanted) => there.insert(key(name).into(), Some(wanted.clone())),
+            None => there.remove(key(name)),
+        };
+        Some(Lack { closes, parses: wanted })
+    }
+
+    /// Every name that the client has, or the shared connection.
+    pub fn names(&self) -> Vec<Box<[u8]>> {
+        let there = self.there.iter().flat_map(HashMap::keys);
+        let mut names: Vec<Box<[u8]>> = there.chain(self.named.keys()).cloned().collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// How many named statements of the protocol the primary has.
+    pub fn at_primary(&self) -> usize {
+        self.there.as_ref().map_or(self.named.len(), HashMap::len)
+    }
+
+    /// The primary may have statements of the session's that are not followed.
+    pub fn are_astray(&self) -> bool {
+        self.astray
+    }
+
+    /// Whether it has was looked at.
+    pub fn looked(&mut self, astray: bool) {
+        self.astray = astray;
     }
 
     /// How many named statements are followed.
@@ -244,6 +321,8 @@ impl Statements {
     /// Statements were deallocated by SQL, nobody knows which: all are the primary's alone from now on.
     pub fn forget_named(&mut self) {
         self.named.clear();
+        self.there.as_mut().map(HashMap::clear);
+        self.astray = true;
     }
 }
 

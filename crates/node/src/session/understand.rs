@@ -519,6 +519,7 @@ impl Session {
     /// Asks the primary what the session's state is.
     pub(super) async fn probe(&mut self) -> Result<(), Ended> {
         let Some(question) = self.state.probe() else { return Ok(()) };
+        self.at_home().await?;
         if self.backend.started_us == 0 {
             self.ask_backend_start().await?;
         }
@@ -536,8 +537,8 @@ impl Session {
 
     /// Code may have deallocated prepared statements, and no answer has said so.
     async fn count_statements(&mut self) -> Result<(), Ended> {
-        let followed = self.line.statements.named();
-        if followed == 0 {
+        let followed = self.line.statements.at_primary();
+        if followed == 0 || self.line.lent.is_some() {
             return Ok(());
         }
         let question = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements \

@@ -9,6 +9,7 @@ mod in_block;
 mod malformed;
 mod meanwhile;
 mod messages;
+mod pooled;
 mod session;
 mod shadow;
 mod snapshot;

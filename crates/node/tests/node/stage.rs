@@ -93,6 +93,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         analysis_bytes: 1 << 20,
         bounds: scheduler::Options::default(),
         harmless: Vec::new(),
+        pooling: None,
         standby_connections: 20,
         held_answer_bytes: 64 * 1024,
         fed_buffer_bytes: 1 << 20,

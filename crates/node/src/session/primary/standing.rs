@@ -36,14 +36,14 @@ impl Standing<'_> {
         }
         match frame.tag() {
             back::PARSE_COMPLETE => match self.expects.pop_front() {
-                Some(Expect::Ours) => return Ok(false),
+                Some(Expect::Ours | Expect::Learns(_)) => return Ok(false),
                 Some(Expect::Parse(name, statement, _)) => {
                     side.statements.parsed_at_primary(&name, statement)
                 }
                 _ => return Err(Malformed::Body),
             },
             back::CLOSE_COMPLETE => match self.expects.pop_front() {
-                Some(Expect::Ours | Expect::PortalGone) => return Ok(false),
+                Some(Expect::Ours | Expect::Learns(_) | Expect::PortalGone) => return Ok(false),
                 Some(Expect::Close(name)) => side.statements.closed(&name),
                 Some(Expect::ClosePortal) => {}
                 _ => return Err(Malformed::Body),

@@ -1,0 +1,241 @@
+//! A session that shares its connection at the primary with others: how it leaves the connection behind, and how it goes on
+//! at another.
+//!
+//! It takes along its settings and its named statements. As long as anything else of it lives in its process, it stays
+//! where it is, and its [`Session::tie`] says why.
+
+use super::understand::Todo;
+use super::{Ended, Session};
+use crate::door::refuse;
+use crate::plan::Plan;
+use analysis::session::{BlockStatus, Dirt, SessionStay};
+use wire::{Answers, Problem, Status};
+
+/// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
+/// that outlive their transaction.
+const LEFT: &str = "SELECT pg_catalog.count(*) FILTER (WHERE from_sql), \
+     pg_catalog.count(*) FILTER (WHERE NOT from_sql AND name OPERATOR(pg_catalog.<>) 'consort_question'), \
+     (SELECT pg_catalog.count(*) FROM pg_catalog.pg_cursors WHERE is_holdable) \
+     FROM pg_catalog.pg_prepared_statements";
+
+/// The settings that a session has changed, whoever did it: names, and values.
+const CHANGED: &str = "SELECT pg_catalog.string_agg(name, E'\\x01'), \
+     pg_catalog.string_agg(pg_catalog.current_setting(name), E'\\x01') \
+     FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'";
+/// What stands between them.
+const BETWEEN: char = '\u{1}';
+
+/// Why a session stays at its connection, beside what its state says.
+const PREPARED: &str = "session_prepared_statement";
+const CURSOR: &str = "session_holds_cursor";
+const SEQUENCES: &str = "session_used_sequences";
+
+/// What is known of a session that shares connections.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// It has prepared something by SQL, or declared a cursor, or may have.
+    look: bool,
+    /// What was found then.
+    found: Option<&'static str>,
+    /// It has written at the connection that it has.
+    wrote: bool,
+}
+
+/// Whether a text calls what tells of a session's use of sequences.
+fn asks_sequences(text: &[u8]) -> bool {
+    let named = |name: &[u8]| text.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
+    named(b"currval") || named(b"lastval")
+}
+
+impl Session {
+    /// Whether it shares connections with others.
+    fn shares(&self) -> bool {
+        self.line.away || self.line.lent.is_some()
+    }
+
+    /// It writes at the connection that it has.
+    pub(super) fn writes_there(&mut self) {
+        self.shares.wrote = true;
+    }
+
+    /// What this statement asks may be what its process alone knows.
+    fn heed_sequences(&mut self) {
+        if self.shares() && !self.database.asks_sequences.get() && asks_sequences(self.words.text.as_bytes())
+        {
+            self.database.asks_sequences.set(true);
+        }
+    }
+
+    /// Takes a connection at the primary, if the session has none, for whatever does not leave for a standby: before anything is
+    /// held that others wait for.
+    pub(super) async fn come_home_for(&mut self, todo: &Todo) -> Result<(), Ended> {
+        self.heed_sequences();
+        match todo {
+            Todo::Own(_) | Todo::Refuse(_) => {}
+            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle => {}
+            Todo::One(Plan::Leaves(_) | Plan::Writes(_)) => self.at_home().await?,
+            Todo::Quiet | Todo::One(Plan::Stays(_)) => self.at_home_with_statements().await?,
+            Todo::Utility(_) | Todo::Several(_) => {
+                self.at_home_with_statements().await?;
+                self.shares.look = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a connection at the primary if the session has none.
+    pub(super) async fn at_home(&mut self) -> Result<(), Ended> {
+        if !self.line.away {
+            return Ok(());
+        }
+        let service = self.service.clone();
+        let Some(servers) = &service.servers else { return Ok(()) };
+        if let Some(place) = self.line.door.primary() {
+            self.wish.place = place;
+        }
+        let rooms = self.line.door.rooms.clone();
+        let server = match servers.take(&service.cluster, &self.wish, self.line.seat.id, &rooms).await {
+            Ok(server) => server,
+            Err(refusal) => {
+                refuse(&self.line.door.clone(), self.line.client.out(), refusal);
+                return Err(Ended::NoServer);
+            }
+        };
+        self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
+        let (base, sequences) = (server.lent.settings.clone(), server.lent.sequences);
+        if self.state.dirt() == Some(Dirt::Reload) {
+            self.state.begins_anew(&base, &mut service.interner.borrow_mut());
+        }
+        let becomes = base.to_become(self.state.settings());
+        let strange = self.line.attach(server);
+        self.shares.wrote = sequences && !strange;
+        if strange && sequences {
+            self.line.ask("DISCARD SEQUENCES").await?;
+        }
+        if let Some(becomes) = becomes
+            && self.line.ask(&becomes).await?.is_none()
+        {
+            let problem =
+                Problem::fatal("08006", "a connection at the primary did not take the session's settings");
+            self.line.client.out().problem(&problem);
+            return Err(Ended::NoServer);
+        }
+        self.line.primary.seen();
+        Ok(())
+    }
+
+    /// The same before SQL that may speak of prepared statements by their names.
+    async fn at_home_with_statements(&mut self) -> Result<(), Ended> {
+        self.at_home().await?;
+        if self.line.lent.is_some() && self.line.primary.status == Status::Idle {
+            self.line.primary.learn_all(&mut self.line.statements);
+        }
+        Ok(())
+    }
+
+    /// Leaves the connection to others, if nothing of the session lives there.
+    pub(super) async fn rest(&mut self) -> Result<(), Ended> {
+        if self.line.lent.is_none() || self.state.block() != BlockStatus::Idle || !self.is_between() {
+            return Ok(());
+        }
+        let is_new = self.state.dirt() == Some(Dirt::Fresh);
+        if self.state.may_be_clean() {
+            self.probe().await?;
+            if self.state.may_be_clean() {
+                // There is a temporary schema, perhaps another session's, and perhaps nothing in it.
+                self.probe().await?;
+            }
+            if !is_new && !self.look_at_settings().await? {
+                return Ok(());
+            }
+            self.shares.look = true;
+        }
+        let Some(servers) = self.service.servers.clone() else { return Ok(()) };
+        if let Some(lent) = self.line.lent.as_ref().filter(|_| is_new)
+            && self.state.may_move().is_ok()
+        {
+            servers.greet(&self.service.cluster, &self.wish, lent, self.state.clone());
+            self.shares.look = false;
+        }
+        if std::mem::take(&mut self.shares.look) || self.line.statements.are_astray() {
+            self.look().await?;
+        }
+        let tie = self.tie();
+        *self.line.seat.tie.borrow_mut() = tie;
+        if tie.is_some() {
+            return Ok(());
+        }
+        if let Some(lent) = &mut self.line.lent {
+            lent.started_us = self.backend.started_us;
+            lent.sequences |= self.shares.wrote;
+        }
+        if let Some(server) = self.line.detach() {
+            servers.give_back(&self.service.cluster, server, self.state.settings());
+        }
+        self.backend = transaction::Backend { pid: 0, started_us: 0 };
+        Ok(())
+    }
+
+    /// Nothing of a transaction is left, here or at the primary.
+    fn is_between(&self) -> bool {
+        self.block.is_none()
+            && self.snapshot.is_none()
+            && self.open.is_none()
+            && self.turn.is_none()
+            && self.early.is_none()
+            && self.line.primary.is_settled()
+            && !self.is_ordered()
+    }
+
+    /// Why it stays at its connection.
+    fn tie(&self) -> Option<&'static str> {
+        let moves = self.state.may_move().map_err(SessionStay::name);
+        let sequences = self.shares.wrote && self.database.asks_sequences.get();
+        moves.err().or(self.shares.found).or(sequences.then_some(SEQUENCES))
+    }
+
+    /// Looks for settings that code may have changed, and that no probe asks for. `false`: they cannot be read, and it is not
+    /// known what another connection would need.
+    async fn look_at_settings(&mut self) -> Result<bool, Ended> {
+        let Some(row) = self.line.ask(CHANGED).await? else { return Ok(false) };
+        let [names, values] = row.as_slice() else { return Ok(false) };
+        let (Some(names), Some(values)) = (names, values) else { return Ok(true) };
+        let (names, values): (Vec<_>, Vec<_>) =
+            (names.split(BETWEEN).collect(), values.split(BETWEEN).collect());
+        let settings: Vec<(&str, &str)> = names.iter().copied().zip(values.iter().copied()).collect();
+        self.state.changed(&settings, &mut self.service.interner.borrow_mut());
+        Ok(names.len() == values.len())
+    }
+
+    /// Looks for what no probe tells.
+    async fn look(&mut self) -> Result<(), Ended> {
+        let row = self.line.ask(LEFT).await?.unwrap_or_default();
+        let count =
+            |at: usize| row.get(at).and_then(Option::as_deref).and_then(|text| text.parse::<usize>().ok());
+        let astray = count(1) != Some(self.line.statements.at_primary());
+        self.line.statements.looked(astray);
+        self.shares.found = match (count(0), count(2)) {
+            (Some(0), Some(0)) if !astray => None,
+            (Some(0), _) if !astray => Some(CURSOR),
+            _ => Some(PREPARED),
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_ask_for_sequences() {
+        for (text, asks) in [
+            ("SELECT CurrVal('s')", true),
+            ("INSERT INTO t VALUES (lastval())", true),
+            ("SELECT nextval('s')", false),
+            ("", false),
+        ] {
+            assert_eq!(asks_sequences(text.as_bytes()), asks, "{text}");
+        }
+    }
+}

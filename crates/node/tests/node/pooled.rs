@@ -1,0 +1,392 @@
+//! Sessions that share connections at the primary: what they take along, what keeps them where they are, and that nobody
+//! sees anything of another.
+
+use crate::messages::{parse_named, run_named};
+use crate::session::{answer, query};
+use crate::stage::{Open, Raw, SERVERS, database, until};
+use node::servers::Pooling;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use scheduler::Writers;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::{Asks, Complaint, Frame};
+
+/// A door whose sessions share `size` connections.
+fn sharing(size: usize) -> Open {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let pooling = Pooling { size, wait: Duration::from_secs(30), idle: minutes(10), life: minutes(60) };
+    Open::before(&SERVERS, Writers::Anywhere, move |setup| setup.pooling = Some(pooling))
+}
+
+/// How many connections at the primary the door has in this database.
+fn connections(database: &str) -> usize {
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name = '' \
+                 AND datname = ";
+    SERVERS.query(&format!("{count}'{database}'"))[0][0].as_ref().unwrap().parse().unwrap()
+}
+
+#[test]
+fn many_clients_share_one_connection() {
+    database("shared_by_many");
+    let open = sharing(1);
+    let mut clients: Vec<Raw> = (0..8).map(|_| Raw::ready(&open, "shared_by_many")).collect();
+    for round in 0..3 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let id = 1000 + 8 * round + number;
+            query(client, &format!("INSERT INTO items VALUES ({id}, 'new')"));
+            query(client, "BEGIN");
+            query(client, &format!("UPDATE items SET name = 'changed' WHERE id = {id}"));
+            query(client, "COMMIT");
+        }
+    }
+    assert_eq!(
+        SERVERS.query_in("shared_by_many", "SELECT count(*) FROM items WHERE name = 'changed'")[0][0]
+            .as_deref(),
+        Some("24")
+    );
+    assert!(connections("shared_by_many") <= 1);
+}
+
+#[test]
+fn settings_go_with_their_session() {
+    database("carried_settings");
+    let open = sharing(1);
+    let (mut one, mut other) = (Raw::ready(&open, "carried_settings"), Raw::ready(&open, "carried_settings"));
+    query(&mut one, "SET datestyle = 'German'");
+    query(&mut one, "SET app.tenant = 'one'");
+    query(&mut one, "SELECT set_config('work_mem', '7MB', false)");
+    query(&mut one, "CREATE ROLE carried_role");
+    query(&mut one, "SET ROLE carried_role");
+    let asked = "SELECT current_setting('datestyle') || current_setting('app.tenant', true) \
+                 || current_setting('work_mem') || current_user, pg_backend_pid()";
+    let first = query(
+        &mut other,
+        "SELECT current_setting('datestyle') || coalesce(nullif(\
+                 current_setting('app.tenant', true), ''), '-') || current_setting('work_mem') || current_user",
+    );
+    assert_eq!(first, ["ISO, MDY-4MBpostgres"]);
+    assert_eq!(query(&mut one, asked)[0], "German, DMYone7MBcarried_role");
+    query(&mut one, "BEGIN");
+    query(&mut one, "SET datestyle = 'SQL'");
+    query(&mut one, "ROLLBACK");
+    query(&mut other, "SELECT 1 FROM pg_backend_pid()");
+    assert_eq!(query(&mut one, asked)[0], "German, DMYone7MBcarried_role");
+    query(&mut one, "RESET ROLE");
+    query(&mut one, "RESET datestyle");
+    query(&mut other, "UPDATE items SET name = 'x' WHERE id = 1");
+    assert_eq!(query(&mut one, asked)[0], "ISO, MDYone7MBpostgres");
+    query(&mut one, "DROP ROLE carried_role");
+}
+
+#[test]
+fn named_statements_go_with_their_session() {
+    database("carried_statements");
+    let open = sharing(1);
+    let (mut one, mut other) =
+        (Raw::ready(&open, "carried_statements"), Raw::ready(&open, "carried_statements"));
+    let writes = |what: &str| format!("UPDATE items SET name = '{what}' WHERE id = 1 RETURNING name");
+    assert_eq!(parse_named(&mut one, b"S_1", &writes("one")), "");
+    assert_eq!(
+        parse_named(&mut other, b"S_1", &writes("other")),
+        "",
+        "another client's name is not in the way"
+    );
+    for _ in 0..3 {
+        assert_eq!(run_named(&mut one, b"S_1"), ["one"]);
+        assert_eq!(run_named(&mut other, b"S_1"), ["other"]);
+    }
+    assert_eq!(run_named(&mut one, b"S_2"), ["26000"]);
+    assert_eq!(parse_named(&mut other, b"S_2", "SELECT 2 FROM pg_backend_pid()"), "");
+    assert_eq!(run_named(&mut one, b"S_2"), ["26000"], "nobody has another client's statement");
+    assert_eq!(parse_named(&mut one, b"S_1", "SELECT 1"), "42P05");
+    assert_eq!(query(&mut one, "EXECUTE \"S_1\""), ["one"], "SQL knows it too");
+    assert_eq!(query(&mut one, "SELECT name FROM pg_prepared_statements"), ["S_1"]);
+    query(&mut one, "DEALLOCATE \"S_1\"");
+    assert_eq!(run_named(&mut one, b"S_1"), ["26000"]);
+    assert_eq!(run_named(&mut other, b"S_1"), ["other"]);
+    // Nor has anybody another client's unnamed statement.
+    one.ask(|out| {
+        out.parse(b"", b"SELECT 'mine' FROM pg_backend_pid()", &[]);
+        out.sync();
+    });
+    answer(&mut one);
+    assert_eq!(run_named(&mut other, b""), ["26000"]);
+    assert_eq!(run_named(&mut one, b""), ["mine"]);
+}
+
+#[test]
+fn what_cannot_be_carried_keeps_a_session_where_it_is() {
+    database("tied");
+    let open = sharing(2);
+    let mut one = Raw::ready(&open, "tied");
+    let mut others: Vec<Raw> = (0..3).map(|_| Raw::ready(&open, "tied")).collect();
+    let busy = |others: &mut Vec<Raw>| {
+        for other in others {
+            query(other, "UPDATE items SET name = 'busy' WHERE id = 1");
+        }
+    };
+    let pid = "SELECT pg_backend_pid()::text";
+    for (makes, ends, sees, seen) in [
+        ("CREATE TEMPORARY TABLE own (v int)", "DROP TABLE own", "SELECT count(*)::text FROM own", "0"),
+        ("LISTEN news", "UNLISTEN *", "SELECT pg_listening_channels()", "news"),
+        (
+            "SELECT pg_advisory_lock(7)",
+            "SELECT pg_advisory_unlock(7)",
+            "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+            "1",
+        ),
+        ("PREPARE ours AS SELECT 'kept'", "DEALLOCATE ours", "EXECUTE ours", "kept"),
+        (
+            "BEGIN; DECLARE held CURSOR WITH HOLD FOR SELECT 'row' FROM generate_series(1, 20); COMMIT",
+            "CLOSE held",
+            "FETCH 1 FROM held",
+            "row",
+        ),
+    ] {
+        query(&mut one, makes);
+        let there = query(&mut one, pid);
+        for _ in 0..2 {
+            busy(&mut others);
+            assert_eq!(query(&mut one, sees), [seen], "{makes}");
+            assert_eq!(query(&mut one, pid), there, "{makes}");
+        }
+        query(&mut one, ends);
+        // It leaves its connection: two others find two.
+        query(&mut others[0], "BEGIN");
+        query(&mut others[1], "BEGIN");
+        let (a, b) = (query(&mut others[0], pid), query(&mut others[1], pid));
+        assert!(a == there || b == there, "{ends}");
+        query(&mut others[0], "COMMIT");
+        query(&mut others[1], "COMMIT");
+    }
+}
+
+#[test]
+fn what_sequences_gave_is_nobody_elses() {
+    database("sequences_apart");
+    SERVERS.query_in("sequences_apart", "CREATE TABLE numbered (id serial PRIMARY KEY, v text)");
+    let open = sharing(1);
+    let (mut one, mut other) = (Raw::ready(&open, "sequences_apart"), Raw::ready(&open, "sequences_apart"));
+    query(&mut one, "INSERT INTO numbered (v) VALUES ('a')");
+    // It has left its connection when another has it.
+    query(&mut other, "UPDATE items SET name = 'x' WHERE id = 1");
+    assert_eq!(query(&mut other, "SELECT lastval()"), ["55000"], "it is not what the other client got");
+    query(&mut other, "SELECT 1 FROM pg_backend_pid()");
+    // From now on it is known that somebody asks for that.
+    let open = sharing(2);
+    let (mut one, mut other) = (Raw::ready(&open, "sequences_apart"), Raw::ready(&open, "sequences_apart"));
+    query(&mut one, "SELECT lastval()");
+    query(&mut one, "INSERT INTO numbered (v) VALUES ('b')");
+    for _ in 0..3 {
+        query(&mut other, "INSERT INTO items VALUES (1000 + (random() * 1000000)::int, 'x')");
+    }
+    assert_eq!(query(&mut one, "SELECT lastval()"), ["2"]);
+}
+
+#[test]
+fn a_client_that_waits_too_long_is_told_so() {
+    database("none_free");
+    let pooling = Pooling {
+        size: 1,
+        wait: Duration::from_millis(200),
+        idle: Duration::from_secs(60),
+        life: Duration::from_secs(60),
+    };
+    let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| setup.pooling = Some(pooling));
+    let (mut one, mut other) = (Raw::ready(&open, "none_free"), Raw::ready(&open, "none_free"));
+    query(&mut one, "BEGIN");
+    other.ask(|out| out.query(b"UPDATE items SET name = 'x' WHERE id = 2"));
+    let message = other.message().unwrap();
+    assert_eq!(Complaint::read(&Frame::new(&message).unwrap()).sqlstate(), b"53300");
+    assert!(other.message().is_none(), "it leaves");
+    query(&mut one, "COMMIT");
+    let mut third = Raw::ready(&open, "none_free");
+    assert_eq!(query(&mut third, "UPDATE items SET name = 'y' WHERE id = 2 RETURNING name"), ["y"]);
+}
+
+#[test]
+fn a_connection_in_the_middle_of_something_is_nobody_elses() {
+    database("left_behind");
+    let open = sharing(1);
+    let mut one = Raw::ready(&open, "left_behind");
+    query(&mut one, "BEGIN");
+    query(&mut one, "UPDATE items SET name = 'lost' WHERE id = 3");
+    query(&mut one, "SET work_mem = '9MB'");
+    drop(one);
+    let mut other = Raw::ready(&open, "left_behind");
+    assert_eq!(query(&mut other, "SELECT current_setting('work_mem') FROM pg_backend_pid()"), ["4MB"]);
+    assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 3"), ["item 3"]);
+    until(|| connections("left_behind") <= 1);
+}
+
+#[test]
+fn a_cancel_request_finds_its_statement_and_no_other() {
+    database("cancelled_while_shared");
+    let open = sharing(1);
+    let mut one = Raw::connect(&open);
+    one.ask(|out| out.startup(&[("user", "postgres"), ("database", "cancelled_while_shared")]));
+    let key = loop {
+        let message = one.message().unwrap();
+        if message[0] == b'K' {
+            let (pid, secret) = wire::key_data(&Frame::new(&message).unwrap()).unwrap();
+            break wire::CancelRequest { pid, secret: secret.to_vec() };
+        }
+    };
+    one.until_ready();
+    let mut other = Raw::ready(&open, "cancelled_while_shared");
+    one.ask(|out| out.query(b"SELECT pg_sleep(50)"));
+    let asleep =
+        "SELECT 1 FROM pg_stat_activity WHERE datname = 'cancelled_while_shared' AND wait_event = 'PgSleep'";
+    until(|| !SERVERS.query(asleep).is_empty());
+    let cancel = || {
+        let mut canceller = Raw::connect(&open);
+        canceller.ask(|out| out.cancel(&key));
+        assert_eq!(canceller.message(), None);
+    };
+    cancel();
+    assert_eq!(answer(&mut one).0, ["57014"]);
+    other.ask(|out| out.query(b"SELECT 'rested' FROM pg_sleep(1)"));
+    until(|| !SERVERS.query(asleep).is_empty());
+    cancel();
+    assert_eq!(answer(&mut other).0, ["rested"], "it was not the other's statement that was cancelled");
+}
+
+/// A client as one server would have it.
+#[derive(Clone, Debug, Default)]
+struct Alone {
+    setting: String,
+    memory: Option<u32>,
+    has_role: bool,
+    statements: BTreeMap<u8, u32>,
+    temporary: Option<u32>,
+    listens: bool,
+    locks: bool,
+    cursor: bool,
+    /// Its settings and its role before its block.
+    before: Option<(String, bool)>,
+}
+
+impl Alone {
+    /// It needs a connection for itself.
+    fn is_tied(&self) -> bool {
+        self.temporary.is_some() || self.listens || self.locks || self.cursor || self.before.is_some()
+    }
+
+    /// The client has what it should have, and nothing else.
+    fn check(&self, raw: &mut Raw) {
+        let seen = query(
+            raw,
+            "SELECT coalesce(current_setting('app.mine', true), ''), current_setting('work_mem'), current_user, \
+             (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels()), \
+             (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()), \
+             (SELECT count(*) FROM pg_cursors WHERE is_holdable), \
+             (SELECT count(*) FROM pg_class WHERE relname = 'own' AND relpersistence = 't' \
+              AND relnamespace = pg_my_temp_schema())",
+        );
+        let memory = self.memory.map_or_else(|| "4MB".to_owned(), |memory| format!("{memory}MB"));
+        let expected = [
+            self.setting.clone(),
+            memory,
+            if self.has_role { "pg_monitor" } else { "postgres" }.to_owned(),
+            self.statements.len().to_string(),
+            u8::from(self.listens).to_string(),
+            u8::from(self.locks).to_string(),
+            u8::from(self.cursor).to_string(),
+            u8::from(self.temporary.is_some()).to_string(),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    /// Does something that one server would answer so.
+    fn act(&mut self, raw: &mut Raw, rng: &mut StdRng, may_tie: bool) {
+        let value: u32 = rng.random_range(1..1000);
+        let name = rng.random_range(0..3u8);
+        let statement = format!("S_{name}");
+        match rng.random_range(0..14) {
+            0 | 1 => {
+                query(raw, &format!("SET app.mine = '{value}'"));
+                self.setting = value.to_string();
+            }
+            2 => {
+                self.has_role = !self.has_role;
+                query(raw, if self.has_role { "SET ROLE pg_monitor" } else { "RESET ROLE" });
+            }
+            3 if self.before.is_some() => {
+                let ends = ["COMMIT", "ROLLBACK"][usize::from(value.is_multiple_of(2))];
+                query(raw, ends);
+                let before = self.before.take();
+                if let (Some((setting, has_role)), "ROLLBACK") = (before, ends) {
+                    (self.setting, self.has_role) = (setting, has_role);
+                }
+            }
+            // What follows may fail, which a block would not survive.
+            _ if self.before.is_some() => self.check(raw),
+            3 if may_tie => {
+                self.before = Some((self.setting.clone(), self.has_role));
+                query(raw, "BEGIN");
+            }
+            4 => {
+                self.memory = Some(64 + value);
+                query(raw, &format!("SELECT set_config('work_mem', '{}MB', false)", 64 + value));
+            }
+            5 | 6 => {
+                let text = format!("SELECT '{value}' FROM pg_backend_pid()");
+                let code = parse_named(raw, statement.as_bytes(), &text);
+                assert_eq!(code, if self.statements.contains_key(&name) { "42P05" } else { "" });
+                self.statements.entry(name).or_insert(value);
+            }
+            7 | 8 => {
+                let known = self.statements.get(&name).map_or_else(|| "26000".to_owned(), u32::to_string);
+                assert_eq!(run_named(raw, statement.as_bytes()), [known]);
+            }
+            9 if self.statements.remove(&name).is_some() => {
+                query(raw, &format!("DEALLOCATE \"{statement}\""));
+            }
+            10 if !self.has_role && self.temporary.take().is_some() => {
+                query(raw, "DROP TABLE pg_temp.own");
+            }
+            10 if may_tie && !self.has_role => {
+                self.temporary = Some(value);
+                query(raw, &format!("CREATE TEMPORARY TABLE own AS SELECT {value} AS v"));
+            }
+            11 if self.listens || may_tie => {
+                self.listens = !self.listens;
+                query(raw, if self.listens { "LISTEN news" } else { "UNLISTEN news" });
+            }
+            12 if self.locks || may_tie => {
+                self.locks = !self.locks;
+                let does = if self.locks { "pg_advisory_lock_shared" } else { "pg_advisory_unlock_shared" };
+                query(raw, &format!("SELECT {does}(7)"));
+            }
+            13 if self.cursor || may_tie => {
+                self.cursor = !self.cursor;
+                query(
+                    raw,
+                    if self.cursor { "DECLARE held CURSOR WITH HOLD FOR SELECT 1" } else { "CLOSE held" },
+                );
+            }
+            _ => self.check(raw),
+        }
+    }
+}
+
+#[test]
+fn whatever_clients_do_in_turn_nobody_sees_anything_of_another() {
+    const SHARED: usize = 3;
+    database("in_turn");
+    for seed in 0..6 {
+        let open = sharing(SHARED);
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut clients: Vec<(Raw, Alone)> =
+            (0..6).map(|_| (Raw::ready(&open, "in_turn"), Alone::default())).collect();
+        for _ in 0..150 {
+            let tied = clients.iter().filter(|(_, alone)| alone.is_tied()).count();
+            let at = rng.random_range(0..clients.len());
+            let (raw, alone) = &mut clients[at];
+            let may_tie = alone.is_tied() || tied + 1 < SHARED;
+            alone.act(raw, &mut rng, may_tie);
+        }
+        clients.iter_mut().for_each(|(raw, alone)| alone.check(raw));
+    }
+}
