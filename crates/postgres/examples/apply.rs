@@ -195,14 +195,7 @@ impl Bench {
         gauger.flush().await.unwrap();
         let gauge = gauger.gauge().await.unwrap();
         let mut feeder = Feeder::open(&self.fed.address("postgres"), EPOCH).await.unwrap();
-        let backend: u32 = self.fed.query(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'consort' AND pid <> pg_backend_pid() \
-             ORDER BY backend_start DESC LIMIT 1",
-        )[0][0]
-            .as_deref()
-            .unwrap()
-            .parse()
-            .unwrap();
+        let backend = self.newest_backend();
         let mut began = (Instant::now(), own_us(), process_us(backend));
         let mut decoder = loop {
             match Decoder::open(&address, &self.slot, self.database, EPOCH).await {
@@ -261,6 +254,13 @@ impl Bench {
             let _ = tokio::time::timeout(Duration::from_millis(50), decoder.next()).await;
         }
         run
+    }
+
+    /// The feeder's, which has just connected.
+    fn newest_backend(&self) -> u32 {
+        let pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'consort' AND pid <> pg_backend_pid() \
+             ORDER BY backend_start DESC LIMIT 1";
+        self.fed.query(pid)[0][0].as_deref().unwrap().parse().unwrap()
     }
 
     fn confirmed(&self) -> Lsn {

@@ -152,7 +152,7 @@ pub(crate) fn is_so(server: &Node, condition: &str) {
 /// From now on every commit at this server waits for a standby that nobody has. The server heeds the setting when it likes, so
 /// this waits until a commit does.
 pub(crate) fn no_commit_ends(server: &Arc<Scratch>) {
-    server.primary().set("synchronous_standby_names", "nobody").unwrap();
+    server.primary().set("synchronous_standby_names", "nobody").expect("the setting");
     let seen = Arc::new(AtomicBool::new(false));
     let committing = std::thread::spawn({
         let (server, seen) = (server.clone(), seen.clone());
@@ -169,7 +169,7 @@ pub(crate) fn no_commit_ends(server: &Arc<Scratch>) {
     is_so(server.primary(), "wait_event = 'SyncRep'");
     seen.store(true, Ordering::Relaxed);
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    server.primary().query("postgres", cancel).unwrap();
+    server.primary().query("postgres", cancel).expect("a cancelled wait");
     committing.join().expect("the commit that waited");
 }
 
