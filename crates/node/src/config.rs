@@ -21,6 +21,7 @@ use design::{Design, Orderer, Reads};
 use history::Grain;
 use postgres::Tls;
 use postgres::address::{Address, Host};
+use postgres::clone::Chosen;
 use postgres::tls::Checks;
 use scheduler::Writers;
 use toml::Spanned;
@@ -174,6 +175,8 @@ pub struct Server {
     pub port: u16,
     /// Its share of the reads, against the other nodes'.
     pub weight: u32,
+    /// The tables that it is to have.
+    pub tables: Chosen,
 }
 
 /// What sessions begin with, as far as it is said.
@@ -548,6 +551,12 @@ impl<'a> Reader<'a> {
         }
         if config.design().needs_replicas() && !config.standbys.is_empty() {
             refuse("standby", "is of no use to this design: its reads go to replicas, each in a [[replica]]");
+        }
+        if config.design().needs_replicas() && !config.replicas.iter().all(|server| server.tables.is_all()) {
+            refuse(
+                "replica.tables",
+                "is for designs whose reads may go to the primary: here replicas have all tables",
+            );
         }
         if let Some(flaw) = config.design().flaw().filter(|_| !config.flawed_designs) {
             refuse("design", &format!("is for experiments alone, which say flawed_designs = true: {flaw}"));

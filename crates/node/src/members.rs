@@ -34,10 +34,10 @@ pub(crate) fn renew(service: &Rc<Service>, wanted: Vec<StandbySetup>, drain_time
     }
 }
 
-/// Another server under an old name is another replica.
+/// Another server under an old name is another replica, and so is one that is to have other tables.
 fn is_same(one: &StandbySetup, other: &StandbySetup) -> bool {
     let place = |setup: &StandbySetup| (setup.address.host.clone(), setup.address.port);
-    one.name == other.name && place(one) == place(other)
+    one.name == other.name && place(one) == place(other) && one.tables == other.tables
 }
 
 /// Waits for the reads that run at a replica, then closes all connections to it.

@@ -363,7 +363,13 @@ impl Reach {
             Kind::Standby => self.address(server),
             Kind::Fed => self.address(server).with_database(postgres::clone::CONTROL_DATABASE),
         };
-        StandbySetup { name: server.name.clone(), kind, address, weight: server.weight }
+        StandbySetup {
+            name: server.name.clone(),
+            kind,
+            address,
+            weight: server.weight,
+            tables: server.tables.clone(),
+        }
     }
 
     fn replicas(&self, config: &Config) -> impl Iterator<Item = StandbySetup> {

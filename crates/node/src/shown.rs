@@ -98,7 +98,7 @@ impl View for Shown<'_> {
             scheduler.standbys().map(|standby| shown(standby, &self.process.cluster.standby(standby.id)));
         let written = scheduler.order().newest_gauge().map(|(_, gauge)| gauge.insert_lsn);
         let here = scheduler.order().primary_here();
-        let ServerSetup { name, host, port, weight } = &self.config.primary;
+        let ServerSetup { name, host, port, weight, .. } = &self.config.primary;
         let primary = Node {
             not_serving: (!here).then(|| "it does not answer".to_owned()),
             received: written,

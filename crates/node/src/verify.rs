@@ -13,7 +13,7 @@ use crate::process::Process;
 use history::DatabaseId;
 use hold::{Held, Hold};
 use postgres::Error;
-use postgres::verify::{self, Table};
+use postgres::verify::{self, Side, Table};
 use scheduler::{Kind, StandbyId};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -161,6 +161,10 @@ impl One<'_> {
             return Ok(lines);
         }
         let tables = verify::tables(&mut primary).await?;
+        let mut not_chosen = Vec::new();
+        for replica in &mut replicas {
+            not_chosen.push(verify::not_chosen(replica).await?);
+        }
         for (place, table) in tables.iter().enumerate() {
             self.running.at(Verifying {
                 database: self.database.name().to_owned(),
@@ -175,7 +179,14 @@ impl One<'_> {
                 );
                 continue;
             }
-            match verify::compare(&mut primary, &mut replicas, table).await {
+            let lacks = |place: &usize| not_chosen[*place].contains(table.shown());
+            let why = Some("the replica is not to have it".to_owned());
+            let without = (0..ids.len()).filter(lacks).map(|place| ids[place]);
+            lines.extend(without.map(|id| self.of_table(id, table, State::LeftOut, why.clone())));
+            let with = replicas.iter_mut().enumerate().filter(|(place, _)| !lacks(place));
+            let (places, mut with): (Vec<usize>, Vec<&mut Side>) = with.unzip();
+            let ids: Vec<StandbyId> = places.into_iter().map(|place| ids[place]).collect();
+            match verify::compare(&mut primary, &mut with, table).await {
                 Ok(compared) => lines.extend(self.compared(&ids, table, compared)),
                 Err(Error::Refused { message, .. }) => {
                     let why = format!("it cannot be read at the primary: {message}");

@@ -25,9 +25,9 @@ use crate::question::{Proof, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::Standby;
 use crate::{Kind, Reason, StandbyId};
-use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
+use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, RelationId, Version};
 use order::{Boundary, RunNumber};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The commits of one database by version, in one run of the order.
@@ -71,6 +71,14 @@ impl Scheduler {
         replica.keeps.entry(database).or_insert(None);
         self.order.place_commits(database);
         self.look(database);
+    }
+
+    /// Of this database the replica has the rows of these tables alone: it answers who reads nothing else. To be said before
+    /// it [shows](Scheduler::fed_shows) anything of it, until it [leaves](Scheduler::fed_leaves).
+    pub fn fed_holds(&mut self, id: StandbyId, database: DatabaseId, tables: BTreeSet<RelationId>) {
+        if let Some(replica) = self.standbys.all.get_mut(&id) {
+            replica.holds.insert(database, tables);
+        }
     }
 
     /// The replica is not fed with this database any more: what is there goes, or is copied anew, and no answer counts of a
@@ -163,7 +171,9 @@ impl Scheduler {
         };
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
         let shows = |replica: &Standby| {
-            replica.kind == Kind::Fed && replica.version(ticket.database, run) >= Some(newest)
+            replica.kind == Kind::Fed
+                && replica.holds(ticket.database, &ticket.footprint)
+                && replica.version(ticket.database, run) >= Some(newest)
         };
         let here = self.standbys.all.get(&ticket.standby);
         let fits = |here: &&Standby| shows(here) && here.eligible(epoch) == Some(ticket.incarnation);

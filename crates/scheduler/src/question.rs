@@ -1,5 +1,6 @@
 //! What is asked of the scheduler, and what it answers.
 
+use crate::standby::Standby;
 use crate::{Kind, Reason, StandbyId};
 use history::{DatabaseId, Footprint, Incarnation, Lsn};
 use order::GaugeNumber;
@@ -52,6 +53,13 @@ pub struct Question {
     /// A fed replica may run it too: its answer tells nothing in which that server differs from the primary, as long as
     /// both hold the same rows.
     pub at_copies: bool,
+}
+
+impl Question {
+    /// Whether a replica that shows what the primary does answers as the primary would.
+    pub(crate) fn is_equal_at(&self, replica: &Standby) -> bool {
+        replica.kind == Kind::Standby || (self.at_copies && replica.holds(self.database, &self.footprint))
+    }
 }
 
 /// Where a read goes.

@@ -44,7 +44,7 @@ impl Scheduler {
         }
         self.renew();
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
-        self.standbys.any(epoch, question.at_copies)?;
+        self.standbys.any(epoch, |replica| question.is_equal_at(replica))?;
         match question.consistency {
             Consistency::Primary | Consistency::Strong => self.strong(question, epoch),
             Consistency::Session => self.session(question, epoch),
@@ -64,9 +64,8 @@ impl Scheduler {
         epoch: Option<Epoch>,
         fits: impl Fn(StandbyId, Incarnation, &Standby) -> bool,
     ) -> Option<Place> {
-        let equal = |replica: &Standby| question.at_copies || replica.kind == Kind::Standby;
         self.standbys.choose(epoch, question.prefer, |id, incarnation, replica| {
-            equal(replica) && fits(id, incarnation, replica)
+            question.is_equal_at(replica) && fits(id, incarnation, replica)
         })
     }
 

@@ -2,10 +2,10 @@
 //! replicas, which Consort feeds with commits.
 
 use crate::Reason;
-use history::{DatabaseId, Epoch, Incarnation, Lsn, Version};
+use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Version};
 use order::{Boundary, RunNumber};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One replica of either kind.
@@ -104,6 +104,8 @@ pub(crate) struct Standby {
     shows: BTreeMap<DatabaseId, Mark>,
     /// For each database that a fed replica is fed with: where feeding goes on after the worst crash of it, once known.
     pub(crate) keeps: BTreeMap<DatabaseId, Option<Lsn>>,
+    /// The tables whose rows a fed replica has, of a database of which it does not have all.
+    pub(crate) holds: BTreeMap<DatabaseId, BTreeSet<RelationId>>,
     /// How often it was said not to be fed with a database any more.
     pub(crate) given_up: u64,
     pub(crate) serving: Serving,
@@ -123,6 +125,7 @@ impl Standby {
             replayed: Lsn::ZERO,
             shows: BTreeMap::new(),
             keeps: BTreeMap::new(),
+            holds: BTreeMap::new(),
             given_up: 0,
             serving: Serving::No("joining".into()),
             weight,
@@ -166,7 +169,17 @@ impl Standby {
     pub(crate) fn leaves(&mut self, database: DatabaseId) {
         self.given_up += 1;
         self.keeps.remove(&database);
+        self.holds.remove(&database);
         self.forget(database);
+    }
+
+    /// Whether it has the rows of all that is read.
+    pub(crate) fn holds(&self, database: DatabaseId, reads: &Footprint) -> bool {
+        match (self.holds.get(&database), reads) {
+            (None, _) => true,
+            (Some(_), Footprint::Everything) => false,
+            (Some(held), Footprint::Tables(tables)) => tables.keys().all(|table| held.contains(table)),
+        }
     }
 
     /// Its life, if it may be chosen in this epoch (in any, as long as no primary is known).
@@ -233,8 +246,8 @@ pub(crate) struct Standbys {
 }
 
 impl Standbys {
-    /// Whether any may be chosen at all for a read that fed replicas may run or not; else why not.
-    pub(crate) fn any(&self, epoch: Option<Epoch>, at_copies: bool) -> Result<(), Reason> {
+    /// Whether any may be chosen at all, of those whose answer would be the primary's; else why not.
+    pub(crate) fn any(&self, epoch: Option<Epoch>, equal: impl Fn(&Standby) -> bool) -> Result<(), Reason> {
         if self.all.is_empty() {
             return Err(Reason::NoStandby);
         }
@@ -242,8 +255,7 @@ impl Standbys {
         if eligible.peek().is_none() {
             return Err(Reason::NoneServing);
         }
-        let fits = eligible.any(|standby| at_copies || standby.kind == Kind::Standby);
-        if fits { Ok(()) } else { Err(Reason::NotAtCopies) }
+        if eligible.any(equal) { Ok(()) } else { Err(Reason::NotAtCopies) }
     }
 
     /// The one that shall run a read, of those that `fits` says can prove it: the preferred one, else the one with the

@@ -247,6 +247,7 @@ impl Scheduler {
         let serves = |replica: &Standby| {
             replica.kind == Kind::Fed
                 && replica.eligible(epoch).is_some()
+                && replica.holds(database, &question.footprint)
                 && replica.surely(database).is_some()
         };
         if !self.standbys.all.values().any(serves) {
@@ -261,6 +262,7 @@ impl Scheduler {
         let open = |id: StandbyId| gates.get(&(id, database)).is_none_or(|gate| passes || gate.is_open());
         let place = self.standbys.choose(epoch, waiter.question.prefer, |id, incarnation, replica| {
             replica.kind == Kind::Fed
+                && replica.holds(database, &waiter.question.footprint)
                 && only.is_none_or(|only| only == id)
                 && fresh.holds(id, incarnation, replica, &waiter.question)
                 && open(id)

@@ -22,6 +22,7 @@ mod logged;
 mod matrix;
 mod members;
 mod ordered;
+mod partial;
 mod promoted;
 mod readme;
 mod reloads;

@@ -41,6 +41,7 @@ use members::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::SlotState;
+use postgres::clone::Chosen;
 use postgres::facts::Facts;
 use reruns::Reruns;
 use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
@@ -68,6 +69,8 @@ pub struct StandbySetup {
     pub address: Address,
     /// Its share of reads relative to the others; 0 takes none.
     pub weight: u32,
+    /// The tables that a replica is to have.
+    pub tables: Chosen,
 }
 
 /// What a cluster is started with.

@@ -8,7 +8,7 @@ use scheduler::Writers;
 use toml::de::DeValue;
 
 use super::PoolMode;
-use super::value::{Read, default, duration, flag, number, one_of, shown, size, text, texts};
+use super::value::{Read, default, duration, flag, number, one_of, shown, size, tables, text, texts};
 use super::{AuthType, Choice, Config, LogFormat, Server};
 
 /// One key of the file.
@@ -473,6 +473,14 @@ pub static KEYS: &[Key] = &[
         "1",
         "Its share of the reads against the other nodes'; 0: it is fed and never read from.",
         |server, value| put(&mut server.weight, number(value, 0, 1_000)),
+    ),
+    reloaded_server(
+        Place::Replica,
+        "tables",
+        "[]",
+        "The tables that it has: `name` (in every schema), `schema.name` or `schema.*`, with their partitions and children; \
+         empty: all ([how](operation.md#a-part-of-the-tables)). With others than before it is copied anew.",
+        |server, value| put(&mut server.tables, tables(value)),
     ),
     choice(
         "consistency",

@@ -16,7 +16,10 @@ fn mistakes(text: &str) -> Vec<String> {
 fn what_is_left_out_has_its_default() {
     let config = parse(LEAST).unwrap();
     assert_eq!(config.listen, ["127.0.0.1:6432"]);
-    assert_eq!(config.primary, Server { name: "primary".into(), host: "db1".into(), port: 5432, weight: 0 });
+    assert_eq!(
+        config.primary,
+        Server { name: "primary".into(), host: "db1".into(), port: 5432, ..Server::default() }
+    );
     assert_eq!(config.proof_limit, Duration::from_millis(5));
     assert_eq!(config.held_answer_bytes, 65_536);
     assert_eq!(config.writers(), Writers::Anywhere);
@@ -117,6 +120,18 @@ fn the_whole_must_make_sense() {
     ] {
         let found = mistakes(text);
         assert!(found.len() == 1 && found[0].contains(word), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_part_of_the_tables_is_for_designs_whose_reads_may_go_to_the_primary() {
+    let part = "[[replica]]\nhost = \"b\"\ntables = [\"orders\", \"shop.*\"]\n";
+    assert!(!parse(&format!("{LEAST}{part}")).unwrap().replicas[0].tables.is_all());
+    let wrong = mistakes(&format!("{LEAST}{}", part.replace("shop.*", "*")));
+    assert!(wrong.len() == 1 && wrong[0].contains("not \"*\""), "{wrong:?}");
+    for design in design::ALL.iter().filter(|design| design.needs_replicas()) {
+        let found = mistakes(&format!("design = \"{}\"\n{LEAST}{part}", design.name));
+        assert!(found.len() == 1 && found[0].contains("replica.tables"), "{}: {found:?}", design.name);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use postgres::clone::Chosen;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -29,6 +30,15 @@ pub(super) fn text(value: &DeValue<'_>) -> Read<String> {
 pub(super) fn texts(value: &DeValue<'_>) -> Read<Vec<String>> {
     let list = value.as_array().ok_or_else(|| wanted("a list of texts such as [\"a\", \"b\"]", value))?;
     list.iter().map(|item| text(item.get_ref())).collect()
+}
+
+/// Tables, as a list of their names.
+pub(super) fn tables(value: &DeValue<'_>) -> Read<Chosen> {
+    Chosen::read(&texts(value)?).map_err(|wrong| {
+        format!(
+            "names of tables such as \"orders\", \"shop.orders\" or \"shop.*\" are wanted here, not {wrong:?}"
+        )
+    })
 }
 
 /// `true` or `false`.

@@ -17,7 +17,7 @@ mod executes;
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
-use crate::cluster::{Cluster, Database, NotFed, Place, Stage, Stands, Stretch, Wanted};
+use crate::cluster::{Cluster, Database, NotFed, Place, Stage, StandbySetup, Stands, Stretch, Wanted};
 use crate::scheduled::TakesPart;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
 use order::Boundary;
@@ -25,7 +25,7 @@ use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::apply::{self, Batch, Feeder, Part};
 use postgres::attach;
-use postgres::clone::{self, Found};
+use postgres::clone::{self, Chosen, Found};
 use postgres::facts;
 use postgres::local::Programs;
 use scheduler::StandbyId;
@@ -226,6 +226,7 @@ struct Feeding<'a> {
     of: DatabaseId,
     primary: Address,
     replica: Address,
+    setup: Rc<StandbySetup>,
     /// A copy was begun.
     copies: Cell<bool>,
     /// Since when it is fed.
@@ -235,7 +236,8 @@ struct Feeding<'a> {
 impl<'a> Feeding<'a> {
     fn new(cluster: &'a Cluster, database: &'a Rc<Database>, id: StandbyId, of: DatabaseId) -> Feeding<'a> {
         let primary = cluster.setup().primary.with_database(database.name());
-        let replica = cluster.standby(id).address.with_database(database.name());
+        let setup = cluster.standby(id);
+        let replica = setup.address.with_database(database.name());
         Feeding {
             cluster,
             database,
@@ -243,9 +245,15 @@ impl<'a> Feeding<'a> {
             of,
             primary,
             replica,
+            setup,
             copies: Cell::default(),
             fed_since: Cell::default(),
         }
+    }
+
+    /// The tables that the replica is to have.
+    fn chosen(&self) -> &Chosen {
+        &self.setup.tables
     }
 
     /// Whether a copy was begun and not completed.
@@ -325,7 +333,7 @@ impl<'a> Feeding<'a> {
     async fn is_there(&self) -> Result<bool, Stop> {
         match clone::found(&self.replica).await? {
             Found::Nothing => Ok(false),
-            Found::Copy(_) => Ok(clone::is_of(&self.primary, &self.replica).await?),
+            Found::Copy(_) => Ok(clone::is_of(&self.primary, &self.replica, self.chosen()).await?),
         }
     }
 
@@ -342,7 +350,8 @@ impl<'a> Feeding<'a> {
         let copying = async {
             let resume = self.resume().await;
             let tell = |far| cluster.feeds().set_stage(self.of, self.id, Stage::Copying(Some(far)));
-            clone::clone(&programs, &self.primary, &self.replica, resume, &tell).await
+            let to = (&self.replica, self.chosen());
+            clone::clone(&programs, &self.primary, to, resume, &tell).await
         };
         tokio::select! {
             copied = copying => copied.map(drop)?,
@@ -423,6 +432,9 @@ impl<'a> Feeding<'a> {
         let (key, life) = ((self.of, self.id), feeder.sighting().incarnation);
         let feeds = self.cluster.feeds();
         feeds.connected(self.of, self.id)?;
+        if let Some(tables) = clone::held(&self.replica).await? {
+            self.cluster.scheduler().fed_holds(self.id, self.of, tables);
+        }
         feeds.shown(key, (life, feeder.shown().resume()), None);
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         self.fed_since.set(Some(Instant::now()));

@@ -7,6 +7,7 @@ use node::door::{Door, Listen, Listener, Options, Secrets};
 use node::service::Service;
 use node::socket::Place;
 use postgres::address::Address;
+use postgres::clone::Chosen;
 use postgres::local::{Node, Scratch, wait_until};
 use scheduler::{Kind, Writers};
 use std::io::{Read, Write};
@@ -67,6 +68,7 @@ fn setup(servers: &Scratch, writers: Writers, set: impl FnOnce(&mut Setup) + Sen
         kind,
         address: node.address("postgres", "postgres"),
         weight: 1,
+        tables: Chosen::default(),
     };
     let cluster = servers.cluster();
     let standbys = cluster.standbys().iter().map(|node| read_node(node, Kind::Standby, "standby"));

@@ -70,6 +70,14 @@ BEGIN
 END
 $$;
 
+-- Whether a replica that is not to have all tables is to have this one: it is named, or something above it.
+CREATE OR REPLACE FUNCTION consort.is_chosen(object oid) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE above (id) AS (SELECT object UNION SELECT i.inhparent FROM pg_inherits i JOIN above ON i.inhrelid = above.id)
+    SELECT EXISTS (SELECT FROM above JOIN pg_class c ON c.oid = above.id JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN consort.chosen w ON coalesce(w.schema, n.nspname) = n.nspname AND coalesce(w.relation, c.relname) = c.relname)
+$$;
+
 -- Leaves out, from now on, what a command has made of that kind; says what cannot be left out any more, if anything.
 CREATE OR REPLACE FUNCTION consort.leave_out() RETURNS text LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -82,13 +90,29 @@ BEGIN
     FROM consort.unlike() u WHERE u.attribute = 0 AND u.why <> 'order';
     SELECT l.relation INTO alike
     FROM consort.left_out l CROSS JOIN LATERAL to_regclass(format('%I.%I', l.schema, l.relation)) AS here
-    WHERE l.why <> 'order' AND here <> ALL (coalesce(unlike, '{}'));
+    WHERE l.why NOT IN ('order', 'not chosen') AND here <> ALL (coalesce(unlike, '{}'));
+    IF alike IS NULL THEN
+        SELECT c.relname INTO alike FROM consort.tables t JOIN pg_class c ON c.oid = t.here
+        WHERE NOT t.has_rows AND consort.is_chosen(t.here);
+    END IF;
     IF alike IS NOT NULL THEN
         RETURN format('the rows of %s were left out', alike);
     END IF;
     INSERT INTO consort.left_out SELECT n.nspname, c.relname, u.why
     FROM unnest(unlike, reasons) AS u (relation, why)
         JOIN pg_class c ON c.oid = u.relation JOIN pg_namespace n ON n.oid = c.relnamespace ON CONFLICT DO NOTHING;
+    -- What has rows keeps them, under whatever name; what is new has them if it is chosen.
+    IF EXISTS (SELECT FROM consort.chosen) THEN
+        DELETE FROM consort.tables t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.here);
+        INSERT INTO consort.tables SELECT c.oid, NULL, consort.is_chosen(c.oid)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.oid >= 16384 AND n.nspname <> 'consort'
+        ON CONFLICT DO NOTHING;
+        DELETE FROM consort.left_out WHERE left_out.why = 'not chosen';
+        INSERT INTO consort.left_out SELECT n.nspname, c.relname, 'not chosen'
+        FROM consort.tables t JOIN pg_class c ON c.oid = t.here JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE NOT t.has_rows ON CONFLICT DO NOTHING;
+    END IF;
     RETURN NULL;
 END
 $$;

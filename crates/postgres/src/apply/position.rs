@@ -1,5 +1,6 @@
 //! Where it is written down what a fed replica shows: one row beside the data, changed in the transaction that changes
-//! the data. And which tables it has no rows of, whatever the stream says.
+//! the data. And which tables it has no rows of, whatever the stream says; which it is to have, if not all (`chosen`); and then,
+//! of each table, whether it has rows, and if it was there when the database was copied, its number at the primary (`tables`).
 
 use super::Error;
 use crate::address::{Address, Control};
@@ -20,7 +21,9 @@ pub(crate) async fn prepare(replica: &Control) -> Result<(), crate::Error> {
 const PREPARE: &str = "\
     CREATE SCHEMA IF NOT EXISTS consort; CREATE TABLE IF NOT EXISTS consort.position (shown text NOT NULL); \
     CREATE TABLE IF NOT EXISTS consort.left_out (schema text, relation text, why text NOT NULL, \
-      PRIMARY KEY (schema, relation))";
+      PRIMARY KEY (schema, relation)); \
+    CREATE TABLE IF NOT EXISTS consort.chosen (schema text, relation text); \
+    CREATE TABLE IF NOT EXISTS consort.tables (here oid PRIMARY KEY, there oid, has_rows bool NOT NULL)";
 
 /// Writes down where a replica that was just made stands: the feeder goes on from there. Whatever was written before goes.
 ///

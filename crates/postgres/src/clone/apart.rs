@@ -2,10 +2,11 @@
 //!
 //! | at the primary | at the replica |
 //! |---|---|
-//! | a table that replicas cannot hold alike (`analysis::load::UNLIKE`) | its definition, no rows; neither foreign keys from it nor to it |
+//! | a table that replicas cannot hold alike (`analysis::load::UNLIKE`), or that this one is not to have (`chosen.rs`) | its definition, no rows; neither foreign keys from it nor to it |
 //! | an index over somebody's function | made by itself, if that works there: the function may look for names |
 //! | an exclusion by such an index | nothing: the primary excludes |
 
+use super::chosen::{Chosen, NOT_CHOSEN};
 use super::roles::literal;
 use crate::Error;
 use crate::address::Control;
@@ -18,6 +19,9 @@ use std::collections::BTreeSet;
 pub(super) struct Apart {
     /// Tables without rows: schema, name and why.
     left_out: Vec<(String, String, String)>,
+    /// All tables, if not all are to have rows: number, name, and whether it is to have some.
+    tables: Vec<(u32, String, bool)>,
+    chosen: Chosen,
     /// What a restore goes without, by catalog and number.
     objects: BTreeSet<(u32, u32)>,
     /// Indexes whose partitions' are not attached: schema and name, as an archive's list has them.
@@ -25,6 +29,11 @@ pub(super) struct Apart {
     /// The commands that make indexes.
     indexes: Vec<String>,
 }
+
+/// All tables that may have rows, or parts that have.
+const TABLES: &str = "\
+    SELECT c.oid, n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.oid >= 16384 AND n.nspname <> 'consort'";
 
 /// Foreign keys that would be checked against rows that are not there.
 const FOREIGN_KEYS: &str = "\
@@ -45,8 +54,8 @@ const RELATION: u32 = 1259;
 
 impl Apart {
     /// Looks, by a connection in whose session every name is qualified.
-    pub(super) async fn find(control: &Control) -> Result<Apart, Error> {
-        let mut apart = Apart::default();
+    pub(super) async fn find(control: &Control, chosen: &Chosen) -> Result<Apart, Error> {
+        let mut apart = Apart { chosen: chosen.clone(), ..Apart::default() };
         control.batch_execute("SET LOCAL jit = off").await?;
         let unlike = format!(
             "SELECT u.id, n.nspname::text, c.relname::text, u.why FROM ({UNLIKE}) AS u \
@@ -57,6 +66,7 @@ impl Apart {
             tables.push(row.get(0));
             apart.left_out.push((row.get(1), row.get(2), row.get(3)));
         }
+        apart.choose(control, &mut tables).await?;
         for row in control.query(FOREIGN_KEYS, &[&tables]).await? {
             apart.objects.insert((CONSTRAINT, row.get(0)));
         }
@@ -67,6 +77,27 @@ impl Apart {
             apart.indexes.extend(row.get::<_, Option<String>>(3));
         }
         Ok(apart)
+    }
+
+    /// Leaves out what is not chosen.
+    async fn choose(&mut self, control: &Control, left_out: &mut Vec<u32>) -> Result<(), Error> {
+        if self.chosen.is_all() {
+            return Ok(());
+        }
+        let chosen = self.chosen.tables(control).await?;
+        for row in control.query(TABLES, &[]).await? {
+            let (id, schema, name): (u32, String, String) = (row.get(0), row.get(1), row.get(2));
+            if left_out.contains(&id) {
+                continue;
+            }
+            let has_rows = chosen.contains(&id);
+            self.tables.push((id, format!("{}.{}", quoted(&schema), quoted(&name)), has_rows));
+            if !has_rows {
+                left_out.push(id);
+                self.left_out.push((schema, name, NOT_CHOSEN.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a restore goes without this: its catalog, its number, and what follows these in an archive's list.
@@ -88,6 +119,16 @@ impl Apart {
         for (schema, name, why) in &self.left_out {
             let (schema, name, why) = (literal(schema), literal(name), literal(why));
             let sql = format!("INSERT INTO consort.left_out VALUES ({schema}, {name}, {why})");
+            replica.batch_execute(&sql).await?;
+        }
+        self.chosen.note(replica).await
+    }
+
+    /// Writes down, once they are there, which tables it has the rows of, if not of all.
+    pub(super) async fn note_tables(&self, replica: &Control) -> Result<(), Error> {
+        for (id, name, has_rows) in &self.tables {
+            let name = literal(name);
+            let sql = format!("INSERT INTO consort.tables VALUES ({name}::regclass, {id}, {has_rows})");
             replica.batch_execute(&sql).await?;
         }
         Ok(())

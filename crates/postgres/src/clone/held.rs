@@ -1,6 +1,7 @@
 //! The snapshot of the primary that is copied, held open with locks on all of its tables.
 
 use super::apart::Apart;
+use super::chosen::Chosen;
 use crate::Error;
 use crate::address::{Address, Control};
 use crate::apply::quoted;
@@ -28,7 +29,7 @@ pub(super) struct Held {
 
 impl Held {
     /// Locks every table and takes a snapshot behind that.
-    pub(super) async fn take(primary: &Address) -> Result<Held, Error> {
+    pub(super) async fn take(primary: &Address, chosen: &Chosen) -> Result<Held, Error> {
         let control = Control::connect(primary).await?;
         let other = Control::connect(primary).await?;
         control
@@ -55,7 +56,7 @@ impl Held {
         }
         let insert: PgLsn = control.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?.get(0);
         let owners = super::roles::owners(&control).await?;
-        let apart = Apart::find(&control).await?;
+        let apart = Apart::find(&control, chosen).await?;
         Ok(Held { control, name, snapshot, decoded: Lsn::new(insert.into()), owners, apart })
     }
 

@@ -15,13 +15,14 @@
 //! TRUNCATE and ALTER TABLE do away with rows that an older snapshot sees, so they wait meanwhile.
 //!
 //! **Left out**: what Consort keeps in the database, event triggers, publications and subscriptions; large objects; rows
-//! of unlogged tables, of materialized views, and of tables that a replica cannot hold alike (`apart.rs`). Who reads those is
-//! answered by the primary.
+//! of unlogged tables, of materialized views, and of tables that a replica cannot hold alike (`apart.rs`) or is not to have
+//! (`chosen.rs`). Who reads those is answered elsewhere.
 //!
 //! **Nothing is checked there** that the primary has checked, but keys: a CHECK that reads a clock or calls somebody's
 //! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
 
 mod apart;
+mod chosen;
 mod executes;
 mod held;
 mod owned;
@@ -35,6 +36,7 @@ use crate::apply;
 use crate::gauge::Gauger;
 use crate::incarnation::Sighting;
 use crate::local::Programs;
+pub use chosen::{Chosen, NOT_CHOSEN, held};
 pub use executes::executes;
 use held::Held;
 pub(crate) use held::lockable;
@@ -92,8 +94,8 @@ const CONTENTS: &str = "\
 /// Does away with what would disturb the feeder.
 const TAME: &str = "SELECT consort.tame()";
 
-/// Makes a copy of the primary's database at a replica; what [`found`] finds there of an earlier one goes. Every commit
-/// whose record starts below `resume` must have been shown before this is called. Returns what the copy shows.
+/// Makes a copy of the primary's database at a replica, with the rows of these tables; what [`found`] finds there of an earlier
+/// one goes. Every commit whose record starts below `resume` must have been shown before this is called. Returns what the copy shows.
 ///
 /// To be fed from here, `resume` must come from the order (`Order::resume`), before the call. Given up half-way it leaves
 /// nothing that counts. While it is made `tell` hears now and then how far it is.
@@ -104,7 +106,7 @@ const TAME: &str = "SELECT consort.tame()";
 pub async fn clone(
     programs: &Programs,
     primary: &Address,
-    replica: &Address,
+    (replica, chosen): (&Address, &Chosen),
     resume: Lsn,
     tell: &dyn Fn(Progress),
 ) -> Result<Shown, Error> {
@@ -116,7 +118,7 @@ pub async fn clone(
     roles::copy(&source, &server).await?;
     let from = identity(&source).await?;
     drop(source);
-    let held = Held::take(primary).await?;
+    let held = Held::take(primary, chosen).await?;
     let apart = held.apart();
     let tools = Tools::new(programs, primary, replica, (held.name(), apart))?;
     let definitions = tools.dump_definitions().await?;
@@ -133,6 +135,7 @@ pub async fn clone(
     there.batch_execute(&apply::install()).await?;
     apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;
+    apart.note_tables(&there).await?;
     there.batch_execute(TAME).await?;
     let looking = Looking::begin(primary, replica, tell).await?;
     looking.beside(Step::Rows, tools.copy_rows()).await?;
@@ -149,16 +152,16 @@ pub async fn clone(
 }
 
 /// Whether the copy at the replica is one of this very database of the primary, and not of one that had its name before,
-/// or of another server's.
+/// or of another server's; with the rows of these tables.
 ///
 /// # Errors
 /// As every query.
-pub async fn is_of(primary: &Address, replica: &Address) -> Result<bool, Error> {
+pub async fn is_of(primary: &Address, replica: &Address, chosen: &Chosen) -> Result<bool, Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
-    let from = "SELECT source FROM consort.copied WHERE to_regclass('consort.left_out') IS NOT NULL";
+    let from = "SELECT source FROM consort.copied WHERE to_regclass('consort.tables') IS NOT NULL";
     let from = there.query_opt(from, &[]).await?;
     let is = identity(&source).await?;
-    Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is))
+    Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is) && chosen.is_at(&there).await?)
 }
 
 /// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the

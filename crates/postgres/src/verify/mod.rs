@@ -23,6 +23,7 @@ mod table;
 
 use crate::Error;
 pub use side::{Side, Source};
+use std::collections::BTreeSet;
 pub use table::{Table, tables};
 
 /// What a table holds: how many rows, and the sum of their hashes.
@@ -63,7 +64,11 @@ pub struct Compared {
 /// # Errors
 /// Those of the primary, and of a replica that went away. What a replica refuses (a page that cannot be read) is a
 /// difference.
-pub async fn compare(primary: &mut Side, replicas: &mut [Side], table: &Table) -> Result<Compared, Error> {
+pub async fn compare(
+    primary: &mut Side,
+    replicas: &mut [&mut Side],
+    table: &Table,
+) -> Result<Compared, Error> {
     let sums = async {
         let mut sums = Vec::with_capacity(replicas.len());
         for replica in &mut *replicas {
@@ -115,6 +120,18 @@ async fn sum_if_it_fits(replica: &mut Side, table: &Table) -> Result<Result<Sum,
         Some(misfit) => Ok(Err(Difference::of_all(misfit))),
         None => Ok(Ok(replica.sum(table, "").await?)),
     }
+}
+
+/// The tables that the replica is not to have the rows of, as people name them.
+///
+/// # Errors
+/// As every query.
+pub async fn not_chosen(replica: &mut Side) -> Result<BTreeSet<String>, Error> {
+    let sql = format!(
+        "SELECT schema || '.' || relation FROM consort.left_out WHERE why OPERATOR(pg_catalog.=) '{}'",
+        crate::clone::NOT_CHOSEN
+    );
+    Ok(replica.ask(&sql).await?.into_iter().flatten().flatten().collect())
 }
 
 /// Tables that the replica has and the primary has not, as people name them.

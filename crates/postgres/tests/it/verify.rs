@@ -29,7 +29,7 @@ impl Two {
             let said = match table.left_out() {
                 Some(why) => why.to_owned(),
                 None => {
-                    let compared = compare(&mut primary, &mut replicas, table).await.unwrap();
+                    let compared = compare(&mut primary, &mut each(&mut replicas), table).await.unwrap();
                     compared.found[0].as_ref().map_or_else(|| format!("{} equal", compared.rows), said)
                 }
             };
@@ -39,6 +39,10 @@ impl Two {
         found.extend(more.into_iter().map(|name| (name, "at the replica alone".to_owned())));
         found
     }
+}
+
+fn each(replicas: &mut [Side]) -> Vec<&mut Side> {
+    replicas.iter_mut().collect()
 }
 
 fn said(difference: &Difference) -> String {
@@ -187,7 +191,7 @@ async fn what_is_compared_is_one_state() {
     let tables = tables(&mut primary).await.unwrap();
     two.0.query("INSERT INTO t VALUES (2)");
     two.at_replica("DELETE FROM t");
-    let compared = compare(&mut primary, &mut replicas, &tables[0]).await.unwrap();
+    let compared = compare(&mut primary, &mut each(&mut replicas), &tables[0]).await.unwrap();
     assert_eq!((compared.rows, compared.found), (1, vec![None]));
     // What would empty it waits.
     let refused = two.0.primary().query("postgres", "SET lock_timeout = '100ms'; TRUNCATE t").unwrap_err();

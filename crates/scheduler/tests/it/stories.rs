@@ -83,7 +83,7 @@ impl goldenscript::Runner for Story {
             }
             "read" | "locked" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
             "catalog" => self.catalog(&mut args)?,
-            "fed" | "takes" | "leaves" | "shows" | "keeps" | "left" => self.fed(name, &mut args)?,
+            "fed" | "takes" | "holds" | "leaves" | "shows" | "keeps" | "left" => self.fed(name, &mut args)?,
             "boundaries" => self.boundaries(),
             "ready" => self.ready(&mut args)?,
             "whole" | "place" | "leave" | "arrival" | "shown_by" | "refresh" | "refreshed" | "let_go" => {
@@ -288,6 +288,13 @@ impl Story {
                 self.scheduler.fed_takes(id, database);
             }
             "takes" => self.scheduler.fed_takes(id, database),
+            "holds" => {
+                let mut tables = BTreeSet::new();
+                while let Some(table) = args.next_pos() {
+                    tables.insert(RelationId::new(table.trim_start_matches('t').parse()?));
+                }
+                self.scheduler.fed_holds(id, database, tables);
+            }
             "leaves" => self.scheduler.fed_leaves(id, database),
             "keeps" => self.scheduler.fed_keeps(id, database, Lsn::new(number(args)?)),
             "left" => self.scheduler.replica_left(id),

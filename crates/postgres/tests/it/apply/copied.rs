@@ -7,7 +7,7 @@ use postgres::Error;
 use postgres::address::Address;
 use postgres::apply::Feeder;
 use postgres::attach;
-use postgres::clone::{self, Found, clone};
+use postgres::clone::{self, Chosen, Found, clone};
 use postgres::decoder::{Decoded, Decoder};
 use postgres::gauge::Gauger;
 use postgres::local::{Programs, Scratch};
@@ -103,7 +103,8 @@ async fn copy_and_feed() {
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
     // What commits meanwhile is kept, for whoever feeds the copy.
     let mut unplaced = Vec::new();
-    let mut copy = Box::pin(soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)));
+    let all = Chosen::default();
+    let mut copy = Box::pin(soon("the copy", clone(&programs, &from, (&to, &all), Lsn::ZERO, &drop)));
     let shown = loop {
         tokio::select! {
             shown = &mut copy => break shown.unwrap(),
@@ -171,7 +172,8 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
         replica.primary().query("shop", there).is_ok_and(|rows| one(&rows) == "1")
     };
     {
-        let mut copy = Box::pin(clone(&programs, &from, &to, Lsn::ZERO, &drop));
+        let all = Chosen::default();
+        let mut copy = Box::pin(clone(&programs, &from, (&to, &all), Lsn::ZERO, &drop));
         soon("its first tables", async {
             loop {
                 tokio::select! {
@@ -195,11 +197,13 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
         }
     })
     .await;
-    let shown = soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)).await.unwrap();
+    let shown =
+        soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     assert_eq!(clone::found(&to).await.unwrap(), Found::Copy(shown.clone()));
     assert_eq!(one(&replica.query_in("shop", "SELECT count(*) FROM bare")), "200000");
     // One that is there is made anew; one that is removed is gone.
-    let again: Shown = soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)).await.unwrap();
+    let again: Shown =
+        soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     assert!(again.decoded() > shown.decoded());
     clone::remove(&to).await.unwrap();
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
@@ -211,7 +215,7 @@ async fn what_is_not_ours_is_not_replaced() {
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let programs = Programs::find().unwrap();
     let refused = async |from: &Address, to: &Address, says: &str| {
-        let error = clone(&programs, from, to, Lsn::ZERO, &drop).await.unwrap_err();
+        let error = clone(&programs, from, (to, &Chosen::default()), Lsn::ZERO, &drop).await.unwrap_err();
         assert!(matches!(&error, Error::Setup(why) if why.contains(says)), "{error}");
     };
     replica.query("CREATE DATABASE shop");
@@ -222,10 +226,13 @@ async fn what_is_not_ours_is_not_replaced() {
     refused(&from.with_database("template1"), &to.with_database("template1"), "cannot be copied").await;
     replica.query_in("shop", "DROP TABLE precious");
     let away = Address { port: 1, ..to.clone() };
-    assert!(matches!(clone(&programs, &from, &away, Lsn::ZERO, &drop).await, Err(Error::Unreachable(_))));
+    assert!(matches!(
+        clone(&programs, &from, (&away, &Chosen::default()), Lsn::ZERO, &drop).await,
+        Err(Error::Unreachable(_))
+    ));
     let locked = crate::client(&from).await.unwrap();
     locked.batch_execute("BEGIN READ WRITE; LOCK TABLE bare IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    let error = clone(&programs, &from, &to, Lsn::ZERO, &drop).await.unwrap_err();
+    let error = clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop).await.unwrap_err();
     assert!(error.is("55P03"), "{error}");
 }
 
@@ -240,7 +247,7 @@ async fn roles_are_brought_in_step() {
     replica.query("GRANT clerk TO staff");
     replica.query("GRANT stranger TO clerk");
     replica.query("ALTER ROLE clerk SET jit = off");
-    soon("the copy", clone(&programs, &from, &to, Lsn::ZERO, &drop)).await.unwrap();
+    soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     let clerk = "SELECT rolsuper, rolcanlogin, rolconfig FROM pg_roles WHERE rolname = 'clerk'";
     assert_eq!(primary.query(clerk), replica.query(clerk));
     let members = "SELECT string_agg(roleid::regrole || ' ' || member::regrole || admin_option, ', ' ORDER BY 1) \

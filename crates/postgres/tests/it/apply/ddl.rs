@@ -7,7 +7,7 @@ use history::Lsn;
 use postgres::address::{Control, Host};
 use postgres::apply::{Error, Feeder};
 use postgres::attach;
-use postgres::clone::clone;
+use postgres::clone::{Chosen, clone};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
 use postgres::local::{Programs, Scratch};
@@ -360,7 +360,9 @@ async fn a_copy_that_a_dump_made_runs_ddl_too() {
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
     decoder.keep_rows(true);
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
-    soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO, &drop)).await.unwrap();
+    soon("the copy", clone(&Programs::find().unwrap(), &from, (&to, &Chosen::default()), Lsn::ZERO, &drop))
+        .await
+        .unwrap();
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
     let mut fed = Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced: Vec::new() };
     for command in LATER {

@@ -5,7 +5,7 @@ use crate::{one, soon};
 use history::Lsn;
 use postgres::apply::{Error, Feeder};
 use postgres::attach;
-use postgres::clone::clone;
+use postgres::clone::{Chosen, clone};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
 use postgres::local::{Programs, Scratch};
@@ -89,7 +89,9 @@ async fn copy_of(primary: Scratch) -> Fed {
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
     decoder.keep_rows(true);
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
-    soon("the copy", clone(&Programs::find().unwrap(), &from, &to, Lsn::ZERO, &drop)).await.unwrap();
+    soon("the copy", clone(&Programs::find().unwrap(), &from, (&to, &Chosen::default()), Lsn::ZERO, &drop))
+        .await
+        .unwrap();
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
     Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced: Vec::new() }
 }
