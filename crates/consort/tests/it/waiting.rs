@@ -100,6 +100,71 @@ fn read_what_is_written(writer: &mut Client, reader: &mut Client, value: &mut i6
     *value += 1;
 }
 
+/// Since when the primary's process of a client has not been asked anything.
+fn asked_last(serving: &Serving, pid: &str) -> Option<String> {
+    let sql = format!("SELECT query_start || query FROM pg_stat_activity WHERE pid = {pid}");
+    serving.servers.primary().query("postgres", &sql).expect("an answer")[0][0].clone()
+}
+
+#[test]
+fn a_declared_transaction_that_reads_at_a_replica_does_not_touch_the_primary() {
+    for design in all() {
+        let (serving, mut console, url) = serving(design, 1, THROUGH);
+        let mut client = Client::connect(&url).unwrap();
+        knows(&mut client, &mut console);
+        let pid = client.one("SELECT pg_backend_pid()").unwrap();
+        // The first one may ask whether the session has the names by which replicas know it.
+        eventually("transactions of which the primary does not hear", || {
+            let before = (asked_last(&serving, &pid), all_served(&mut console, 1));
+            for begin in ["BEGIN READ ONLY", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"] {
+                client.rows(begin).unwrap();
+                assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+                client.rows("COMMIT").unwrap();
+            }
+            (asked_last(&serving, &pid), all_served(&mut console, 1) - 2) == before
+        });
+    }
+}
+
+#[test]
+fn what_a_declared_transaction_wants_of_the_primary_runs_in_it() {
+    for design in all() {
+        let (_serving, mut console, url) = serving(design, 1, THROUGH);
+        let mut client = Client::connect(&url).unwrap();
+        knows(&mut client, &mut console);
+        let prepared = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+        let is_in_one =
+            "SELECT current_setting('transaction_read_only') || (now() = transaction_timestamp())";
+        for round in 0..3 {
+            client.rows("BEGIN READ ONLY").unwrap();
+            assert_eq!(sqlstate(&mut client, "UPDATE quiet SET v = 8").as_deref(), Some("25006"));
+            assert_eq!(sqlstate(&mut client, READ_QUIET).as_deref(), Some("25P02"));
+            client.rows("ROLLBACK").unwrap();
+            client.rows("BEGIN READ ONLY").unwrap();
+            assert_eq!(client.one(is_in_one).unwrap(), "ontrue");
+            assert_eq!(client.number(READ_QUIET).unwrap(), 7, "what began at the primary goes on there");
+            client.rows("COMMIT").unwrap();
+            client.rows("BEGIN READ ONLY").unwrap();
+            assert_eq!(sqlstate(&mut client, "SELECT nonsense").as_deref(), Some("42703"));
+            assert_eq!(sqlstate(&mut client, READ_QUIET).as_deref(), Some("25P02"));
+            client.rows("COMMIT").unwrap();
+            for nothing in ["COMMIT", "ROLLBACK", "SAVEPOINT s; COMMIT", "SET LOCAL work_mem = '8MB'; COMMIT"]
+            {
+                client.rows("BEGIN READ ONLY").unwrap();
+                client.rows(nothing).unwrap();
+            }
+            client.rows("BEGIN READ ONLY").unwrap();
+            let other = client.prepare(&format!("SELECT (v + {round})::text FROM quiet WHERE id = 1"));
+            assert_eq!(client.execute(&other), (7 + round).to_string());
+            assert_eq!(client.execute(&prepared), "7");
+            client.rows("COMMIT").unwrap();
+            // Outside again: it may write.
+            client.rows("UPDATE quiet SET v = 7").unwrap();
+            assert_eq!(client.one("SELECT current_setting('transaction_read_only')").unwrap(), "off");
+        }
+    }
+}
+
 #[test]
 fn whoever_may_write_reads_at_the_primary() {
     for design in all() {

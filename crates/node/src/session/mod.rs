@@ -15,6 +15,7 @@ mod made;
 mod meanwhile;
 mod names;
 mod ours;
+mod owed;
 mod own;
 mod pooled;
 pub mod primary;
@@ -124,6 +125,8 @@ pub struct Session {
     /// Its transaction among those that are ordered before they are executed.
     open: Option<scheduled::Open>,
     shares: pooled::Shares,
+    /// The BEGIN of its transaction, which the primary has not run yet.
+    owed: Option<Box<str>>,
     words: Words,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -180,6 +183,7 @@ impl Session {
             under: None,
             open: None,
             shares: pooled::Shares::default(),
+            owed: None,
             words: Words::default(),
             scratch: Vec::new(),
             ended: None,
@@ -257,6 +261,7 @@ impl Session {
         if request.kind == Kind::Batch
             && let Some(head) = self.head_apart(request)?
         {
+            self.pay_begin().await?;
             return self.run_head(request, head).await;
         }
         self.database.no_more_awaited(&self.service.cluster).await;
@@ -272,6 +277,9 @@ impl Session {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };
+        if !self.may_leave_whole(&todo) {
+            self.pay_begin().await?;
+        }
         self.come_home_for(&todo).await?;
         let made = made::made(&todo);
         self.changes_everywhere |= !made.is_empty();
@@ -279,14 +287,9 @@ impl Session {
         self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
         self.fresh = stays_fresh && todo.leaves_block_fresh();
-        if matches!(&todo, Todo::Utility(_)) && self.state.block() == BlockStatus::Idle {
-            // In the block there is no more place for a question.
-            if self.state.wants_snapshots() || std::mem::take(&mut self.probe_first) {
-                self.probe().await?;
-            }
-            if self.state.wants_snapshots() || std::mem::take(&mut self.names_first) {
-                self.keeps_its_names().await?;
-            }
+        self.ask_before_a_block(&todo).await?;
+        if self.owes_begin(request, &todo)? {
+            return self.line.send().await;
         }
         let under = self.parses_under(&todo);
         let meanings = std::mem::take(&mut self.meanings);
@@ -313,6 +316,20 @@ impl Session {
             self.settle().await;
         }
         self.line.send().await
+    }
+
+    /// Asks what must be known in a block: in it there is no more place for a question.
+    async fn ask_before_a_block(&mut self, todo: &Todo) -> Result<(), Ended> {
+        if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
+            return Ok(());
+        }
+        if self.state.wants_snapshots() || std::mem::take(&mut self.probe_first) {
+            self.probe().await?;
+        }
+        if self.state.wants_snapshots() || std::mem::take(&mut self.names_first) {
+            self.keeps_its_names().await?;
+        }
+        Ok(())
     }
 
     /// What must be done before DDL commands that fire no event trigger, or that need a database for themselves.
@@ -372,6 +389,7 @@ impl Session {
         }
         match plan {
             Plan::Leaves(leaving) if !self.keeps_its_names().await? => {
+                self.pay_begin().await?;
                 // While that was asked, what it reads may have become something that writes.
                 if leaving.catalog == self.database.version() {
                     self.stays(RENAMED).await;

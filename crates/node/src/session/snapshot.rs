@@ -1,5 +1,5 @@
 //! A transaction declared REPEATABLE READ READ ONLY that runs at a standby as a whole, if the session wants that
-//! (`consort.read_only_snapshots`). Its BEGIN runs at the primary; its first statement decides. If that may leave, and a
+//! (`consort.read_only_snapshots`). Its BEGIN runs at the primary, or is owed to it (`owed.rs`); its first statement decides. If that may leave, and a
 //! standby's snapshot is proven for everything, the primary's empty transaction is rolled back, and from then on the
 //! standby is the client's server: it answers statements and savepoints in its own words, and the session stands as it
 //! says. What the standby may not answer gets an error that says so, and fails the block as any error does.
@@ -23,7 +23,7 @@ use history::Incarnation;
 use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
 use std::rc::Rc;
 use std::time::Duration;
-use transaction::{Block, Pinned, Placed, StandbyFailed, Standing};
+use transaction::{Pinned, Placed, StandbyFailed};
 use wire::tag::front;
 use wire::{Answers, Frame, Problem, Status, Step};
 
@@ -79,11 +79,13 @@ impl Session {
         match self.open_for_all(&question).await {
             Ok(Placed::At(pinned)) => self.snapshot_opened(pinned),
             Ok(Placed::Primary(reason)) => {
+                self.pay_begin().await?;
                 self.quiet(reason).await;
                 return Ok(());
             }
             Err(reason) => {
                 let problem = self.waited_in_vain(reason);
+                self.pay_begin().await?;
                 self.fail_block(Some(problem)).await;
                 return Ok(());
             }
@@ -93,6 +95,7 @@ impl Session {
         let answered = if catalog_changed { None } else { Some(self.at_snapshot(request).await) };
         let Some(Ok(answer)) = answered else {
             self.end_at_standby().await;
+            self.pay_begin().await?;
             if let Some(Err(Failed::LetGo)) = answered {
                 self.fail_block(Some(let_go())).await;
                 return Ok(());
@@ -102,8 +105,10 @@ impl Session {
             return Ok(());
         };
         // From here on it is the standby's: the primary's transaction has done nothing, and ends.
-        self.line.primary.ask("ROLLBACK");
-        self.line.primary.peer.send_now();
+        if self.owed.take().is_none() {
+            self.line.primary.ask("ROLLBACK");
+            self.line.primary.peer.send_now();
+        }
         self.block = None;
         self.line.elsewhere = Some(Status::InBlock);
         let outcome = self.hand_out(answer).await?;
@@ -656,11 +661,7 @@ impl Session {
         self.line.ask(BEGIN).await?;
         self.line.elsewhere = None;
         self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
-        if let Some(database) = self.database.id() {
-            let mut block = Block::new(&self.service.cluster, database);
-            block.stands(Standing::Open);
-            self.block = Some(block);
-        }
+        self.block_begins();
         Ok(())
     }
 
