@@ -56,6 +56,7 @@ pub(crate) fn in_this_process(
 ) -> Result<(), Failure> {
     let _held = pid_file.map(home::hold).transpose()?;
     let log_level = logging::start(&config);
-    let start = node::Start { config, config_file: Some(config_file.to_owned()), log_level, ready };
+    let config_file = Some(config_file.to_owned());
+    let start = node::Start { config, config_file, log_level: log_level.into(), ready };
     node::serve(start).map_err(|error| Failure::new(error.to_string()))
 }

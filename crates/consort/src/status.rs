@@ -27,25 +27,33 @@ Examples:
 It asks the console of the Consort that runs, which has more: consort psql -d consort -c 'SHOW HELP'";
 
 /// What is asked, in this order.
-const COMMANDS: &[&str] = &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW VERSION"];
+const COMMANDS: &[&str] =
+    &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW LEAD", "SHOW VERSION"];
 
 /// Columns whose values are texts although they may look like numbers.
 const TEXTS: &[&str] =
-    &["name", "host", "database", "why", "footprint", "node", "table", "what", "first_key"];
+    &["name", "host", "database", "why", "footprint", "node", "table", "what", "first_key", "led_by"];
 
 /// Prints how it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     let runtime = console::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
-    let [replicas, gauges, doubts, feeds, version] =
+    let [replicas, gauges, doubts, feeds, lead, version] =
         answers.try_into().expect("as many answers as questions");
     if options.json {
-        println!("{:#}", as_json(&found, [&replicas, &gauges, &doubts, &feeds], &version)?);
+        println!("{:#}", as_json(&found, [&replicas, &gauges, &doubts, &feeds, &lead], &version)?);
         return Ok(());
     }
     let version = value(version.first(), "version").unwrap_or("Consort");
     println!("{version} at {} (design {})", up::url(&found.config), found.config.design().name);
+    if let Some(led_by) = value(lead.first(), "led_by") {
+        let serves = match value(lead.first(), "serves") {
+            Some("1") => "its clients are served by the primary",
+            _ => "clients are refused",
+        };
+        println!("it waits: another Consort leads ({led_by}); until it takes over {serves}");
+    }
     println!();
     print_table(&nodes(&replicas));
     println!();
@@ -129,7 +137,7 @@ pub(crate) fn print_table(lines: &[Vec<String>]) {
 
 fn as_json(
     found: &Found,
-    [replicas, gauges, doubts, feeds]: [&Rows; 4],
+    [replicas, gauges, doubts, feeds, lead]: [&Rows; 5],
     version: &Rows,
 ) -> Result<Value, Failure> {
     let local = found.local()?;
@@ -153,6 +161,7 @@ fn as_json(
         "databases": objects(gauges),
         "doubts": objects(doubts),
         "feeds": objects(feeds),
+        "lead": objects(lead).into_iter().next(),
     }))
 }
 

@@ -82,6 +82,8 @@ pub struct Config {
     pub database_consistency: BTreeMap<String, Choice>,
     /// The same for some users; they win.
     pub user_consistency: BTreeMap<String, Choice>,
+    /// How long it leads behind the last word of the primary, among several; zero: until it hears of another one.
+    pub lease_time: Duration,
     /// How long an answer is held until it is proven.
     pub proof_limit: Duration,
     /// How long a read waits for a replica, and a commit for its turn, where the design has them wait.

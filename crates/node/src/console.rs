@@ -13,6 +13,7 @@ mod show_doubts;
 mod show_feeds;
 mod show_gauges;
 mod show_help;
+mod show_lead;
 mod show_pools;
 mod show_replicas;
 mod show_routes;
@@ -179,6 +180,7 @@ const SHOWS: &[Show] = &[
     show_routes::SHOW,
     show_doubts::SHOW,
     show_gauges::SHOW,
+    show_lead::SHOW,
     show_feeds::SHOW,
     show_verify::SHOW,
 ];

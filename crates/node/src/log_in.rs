@@ -57,6 +57,8 @@ pub enum Refusal {
     NoServer(Duration),
     /// The server demands a proof that cannot be given.
     NoSecret(&'static str),
+    /// Another Consort may lead, where two at a time would do harm.
+    MayNotLead,
 }
 
 impl From<io::Error> for Refusal {

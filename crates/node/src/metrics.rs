@@ -315,6 +315,8 @@ fn progress(page: &mut Page, view: &dyn View) {
     family.sample(&[("rule", "lsn")], gauges.settled_by_lsn);
     page.gauge("consort_writers_anywhere", "1 if reads are proven against writers past Consort too.")
         .sample(&[], u64::from(gauges.writers_anywhere));
+    page.gauge("consort_leads", "1 if this Consort leads, 0 if it waits because another one does.")
+        .sample(&[], u64::from(view.led_by().is_none()));
     page.gauge("consort_doubts", "Commits that may or may not be visible yet.")
         .sample(&[], view.doubts().len() as u64);
     slots(page, &view.slots());
@@ -511,6 +513,7 @@ mod tests {
             "consort_standby_refused_total{node=\"standby1\",reason=\"proof_late\"} 1",
             "consort_gauges_settled_total{rule=\"quick\"} 10",
             "consort_doubts 2",
+            "consort_leads 0",
             "consort_slot_retained_bytes{database=\"shop\"} 4096",
             "consort_slot_remaining_bytes{database=\"shop\"} 1024",
             "consort_feed_readers_let_go_total{node=\"replica1\",database=\"shop\"} 1",

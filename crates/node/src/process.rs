@@ -59,7 +59,7 @@ pub struct Start {
     /// Its file, which RELOAD and SIGHUP read again.
     pub config_file: Option<PathBuf>,
     /// Changes the level that is logged.
-    pub log_level: Box<dyn Fn(&str)>,
+    pub log_level: Rc<dyn Fn(&str)>,
     /// Called once, when clients can log in.
     pub ready: Box<dyn FnOnce()>,
 }
@@ -89,20 +89,37 @@ pub(crate) struct Process {
     pub(crate) verification: Verification,
     config: RefCell<Rc<Config>>,
     config_file: Option<PathBuf>,
-    log_level: Box<dyn Fn(&str)>,
+    log_level: Rc<dyn Fn(&str)>,
     ending: Notify,
 }
 
-/// Serves until it is told to end.
-pub fn serve(start: Start) -> Result<(), StartError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // A task of its own: what is blocked on is polled whenever any task is.
-    LocalSet::new().block_on(&runtime, async {
-        spawn_local(run(start)).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-    })
+/// How a process came to its end.
+enum Ended {
+    /// It was told to.
+    Told,
+    /// Another Consort has led, or may have: nothing that was known counts. It begins as one that has only just been started.
+    Anew(Start),
 }
 
-async fn run(start: Start) -> Result<(), StartError> {
+/// Serves until it is told to end.
+pub fn serve(mut start: Start) -> Result<(), StartError> {
+    loop {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // A task of its own: what is blocked on is polled whenever any task is.
+        let ended = LocalSet::new().block_on(&runtime, async {
+            let ended = spawn_local(run(start)).await;
+            ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        });
+        // Every task is gone, and every connection.
+        runtime.shutdown_timeout(FAREWELL_LIMIT);
+        match ended? {
+            Ended::Told => return Ok(()),
+            Ended::Anew(again) => start = again,
+        }
+    }
+}
+
+async fn run(start: Start) -> Result<Ended, StartError> {
     let config = Rc::new(start.config);
     let secrets = secrets(&config).map_err(StartError)?;
     let setup = setup(&config).map_err(StartError)?;
@@ -137,15 +154,21 @@ async fn run(start: Start) -> Result<(), StartError> {
         spawn_local(async move { http::serve(listener, pages).await });
     }
     spawn_local(end_periods(process.cluster.clone()));
+    let begun = async {
+        first_gauge(&process.cluster).await;
+        process.cluster.lead().until_known().await;
+    };
     tokio::select! {
-        () = first_gauge(&process.cluster) => {}
+        () = begun => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
     process.warn_of_room().await;
     process.warn_of_absent().await;
     (start.ready)();
-    process.asked_to_end(&mut signals).await;
-    process.end(&mut signals).await
+    tokio::select! {
+        () = process.asked_to_end(&mut signals) => process.end(&mut signals).await,
+        () = process.cluster.lead().until_void() => Ok(process.begins_anew().await),
+    }
 }
 
 impl Process {
@@ -250,7 +273,7 @@ impl Process {
     }
 
     /// Lets the sessions end, then cuts off who is left.
-    async fn end(&self, signals: &mut Signals) -> Result<(), StartError> {
+    async fn end(&self, signals: &mut Signals) -> Result<Ended, StartError> {
         let drain_time = self.config().drain_time;
         tracing::info!(?drain_time, clients = self.door.seats().len(), "ending");
         self.door.close(false);
@@ -273,7 +296,24 @@ impl Process {
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
         tracing::info!("ended");
-        Ok(())
+        Ok(Ended::Told)
+    }
+
+    /// Sends everybody away, at once: what they were told counts, what is known here does not.
+    async fn begins_anew(&self) -> Ended {
+        tracing::warn!(
+            clients = self.door.seats().len(),
+            "another Consort has led, or may have: this one begins anew"
+        );
+        self.door.close(true);
+        self.empty(FAREWELL_LIMIT).await;
+        self.cluster.stop();
+        Ended::Anew(Start {
+            config: (*self.config()).clone(),
+            config_file: self.config_file.clone(),
+            log_level: self.log_level.clone(),
+            ready: Box::new(|| {}),
+        })
     }
 
     /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
@@ -297,7 +337,10 @@ impl http::Pages for Process {
             return Some("it is shutting down".to_owned());
         }
         let here = self.cluster.scheduler().order().primary_here();
-        (!here).then(|| "the primary does not answer".to_owned())
+        if !here {
+            return Some("the primary does not answer".to_owned());
+        }
+        self.cluster.serves_nobody().then(|| "another Consort leads, or may have taken over".to_owned())
     }
 }
 
@@ -386,6 +429,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         primary: reach.address(&config.primary),
         standbys: standbys.chain(reach.replicas(config)).collect(),
         writers: config.writers(),
+        lease: Some(config.lease_time),
         design: config.design(),
         proof_limit: config.proof_limit,
         wait_limit: config.wait_limit,

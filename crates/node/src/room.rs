@@ -6,8 +6,8 @@ use postgres::Error;
 use postgres::address::Control;
 use postgres::attach::{self, Finding};
 
-/// The gauge, the log-ins, the roles, the slots; now and then one to mark or to attach.
-const OWN: usize = 5;
+/// The gauge, the log-ins, the roles, the slots, the lead; now and then one to mark or to attach.
+const OWN: usize = 6;
 /// Each database's catalog and analysts. (Decoders are walsenders: they do not count.)
 const EACH: usize = 1 + ANALYSTS;
 /// What a replica's copy takes while it is made.

@@ -238,6 +238,11 @@ impl Servers {
             other.close();
         }
         let mut server = self.open(&pool, cluster, wish, rooms).await?;
+        // One that was opened before another Consort takes over is ended by then.
+        if cluster.serves_nobody() {
+            server.close();
+            return Err(Refusal::MayNotLead);
+        }
         server.lent.permit = permit;
         Ok(server)
     }

@@ -184,6 +184,7 @@ fn said(refusal: &Refusal) -> String {
         Refusal::Unreachable(why) => why.clone(),
         Refusal::NoServer(wait) => format!("no connection became free within {} ms", wait.as_millis()),
         Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
+        Refusal::MayNotLead => "another Consort may lead".to_owned(),
         Refusal::Answered(error) => match wire::Frame::new(error) {
             Ok(frame) => String::from_utf8_lossy(wire::Complaint::read(&frame).message()).into_owned(),
             Err(why) => why.to_string(),

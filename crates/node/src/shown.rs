@@ -11,7 +11,7 @@ use order::{DoubtState, DoubtView};
 use postgres::attach::SlotState;
 use scheduler::{Serving, StandbyId, StandbyView, Writers};
 
-use crate::cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup};
+use crate::cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup, Standing};
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
     Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot,
@@ -193,6 +193,18 @@ impl View for Shown<'_> {
             left_bytes: slot.left_bytes,
         };
         self.process.cluster.slots().into_iter().map(shown).collect()
+    }
+
+    fn led_by(&self) -> Option<String> {
+        match self.process.cluster.lead().standing() {
+            Standing::Leads => None,
+            Standing::Unknown => Some("nobody knows yet who".to_owned()),
+            Standing::Waits(holder) => Some(holder.to_string()),
+        }
+    }
+
+    fn serves(&self) -> bool {
+        !self.process.cluster.serves_nobody()
     }
 
     fn users(&self) -> Vec<String> {

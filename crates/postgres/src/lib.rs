@@ -2,6 +2,7 @@
 //!
 //! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
+//! * [`lead`]: which of several Consorts leads.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
 //! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
 //! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
@@ -25,6 +26,7 @@ mod error;
 pub mod facts;
 pub mod gauge;
 pub mod incarnation;
+pub mod lead;
 mod link;
 pub mod local;
 pub mod roles;

@@ -68,11 +68,13 @@ pub enum Reason {
     TimedOut,
     /// It held a refresh of its replica back for as long as it may.
     LetGo,
+    /// Another Consort may have taken over: what this one knows may be old.
+    MayNotLead,
 }
 
 impl Reason {
     /// Every reason but [`Reason::Stay`].
-    pub const ALL: [Reason; 30] = [
+    pub const ALL: [Reason; 31] = [
         Reason::AskedForPrimary,
         Reason::NoStandby,
         Reason::NoneServing,
@@ -103,6 +105,7 @@ impl Reason {
         Reason::StandbyRefused,
         Reason::TimedOut,
         Reason::LetGo,
+        Reason::MayNotLead,
     ];
 
     /// The stable name.
@@ -179,6 +182,7 @@ impl Reason {
             }
             Reason::TimedOut => ("timed_out", "the standby took longer than the limit"),
             Reason::LetGo => ("let_go", "it kept its replica from the latest state for as long as it may"),
+            Reason::MayNotLead => ("may_not_lead", "another Consort may have taken over"),
         }
     }
 }

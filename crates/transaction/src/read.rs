@@ -93,7 +93,9 @@ pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran:
     if cluster.bugs().deliver_unproven {
         return Ok(());
     }
-    verdict(cluster, || pinned.judge(ran)).await
+    verdict(cluster, || pinned.judge(ran)).await?;
+    // Last: the answer is here, and nobody else let a writer pass before it was.
+    if cluster.leads() { Ok(()) } else { Err(Reason::MayNotLead) }
 }
 
 async fn verdict<C: Cluster>(cluster: &C, mut ask: impl FnMut() -> Verdict) -> Result<(), Reason> {

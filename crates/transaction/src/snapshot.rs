@@ -83,7 +83,8 @@ pub async fn catalog_shown<C: Cluster>(
     loop {
         let verdict = cluster.scheduler().catalog_shown(database, place, &mut wanted);
         let waiting = match verdict {
-            Verdict::Proven => return Ok(()),
+            Verdict::Proven if cluster.leads() => return Ok(()),
+            Verdict::Proven => return Err(Reason::MayNotLead),
             Verdict::Refused(reason) => return Err(reason),
             Verdict::Wait(reason) => reason,
         };

@@ -45,6 +45,12 @@ pub trait Cluster: Clone {
     /// How long an answer that is not yet proven is held before the statement runs at the primary.
     fn proof_limit(&self) -> Duration;
 
+    /// Whether no other Consort can have taken over from this one: what it knows of the primary's commits may be all that there
+    /// are. Asked when an answer is to be handed out that did not come from the primary.
+    fn leads(&self) -> bool {
+        true
+    }
+
     /// Planted bugs, for the tests of the tests. Nobody but `sim` overrides this.
     fn bugs(&self) -> Bugs {
         Bugs::default()

@@ -31,6 +31,7 @@ struct Inner {
     comes: Cell<Option<Lsn>>,
     /// What happens while somebody waits, one thing in each wait.
     happens: RefCell<Vec<fn(&mut Scheduler)>>,
+    leads: Cell<bool>,
 }
 
 #[derive(Clone)]
@@ -54,6 +55,7 @@ impl Scene {
             waits: Cell::new(0),
             comes: Cell::new(None),
             happens: RefCell::default(),
+            leads: Cell::new(true),
         }))
     }
 
@@ -89,6 +91,10 @@ impl Cluster for Scene {
 
     fn proof_limit(&self) -> Duration {
         Duration::from_millis(2)
+    }
+
+    fn leads(&self) -> bool {
+        self.0.leads.get()
     }
 }
 
@@ -249,6 +255,16 @@ fn a_read_waits_for_a_standby_that_is_a_moment_behind_and_rarely_for_one_that_is
 fn a_read_that_is_dropped_gives_its_ticket_back() {
     let (scene, mut client) = (Scene::new(), client(Nodes { standby_answers: false, ..WELL }));
     assert_eq!(poll(read(&scene, &mut client, &question())), None);
+    assert_eq!(scene.pending(), 0);
+}
+
+#[test]
+fn what_is_proven_when_another_consort_may_lead_is_not_handed_out() {
+    let (scene, mut client) = (Scene::new(), client(WELL));
+    scene.0.leads.set(false);
+    let ended = poll(read(&scene, &mut client, &question()));
+    assert_eq!(ended, Some(Ended::Primary(Reason::MayNotLead)));
+    assert_eq!(client.log, ["standby", "discard", "primary"]);
     assert_eq!(scene.pending(), 0);
 }
 

@@ -166,7 +166,7 @@ fn a_replica_goes_on_after_the_feeding_backend_was_killed() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let load = Load::start(&url);
     let feeding = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' \
-        AND application_name = 'consort' AND pid <> pg_backend_pid()";
+        AND application_name LIKE 'consort%' AND pid <> pg_backend_pid()";
     for _ in 0..3 {
         load.goes_on(20, 10);
         eventually("a feeding backend", || {

@@ -14,6 +14,7 @@ mod faults_primary;
 mod faults_standby;
 mod fed;
 mod fixture;
+mod lead;
 mod levels;
 mod life;
 mod load;

@@ -12,7 +12,7 @@ use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, te
 use crate::load::{Client, Console, kill_a_backend};
 use crate::waiting::named;
 
-fn design() -> &'static str {
+pub(crate) fn design() -> &'static str {
     named(|design| design.orders_first() && !design.declares_tables())
 }
 

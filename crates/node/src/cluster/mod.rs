@@ -8,6 +8,7 @@ mod configured;
 mod database;
 mod feed;
 mod feeds;
+mod lead;
 mod members;
 mod names;
 mod pace;
@@ -24,6 +25,8 @@ pub use feed::Pending;
 pub(crate) use feed::{NotFed, Place, Rows, Stretch};
 pub(crate) use feeds::Feeds;
 pub use feeds::{CourseView, InVain, Stage, Waited};
+pub use lead::Lead;
+pub(crate) use lead::Standing;
 pub use names::{Names, NamesAt};
 pub(crate) use reruns::Told;
 pub(crate) use rest::{Resting, Stands, Wanted};
@@ -54,9 +57,9 @@ use tokio::time::Instant;
 use transaction::Backend;
 use written::Written;
 
-/// In this time after its start statements wait until their database is followed: that its clients come all at once is
-/// usual when a process is started again.
-const FIRST_MOMENT: Duration = Duration::from_secs(2);
+/// In this time after its start, or after it has taken over, statements wait until their database is followed: that its
+/// clients come all at once is usual then.
+pub(crate) const FIRST_MOMENT: Duration = Duration::from_secs(2);
 
 /// One standby, or a replica that Consort feeds, as the configuration names it.
 #[derive(Clone, Debug)]
@@ -82,6 +85,9 @@ pub struct Setup {
     pub standbys: Vec<StandbySetup>,
     /// Who may write besides the clients of this process.
     pub writers: Writers,
+    /// How long this Consort leads behind the last word of the primary, zero: until it hears of another one that does. `None`:
+    /// there is no other one.
+    pub lease: Option<Duration>,
     /// Which design.
     pub design: Design,
     /// How long an answer that is not yet proven is held before the statement runs at the primary.
@@ -138,6 +144,7 @@ struct Shared {
     /// The digest of the roles as it was last seen, and how often it was looked at.
     roles: Cell<(u64, Option<u64>)>,
     configured: Configured,
+    lead: Lead,
     metrics: Metrics,
     routes: Routes,
     written: RefCell<Written>,
@@ -172,6 +179,7 @@ impl Cluster {
             unmarked: Unmarked::default(),
             roles: Cell::default(),
             configured: Configured::default(),
+            lead: Lead::new(setup.lease, must_be_alone(&setup, setup.writers)),
             metrics: Metrics::default(),
             routes: Routes::default(),
             written: RefCell::default(),
@@ -187,6 +195,9 @@ impl Cluster {
             stopping: Cell::new(false),
             setup,
         }));
+        if let Some(lease) = cluster.setup().lease {
+            tokio::task::spawn_local(follow::lead::run(cluster.clone(), lease));
+        }
         tokio::task::spawn_local(follow::gauge::run(cluster.clone()));
         tokio::task::spawn_local(follow::backends::run(cluster.clone()));
         tokio::task::spawn_local(follow::roles::run(cluster.clone()));
@@ -272,7 +283,7 @@ impl Cluster {
             database.set_trouble(Some("the setting databases does not name it".into()));
             return database;
         }
-        database.is_awaited_until(self.0.started + FIRST_MOMENT);
+        database.is_awaited_until(self.0.lead.since().unwrap_or(self.0.started) + FIRST_MOMENT);
         tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
         for replica in self.fed_ids() {
             tokio::task::spawn_local(follow::fed::run(self.clone(), database.clone(), replica));
@@ -486,6 +497,16 @@ impl Cluster {
         &self.0.configured
     }
 
+    /// Whether this Consort leads, among several.
+    pub(crate) fn lead(&self) -> &Lead {
+        &self.0.lead
+    }
+
+    /// Why nobody may be served now: another Consort leads, or may do so, and two at a time would do harm.
+    pub(crate) fn serves_nobody(&self) -> bool {
+        self.0.lead.is_alone() && !self.0.lead.is_sure(self.now())
+    }
+
     /// What the process counts.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
@@ -505,6 +526,7 @@ impl Cluster {
     /// process alone leads through here: everything is in doubt until no other backend is left.
     pub fn reload(&self, writers: Writers, weights: &BTreeMap<&str, u32>) {
         self.scheduler().set_writers(writers);
+        self.0.lead.set_alone(must_be_alone(self.setup(), writers));
         self.0.backends.distrust();
         for id in self.standby_ids() {
             if let Some(weight) = weights.get(self.standby(id).name.as_str()) {
@@ -523,6 +545,12 @@ impl Cluster {
     pub(crate) fn stopping(&self) -> bool {
         self.0.stopping.get()
     }
+}
+
+/// Whether two Consorts at a time would do harm: no gauge tells of the other's commits, or both give turns.
+fn must_be_alone(setup: &Setup, writers: Writers) -> bool {
+    let by_turns = setup.design.orderer == Orderer::PrimaryOneByOne;
+    writers == Writers::ThroughConsort || setup.design.orders_first() || by_turns
 }
 
 impl transaction::Cluster for Cluster {
@@ -556,5 +584,9 @@ impl transaction::Cluster for Cluster {
 
     fn proof_limit(&self) -> Duration {
         self.0.setup.proof_limit
+    }
+
+    fn leads(&self) -> bool {
+        self.0.lead.is_sure(self.now())
     }
 }

@@ -5,6 +5,7 @@ use design::Design;
 use history::Grain;
 use postgres::tls::Checks;
 use scheduler::Writers;
+use std::time::Duration;
 use toml::de::DeValue;
 
 use super::PoolMode;
@@ -117,6 +118,16 @@ const fn choice(name: &'static str, doc: &'static str, set: Reads<Choice>) -> Ke
     Key { place: Place::Choice, name, default: "", reloads: true, doc, set: Set::Choice(set) }
 }
 
+/// A lease is long enough to be renewed a few times, or there is none.
+fn lease(value: &DeValue<'_>) -> Read<Duration> {
+    let lease = duration(value)?;
+    let fits = lease.is_zero() || (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease);
+    if fits { Ok(lease) } else { Err("expected \"0s\", or from \"1s\" to \"1h\"".to_owned()) }
+}
+
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+
 /// Every key.
 pub static KEYS: &[Key] = &[
     global("listen", "[\"127.0.0.1:6432\"]", "Addresses on which clients are awaited.", |config, value| {
@@ -223,6 +234,14 @@ pub static KEYS: &[Key] = &[
          RELOAD switches back.",
         |config, value| put(&mut config.writers, one_of(value, WRITERS).map(Some)),
     )),
+    global(
+        "lease_time",
+        "\"10s\"",
+        "Among several Consorts in front of the same servers: so long the one that leads is taken to live when nothing is heard of \
+         it; then another one takes over ([how](operation.md#two-consorts)). The same at all of them. `\"0s\"`: there is only one; with \
+         `writers = \"through-consort\"` reads go on then for as long as the primary is silent.",
+        |config, value| put(&mut config.lease_time, lease(value)),
+    ),
     reloaded(global(
         "consistency",
         "\"\"",

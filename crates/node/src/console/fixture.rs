@@ -109,6 +109,14 @@ impl View for Fixture {
         }]
     }
 
+    fn led_by(&self) -> Option<String> {
+        Some("process 9 at the primary".to_owned())
+    }
+
+    fn serves(&self) -> bool {
+        false
+    }
+
     fn doubts(&self) -> Vec<Doubt> {
         let doubt =
             |id, state| Doubt { id, database: "shop".to_owned(), state, footprint: "everything".to_owned() };

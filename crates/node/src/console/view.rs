@@ -37,6 +37,10 @@ pub trait View {
     fn verifying(&self) -> Option<Verifying>;
     /// What slots keep at the primary.
     fn slots(&self) -> Vec<Slot>;
+    /// Who leads instead, if this Consort does not.
+    fn led_by(&self) -> Option<String>;
+    /// Whether clients are let in.
+    fn serves(&self) -> bool;
     /// Roles of the `auth_file`, or those that were seen if nobody is asked.
     fn users(&self) -> Vec<String>;
 }

@@ -177,6 +177,13 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
     Ok(())
 }
 
+/// What a client hears where two Consorts at a time would do harm, and this one is not the one that leads. Drivers go on to
+/// the next host of their list then.
+pub(crate) fn not_leading() -> Problem {
+    Problem::fatal("57P03", "another Consort leads, or may have taken over: this one waits")
+        .hint("Name all of them as hosts of the connection: the one that leads lets you in.")
+}
+
 fn too_many(door: &Door) -> Problem {
     Problem::fatal("53300", format!("too many clients: max_clients is {}", door.max_clients.get()))
         .hint("Raise max_clients, or open fewer connections.")
@@ -191,6 +198,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
         return door.farewell(client).await;
     };
     let begun = match own_settings(&service, &startup) {
+        _ if service.cluster.serves_nobody() => Err(Refusal::MayNotLead),
         Ok(own) => begun(door, &service, &seat, startup, own, secret).await,
         Err(problem) => Err(problem),
     };
@@ -296,7 +304,10 @@ async fn begun(
     }
     let backends = service.cluster.backends();
     backends.arriving();
-    let log_in = log_in(&wish, &door.rooms).await;
+    let mut log_in = log_in(&wish, &door.rooms).await;
+    if service.cluster.serves_nobody() {
+        log_in = Err(Refusal::MayNotLead);
+    }
     if log_in.is_err() {
         backends.refused();
     }
@@ -319,6 +330,11 @@ pub(crate) fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
             out.problem(&Problem::fatal("53300", why).hint(
                 "Raise default_pool_size, or find the sessions that keep theirs: SHOW CLIENTS says why they do.",
             ));
+        }
+        Refusal::MayNotLead => {
+            let problem = not_leading();
+            door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
+            out.problem(&problem);
         }
         Refusal::NoSecret(method) => {
             let problem =

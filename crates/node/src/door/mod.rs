@@ -12,7 +12,7 @@ mod sparing;
 mod tls;
 
 pub use admit::{Admission, Method};
-pub(crate) use arrive::refuse;
+pub(crate) use arrive::{not_leading, refuse};
 pub use cancels::{Cancel, Cancels, Running, pass_on};
 pub use listen::{Listen, Listener};
 pub use pause::Pauses;

@@ -35,13 +35,16 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     while !cluster.stopping() {
         let orphans = cluster.backends().orphans();
         let arriving = cluster.backends().arriving_now();
+        // While another one leads its clients' log-ins are no news. What was seen before he ended counts for nothing.
+        let leads = cluster.lead().is_sure(cluster.now());
         let present = look(&control).await?;
         end_orphans(cluster, &orphans, &present);
-        let foreign: BTreeSet<Backend> = present
-            .iter()
-            .filter(|seen| !seen.ours && !cluster.backends().is_own(seen.backend.pid))
-            .map(|seen| seen.backend)
-            .collect();
+        if !leads {
+            tokio::time::sleep(ROUND).await;
+            continue;
+        }
+        let is_foreign = |seen: &&Seen| !seen.ours && !cluster.backends().is_own(seen.backend.pid);
+        let foreign: BTreeSet<Backend> = present.iter().filter(is_foreign).map(|seen| seen.backend).collect();
         let anywhere = cluster.scheduler().writers() == Writers::Anywhere;
         if !cluster.backends().trusted() && (foreign.is_empty() || anywhere) {
             cluster.scheduler().order_mut().orphans_gone();

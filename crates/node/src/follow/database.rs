@@ -2,7 +2,7 @@
 
 use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble, answered};
 use crate::barrier::Upkeep;
-use crate::cluster::{Cluster, Database, Rows};
+use crate::cluster::{Cluster, Database, FIRST_MOMENT, Rows, Standing};
 use crate::understanding;
 use history::DatabaseId;
 use postgres::Error;
@@ -32,12 +32,14 @@ const COMMIT_BYTES: u64 = 512;
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
     let mut trouble = Trouble::default();
     while !cluster.stopping() {
+        lead(&cluster, &database).await;
         database.left_to_us().await;
         database.set_following(true);
         let began = Instant::now();
         let followed = tokio::select! {
             followed = follow(&cluster, &database) => Some(followed),
             () = database.wanted_alone() => None,
+            () = cluster.lead().until_waits() => Some(Err(Error::NotReady("another Consort leads".to_owned()))),
         };
         database.set_following(false);
         let pause = match followed {
@@ -76,6 +78,29 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
     }
 }
 
+/// Waits until this Consort leads. Nothing is done in the database before: another one follows it. Then its clients' statements
+/// wait until it is followed.
+async fn lead(cluster: &Cluster, database: &Database) {
+    let mut waited = false;
+    loop {
+        tokio::select! {
+            () = cluster.lead().until_leads() => break,
+            () = cluster.lead().until_waits() => waited = true,
+        }
+        if let Standing::Waits(holder) = cluster.lead().standing() {
+            database.set_trouble(Some(format!("another Consort leads: {holder}").into()));
+            cluster.moved();
+        }
+        tokio::select! {
+            () = cluster.lead().until_leads() => {}
+            () = cluster.lead().until_changed() => {}
+        }
+    }
+    if waited {
+        database.is_awaited_until(Instant::now() + FIRST_MOMENT);
+    }
+}
+
 /// What people are told of a failure, with what would mend it where PostgreSQL does not say so.
 fn said(error: &Error) -> String {
     if error.is("22021") {
@@ -94,6 +119,9 @@ fn is_gone(error: &Error) -> bool {
 }
 
 async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
+    if !cluster.lead().is_sure(cluster.now()) {
+        return Err(Error::NotReady("another Consort may have taken over".to_owned()));
+    }
     let address = cluster.setup().primary.with_database(database.name());
     let control = Control::connect(&address).await?;
     // Attaching commits, and no session's doubt explains that.

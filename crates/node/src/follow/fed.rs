@@ -17,7 +17,9 @@ mod executes;
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
-use crate::cluster::{Cluster, Database, NotFed, Place, Stage, StandbySetup, Stands, Stretch, Wanted};
+use crate::cluster::{
+    Cluster, Database, NotFed, Place, Stage, StandbySetup, Standing, Stands, Stretch, Wanted,
+};
 use crate::scheduled::TakesPart;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
 use order::Boundary;
@@ -174,7 +176,7 @@ async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -
                 _ if cluster.is_paused(id) => Stage::Paused,
                 (true, true) => return Some(of),
                 (true, false) => Stage::Waiting("the server is away".to_owned()),
-                (false, _) => Stage::Waiting("the database is not followed".to_owned()),
+                (false, _) => Stage::Waiting(not_followed(cluster)),
             };
             cluster.feeds().set_stage(of, id, stage);
             if followed {
@@ -184,6 +186,13 @@ async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -
         more.await;
     }
     None
+}
+
+fn not_followed(cluster: &Cluster) -> String {
+    match cluster.lead().standing() {
+        Standing::Waits(holder) => format!("another Consort feeds it: {holder}"),
+        Standing::Unknown | Standing::Leads => "the database is not followed".to_owned(),
+    }
 }
 
 /// A replica that is not fed is given up before the primary keeps too much of its log for it.
@@ -295,12 +304,16 @@ impl<'a> Feeding<'a> {
     async fn run(&self) -> Result<Infallible, Stop> {
         tokio::select! {
             ended = self.go() => ended,
+            () = self.cluster.lead().until_waits() => Err(Error::NotReady("another Consort leads".to_owned()).into()),
             () = self.cluster.replica_stopped(self.id) => Err(Stop::Paused),
         }
     }
 
     async fn go(&self) -> Result<Infallible, Stop> {
         self.heed()?;
+        if !self.cluster.lead().is_sure(self.cluster.now()) {
+            return Err(Error::NotReady("another Consort may have taken over".to_owned()).into());
+        }
         let is_there =
             !self.cluster.feeds().is_out(self.of, self.id) && self.unless_lost(self.is_there()).await?;
         if !is_there {
@@ -428,7 +441,8 @@ impl<'a> Feeding<'a> {
         self.demand_equal().await?;
         let one_by_one = self.cluster.setup().design.intake.is_one_by_one();
         let connections = if one_by_one { 1 } else { self.cluster.setup().apply_connections };
-        let feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?.on_connections(connections);
+        let mut feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?.on_connections(connections);
+        feeder.end_others().await?;
         let (key, life) = ((self.of, self.id), feeder.sighting().incarnation);
         let feeds = self.cluster.feeds();
         feeds.connected(self.of, self.id)?;

@@ -80,6 +80,7 @@ impl Copy {
             Refusal::Unreachable(why) => why,
             Refusal::NoServer(_) => "no connection became free".to_owned(),
             Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
+            Refusal::MayNotLead => "another Consort may lead".to_owned(),
             Refusal::Answered(error) => Frame::new(&error)
                 .map(|frame| String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned())
                 .unwrap_or_default(),

@@ -5,7 +5,7 @@ use super::batch;
 use super::primary::{Ended, Primary, Reported, Side, Told};
 use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
-use crate::door::{Door, Seat};
+use crate::door::{self, Door, Seat};
 use crate::log_in::LoggedIn;
 use crate::peer::Peer;
 use crate::servers::{Lent, Server};
@@ -342,6 +342,7 @@ impl Line {
                 Problem::fatal("08006", "the standby that answered failed in the middle of the result")
                     .hint("Nothing of the transaction was committed. Run it again."),
             ),
+            Ended::MayNotLead => Some(door::not_leading()),
             Ended::PrimaryLost(Told::NotYet) => Some(
                 Problem::fatal("08006", "the connection to the primary was lost")
                     .hint("What was sent and not answered may have been committed, or not."),

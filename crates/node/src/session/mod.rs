@@ -227,6 +227,10 @@ impl Session {
                     continue;
                 }
             };
+            // Nothing that was let through before can come behind this: sessions end before another one trusts its own.
+            if self.service.cluster.serves_nobody() {
+                break Ended::MayNotLead;
+            }
             let answered = match self.is_ordered() {
                 true => self.answer_ordered(request).await,
                 false => self.answer(request).await,

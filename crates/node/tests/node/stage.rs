@@ -86,6 +86,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         primary,
         standbys,
         writers,
+        lease: None,
         design: design::CONSORT,
         proof_limit: Duration::from_millis(20),
         wait_limit: Duration::from_secs(60),

@@ -28,6 +28,7 @@
 
 use super::answer::answers;
 use super::build::{Build, Stop, With};
+use super::position::NAME_FEEDER;
 use super::script::{About, Check, Prepared, Script};
 use super::{Batch, Error, Feeder, SESSION, STATEMENTS, may_wait, synced, transaction};
 use crate::address::Address;
@@ -139,6 +140,7 @@ impl Lanes {
                 let why = format!("{} was started again meanwhile", self.address);
                 return Err(crate::Error::Unreachable(why).into());
             }
+            link.query(NAME_FEEDER).await?;
             for (name, sql) in STATEMENTS {
                 link.prepare(name, sql).await?;
             }

@@ -219,6 +219,7 @@ impl Feeder {
         if sighting.in_recovery {
             return Err(Error::stream(format!("{address} is a standby: it feeds itself")));
         }
+        link.query(position::NAME_FEEDER).await?;
         let shown = position::read(&mut link, address).await?;
         for (name, sql) in STATEMENTS {
             link.prepare(name, sql).await?;
@@ -236,6 +237,14 @@ impl Feeder {
             unusable: false,
             counts: Counts::default(),
         })
+    }
+
+    /// Whoever else feeds this database there does so no more. To be called before anything is applied.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn end_others(&mut self) -> Result<(), Error> {
+        Ok(self.link.query(position::END_OTHERS).await.map(drop)?)
     }
 
     /// The life of the replica that this connection belongs to.

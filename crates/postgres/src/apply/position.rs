@@ -10,6 +10,14 @@ use history::Shown;
 /// Moves the position from where it is expected to be.
 pub(super) const MOVE: &str = "UPDATE consort.position SET shown = $1 WHERE shown = $2";
 
+/// From now on this connection is one that feeds.
+pub(super) const NAME_FEEDER: &str = "SET application_name = 'consort_feeder'";
+
+/// Whoever fed this database before does so no more. A Consort that stands still may have left a transaction half-done, with
+/// locks on its rows and on the position: nobody else would ever end it.
+pub(super) const END_OTHERS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+     WHERE datname = current_database() AND application_name = 'consort_feeder' AND pid <> pg_backend_pid()";
+
 /// Makes the place for the position. As long as it is empty the replica is being made.
 ///
 /// # Errors

@@ -1,0 +1,181 @@
+//! Who leads, when several Consorts stand in front of the same servers: whoever holds one advisory lock at the primary.
+//!
+//! ```text
+//! leads   --asks, again and again------------------------------------------>  as long as it is answered
+//!         --asks ... hangs, or is cut off    the primary ends its session:     the lock is free
+//! waits   --tries the lock, again and again--------------------------------->  leads
+//! ```
+//!
+//! The primary itself keeps the time: a session that says nothing for `idle_session_timeout` is ended by it, and its lock
+//! with it. So nobody else has the lock before that much time has passed since the last question that was answered was
+//! *sent*. That holds as long as nobody else ends the session and the primary does not crash; who takes over asks for the
+//! [traces](Claim::traces) that a living one leaves.
+
+use crate::Error;
+use crate::address::{APPLICATION_NAME, Address, Control};
+use std::fmt;
+use std::time::Duration;
+
+/// The lock: "cons", "ort".
+const KEYS: &str = "1668247155, 1869771776";
+const IS_LOCK: &str =
+    "l.locktype = 'advisory' AND l.classid = 1668247155 AND l.objid = 1869771776 AND l.objsubid = 2";
+
+/// Who holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process at the primary.
+    pub pid: i32,
+    /// From where it is logged in; nothing by a Unix socket.
+    pub address: Option<String>,
+    /// Its role is a superuser's, as Consort's is: any other may take an advisory lock too, and has no business with this one.
+    pub is_superuser: bool,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.address.as_deref().unwrap_or("a Unix socket");
+        write!(f, "process {} at the primary, logged in from {from}", self.pid)
+    }
+}
+
+/// What is left at the primary of who held the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traces {
+    /// The start of the primary's present life, microseconds since 1970: compared for equality only.
+    pub life_us: i64,
+    /// So many slots of Consort's are read.
+    pub streams: i64,
+}
+
+/// A connection that wants the lock, or has it.
+pub struct Claim {
+    control: Control,
+    pid: i32,
+}
+
+impl Claim {
+    /// Connects. The primary ends the session when nothing was asked for `lease`; never, if that is zero. The lock is waited
+    /// for no longer than `patience` at a time: who waits holds up VACUUM.
+    ///
+    /// # Errors
+    /// As every connection.
+    pub async fn open(primary: &Address, lease: Duration, patience: Duration) -> Result<Claim, Error> {
+        let control = Control::connect(primary).await?;
+        let (lease_ms, patience_ms) = (lease.as_millis(), patience.as_millis());
+        let settings = format!(
+            "SET idle_session_timeout = {lease_ms}; SET lock_timeout = {patience_ms}; SET log_min_messages = fatal"
+        );
+        control.batch_execute(&settings).await?;
+        let pid = control.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+        Ok(Claim { control, pid })
+    }
+
+    /// Its process at the primary.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Takes the lock as soon as nobody else has it. `false`: somebody has had it all the while. Not to be called by who has
+    /// it.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn take(&self) -> Result<bool, Error> {
+        let sql = format!("SELECT pg_advisory_lock({KEYS})");
+        match self.control.query_one(&sql, &[]).await.map_err(Error::from) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is("55P03") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that it is there still.
+    ///
+    /// # Errors
+    /// As every query: the lock may be lost.
+    pub async fn renew(&self) -> Result<(), Error> {
+        Ok(self.control.query_one("SELECT 1", &[]).await.map(drop)?)
+    }
+
+    /// Who has the lock, and for how long nothing was heard of him.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn holder(&self) -> Result<Option<(Holder, Duration)>, Error> {
+        let sql = format!(
+            "SELECT l.pid, host(a.client_addr), coalesce(r.rolsuper, false), \
+               (extract(epoch FROM clock_timestamp() - a.state_change) * 1000)::int8 FROM pg_locks l \
+             JOIN pg_stat_activity a USING (pid) LEFT JOIN pg_roles r ON r.oid = a.usesysid \
+             WHERE {IS_LOCK} AND l.granted AND l.database = a.datid AND a.datname = current_database()"
+        );
+        let row = self.control.query_opt(&sql, &[]).await?;
+        Ok(row.map(|row| {
+            let silent_ms = row.get::<_, Option<i64>>(3).unwrap_or_default();
+            let holder = Holder { pid: row.get(0), address: row.get(1), is_superuser: row.get(2) };
+            (holder, Duration::from_millis(u64::try_from(silent_ms).unwrap_or_default()))
+        }))
+    }
+
+    /// What a Consort that lives leaves at the primary beside the lock.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn traces(&self) -> Result<Traces, Error> {
+        let row = self.control.query_one(TRACES, &[]).await?;
+        Ok(Traces { life_us: row.get(0), streams: row.get(1) })
+    }
+
+    /// Ends this process at the primary.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn end(&self, pid: i32) -> Result<(), Error> {
+        Ok(self.control.query("SELECT pg_terminate_backend($1)", &[&pid]).await.map(drop)?)
+    }
+
+    /// Ends what is left of who held the lock: the streams of its slots, and the locks that it holds for copies.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn end_streams(&self) -> Result<(), Error> {
+        Ok(self.control.query(END_STREAMS, &[&APPLICATION_NAME]).await.map(drop)?)
+    }
+
+    /// Ends all sessions that were logged in from where he was, but those of Consorts' own.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn end_sessions(&self, holder: &Holder) -> Result<(), Error> {
+        let from = holder.address.as_deref();
+        Ok(self.control.query(END_SESSIONS, &[&APPLICATION_NAME, &from]).await.map(drop)?)
+    }
+
+    /// How many sessions of clients at the primary have written and not ended their transactions.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn writers(&self) -> Result<i64, Error> {
+        Ok(self.control.query_one(WRITERS, &[&APPLICATION_NAME]).await?.get(0))
+    }
+}
+
+const TRACES: &str = "\
+    SELECT coalesce((SELECT (extract(epoch FROM backend_start) * 1000000)::int8 FROM pg_stat_activity \
+                     WHERE backend_type = 'checkpointer'), 0), \
+           (SELECT count(*) FROM pg_replication_slots \
+            WHERE slot_type = 'logical' AND slot_name LIKE 'consort\\_%' AND active)";
+
+const END_STREAMS: &str = "\
+    SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots \
+    WHERE slot_type = 'logical' AND slot_name LIKE 'consort\\_%' AND active \
+    UNION ALL SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+    WHERE application_name = $1 AND state LIKE 'idle in transaction%' AND pid <> pg_backend_pid()";
+
+const END_SESSIONS: &str = "\
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' \
+      AND application_name <> $1 AND host(client_addr) IS NOT DISTINCT FROM $2::text";
+
+const WRITERS: &str = "\
+    SELECT count(*) FROM pg_stat_activity \
+    WHERE backend_type = 'client backend' AND backend_xid IS NOT NULL AND application_name <> $1";
