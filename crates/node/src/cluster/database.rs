@@ -94,11 +94,16 @@ impl Database {
         self.awaited.set(Some(limit));
     }
 
-    /// Completes when statements need not wait for it to be followed, or not any more.
+    /// Completes when statements need not wait for it to be followed, or not any more. What its slot repeats must have come out,
+    /// too: a change of names in it would count as one behind what is prepared before.
     pub(crate) async fn no_more_awaited(&self, cluster: &Cluster) {
+        let is_followed = || {
+            let settled = |id| cluster.scheduler().order().settled(id).is_some();
+            self.not_serving().is_none() && self.id().is_some_and(settled)
+        };
         while let Some(limit) = self.awaited.get() {
             let moved = cluster.next_move();
-            if self.not_serving().is_none() || timeout_at(limit, moved).await.is_err() {
+            if is_followed() || timeout_at(limit, moved).await.is_err() {
                 self.awaited.set(None);
             }
         }

@@ -16,7 +16,10 @@ use postgres::lead::Holder;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+
+/// So long may the primary take to notice that the one that led is gone.
+const LAST_BREATH: Duration = Duration::from_millis(300);
 
 /// Where this Consort stands among those that may lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +139,15 @@ impl Lead {
     /// Completes when it leads.
     pub(crate) async fn until_leads(&self) {
         self.until_so(|| *self.standing.borrow() == Standing::Leads).await;
+    }
+
+    /// Completes when a client that came then need not wait any longer for this one to take over: it may have come because the
+    /// one that led is gone, which the primary notices a moment later.
+    pub(crate) async fn until_needless(&self, came: Instant) {
+        if matches!(self.standing(), Standing::Waits(_)) {
+            // However that ends.
+            let _ = timeout_at(came + LAST_BREATH, self.until_leads()).await;
+        }
     }
 
     /// Completes when another one leads.

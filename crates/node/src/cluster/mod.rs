@@ -59,7 +59,7 @@ use written::Written;
 
 /// In this time after its start, or after it has taken over, statements wait until their database is followed: that its
 /// clients come all at once is usual then.
-pub(crate) const FIRST_MOMENT: Duration = Duration::from_secs(2);
+const FIRST_MOMENT: Duration = Duration::from_secs(2);
 
 /// One standby, or a replica that Consort feeds, as the configuration names it.
 #[derive(Clone, Debug)]
@@ -500,6 +500,15 @@ impl Cluster {
     /// Whether this Consort leads, among several.
     pub(crate) fn lead(&self) -> &Lead {
         &self.0.lead
+    }
+
+    /// It leads from now on. Whoever comes in this moment comes from the one that led: statements wait until their databases are
+    /// followed.
+    pub(crate) fn takes_over(&self) {
+        for database in self.databases().iter().filter(|database| self.follows(database.name())) {
+            database.is_awaited_until(Instant::now() + FIRST_MOMENT);
+        }
+        self.0.lead.begin();
     }
 
     /// Why nobody may be served now: another Consort leads, or may do so, and two at a time would do harm.

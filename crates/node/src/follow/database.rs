@@ -2,7 +2,7 @@
 
 use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble, answered};
 use crate::barrier::Upkeep;
-use crate::cluster::{Cluster, Database, FIRST_MOMENT, Rows, Standing};
+use crate::cluster::{Cluster, Database, Rows, Standing};
 use crate::understanding;
 use history::DatabaseId;
 use postgres::Error;
@@ -78,14 +78,12 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
     }
 }
 
-/// Waits until this Consort leads. Nothing is done in the database before: another one follows it. Then its clients' statements
-/// wait until it is followed.
+/// Waits until this Consort leads. Nothing is done in the database before: another one follows it.
 async fn lead(cluster: &Cluster, database: &Database) {
-    let mut waited = false;
     loop {
         tokio::select! {
-            () = cluster.lead().until_leads() => break,
-            () = cluster.lead().until_waits() => waited = true,
+            () = cluster.lead().until_leads() => return,
+            () = cluster.lead().until_waits() => {}
         }
         if let Standing::Waits(holder) = cluster.lead().standing() {
             database.set_trouble(Some(format!("another Consort leads: {holder}").into()));
@@ -95,9 +93,6 @@ async fn lead(cluster: &Cluster, database: &Database) {
             () = cluster.lead().until_leads() => {}
             () = cluster.lead().until_changed() => {}
         }
-    }
-    if waited {
-        database.is_awaited_until(Instant::now() + FIRST_MOMENT);
     }
 }
 

@@ -93,7 +93,7 @@ async fn follow(cluster: &Cluster, lease: Duration, course: &mut Course) -> Resu
     line.renew().await?;
     if !led {
         tracing::info!(behind = former.map(|seen| seen.holder.to_string()), "this Consort leads");
-        cluster.lead().begin();
+        cluster.takes_over();
     }
     loop {
         cluster.moved();

@@ -77,6 +77,8 @@ pub struct Session {
     backend: Backend,
     state: SessionState,
     marks: Marks,
+    /// When it came, as long as nothing was asked in it.
+    came: Option<Instant>,
     /// When its transaction began.
     began: Option<Instant>,
     /// The standby that results with a chance in them come from.
@@ -157,6 +159,7 @@ impl Session {
             backend,
             state,
             marks: Marks::default(),
+            came: Some(Instant::now()),
             began: None,
             home: None,
             shelves: Vec::new(),
@@ -267,6 +270,9 @@ impl Session {
         {
             self.pay_begin().await?;
             return self.run_head(request, head).await;
+        }
+        if let Some(came) = self.came.take() {
+            self.service.cluster.lead().until_needless(came).await;
         }
         self.database.no_more_awaited(&self.service.cluster).await;
         self.heed_reloads();
