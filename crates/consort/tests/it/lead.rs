@@ -274,6 +274,10 @@ fn a_commit_that_outlives_the_one_that_led_is_in_doubt_at_the_next() {
     for _ in 0..50 {
         assert_eq!(reader.number(READ_QUIET).unwrap(), 7);
     }
+    let unknown = |console: &mut Console| {
+        console.rows("SHOW DOUBTS").iter().any(|doubt| doubt.get("state") == Some("unknown"))
+    };
+    assert!(unknown(&mut console), "a backend is there that nobody knows");
     primary.set("synchronous_standby_names", "").unwrap();
     let mut seen = 7;
     eventually("reads of it at the standby", || {
@@ -282,6 +286,7 @@ fn a_commit_that_outlives_the_one_that_led_is_in_doubt_at_the_next() {
         seen = now;
         now == 8 && console.node("standby1").served > 20
     });
+    assert!(!unknown(&mut console));
 }
 
 #[test]
