@@ -98,7 +98,7 @@ enum Ended {
     /// It was told to.
     Told,
     /// Another Consort has led, or may have: nothing that was known counts. It begins as one that has only just been started.
-    Anew(Start),
+    Anew(Box<Start>),
 }
 
 /// Serves until it is told to end.
@@ -114,7 +114,7 @@ pub fn serve(mut start: Start) -> Result<(), StartError> {
         runtime.shutdown_timeout(FAREWELL_LIMIT);
         match ended? {
             Ended::Told => return Ok(()),
-            Ended::Anew(again) => start = again,
+            Ended::Anew(again) => start = *again,
         }
     }
 }
@@ -308,12 +308,12 @@ impl Process {
         self.door.close(true);
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
-        Ended::Anew(Start {
+        Ended::Anew(Box::new(Start {
             config: (*self.config()).clone(),
             config_file: self.config_file.clone(),
             log_level: self.log_level.clone(),
             ready: Box::new(|| {}),
-        })
+        }))
     }
 
     /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
