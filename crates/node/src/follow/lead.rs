@@ -70,7 +70,9 @@ pub(crate) async fn run(cluster: Cluster, lease: Duration) {
         if is_new {
             tracing::debug!(%error, "the primary cannot be asked who leads");
         }
-        sleep(RECONNECT_AFTER).await;
+        // Behind a crash of the primary the one that led comes first: it knows more.
+        let waits = matches!(cluster.lead().standing(), Standing::Waits(_));
+        sleep(if waits { RESIDUE } else { RECONNECT_AFTER }).await;
     }
 }
 
