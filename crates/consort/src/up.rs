@@ -271,8 +271,6 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     file.set_at_first("design", &quoted(design::CONSORT.name));
     file.set_at_first("writers", &quoted(writers.name()));
     file.set_at_first("attach_on_first_use", "true");
-    // The folder holds one process, and nobody else reaches the servers.
-    file.set_at_first("lease_time", "\"0s\"");
     file.set_at_first("auth_type", "\"trust\"");
     if !is_trusted(file) {
         file.set_at_first("auth_file", &quoted("users.txt"));

@@ -236,10 +236,11 @@ pub static KEYS: &[Key] = &[
     )),
     global(
         "lease_time",
-        "\"10s\"",
-        "Among several Consorts in front of the same servers: so long the one that leads is taken to live when nothing is heard of \
-         it; then another one takes over ([how](operation.md#two-consorts)). The same at all of them. `\"0s\"`: there is only one; with \
-         `writers = \"through-consort\"` reads go on then for as long as the primary is silent.",
+        "\"0s\"",
+        "Of several Consorts in front of the same servers, which all say the same here (`\"10s\"`): so long the one that leads is \
+         taken to live when nothing is heard of it; then another one takes over ([how](operation.md#two-consorts)). `\"0s\"`: one \
+         takes over only when the connection of the one that leads has ended; with `writers = \"through-consort\"` reads go on for \
+         as long as the primary is silent.",
         |config, value| put(&mut config.lease_time, lease(value)),
     ),
     reloaded(global(

@@ -147,6 +147,9 @@ impl Line<'_> {
                     course.seen = Some(Seen { holder: holder.clone(), silent, traces });
                     if self.cluster.lead().is_of(holder.clone()) {
                         tracing::info!(%holder, "another Consort leads: this one waits");
+                        if self.lease.is_zero() {
+                            tracing::warn!("one that hangs is not replaced: that needs lease_time = \"10s\" at all of them");
+                        }
                         self.cluster.moved();
                     }
                 }
