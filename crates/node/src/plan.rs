@@ -251,7 +251,7 @@ fn consistency(asker: Asker<'_>, statement: Statement<'_>) -> Consistency {
     match statement.shape.hint() {
         Some(Hint::Level(level)) => level_of(level),
         Some(Hint::Unknown) => Consistency::Primary,
-        None => level_of(asker.session.consistency()),
+        Some(Hint::Declares) | None => level_of(asker.session.consistency()),
     }
 }
 

@@ -573,7 +573,7 @@ impl Session {
         let asked = match words.shape.hint() {
             Some(Hint::Level(level)) => level,
             Some(Hint::Unknown) => Consistency::Primary,
-            None => self.state.consistency(),
+            Some(Hint::Declares) | None => self.state.consistency(),
         };
         if asked == Consistency::Session {
             self.marks_come_up();

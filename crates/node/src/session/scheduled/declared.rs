@@ -4,7 +4,8 @@ use super::Session;
 use crate::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, touching_everything, writing};
 use analysis::Catalog;
 use analysis::catalog::{FIRST_USER_OID, RelationKind};
-use analysis::session::Declared;
+use analysis::session::{Declaration, Declared};
+use analysis::utility::{Assignment, NewValue, Utility};
 use history::RelationId;
 use scheduler::scheduled::Tables;
 use std::collections::BTreeSet;
@@ -15,12 +16,33 @@ use wire::Problem;
 const CATALOG_LIMIT: Duration = Duration::from_secs(5);
 
 const HOW: &str = "Before the transaction, or as its first statements: SET consort.tables_read = 'a, b'; \
-    SET consort.tables_written = 'c'; or '*' for all.";
+    SET consort.tables_written = 'c'; or '*' for all; or BEGIN /* consort: tables_read = 'a, b', tables_written = 'c' */.";
+
+/// A comment declares tables in the middle of a block.
+pub(super) fn late() -> Problem {
+    Problem::error("55000", "a comment declares tables in the middle of a block").hint(
+        "Declare them in the comment of its BEGIN, or with SET LOCAL before its first statement that touches a table.",
+    )
+}
 
 impl Session {
-    /// The tables of a block that is about to begin, as the session has declared them. The problem: why it cannot.
-    pub(super) async fn declared_tables(&self) -> Result<Tables, Problem> {
+    /// The block that begins declares this, as SET LOCAL would.
+    pub(super) fn block_declares(&mut self, declaration: Option<&Declaration>) {
+        let Some(Declaration { read, written }) = declaration else { return };
+        for (name, list) in [("consort.tables_read", read), ("consort.tables_written", written)] {
+            let Some(list) = list else { continue };
+            let (name, value) = (name.to_owned(), NewValue::To(list.text().to_owned()));
+            let set = self.state.consort(&Utility::Set(Assignment { name, value, local: true }));
+            debug_assert!(set.is_ok(), "it is a list of tables");
+        }
+    }
+
+    /// The tables of a transaction that is about to begin, as its comment or else the session has declared them. The problem:
+    /// why it cannot.
+    pub(super) async fn declared_tables(&self, by_comment: Declaration) -> Result<Tables, Problem> {
         let (reads, writes) = self.state.declared();
+        let reads = by_comment.read.as_ref().unwrap_or(reads);
+        let writes = by_comment.written.as_ref().unwrap_or(writes);
         if reads.is_empty() && writes.is_empty() {
             let message =
                 "this design wants to know which tables a transaction will touch before it touches one";

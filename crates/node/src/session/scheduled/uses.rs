@@ -12,7 +12,7 @@ use crate::session::understand::{Words, parameter, types};
 use crate::standby::may_be_bound;
 use crate::understanding::Statement as Looked;
 use analysis::instant::Instant;
-use analysis::session::set_by_function;
+use analysis::session::{Declaration, set_by_function};
 use analysis::shape::{Hint, Strings};
 use analysis::template::FootprintTemplate;
 use analysis::utility::{Held, Statement, Utility, What, alike};
@@ -83,6 +83,8 @@ pub(super) struct Use {
     /// It may change the session in a way that cannot be told.
     pub(super) dirties: bool,
     pub(super) statement: Statement,
+    /// The tables that a comment of its request declares.
+    pub(super) declares: Option<Declaration>,
 }
 
 impl Use {
@@ -96,6 +98,7 @@ impl Use {
             moves_sequences: false,
             dirties: false,
             statement,
+            declares: None,
         }
     }
 
@@ -224,6 +227,8 @@ fn not_executed(name: &'static str, why: &str, hint: &str) -> No {
 }
 
 const SEE: &str = "docs/designs.md lists what this design does not execute.";
+const HINTS: &str = "Write tables_read = 'a, b' or tables_written = 'c', or both with a comma between, '*' for all; or a \
+    consistency: strong, session, bounded <age>, weak, primary.";
 const ALONE: &str = "Send each of them in a request of its own.";
 
 impl Session {
@@ -272,11 +277,20 @@ impl Session {
     /// The statements of a text.
     async fn uses_of_text(&mut self, text: &[u8]) -> Result<Vec<Use>, No> {
         let Some(words) = self.words_of(text) else { return Err(No::NotUnderstood("encoding", text.into())) };
+        let declares = self.declared_in(&words)?;
+        let mut uses = self.uses_of_words(&words).await?;
+        if let Some(first) = uses.first_mut() {
+            first.declares = declares;
+        }
+        Ok(uses)
+    }
+
+    async fn uses_of_words(&mut self, words: &Words) -> Result<Vec<Use>, No> {
         let strings = self.state.strings();
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         match held {
             Held::Nothing => Ok(Vec::new()),
-            Held::Tree => Ok(vec![self.use_of_tree(&words, &[], &[]).await?]),
+            Held::Tree => Ok(vec![self.use_of_tree(words, &[], &[]).await?]),
             Held::Statements(statements) => {
                 let is_own =
                     |one: &Statement| matches!(&one.what, What::Utility(u) if u.consort_setting().is_some());
@@ -399,7 +413,9 @@ impl Session {
             return self.uses_of_text(&prepared.text).await;
         }
         let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
+        let declares = self.declared_in(&words)?;
         let mut used = self.use_of_tree(&words, &types(prepared), &parameters).await?;
+        used.declares = declares;
         let meaning = self.meaning.take();
         if is_new {
             if !bind.statement.is_empty() {
@@ -437,6 +453,19 @@ impl Session {
         let under = self.line.statements.parsed_under(name);
         let same = under == Some(SettingsAt::of(self.state.settings())) && self.state.knows_names();
         same && self.line.statements.names_still_mean(name, self.database.names(), meaning)
+    }
+
+    /// What a comment declares, where transactions declare their tables.
+    fn declared_in(&self, words: &Words) -> Result<Option<Declaration>, No> {
+        match words.shape.hint().filter(|_| self.declares()) {
+            Some(Hint::Unknown) => {
+                let said = words.shape.said(&words.text);
+                let problem =
+                    Problem::error("42704", format!("the comment \"consort: {said}\" is not understood"));
+                Err(No::Refused("hint", problem.hint(HINTS)))
+            }
+            _ => Ok(words.shape.declaration(&words.text)),
+        }
     }
 
     fn words_of(&self, text: &[u8]) -> Option<Words> {
