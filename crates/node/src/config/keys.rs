@@ -1,6 +1,7 @@
 //! The table of keys: name, default, what it is for, and how it is read. The only place that knows them; the manual's
 //! table is generated from it.
 
+use analysis::catalog::Procedure;
 use design::Design;
 use history::Grain;
 use postgres::tls::Checks;
@@ -8,7 +9,9 @@ use scheduler::Writers;
 use toml::de::DeValue;
 
 use super::PoolMode;
-use super::value::{Read, default, duration, flag, number, one_of, shown, size, tables, text, texts};
+use super::value::{
+    Read, declared, default, duration, flag, number, one_of, shown, size, tables, text, texts,
+};
 use super::{AuthType, Choice, Config, LogFormat, Server};
 
 /// One key of the file.
@@ -39,6 +42,8 @@ pub enum Place {
     Replica,
     /// In `[database.NAME]` and `[user.NAME]`.
     Choice,
+    /// In `[procedure."SCHEMA.NAME"]`.
+    Procedure,
 }
 
 impl Place {
@@ -50,6 +55,7 @@ impl Place {
             Self::Standby => "standby",
             Self::Replica => "replica",
             Self::Choice => "database or user",
+            Self::Procedure => "procedure",
         }
     }
 }
@@ -62,6 +68,7 @@ pub(super) enum Set {
     Global(Reads<Config>),
     Server(Reads<Server>),
     Choice(Reads<Choice>),
+    Procedure(Reads<Procedure>),
 }
 
 /// The key of this name in this place.
@@ -77,8 +84,9 @@ pub fn shown_default(key: &Key) -> String {
 /// The name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.place == place).map(|key| key.name);
-    let tables =
-        ["primary", "standby", "replica", "database", "user"].into_iter().filter(|_| place == Place::Global);
+    let tables = ["primary", "standby", "replica", "database", "user", "procedure"]
+        .into_iter()
+        .filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
     near.filter(|(distance, known)| *distance <= known.len().max(name.len()) / 3 + 1)
         .min()
@@ -115,6 +123,11 @@ const fn server(
 
 const fn choice(name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
     Key { place: Place::Choice, name, default: "", reloads: true, doc, set: Set::Choice(set) }
+}
+
+const fn procedure(name: &'static str, doc: &'static str, set: Reads<Procedure>) -> Key {
+    let set = Set::Procedure(set);
+    Key { place: Place::Procedure, name, default: "\"\"", reloads: true, doc, set }
 }
 
 /// Every key.
@@ -491,6 +504,17 @@ pub static KEYS: &[Key] = &[
         "read_only_snapshots",
         "As the global key, for sessions in this database or of this user; the user's wins.",
         |choice, value| put(&mut choice.read_only_snapshots, flag(value).map(Some)),
+    ),
+    procedure(
+        "tables_read",
+        "The tables that the procedures and functions of this name read, and those that are read because of what they write: \
+         names as in `consort.tables_read`, `'*'` for all ([what a declaration says](designs.md#declared-procedures)).",
+        |procedure, value| put(&mut procedure.tables_read, declared(value)),
+    ),
+    procedure(
+        "tables_written",
+        "The tables that they write, their triggers and all that follows included, and the sequences whose numbers they draw.",
+        |procedure, value| put(&mut procedure.tables_written, declared(value)),
     ),
 ];
 

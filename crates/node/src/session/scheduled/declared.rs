@@ -3,12 +3,14 @@
 use super::Session;
 use crate::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, touching_everything, writing};
 use analysis::Catalog;
-use analysis::catalog::{FIRST_USER_OID, RelationKind};
+use analysis::catalog::FIRST_USER_OID;
 use analysis::session::{Declaration, Declared};
 use analysis::utility::{Assignment, NewValue, Utility};
 use history::RelationId;
+use postgres::catalogs::Loaded;
 use scheduler::scheduled::Tables;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::Problem;
 
@@ -48,13 +50,18 @@ impl Session {
                 "this design wants to know which tables a transaction will touch before it touches one";
             return Err(Problem::error("55000", message).hint(HOW));
         }
+        of(&self.catalog().await?.catalog, reads, writes)
+    }
+
+    /// The catalog, which is waited for if it is being read.
+    pub(super) async fn catalog(&self) -> Result<Rc<Loaded>, Problem> {
         let limit = tokio::time::Instant::now() + CATALOG_LIMIT;
         loop {
-            let arrives = self.database.catalog_arrived();
+            let moved = self.service.cluster.next_move();
             if let Some(loaded) = self.database.loaded() {
-                return of(&loaded.catalog, reads, writes);
+                return Ok(loaded);
             }
-            if tokio::time::timeout_at(limit, arrives).await.is_err() {
+            if tokio::time::timeout_at(limit, moved).await.is_err() {
                 return Err(Problem::error("40001", "the catalog is being read").hint("Run it again."));
             }
         }
@@ -85,14 +92,8 @@ fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, 
     if writes.is_all() {
         return Ok(touching_everything());
     }
-    let read = match reads.is_all() {
-        true => catalog.relations.keys().copied().collect(),
-        false => named(catalog, reads)?,
-    };
-    let written = named(catalog, writes)?;
-    let sequences = written
-        .iter()
-        .any(|id| catalog.relations.get(id).is_some_and(|relation| relation.kind == RelationKind::Sequence));
+    let (read, written) = (named(catalog, reads)?, named(catalog, writes)?);
+    let sequences = catalog.any_sequence(&written);
     let bound: Vec<RelationId> = written.iter().flat_map(|table| catalog.bound_by_keys(*table)).collect();
     let mut tables = match written.is_empty() {
         true => reading(read),
@@ -103,21 +104,9 @@ fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, 
 }
 
 fn named(catalog: &Catalog, list: &Declared) -> Result<BTreeSet<RelationId>, Problem> {
-    let mut found = BTreeSet::new();
-    for name in list.names().iter().filter(|name| name.name != "*") {
-        let meant = catalog.relations.iter().filter(|(_, known)| name.means(&known.schema, &known.name));
-        let before = found.len();
-        let family: Vec<RelationId> = meant.flat_map(|(id, _)| catalog.family(*id)).collect();
-        found.extend(&family);
-        if family.is_empty() && before == found.len() {
-            let schema = name.schema.iter().map(|schema| format!("{schema}."));
-            let full: String = schema.chain([name.name.clone()]).collect();
-            return Err(
-                Problem::error("42P01", format!("the declared table \"{full}\" does not exist")).hint(HOW)
-            );
-        }
-    }
-    Ok(found)
+    catalog.tables_named(list).map_err(|name| {
+        Problem::error("42P01", format!("the declared table \"{name}\" does not exist")).hint(HOW)
+    })
 }
 
 /// Without PostgreSQL's own tables: no declaration names them, and DDL, which writes them, writes everything.
@@ -131,7 +120,7 @@ pub(super) fn without_catalogs(mut tables: Tables) -> Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analysis::catalog::{Identity, Persistence, Relation};
+    use analysis::catalog::{Identity, Persistence, Relation, RelationKind};
     use history::ColumnSet;
 
     fn catalog() -> Catalog {

@@ -18,6 +18,7 @@
 //! that is older than a lock would not be.
 
 mod at_copies;
+mod called;
 mod declared;
 mod follow;
 mod uses;
@@ -493,6 +494,7 @@ impl Session {
         }
         let mut end = std::mem::take(&mut seen.withheld);
         if seen.failed {
+            called::explained(uses, &seen, self.line.client.out());
             self.line.ask("ROLLBACK").await?;
             self.roll_back_copies(open).await;
         } else {
