@@ -7,11 +7,13 @@
 pub mod builtin;
 mod closure;
 pub mod load;
+mod procedure;
 
 use history::{ColumnSet, DatabaseId, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use builtin::{Builtin, Class};
+pub use procedure::{Procedure, Touches};
 
 /// Objects below this OID were made by initdb; they are equal in every PostgreSQL of one major.
 pub const FIRST_USER_OID: u32 = 16384;
@@ -40,6 +42,9 @@ pub struct Catalog {
     /// Relations, functions, types and operators that are dropped, unheard, when a session ends or discards what is
     /// temporary: they are in its temporary schema, or depend on what is there.
     pub fleeting: BTreeSet<u32>,
+    /// Footprints go by what functions are declared to touch. Else that says no more than whether a statement may be executed
+    /// again.
+    pub trusts_declarations: bool,
     /// What is known of PostgreSQL's own functions.
     pub builtin: Builtin,
 }
@@ -204,6 +209,8 @@ pub struct Trigger {
     pub update: bool,
     /// Fires on DELETE.
     pub delete: bool,
+    /// It fires whoever writes (ENABLE ALWAYS), or where rows are applied alone (ENABLE REPLICA): copies have it not.
+    pub not_at_copies: bool,
 }
 
 /// A function that is not in the table of built-ins.
@@ -219,6 +226,8 @@ pub struct Function {
     pub parts: Option<Vec<u32>>,
     /// Declared by whoever runs Consort to depend on its arguments and the tables in the statement's footprint alone.
     pub harmless: bool,
+    /// What it touches, where whoever runs Consort has declared that it does the same at every server.
+    pub declared: Option<Touches>,
 }
 
 /// A type.

@@ -17,7 +17,7 @@ use history::RelationId;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-pub use again::Otherwise;
+pub use again::{ByDeclaration, Otherwise};
 pub use chance::Chance;
 pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
@@ -72,6 +72,8 @@ pub struct Template {
     /// Whether it writes the same when it is executed again on the same rows: the one table that it writes then. Ask
     /// [`Template::again_with`] about one execution.
     pub again: Result<RelationId, Otherwise>,
+    /// What it touches then, if that goes by what was declared of functions.
+    pub by_declaration: Option<Box<ByDeclaration>>,
     /// The result's columns as the primary describes them; empty as long as it was not asked.
     pub columns: Vec<Described>,
     /// It calls `random()`, or may: what it draws depends on the session, if that has set a seed.
@@ -146,6 +148,7 @@ impl Template {
             chance: None,
             at_copies: AtCopies { never: true, text_parameters: true, text_results: true },
             again: Err(Otherwise::Stays(stay)),
+            by_declaration: None,
             columns: Vec::new(),
             random: true,
             dirties: true,
@@ -208,7 +211,9 @@ impl Template {
         let types = self.parameters.len() + self.results.len() + self.order.len();
         let relations = self.relations.len() + self.named.len() + types;
         let columns = self.columns.len() * size_of::<Described>();
-        size_of::<Template>() + columns + 16 * relations + self.reads.bytes() + self.writes.bytes()
+        let declared = self.by_declaration.as_ref();
+        let declared = declared.map_or(0, |declared| declared.reads.bytes() + declared.writes.bytes());
+        size_of::<Template>() + columns + 16 * relations + self.reads.bytes() + self.writes.bytes() + declared
     }
 }
 

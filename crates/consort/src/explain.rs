@@ -66,6 +66,9 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
     }
     match Shape::of(&options.statement, Strings::Standard).hint() {
         Some(Hint::Level(level)) => println!("its comment asks for the consistency {level}"),
+        Some(Hint::Declares) => {
+            println!("its comment declares tables: where the design asks for that, it counts")
+        }
         Some(Hint::Unknown) => {
             println!("its comment asks for a consistency that is not known: it runs at the primary");
         }

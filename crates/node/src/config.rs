@@ -16,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use analysis::catalog::Procedure;
 use analysis::session::{Consistency, Own};
 use design::{Design, Orderer, Reads};
 use history::Grain;
@@ -84,6 +85,8 @@ pub struct Config {
     pub user_consistency: BTreeMap<String, Choice>,
     /// How long it leads behind the last word of the primary, among several; zero: until it hears of another one.
     pub lease_time: Duration,
+    /// Procedures and functions with the tables that they touch.
+    pub procedures: Vec<Procedure>,
     /// How long an answer is held until it is proven.
     pub proof_limit: Duration,
     /// How long a read waits for a replica, and a commit for its turn, where the design has them wait.
@@ -433,7 +436,8 @@ impl<'a> Reader<'a> {
                     config.database_consistency = self.choices("database", tables);
                 }
                 ("user", DeValue::Table(tables)) => config.user_consistency = self.choices("user", tables),
-                ("primary" | "standby" | "replica" | "database" | "user", _) => {
+                ("procedure", DeValue::Table(tables)) => config.procedures = self.procedures(tables),
+                ("primary" | "standby" | "replica" | "database" | "user" | "procedure", _) => {
                     let message = "is a table; docs/configuration.md shows one".to_owned();
                     self.mistake_at(at, name.get_ref(), message);
                 }
@@ -501,26 +505,65 @@ impl<'a> Reader<'a> {
     }
 
     fn choices(&mut self, of: &str, tables: &DeTable<'_>) -> BTreeMap<String, Choice> {
-        let mut choices = BTreeMap::new();
+        let set = |set: &Set, choice: &mut Choice, value: &DeValue<'_>| match set {
+            Set::Choice(set) => set(choice, value),
+            _ => Ok(()),
+        };
+        self.named(of, Place::Choice, tables, set)
+            .into_iter()
+            .map(|(name, _, choice)| (name, choice))
+            .collect()
+    }
+
+    fn procedures(&mut self, tables: &DeTable<'_>) -> Vec<Procedure> {
+        let set = |set: &Set, procedure: &mut Procedure, value: &DeValue<'_>| match set {
+            Set::Procedure(set) => set(procedure, value),
+            _ => Ok(()),
+        };
+        let mut procedures = Vec::new();
+        for (full, at, procedure) in self.named("procedure", Place::Procedure, tables, set) {
+            match full.split_once('.').filter(|(schema, name)| !schema.is_empty() && !name.is_empty()) {
+                Some((schema, name)) => {
+                    let (schema, name) = (schema.to_owned(), name.to_owned());
+                    procedures.push(Procedure { schema, name, ..procedure });
+                }
+                None => {
+                    let message = "is named with its schema: [procedure.\"schema.name\"]".to_owned();
+                    self.mistake_at(at, &format!("procedure.{full}"), message);
+                }
+            }
+        }
+        procedures
+    }
+
+    /// Tables with a name of their own: the name, its place in the file, and what was read.
+    fn named<T: Default>(
+        &mut self,
+        of: &str,
+        place: Place,
+        tables: &DeTable<'_>,
+        set: impl Fn(&Set, &mut T, &DeValue<'_>) -> Result<(), String>,
+    ) -> Vec<(String, usize, T)> {
+        let mut found = Vec::new();
         for (name, table) in tables {
-            let path = format!("{of}.{}", name.get_ref());
+            let (path, at) = (format!("{of}.{}", name.get_ref()), name.span().start);
             let DeValue::Table(table) = table.get_ref() else {
-                self.mistake_at(name.span().start, &path, format!("is a table: write [{path}]"));
+                self.mistake_at(at, &path, format!("is a table: write [{path}]"));
                 continue;
             };
-            let mut choice = Choice::default();
+            let mut read = T::default();
             for (key, value) in table {
-                let Some(Key { set: Set::Choice(set), .. }) = keys::find(Place::Choice, key.get_ref()) else {
-                    self.unknown(key.span().start, &path, key.get_ref(), Place::Choice);
+                let Some(known) = keys::find(place, key.get_ref()) else {
+                    self.unknown(key.span().start, &path, key.get_ref(), place);
                     continue;
                 };
-                if let Err(message) = set(&mut choice, value.get_ref()) {
+                if let Err(message) = set(&known.set, &mut read, value.get_ref()) {
                     self.mistake_at(value.span().start, &format!("{path}.{}", key.get_ref()), message);
                 }
             }
-            choices.insert(name.get_ref().to_string(), choice);
+            found.push((name.get_ref().to_string(), at, read));
         }
-        choices
+        found
     }
 
     /// What only the whole file can tell.

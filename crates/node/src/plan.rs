@@ -134,7 +134,7 @@ pub fn tree(
     if template.kind != Kind::Read || !writes.is_nothing() || template.dirties {
         let reason = stay.map_or(Reason::Stay("write"), |stay| Reason::Stay(stay.name()));
         let again = match asker.cluster.statements_travel() {
-            true => again(&template, values, &writes),
+            true => again(&template, values),
             false => Err("not_asked"),
         };
         return Plan::Writes(Writing {
@@ -190,10 +190,11 @@ pub fn tree(
 }
 
 /// What is known of a statement if it may be executed again elsewhere; else why not.
-fn again(template: &Rc<Template>, values: &Values<'_>, writes: &Footprint) -> Result<Again, &'static str> {
+fn again(template: &Rc<Template>, values: &Values<'_>) -> Result<Again, &'static str> {
     let target = template.again_with(values).map_err(|why| why.name())?;
-    let mut touched = template.reads.fill(values);
-    touched.union(writes);
+    let (reads, writes) = template.touched_again();
+    let (mut touched, writes) = (reads.fill(values), writes.fill(values));
+    touched.union(&writes);
     let mut accesses = writes.tables().into_iter().flatten().map(|(_, access)| &access.rows);
     let most_rows = accesses.try_fold(0, |most, rows| match rows {
         Rows::Keys(keys) => Some(most + keys.len() as u64),
@@ -251,7 +252,7 @@ fn consistency(asker: Asker<'_>, statement: Statement<'_>) -> Consistency {
     match statement.shape.hint() {
         Some(Hint::Level(level)) => level_of(level),
         Some(Hint::Unknown) => Consistency::Primary,
-        None => level_of(asker.session.consistency()),
+        Some(Hint::Declares) | None => level_of(asker.session.consistency()),
     }
 }
 

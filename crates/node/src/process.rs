@@ -125,6 +125,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
     let setup = setup(&config).map_err(StartError)?;
     let door = Door::new(door_options(&config)?, secrets, Some(Place::from(&setup.primary)));
     let cluster = Cluster::start(setup);
+    cluster.declare_procedures(&config.procedures);
     let process = Rc::new(Process {
         door,
         cluster,
@@ -232,6 +233,7 @@ impl Process {
         *self.door.secrets.borrow_mut() = secrets;
         let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
         self.cluster.reload(config.writers(), &weights.collect());
+        self.cluster.declare_procedures(&config.procedures);
         if let Some(service) = &*self.door.service.borrow() {
             members::renew(service, reach.replicas(&config).collect(), config.drain_time);
         }

@@ -41,6 +41,8 @@ pub enum Class {
     Effect,
     /// No statement can call it.
     Uncallable,
+    /// It was declared, with the tables that it touches.
+    Declared,
     /// Nothing is known of it.
     Unknown,
 }

@@ -90,6 +90,7 @@ impl Catalog {
         }
         match self.functions.get(&function) {
             Some(known) if known.harmless => Class::Harmless,
+            Some(known) if self.trusts_declarations && known.declared.is_some() => Class::Declared,
             Some(known) => match &known.parts {
                 Some(parts) if parts.iter().all(|part| self.harmless_part(*part)) => Class::ByOrder,
                 _ => Class::Unknown,

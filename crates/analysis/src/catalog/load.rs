@@ -67,7 +67,7 @@ const FOREIGN_KEYS: &str = "
     FROM pg_constraint WHERE contype = 'f'";
 
 const TRIGGERS: &str = "
-    SELECT t.tgrelid, t.tgfoid, t.tgtype
+    SELECT t.tgrelid, t.tgfoid, t.tgtype, t.tgenabled IN ('A', 'R'), t.tgqual::text
     FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
     WHERE t.tgenabled <> 'D' AND NOT (p.oid < 16384 AND (p.proname LIKE 'RI\\_FKey\\_%' OR p.proname = 'unique_key_recheck'))";
 
@@ -341,9 +341,12 @@ fn trigger(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         insert: events & 4 != 0,
         delete: events & 8 != 0,
         update: events & 16 != 0,
+        not_at_copies: row.flag(3)?,
     };
+    let condition = row.text(4).map(functions_of_expression).unwrap_or_default();
     if let Some(relation) = catalog.relations.get_mut(&row.relation(0)?) {
         relation.triggers.push(trigger);
+        relation.write_functions.extend(condition);
     }
     Some(())
 }
@@ -374,6 +377,7 @@ fn function(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         extension: row.text(3).map(str::to_owned),
         parts: parts.map(|parts| parts.into_iter().filter(|part| *part != 0).collect()),
         harmless: false,
+        declared: None,
     };
     catalog.functions.insert(row.oid(0)?, function);
     Some(())

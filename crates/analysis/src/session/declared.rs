@@ -12,6 +12,15 @@ struct List {
     names: Vec<TableName>,
 }
 
+/// What a comment declares: `tables_read = 'a, b', tables_written = 'c'`, one of them or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declaration {
+    /// What is read; `None`: it does not say.
+    pub read: Option<Declared>,
+    /// What is written; `None`: it does not say.
+    pub written: Option<Declared>,
+}
+
 /// A table's name in such a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
@@ -26,6 +35,48 @@ impl TableName {
     pub fn means(&self, schema: &str, name: &str) -> bool {
         let alike = |one: &str, other: &str| one.to_lowercase() == other.to_lowercase();
         self.schema.as_ref().is_none_or(|wanted| alike(wanted, schema)) && alike(&self.name, name)
+    }
+}
+
+impl Declaration {
+    /// Reads what stands in a comment; `None` if that declares nothing, or in words that nobody knows.
+    pub fn of(said: &str) -> Option<Declaration> {
+        let (mut declaration, mut rest) = (Declaration::default(), said.trim());
+        loop {
+            let (name, value) = rest.split_once('=')?;
+            let (text, behind) = quoted(value.trim_start())?;
+            let list = match name.trim().to_ascii_lowercase().as_str() {
+                "tables_read" => &mut declaration.read,
+                "tables_written" => &mut declaration.written,
+                _ => return None,
+            };
+            if list.replace(Declared::read(&text)?).is_some() {
+                return None;
+            }
+            rest = behind.trim_start();
+            if rest.is_empty() {
+                return Some(declaration);
+            }
+            rest = rest.strip_prefix(',')?;
+        }
+    }
+}
+
+/// The text between quotes, of which two stand for one, and what is behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let inner = text.strip_prefix('\'')?;
+    let mut found = String::new();
+    let mut rest = inner;
+    loop {
+        let (piece, behind) = rest.split_once('\'')?;
+        found.push_str(piece);
+        match behind.strip_prefix('\'') {
+            Some(more) => {
+                found.push('\'');
+                rest = more;
+            }
+            None => return Some((found, behind)),
+        }
     }
 }
 
@@ -119,5 +170,28 @@ mod tests {
         assert!(Declared::read("a, *").is_some_and(|declared| declared.is_all()));
         let name = TableName { schema: None, name: "Orders".to_owned() };
         assert!(name.means("any", "orders") && !name.means("any", "order"));
+    }
+
+    #[test]
+    fn comments_that_declare() {
+        let list = |text: &str| Declared::read(text);
+        let read = |read: Option<Declared>, written: Option<Declared>| Some(Declaration { read, written });
+        assert_eq!(Declaration::of(" tables_read='a, b' "), read(list("a, b"), None));
+        assert_eq!(Declaration::of("TABLES_WRITTEN = '*' , tables_read = ''"), read(list(""), list("*")));
+        assert_eq!(Declaration::of("tables_read = '\"it''s\"'"), read(list("\"it's\""), None));
+        for wrong in [
+            "",
+            "tables_read",
+            "tables_read = a",
+            "tables_read = 'a",
+            "tables_read = 'a b'",
+            "tables_read = 'a',",
+            "tables_read = 'a' tables_written = 'b'",
+            "tables_read = 'a', tables_read = 'b'",
+            "table_read = 'a'",
+            "primary, tables_read = 'a'",
+        ] {
+            assert_eq!(Declaration::of(wrong), None, "{wrong}");
+        }
     }
 }

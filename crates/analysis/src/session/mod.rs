@@ -18,7 +18,7 @@ mod tests;
 use std::fmt;
 
 pub use consistency::{Consistency, ParseConsistencyError};
-pub use declared::{Declared, TableName};
+pub use declared::{Declaration, Declared, TableName};
 pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId, WRITTEN_UNDER};
 pub use startup::Startup;

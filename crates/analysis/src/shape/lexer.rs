@@ -3,7 +3,8 @@
 
 use super::words::{self, Word};
 use super::{Class, Hint, Literal, MAX_LITERALS, MAX_LOOK, MAX_TEXT, Strings, Unsure, Verb};
-use crate::session::Consistency;
+use crate::session::{Consistency, Declaration};
+use std::ops::Range;
 
 /// What stands for a literal in a key, before its class. It cannot stand anywhere else in a key but inside quotes.
 const LITERAL: u8 = 1;
@@ -15,6 +16,8 @@ pub(super) struct Read {
     pub(super) verb: Verb,
     pub(super) several: bool,
     pub(super) hint: Option<Hint>,
+    /// The place of what the hint says.
+    pub(super) said: Range<usize>,
     pub(super) unsure: Option<Unsure>,
 }
 
@@ -32,6 +35,8 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
         ended: false,
         several: false,
         hint: None,
+        said: 0..0,
+        begins_block: false,
         last: Last::Nothing,
         depth: 0,
         list: None,
@@ -41,7 +46,8 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
     // Where the lexer lost its way it does not know what follows; a long text was looked through to its end.
     let lost = unsure.is_some();
     let verb = if lost && lexer.verb == Verb::Empty { Verb::Utility } else { lexer.verb };
-    Read { verb, several: lexer.several || lost, hint: lexer.hint, unsure: unsure.or(lexer.unkeyed) }
+    let (hint, said) = (lexer.hint, lexer.said);
+    Read { verb, several: lexer.several || lost, hint, said, unsure: unsure.or(lexer.unkeyed) }
 }
 
 /// The last token, as far as it matters for a number behind it.
@@ -78,6 +84,9 @@ struct Lexer<'t> {
     ended: bool,
     several: bool,
     hint: Option<Hint>,
+    said: Range<usize>,
+    /// Its first word begins a block.
+    begins_block: bool,
     last: Last,
     depth: u32,
     /// The parentheses' depth of a list behind `BY` or `DISTINCT ON`, the outermost.
@@ -238,8 +247,13 @@ impl<'t> Lexer<'t> {
                 break;
             }
         }
-        if self.verb == Verb::Empty && self.hint.is_none() {
-            self.hint = hint(&self.text[from..self.at - 2]);
+        let heard = self.verb == Verb::Empty || self.begins_block && !self.ended;
+        if heard
+            && self.hint.is_none()
+            && let Some((hint, word)) = hint(&self.text[from..self.at - 2])
+        {
+            self.hint = Some(hint);
+            self.said = from + word..self.at - 2;
         }
         Ok(())
     }
@@ -321,6 +335,9 @@ impl<'t> Lexer<'t> {
             && let Some(done) = self.prefixed(*letter, from)
         {
             return done;
+        }
+        if self.verb == Verb::Empty {
+            self.begins_block = words::begins_block(word);
         }
         self.begins(if words::has_tree(word) { Verb::Tree } else { Verb::Utility });
         self.named(words::class(word));
@@ -539,10 +556,18 @@ fn magnitude(digits: &[u8]) -> Class {
     }
 }
 
-/// What a comment says, if it speaks to Consort.
-fn hint(comment: &[u8]) -> Option<Hint> {
-    let comment = str::from_utf8(comment).ok()?.trim();
-    let said =
-        comment.get(..8).filter(|word| word.eq_ignore_ascii_case("consort:")).map(|_| &comment[8..])?;
-    Some(said.trim().parse::<Consistency>().map_or(Hint::Unknown, Hint::Level))
+/// What a comment says, if it speaks to Consort, and the place in it where that begins.
+fn hint(comment: &[u8]) -> Option<(Hint, usize)> {
+    const CALL: &str = "consort:";
+    let comment = str::from_utf8(comment).ok()?;
+    let trimmed = comment.trim_start();
+    trimmed.get(..CALL.len()).filter(|word| word.eq_ignore_ascii_case(CALL))?;
+    let begins = comment.len() - trimmed.len() + CALL.len();
+    let said = comment[begins..].trim();
+    let hint = match said.parse::<Consistency>() {
+        Ok(level) => Hint::Level(level),
+        Err(_) if Declaration::of(said).is_some() => Hint::Declares,
+        Err(_) => Hint::Unknown,
+    };
+    Some((hint, begins))
 }

@@ -8,7 +8,7 @@
 mod lexer;
 mod words;
 
-use crate::session::Consistency;
+use crate::session::{Consistency, Declaration};
 use std::ops::Range;
 pub(crate) use words::tells_the_clock;
 
@@ -153,11 +153,13 @@ pub enum Verb {
     Utility,
 }
 
-/// What a comment before the first word asks for: `/* consort: primary */ SELECT ..`.
+/// What a comment before the first word, or in a BEGIN, asks for: `/* consort: primary */ SELECT ..`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// This consistency, for this statement.
     Level(Consistency),
+    /// It [declares](Shape::declaration) tables.
+    Declares,
     /// Something that Consort does not know. The statement runs at the primary.
     Unknown,
 }
@@ -175,6 +177,8 @@ pub struct Shape {
     verb: Verb,
     several: bool,
     hint: Option<Hint>,
+    /// The place of what the hint says.
+    said: Range<usize>,
 }
 
 impl Shape {
@@ -197,7 +201,7 @@ impl Shape {
         let read = lexer::read(text.as_bytes(), strings, &mut self.key, &mut self.literals);
         self.verb = read.verb;
         self.several = read.several;
-        self.hint = read.hint;
+        (self.hint, self.said) = (read.hint, read.said);
         self.unsure = read.unsure;
         if self.unsure.is_some() {
             self.key.clear();
@@ -248,9 +252,19 @@ impl Shape {
         into.extend(self.literals.iter().map(|literal| &text[literal.range()]));
     }
 
-    /// What a comment before the first word asks for.
+    /// What a comment before the first word, or in a BEGIN, asks for.
     pub fn hint(&self) -> Option<Hint> {
         self.hint
+    }
+
+    /// What the hint says, in the words of `text`, which must be the text that was read.
+    pub fn said<'t>(&self, text: &'t str) -> &'t str {
+        text[self.said.clone()].trim()
+    }
+
+    /// The tables that a comment of `text`, which must be the text that was read, declares.
+    pub fn declaration(&self, text: &str) -> Option<Declaration> {
+        Declaration::of(self.said(text)).filter(|_| self.hint == Some(Hint::Declares))
     }
 }
 

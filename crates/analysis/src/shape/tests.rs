@@ -222,6 +222,29 @@ fn hints_stand_before_the_first_word() {
 }
 
 #[test]
+fn comments_that_declare_stand_there_or_in_a_begin() {
+    let declares = |text| (shape(text).hint(), shape(text).declaration(text).is_some());
+    for text in [
+        "/* consort: tables_read = 'a, b', tables_written = 'c' */ CALL p()",
+        "BEGIN /* consort: tables_read = 'a' */",
+        "begin isolation level serializable/*consort:tables_written='*'*/;",
+        "START TRANSACTION /* app */ /* Consort: tables_written = 'a' */ READ WRITE",
+    ] {
+        assert_eq!(declares(text), (Some(Hint::Declares), true), "{text}");
+    }
+    for text in ["/* consort: tables = 'a' */ SELECT 1", "BEGIN /* consort: tables_read = a */"] {
+        assert_eq!(declares(text), (Some(Hint::Unknown), false), "{text}");
+    }
+    for text in
+        ["SELECT /* consort: tables_read = 'a' */ 1", "BEGIN; /* consort: tables_read = 'a' */ SELECT 1"]
+    {
+        assert_eq!(declares(text), (None, false), "{text}");
+    }
+    let text = "BEGIN /* consort: tables_reed = 'a' */";
+    assert_eq!(shape(text).said(text), "tables_reed = 'a'");
+}
+
+#[test]
 fn long_texts_have_no_key_but_an_end() {
     let long = format!("INSERT INTO t VALUES ('{}')", "x".repeat(MAX_TEXT));
     assert_eq!((shape(&long).sure(), shape(&long).several()), (Err(Unsure::TooLong), false));
@@ -238,7 +261,14 @@ fn long_texts_have_no_key_but_an_end() {
 #[test]
 fn reading_again_leaves_nothing_behind() {
     let mut again = Shape::new();
-    for text in ["SELECT 1, 'a'", "N'x'", "BEGIN; COMMIT", "/* consort: weak */ SELECT 2", ""] {
+    for text in [
+        "SELECT 1, 'a'",
+        "N'x'",
+        "BEGIN; COMMIT",
+        "/* consort: weak */ SELECT 2",
+        "BEGIN /* consort: tables_read = 'a' */",
+        "",
+    ] {
         again.read(text, Strings::Standard);
         let fresh = shape(text);
         assert_eq!(format!("{again:?}"), format!("{fresh:?}"));

@@ -52,6 +52,11 @@ pub(super) fn has_tree(word: &[u8]) -> bool {
     }
 }
 
+/// Whether a statement that begins with this word begins a block.
+pub(super) fn begins_block(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"begin") || word.eq_ignore_ascii_case(b"start")
+}
+
 /// Whether a string holds a word that PostgreSQL's date and time input reads from the clock: `now`, `today`, `tomorrow`,
 /// `yesterday`, alone or inside something longer (`today 12:00`, `{now,today}`), in any case. A word is a run of letters;
 /// a backslash and what follows it count as none.

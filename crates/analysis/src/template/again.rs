@@ -59,12 +59,23 @@ impl Otherwise {
     }
 }
 
+/// What a statement touches if what it calls touches no more than was declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByDeclaration {
+    /// What it reads.
+    pub reads: FootprintTemplate,
+    /// What it writes.
+    pub writes: FootprintTemplate,
+}
+
 /// What is known of the statement besides.
 pub(super) struct Known<'k> {
     pub(super) stays: &'k BTreeSet<Stay>,
     pub(super) chance: Option<Chance>,
     pub(super) writes: &'k FootprintTemplate,
     pub(super) at_copies: AtCopies,
+    /// The functions of which nothing else is known were declared.
+    pub(super) by_declaration: bool,
 }
 
 /// Functions that give another value each time and are harmless otherwise.
@@ -78,7 +89,9 @@ pub(super) fn again(
     known: &Known<'_>,
 ) -> Result<RelationId, Otherwise> {
     let query = only_writer(facts).ok_or(Otherwise::Form)?;
-    if let Some(stay) = known.stays.iter().find(|stay| **stay != Stay::Writes) {
+    let passes =
+        |stay: &Stay| *stay == Stay::Writes || known.by_declaration && *stay == Stay::UnknownFunction;
+    if let Some(stay) = known.stays.iter().find(|stay| !passes(stay)) {
         return Err(Otherwise::Stays(*stay));
     }
     if let Some(chance) = known.chance.or_else(|| chance_elsewhere(facts, catalog)) {
@@ -134,5 +147,13 @@ impl Template {
     pub fn again_with(&self, values: &Values<'_>) -> Result<RelationId, Otherwise> {
         let target = self.again?;
         if self.may_mean_clock(values) { Err(Otherwise::Stays(Stay::Clock)) } else { Ok(target) }
+    }
+
+    /// What it reads, and what it writes, where it is executed again.
+    pub fn touched_again(&self) -> (&FootprintTemplate, &FootprintTemplate) {
+        match &self.by_declaration {
+            Some(declared) => (&declared.reads, &declared.writes),
+            None => (&self.reads, &self.writes),
+        }
     }
 }

@@ -85,6 +85,20 @@ impl FootprintTemplate {
         matches!(self, FootprintTemplate::Tables(tables) if tables.is_empty())
     }
 
+    /// Whether it is one row of one table at most, whatever the values.
+    pub fn is_one_row(&self) -> bool {
+        let FootprintTemplate::Tables(tables) = self else { return false };
+        let is_one =
+            |slot: &Slot| !matches!(slot.source, Source::LiteralArray(_) | Source::ParameterArray(_));
+        let one_row = |access: &AccessTemplate| match &access.rows {
+            RowsTemplate::Keys(keys) => {
+                matches!(&keys[..], [KeyTemplate(columns)] if columns.iter().all(|values| matches!(&values[..], [one] if is_one(one))))
+            }
+            RowsTemplate::All => false,
+        };
+        tables.len() == 1 && tables.values().flatten().all(one_row)
+    }
+
     /// Adds an access.
     pub fn add(&mut self, relation: RelationId, access: AccessTemplate) {
         if let FootprintTemplate::Tables(tables) = self {

@@ -1,6 +1,6 @@
 //! From a tree to a template: what a statement touches, and all that keeps it at the primary.
 
-use super::again::{self, again};
+use super::again::{self, ByDeclaration, again};
 use super::chance::chance;
 use super::copies::at_copies;
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
@@ -9,11 +9,11 @@ use super::literals::Literals;
 use super::replay::{Found, replay};
 use super::writes::writes;
 use super::{Input, Kind, Stay, Template};
-use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind};
+use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind, Touches};
 use crate::tree::query::{Command, Relation};
 use crate::tree::walk::{self, Facts};
 use crate::tree::{NodeId, Tree};
-use history::RelationId;
+use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
 
 /// Makes a template from PostgreSQL's own tree of a statement.
@@ -24,36 +24,38 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let mut facts = walk::facts(&tree);
     facts.types.extend(input.parameters);
     let commands: Vec<Command> = facts.commands().collect();
-    if commands.iter().any(|command| matches!(command, Command::Utility | Command::Unknown)) {
-        return Template::everything(Kind::Utility, Stay::Utility);
-    }
-    if facts.roots.is_empty() && !facts.marks.unknown_node {
-        // A rule made nothing of it.
-        return Template::everything(Kind::Write, Stay::Writes);
-    }
-    if facts.marks.untraced || facts.marks.unknown_node {
-        return Template::everything(Kind::Write, Stay::UnreadableTree);
+    if let Some((kind, stay)) = not_traced(&facts, &commands) {
+        return Template::everything(kind, stay);
     }
     let literals = Literals::of(input, &facts);
     let keys = Keys::of(&tree, &facts, catalog, &literals);
-    let mut judge = Judge { catalog, facts: &facts, stays: BTreeSet::new(), opaque: false, dirties: false };
+    let mut judge = Judge::new(catalog, &facts);
     judge.commands(&commands);
     judge.functions();
     judge.types();
     judge.marks();
-    let (reads, relations) = judge.relations(&keys);
-    judge.fleeting(&relations);
-    let writes =
-        if judge.opaque { FootprintTemplate::Everything } else { writes(&tree, &facts, catalog, &keys) };
+    let Touched { reads, relations, writes, by_declaration, calls_writers, draws, one_row } =
+        judge.touched(&tree, &keys);
     // Code that may write anything may also change the session: a trigger, a CHECK, a function of a partition's key.
-    let dirties = judge.dirties || writes == FootprintTemplate::Everything;
+    let dirties = judge.dirties
+        || match &by_declaration {
+            Some(declared) => declared.writes == FootprintTemplate::Everything,
+            None => judge.unknown || writes == FootprintTemplate::Everything,
+        };
     let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     let results = results(&tree, &facts);
     let at_copies = at_copies(&facts, catalog, (&reads, &relations), &results);
     let chance = chance(&tree, &facts, catalog, &keys);
-    let known = again::Known { stays: &judge.stays, chance, writes: &writes, at_copies };
+    let known = again::Known {
+        stays: &judge.stays,
+        chance,
+        writes: by_declaration.as_ref().map_or(&writes, |declared| &declared.writes),
+        at_copies,
+        by_declaration: by_declaration.is_some(),
+    };
     let again = again(&tree, &facts, catalog, &known);
-    let found = Found { writes: &writes, stays: &judge.stays, chance, never_at_copies: at_copies.never };
+    let (stays, never_at_copies) = (&judge.stays, at_copies.never);
+    let found = Found { writes: &writes, stays, chance, never_at_copies, calls_writers, draws, one_row };
     let replay = replay(&tree, &facts, catalog, &found);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
@@ -67,6 +69,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         stay: judge.stays.first().copied(),
         chance,
         again,
+        by_declaration,
         replay,
         random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
         dirties,
@@ -86,6 +89,18 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         clock_parameters: clock_parameters(&facts, catalog),
         stays: judge.stays,
     }
+}
+
+/// Why nothing is said of what a statement touches.
+fn not_traced(facts: &Facts, commands: &[Command]) -> Option<(Kind, Stay)> {
+    if commands.iter().any(|command| matches!(command, Command::Utility | Command::Unknown)) {
+        return Some((Kind::Utility, Stay::Utility));
+    }
+    if facts.roots.is_empty() && !facts.marks.unknown_node {
+        // A rule made nothing of it.
+        return Some((Kind::Write, Stay::Writes));
+    }
+    (facts.marks.untraced || facts.marks.unknown_node).then_some((Kind::Write, Stay::UnreadableTree))
 }
 
 fn clock_parameters(facts: &Facts, catalog: &Catalog) -> Vec<u32> {
@@ -119,17 +134,64 @@ struct Judge<'j> {
     /// Something runs that may write anything.
     opaque: bool,
     dirties: bool,
+    /// Something runs of which nothing is known.
+    unknown: bool,
+    /// More than functions.
+    unknown_besides: bool,
 }
 
-impl Judge<'_> {
+/// What a statement touches, and what of that goes by declarations.
+struct Touched {
+    reads: FootprintTemplate,
+    relations: BTreeSet<RelationId>,
+    writes: FootprintTemplate,
+    by_declaration: Option<Box<ByDeclaration>>,
+    calls_writers: bool,
+    draws: bool,
+    one_row: bool,
+}
+
+impl<'j> Judge<'j> {
+    fn new(catalog: &'j Catalog, facts: &'j Facts) -> Judge<'j> {
+        let (stays, opaque, dirties) = (BTreeSet::new(), false, false);
+        Judge { catalog, facts, stays, opaque, dirties, unknown: false, unknown_besides: false }
+    }
+
+    fn touched(&mut self, tree: &Tree<'_>, keys: &Keys<'_, '_>) -> Touched {
+        let (mut reads, relations) = self.relations(keys);
+        self.fleeting(&relations);
+        let (mut writes, fired) = writes(tree, self.facts, self.catalog, keys);
+        let one_row = writes.is_one_row();
+        let called = self.called(Class::Declared);
+        let declared = self.declared(called.iter().chain(&fired));
+        declared.add_to(&mut reads, &mut writes);
+        let by_declaration = self.unknown_by_declaration().map(|touches| {
+            let (mut reads, mut writes) = (reads.clone(), writes.clone());
+            touches.add_to(&mut reads, &mut writes);
+            Box::new(ByDeclaration { reads, writes })
+        });
+        if self.opaque {
+            writes = FootprintTemplate::Everything;
+        }
+        let of_called = called.iter().filter_map(|function| self.catalog.touches(*function));
+        let calls_writers = of_called.into_iter().any(|touches| !touches.writes.is_empty());
+        let draws = self.catalog.any_sequence(&declared.writes);
+        Touched { reads, relations, writes, by_declaration, calls_writers, draws, one_row }
+    }
+
     fn stay(&mut self, stay: Stay) {
         self.stays.insert(stay);
+    }
+
+    fn unknown_besides(&mut self) {
+        self.unknown_besides = true;
+        self.unknown();
     }
 
     fn unknown(&mut self) {
         self.stay(Stay::UnknownFunction);
         self.opaque = true;
-        self.dirties = true;
+        self.unknown = true;
     }
 
     fn commands(&mut self, commands: &[Command]) {
@@ -144,7 +206,7 @@ impl Judge<'_> {
         let classes: BTreeSet<Class> = functions.chain(operators).collect();
         for class in classes {
             match class {
-                Class::Harmless | Class::ByOrder => {}
+                Class::Harmless | Class::ByOrder | Class::Declared => {}
                 Class::Clock | Class::TextInput => self.stay(Stay::Clock),
                 Class::Transaction => self.stay(Stay::Transaction),
                 Class::Sequence => self.stay(Stay::Sequence),
@@ -163,16 +225,54 @@ impl Judge<'_> {
                     self.opaque = true;
                     self.dirties = true;
                 }
-                Class::Uncallable | Class::Unknown => self.unknown(),
+                Class::Uncallable => self.unknown_besides(),
+                Class::Unknown => self.unknown(),
             }
         }
+    }
+
+    /// The functions of this class that are called.
+    fn called(&self, class: Class) -> BTreeSet<u32> {
+        let behind = self.facts.operators.iter().filter_map(|operator| self.catalog.operators.get(operator));
+        let functions = self.facts.functions.iter().chain(behind).copied();
+        functions.filter(|function| self.catalog.function_class(*function) == class).collect()
+    }
+
+    /// Where footprints do not go by declarations: what unknown functions read by them, if all that is unknown are functions
+    /// that are declared to write nothing, and copies hold all of it alike.
+    fn unknown_by_declaration(&mut self) -> Option<Touches> {
+        let (catalog, unknown) = (self.catalog, self.called(Class::Unknown));
+        let known = |operator: &u32| *operator < FIRST_USER_OID || catalog.operators.contains_key(operator);
+        if self.unknown_besides || unknown.is_empty() || !self.facts.operators.iter().all(known) {
+            return None;
+        }
+        let alike = |table: &RelationId| {
+            catalog.relations.get(table).is_some_and(|table| table.unlike == ColumnSet::NONE)
+        };
+        let is_fit = |touches: &Touches| touches.writes.is_empty() && touches.reads.iter().all(alike);
+        unknown
+            .iter()
+            .all(|function| catalog.touches(*function).is_some_and(is_fit))
+            .then(|| self.declared(unknown.iter()))
+    }
+
+    /// What declared functions touch.
+    fn declared<'a>(&mut self, functions: impl Iterator<Item = &'a u32>) -> Touches {
+        let mut touches = Touches::default();
+        for function in functions {
+            touches.add(self.catalog.touches(*function).unwrap_or(&Touches::default()));
+        }
+        for table in touches.reads.union(&touches.writes) {
+            self.kind_of(*table);
+        }
+        touches
     }
 
     fn types(&mut self) {
         for type_id in &self.facts.types {
             let traits = self.catalog.type_traits(*type_id);
             if traits.unknown {
-                self.unknown();
+                self.unknown_besides();
             }
             if traits.object {
                 self.stay(Stay::ObjectIdentifier);
@@ -211,7 +311,7 @@ impl Judge<'_> {
                 9..=13 => {}
                 // CURRENT_SCHEMA
                 14 => self.stay(Stay::Session),
-                _ => self.unknown(),
+                _ => self.unknown_besides(),
             }
         }
     }
@@ -234,7 +334,7 @@ impl Judge<'_> {
             for (place, relation) in query.relations() {
                 seen.insert(relation.id);
                 let target = query.target == Some(place);
-                if relation.view || !(relation.joined || relation.columns != history::ColumnSet::NONE) {
+                if relation.view || !(relation.joined || relation.columns != ColumnSet::NONE) {
                     if target {
                         self.kind_of(relation.id);
                     }
@@ -303,6 +403,16 @@ impl Judge<'_> {
             RelationKind::Sequence => self.stay(Stay::Sequence),
             RelationKind::Other => self.stay(Stay::UnknownRelation),
         }
+    }
+}
+
+impl Touches {
+    /// Nothing tells which rows and columns they are.
+    fn add_to(&self, reads: &mut FootprintTemplate, writes: &mut FootprintTemplate) {
+        let whole =
+            |existence| AccessTemplate { columns: ColumnSet::All, rows: RowsTemplate::All, existence };
+        self.reads.iter().for_each(|table| reads.add(*table, whole(false)));
+        self.writes.iter().for_each(|table| writes.add(*table, whole(true)));
     }
 }
 

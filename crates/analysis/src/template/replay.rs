@@ -41,6 +41,8 @@ pub enum Differs {
     Sequence,
     /// Which rows it chooses, or a sum of them, depends on where they lie.
     Chance(Chance),
+    /// It calls a declared function that writes, for rows whose order is not determined.
+    Rows,
     /// It touches what replicas hold otherwise, or not at all.
     Unlike,
     /// It reads what belongs to one server or one session, for this reason.
@@ -56,6 +58,7 @@ impl Differs {
             Differs::Random => "random",
             Differs::Sequence => "sequence_order",
             Differs::Chance(chance) => chance.name(),
+            Differs::Rows => "rows_of_writer",
             Differs::Unlike => "unlike",
             Differs::Stays(stay) => stay.name(),
         }
@@ -76,6 +79,9 @@ impl Differs {
             Differs::Chance(Chance::DistinctOn) => "DISTINCT ON chooses rows without an order",
             Differs::Chance(Chance::Aggregate) => "an aggregate's result depends on the order of its rows",
             Differs::Chance(Chance::Window) => "a window function's result depends on the order of its rows",
+            Differs::Rows => {
+                "it calls a declared function that writes for rows whose order is not determined"
+            }
             Differs::Unlike => "it touches a table or a column that replicas hold otherwise, or not at all",
             Differs::Stays(stay) => stay.sentence(),
         }
@@ -90,8 +96,10 @@ impl Differs {
             }
             Differs::Chance(_) => "Order the rows by their key, or name them.",
             Differs::Unknown => {
-                "Write what it does as plain statements. docs/designs.md lists what this design does not execute."
+                "Write what it does as plain statements, or declare the function in the configuration, in a table \
+                 [procedure.\"schema.name\"]. docs/designs.md lists what this design does not execute."
             }
+            Differs::Rows => "Call it once for each row.",
             Differs::Unlike | Differs::Stays(_) => "docs/designs.md lists what this design does not execute.",
         }
     }
@@ -127,12 +135,19 @@ pub(super) struct Found<'f> {
     pub(super) chance: Option<Chance>,
     /// It reads what replicas hold otherwise.
     pub(super) never_at_copies: bool,
+    /// It calls a declared function that writes.
+    pub(super) calls_writers: bool,
+    /// What was declared draws numbers of sequences.
+    pub(super) draws: bool,
+    /// It writes one row of one table at most, but for what was declared.
+    pub(super) one_row: bool,
 }
 
 pub(super) fn replay(tree: &Tree<'_>, facts: &Facts, catalog: &Catalog, found: &Found<'_>) -> Replay {
     let FootprintTemplate::Tables(written) = found.writes else { return Replay::unknown() };
-    let moves_sequences =
-        facts.marks.next_value || facts.functions.iter().any(|function| MOVES.contains(function));
+    let moves_sequences = found.draws
+        || facts.marks.next_value
+        || facts.functions.iter().any(|function| MOVES.contains(function));
     let look = Look { tree, facts, catalog };
     let instants = look.instants();
     let differs = look.differs(found, moves_sequences, instants);
@@ -158,11 +173,18 @@ impl Look<'_, '_> {
         if found.never_at_copies || self.writes_unlike(found.writes) {
             return Some(Differs::Unlike);
         }
+        if found.calls_writers && !self.rows_in_order() {
+            return Some(Differs::Rows);
+        }
+        let sequences_in_order = self.sequences_in_order() || found.one_row && self.is_one_table();
+        if found.draws && !sequences_in_order {
+            return Some(Differs::Sequence);
+        }
         for stay in found.stays {
             let differs = match stay {
                 Stay::Writes | Stay::LocksRows => None,
                 Stay::Clock => instants.is_none().then_some(Differs::Clock),
-                Stay::Sequence => (!moves || !self.sequences_in_order()).then_some(Differs::Sequence),
+                Stay::Sequence => (!moves || !sequences_in_order).then_some(Differs::Sequence),
                 Stay::ObjectIdentifier if moves && self.names_sequences_alone() => None,
                 Stay::UnknownFunction => Some(Differs::Unknown),
                 stay => Some(Differs::Stays(*stay)),
@@ -226,9 +248,19 @@ impl Look<'_, '_> {
             self.catalog.function_class(*function) == Class::Sequence && !MOVES.contains(function)
         };
         let plain = |command| matches!(command, Command::Insert | Command::Select);
-        !self.facts.functions.iter().any(sequence)
-            && self.facts.commands().all(plain)
-            && self.facts.queries.iter().flat_map(|query| query.relations()).all(|(_, of)| !of.joined)
+        !self.facts.functions.iter().any(sequence) && self.facts.commands().all(plain) && self.rows_in_order()
+    }
+
+    /// Rows come from the statement alone, in their order.
+    fn rows_in_order(&self) -> bool {
+        self.facts.queries.iter().flat_map(|query| query.relations()).all(|(_, of)| !of.joined)
+    }
+
+    /// It is one query of one table, and asks no sequence itself.
+    fn is_one_table(&self) -> bool {
+        let asks = |function: &u32| self.catalog.function_class(*function) == Class::Sequence;
+        let [query] = &self.facts.queries[..] else { return false };
+        !self.facts.functions.iter().any(asks) && query.relations().filter(|(_, of)| of.joined).count() < 2
     }
 
     /// All that names an object is the sequence that a function moves.

@@ -3,12 +3,12 @@
 
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::keys::Keys;
-use crate::catalog::{Catalog, Class, ForeignAction, Identity, Relation, RelationKind};
+use crate::catalog::{Catalog, Class, ForeignAction, Identity, Relation, RelationKind, Trigger};
 use crate::tree::query::{Command, Entry, Query};
 use crate::tree::walk::Facts;
 use crate::tree::{NodeId, Tree};
 use history::{ColumnSet, RelationId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is done to one relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,22 +23,25 @@ struct Change {
 /// Nothing bounds what is written.
 struct Anything;
 
-/// All that the queries of a statement may change.
+/// All that the queries of a statement may change, and the declared functions of the triggers that this fires: what these touch
+/// is not in it.
 pub(super) fn writes(
     tree: &Tree<'_>,
     facts: &Facts,
     catalog: &Catalog,
     keys: &Keys<'_, '_>,
-) -> FootprintTemplate {
-    let mut spread = Spread { catalog, footprint: FootprintTemplate::NOTHING, done: BTreeMap::new() };
+) -> (FootprintTemplate, BTreeSet<u32>) {
+    let everything = || (FootprintTemplate::Everything, BTreeSet::new());
+    let (footprint, fired) = (FootprintTemplate::NOTHING, BTreeSet::new());
+    let mut spread = Spread { catalog, footprint, fired, done: BTreeMap::new() };
     for (number, query) in facts.queries.iter().enumerate() {
         let Some((target, change)) = change(tree, number, query, keys) else { continue };
-        let Some((target, children)) = target else { return FootprintTemplate::Everything };
+        let Some((target, children)) = target else { return everything() };
         if spread.all(target, children, change).is_err() {
-            return FootprintTemplate::Everything;
+            return everything();
         }
     }
-    spread.footprint
+    (spread.footprint, spread.fired)
 }
 
 type Target = Option<(RelationId, bool)>;
@@ -150,6 +153,8 @@ fn value_rows<'a, 't>(tree: &'a Tree<'t>, query: &Query) -> Option<Vec<&'a [crat
 struct Spread<'s> {
     catalog: &'s Catalog,
     footprint: FootprintTemplate,
+    /// Declared functions of triggers.
+    fired: BTreeSet<u32>,
     /// What has been followed already: deletes, and the columns updated.
     done: BTreeMap<RelationId, (bool, ColumnSet)>,
 }
@@ -220,23 +225,33 @@ impl Spread<'_> {
     }
 
     /// Whether something unknown runs when this table is written.
-    fn check(&self, relation: &Relation, change: &Change, caused: bool) -> Result<(), Anything> {
-        let fires = relation.triggers.iter().any(|trigger| {
+    fn check(&mut self, relation: &Relation, change: &Change, caused: bool) -> Result<(), Anything> {
+        let fires = |trigger: &&Trigger| {
             trigger.insert && change.insert
                 || trigger.delete && change.delete
                 || trigger.update && change.update.is_some()
-        });
+        };
+        for trigger in relation.triggers.iter().filter(fires) {
+            if trigger.not_at_copies || self.catalog.trusted(trigger.function).is_none() {
+                return Err(Anything);
+            }
+            self.fired.insert(trigger.function);
+        }
         let opaque = |function: &u32| {
-            let class = self.catalog.function_class(*function);
             matches!(
-                class,
-                Class::RunsText | Class::Unknown | Class::Uncallable | Class::SessionChange | Class::Reload
+                self.catalog.function_class(*function),
+                Class::RunsText
+                    | Class::Declared
+                    | Class::Unknown
+                    | Class::Uncallable
+                    | Class::SessionChange
+                    | Class::Reload
             )
         };
         let unknown = relation.write_functions.iter().any(opaque);
         let table = matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned);
         // The statement's own rules are in its tree; those of a table that a foreign key writes are not.
-        if fires || unknown || !table || (caused && relation.rules) { Err(Anything) } else { Ok(()) }
+        if unknown || !table || (caused && relation.rules) { Err(Anything) } else { Ok(()) }
     }
 
     /// What the foreign keys that refer to this table do, unless it was followed before.

@@ -6,6 +6,7 @@
 //! catalog's.
 
 pub mod alike;
+pub mod called;
 mod everywhere;
 mod flat;
 mod looked;

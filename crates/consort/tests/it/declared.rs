@@ -170,6 +170,50 @@ fn what_is_declared_is_executed_by_all() {
 }
 
 #[test]
+fn what_comments_declare_counts_as_set_local_would() {
+    let (serving, _console, url) = serving("");
+    let mut client = Client::connect(&url).unwrap();
+    for sql in TABLES.split("; ") {
+        client.rows(sql).unwrap();
+    }
+    for sql in [
+        "BEGIN /* consort: tables_read = 'parent', tables_written = 'apart' */",
+        "SELECT count(*) FROM parent",
+        "INSERT INTO apart VALUES (1, 1)",
+        "COMMIT",
+        "/* app */ /* Consort: tables_written='apart' */ START TRANSACTION",
+        "INSERT INTO apart VALUES (2, 2)",
+        "COMMIT",
+        "/* consort: tables_written = 'apart' */ INSERT INTO apart VALUES (3, 3)",
+        "/* consort: tables_read = '*' */ SELECT count(*) FROM parent JOIN apart USING (id)",
+    ] {
+        client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
+    }
+    assert_eq!(client.rows("SHOW consort.tables_written").unwrap()[0].get(0), Some(""), "it has ended");
+    for (sql, state) in [
+        ("/* consort: tables_read = 'parent' */ INSERT INTO apart VALUES (4, 4)", "55000"),
+        ("/* consort: tables_written = 'apart' */ SELECT count(*) FROM parent", "55000"),
+        ("/* consort: tables_written = 'nothing' */ INSERT INTO apart VALUES (4, 4)", "42P01"),
+        ("/* consort: table_written = 'apart' */ INSERT INTO apart VALUES (4, 4)", "42704"),
+        ("/* consort: tables_written = 'a b' */ INSERT INTO apart VALUES (4, 4)", "42704"),
+        ("BEGIN /* consort: tables_reed = 'apart' */", "42704"),
+    ] {
+        assert_eq!(sqlstate(&mut client, sql), state, "{sql}");
+    }
+    let trouble = client.rows("BEGIN /* consort: tables_reed = 'apart' */").unwrap_err();
+    assert!(trouble.text.contains("tables_reed"), "{trouble:?}");
+    // In the middle of a block it comes too late.
+    client.rows("BEGIN /* consort: tables_written = 'apart' */").unwrap();
+    assert_eq!(sqlstate(&mut client, "/* consort: tables_written = 'apart' */ DELETE FROM apart"), "55000");
+    client.rows("ROLLBACK").unwrap();
+    client.rows("BEGIN /* consort: tables_written = 'apart' */").unwrap();
+    assert_eq!(sqlstate(&mut client, "SELECT count(*) FROM parent"), "55000");
+    client.rows("ROLLBACK").unwrap();
+    assert_eq!(become_equal(&serving, "apart"), 3);
+    verified(&serving);
+}
+
+#[test]
 fn a_read_waits_at_its_replica_for_what_was_committed_before_it() {
     let (serving, mut console, url) = serving("");
     let mut writer = Client::connect(&url).unwrap();

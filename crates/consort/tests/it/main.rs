@@ -24,6 +24,7 @@ mod matrix;
 mod members;
 mod ordered;
 mod partial;
+mod procedures;
 mod promoted;
 mod readme;
 mod reloads;

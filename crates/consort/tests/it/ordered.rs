@@ -243,7 +243,7 @@ fn what_servers_might_execute_differently_is_refused() {
 }
 
 /// Both designs in which transactions are ordered before they are executed.
-fn both() -> Vec<&'static str> {
+pub(crate) fn both() -> Vec<&'static str> {
     let all: Vec<_> =
         design::ALL.iter().filter(|design| design.orders_first()).map(|design| design.name).collect();
     assert_eq!(all.len(), 2, "by locks, and by declared tables");

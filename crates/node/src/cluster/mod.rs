@@ -38,6 +38,7 @@ use crate::routes::Routes;
 use crate::servers::Pooling;
 use crate::shadow;
 use crate::understanding::Understanding;
+use analysis::catalog::Procedure;
 use design::{Design, Orderer, Reads};
 use history::{DatabaseId, Grain, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
@@ -151,6 +152,8 @@ struct Shared {
     slots: RefCell<Vec<SlotState>>,
     feeds: Feeds,
     reruns: Reruns,
+    /// Declared procedures, where the design has other servers execute statements.
+    procedures: RefCell<Rc<[Procedure]>>,
     /// Boundaries are handed out to the replicas that Consort feeds.
     handing_out: Cell<bool>,
     primary_facts: RefCell<Option<Rc<Facts>>>,
@@ -186,6 +189,7 @@ impl Cluster {
             slots: RefCell::default(),
             feeds: Feeds::default(),
             reruns: Reruns::default(),
+            procedures: RefCell::default(),
             handing_out: Cell::default(),
             primary_facts: RefCell::default(),
             moved: Notify::new(),
@@ -212,6 +216,28 @@ impl Cluster {
     /// What it was started with.
     pub fn setup(&self) -> &Setup {
         &self.0.setup
+    }
+
+    /// The operator says which procedures do the same at every server, and what they touch. What was understood before is void
+    /// if that is something else than before.
+    pub fn declare_procedures(&self, procedures: &[Procedure]) {
+        let is_asked = self.orders_first() || self.statements_travel();
+        if !is_asked || **self.0.procedures.borrow() == *procedures {
+            return;
+        }
+        *self.0.procedures.borrow_mut() = procedures.into();
+        for database in self.databases() {
+            if let Some(id) = database.id() {
+                self.understanding().forget(id);
+            }
+            database.catalog_changed(None);
+        }
+        self.moved();
+    }
+
+    /// The declared procedures.
+    pub(crate) fn procedures(&self) -> Rc<[Procedure]> {
+        self.0.procedures.borrow().clone()
     }
 
     /// Reads wait at a replica for the whole latest version.

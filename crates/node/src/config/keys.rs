@@ -1,6 +1,7 @@
 //! The table of keys: name, default, what it is for, and how it is read. The only place that knows them; the manual's
 //! table is generated from it.
 
+use analysis::catalog::Procedure;
 use design::Design;
 use history::Grain;
 use postgres::tls::Checks;
@@ -9,7 +10,9 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::PoolMode;
-use super::value::{Read, default, duration, flag, number, one_of, shown, size, tables, text, texts};
+use super::value::{
+    Read, declared, default, duration, flag, number, one_of, shown, size, tables, text, texts,
+};
 use super::{AuthType, Choice, Config, LogFormat, Server};
 
 /// One key of the file.
@@ -40,6 +43,8 @@ pub enum Place {
     Replica,
     /// In `[database.NAME]` and `[user.NAME]`.
     Choice,
+    /// In `[procedure."SCHEMA.NAME"]`.
+    Procedure,
 }
 
 impl Place {
@@ -51,6 +56,7 @@ impl Place {
             Self::Standby => "standby",
             Self::Replica => "replica",
             Self::Choice => "database or user",
+            Self::Procedure => "procedure",
         }
     }
 }
@@ -63,6 +69,7 @@ pub(super) enum Set {
     Global(Reads<Config>),
     Server(Reads<Server>),
     Choice(Reads<Choice>),
+    Procedure(Reads<Procedure>),
 }
 
 /// The key of this name in this place.
@@ -78,8 +85,9 @@ pub fn shown_default(key: &Key) -> String {
 /// The name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.place == place).map(|key| key.name);
-    let tables =
-        ["primary", "standby", "replica", "database", "user"].into_iter().filter(|_| place == Place::Global);
+    let tables = ["primary", "standby", "replica", "database", "user", "procedure"]
+        .into_iter()
+        .filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
     near.filter(|(distance, known)| *distance <= known.len().max(name.len()) / 3 + 1)
         .min()
@@ -127,6 +135,11 @@ fn lease(value: &DeValue<'_>) -> Read<Duration> {
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+
+const fn procedure(name: &'static str, doc: &'static str, set: Reads<Procedure>) -> Key {
+    let set = Set::Procedure(set);
+    Key { place: Place::Procedure, name, default: "\"\"", reloads: true, doc, set }
+}
 
 /// Every key.
 pub static KEYS: &[Key] = &[
@@ -511,6 +524,17 @@ pub static KEYS: &[Key] = &[
         "read_only_snapshots",
         "As the global key, for sessions in this database or of this user; the user's wins.",
         |choice, value| put(&mut choice.read_only_snapshots, flag(value).map(Some)),
+    ),
+    procedure(
+        "tables_read",
+        "The tables that the procedures and functions of this name read, and those that are read because of what they write: \
+         names as in `consort.tables_read`, `'*'` for all ([what a declaration says](designs.md#declared-procedures)).",
+        |procedure, value| put(&mut procedure.tables_read, declared(value)),
+    ),
+    procedure(
+        "tables_written",
+        "The tables that they write, their triggers and all that follows included, and the sequences whose numbers they draw.",
+        |procedure, value| put(&mut procedure.tables_written, declared(value)),
     ),
 ];
 

@@ -20,6 +20,7 @@ pub fn tables() -> String {
         (Place::Standby, "In each `[[standby]]`"),
         (Place::Replica, "In each `[[replica]]`"),
         (Place::Choice, "In `[database.NAME]` and `[user.NAME]`"),
+        (Place::Procedure, "In `[procedure.\"SCHEMA.NAME\"]`"),
     ];
     let mut out = String::new();
     for (place, title) in places {

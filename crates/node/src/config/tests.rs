@@ -53,6 +53,26 @@ fn every_table_is_read() {
 }
 
 #[test]
+fn procedures_are_declared_by_their_whole_name() {
+    let tables = "[procedure.\"shop.place\"]\ntables_read = \"items\"\ntables_written = \"orders, shop.lines\"\n\
+        [procedure.\"shop.nothing\"]\n";
+    let config = parse(&format!("{LEAST}{tables}")).unwrap();
+    let [nothing, place] = &config.procedures[..] else { panic!("{:?}", config.procedures) };
+    assert_eq!((&*place.schema, &*place.name), ("shop", "place"));
+    assert_eq!((place.tables_read.text(), place.tables_written.text()), ("items", "orders, shop.lines"));
+    assert!(nothing.name == "nothing" && nothing.tables_written.is_empty());
+    for (wrong, said) in [
+        ("[procedure.place]\n", "named with its schema"),
+        ("[procedure.\"s.p\"]\ntables_read = \"a b\"\n", "a list of tables"),
+        ("[procedure.\"s.p\"]\ntables_wriden = \"a\"\n", "did you mean tables_written?"),
+        ("[procedur.\"s.p\"]\n", "did you mean procedure?"),
+    ] {
+        let said_of = mistakes(&format!("{LEAST}{wrong}"));
+        assert!(said_of.len() == 1 && said_of[0].contains(said), "{said_of:?}");
+    }
+}
+
+#[test]
 fn databases_that_are_named_and_not_there() {
     let there = ["shop", "postgres"].map(str::to_owned);
     let config = parse(&format!("databases = [\"shopp\", \"shop\"]\n{LEAST}")).unwrap();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use analysis::session::Declared;
 use postgres::clone::Chosen;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -77,6 +78,12 @@ pub(super) fn size(value: &DeValue<'_>, least: u64) -> Read<usize> {
     bytes.ok_or_else(|| {
         wanted(&format!("a size such as \"64kB\" (B, kB, MB, GB, TB), at least {least}B"), value)
     })
+}
+
+/// A list of tables, as the setting `consort.tables_read` takes it.
+pub(super) fn declared(value: &DeValue<'_>) -> Read<Declared> {
+    let list = value.as_str().and_then(Declared::read);
+    list.ok_or_else(|| wanted("a list of tables such as \"orders, shop.items\", or \"*\" for all", value))
 }
 
 /// One of several words.

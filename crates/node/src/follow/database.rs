@@ -337,6 +337,10 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
         match catalogs::load(&control).await {
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
                 loaded.catalog.declare_named_harmless(&cluster.setup().harmless);
+                loaded.catalog.trusts_declarations = cluster.orders_first();
+                for wrong in loaded.catalog.declare_procedures(&cluster.procedures()) {
+                    tracing::warn!(database = database.name(), wrong, "a declaration is passed over");
+                }
                 trouble = Trouble::default();
                 if database.set_catalog(version, loaded) {
                     cluster.understanding().catalog_loaded();

@@ -207,6 +207,8 @@ pub struct Seen {
     pub completed: usize,
     /// Then came an error.
     pub failed: bool,
+    /// Its code.
+    pub sqlstate: Option<[u8; 5]>,
     /// Settings were reported.
     pub reported: Vec<(Vec<u8>, Vec<u8>)>,
     /// The row that answers a question of our own.

@@ -132,6 +132,12 @@ impl Statements {
         self.parsed(name)?.under.settings
     }
 
+    /// The same, if what ran before its tree was known turns out to have changed nothing.
+    pub fn parsed_under_if_judged(&self, name: &[u8]) -> Option<SettingsAt> {
+        let under = &self.parsed(name)?.under;
+        under.settings.or(under.if_judged)
+    }
+
     /// Whether the names in what the client calls by this name would stand for the same if it were parsed now, when it would
     /// have this meaning.
     pub fn names_still_mean(&mut self, name: &[u8], names: &Names, meaning: Option<u64>) -> bool {

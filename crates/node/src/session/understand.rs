@@ -274,7 +274,7 @@ impl Session {
         let (settings, names) = (SettingsAt::of(self.state.settings()), self.database.names());
         let statements = &mut self.line.statements;
         let same_names = statements.names_still_mean(name, names, meaning);
-        let under = statements.parsed_under(name);
+        let (under, if_judged) = (statements.parsed_under(name), statements.parsed_under_if_judged(name));
         let is_known = same_names && self.state.knows_names() && under == Some(settings);
         if statements.is_the_standbys(name) && !is_known {
             let message = "the unnamed statement may mean something else by now than when it was parsed";
@@ -286,6 +286,13 @@ impl Session {
         }
         let otherwise = match plan {
             Plan::Leaves(_) if under != Some(settings) => Plan::Stays(PARSED_OTHERWISE),
+            // It is judged with what ran before it: then it is known under which settings it was parsed, or that nobody knows.
+            Plan::Writes(writing)
+                if writing.dirties == Some(Dirt::Unjudged)
+                    && if_judged.map(|under| under.analysed) == Some(settings.analysed) =>
+            {
+                return None;
+            }
             Plan::Writes(_) if under.map(|under| under.analysed) != Some(settings.analysed) => {
                 Plan::Writes(Writing::everything(PARSED_OTHERWISE))
             }
@@ -566,7 +573,7 @@ impl Session {
         let asked = match words.shape.hint() {
             Some(Hint::Level(level)) => level,
             Some(Hint::Unknown) => Consistency::Primary,
-            None => self.state.consistency(),
+            Some(Hint::Declares) | None => self.state.consistency(),
         };
         if asked == Consistency::Session {
             self.marks_come_up();

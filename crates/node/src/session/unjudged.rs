@@ -5,21 +5,27 @@
 use super::Session;
 use super::statements::{SettingsAt, Under};
 use super::understand::Todo;
-use crate::cluster::Database;
+use crate::cluster::{Cluster, Database, NamesAt};
 use crate::understanding::{Statement as Asked, Understanding};
 use analysis::session::{Dirt, Settings};
 use analysis::shape::Shape;
+use order::GaugeNumber;
 
-/// So many statements are kept; of more only a probe tells what they did.
-const KEPT: usize = 16;
-/// Longer texts are not kept.
-const TEXT_KEPT_BYTES: usize = 64 * 1024;
+/// So many different statements are kept; of more only a probe tells what they did.
+const KEPT: usize = 64;
+/// Texts of so many bytes are kept in all.
+const TEXTS_KEPT_BYTES: usize = 64 * 1024;
 
-/// The statements that wait to be judged, all of them run under one version of the catalog.
+/// The statements that wait to be judged.
 #[derive(Default)]
 pub(super) struct Unjudged {
     ran: Vec<Ran>,
+    text_bytes: usize,
+    /// The catalog when the first of them ran, and what names stood for.
     catalog: u64,
+    names: NamesAt,
+    /// The gauge behind which it is known whether names have changed since.
+    wanted: Option<GaugeNumber>,
 }
 
 struct Ran {
@@ -33,16 +39,26 @@ impl Unjudged {
     /// Keeps a statement that is about to run; `false` if it cannot be judged later.
     pub(super) fn keep(&mut self, statement: Asked<'_>, database: &Database) -> bool {
         if self.ran.is_empty() {
-            self.catalog = database.version();
+            *self = Unjudged {
+                catalog: database.version(),
+                names: database.names().now(None),
+                ..Unjudged::default()
+            };
         }
-        if self.ran.len() == KEPT
-            || self.catalog != database.version()
-            || statement.text.len() > TEXT_KEPT_BYTES
+        if !database.names().are_those_of(&self.names)
             || statement.shape.sure().is_err()
             || database.id().is_none()
         {
             return false;
         }
+        self.wanted = None;
+        if self.ran.iter().any(|ran| ran.is(statement)) {
+            return true;
+        }
+        if self.ran.len() == KEPT || self.text_bytes + statement.text.len() > TEXTS_KEPT_BYTES {
+            return false;
+        }
+        self.text_bytes += statement.text.len();
         self.ran.push(Ran {
             shape: statement.shape.clone(),
             text: statement.text.to_owned(),
@@ -53,16 +69,18 @@ impl Unjudged {
     }
 
     /// What all of it did to the session, once that can be said; it is kept no longer then.
-    pub(super) fn verdict(&mut self, by: &Understanding, database: &Database) -> Option<Result<(), Dirt>> {
+    pub(super) fn verdict(&mut self, cluster: &Cluster, database: &Database) -> Option<Result<(), Dirt>> {
         if self.ran.is_empty() {
             return None;
         }
-        let verdict = if self.catalog == database.version() {
+        let verdict = if database.names().are_those_of(&self.names) {
+            let by = cluster.understanding();
             // All are looked for: what is not known is asked for.
             let known: Vec<Option<bool>> = self.ran.iter().map(|ran| ran.dirties(by, database)).collect();
             match () {
                 () if known.contains(&Some(true)) => Err(Dirt::Function),
                 () if known.contains(&None) => return None,
+                () if !self.is_catalog_of_then(cluster, database) => return None,
                 () => Ok(()),
             }
         } else {
@@ -72,9 +90,31 @@ impl Unjudged {
         self.ran = Vec::new();
         Some(verdict)
     }
+
+    /// Whether the catalog of today says what names stood for when all of it ran. One that was read later, because the
+    /// database was not followed for a while, does once all has come out that had happened when it was read.
+    fn is_catalog_of_then(&mut self, cluster: &Cluster, database: &Database) -> bool {
+        if self.catalog == database.version() {
+            return true;
+        }
+        let wanted = *self.wanted.get_or_insert_with(|| {
+            let wanted = cluster.scheduler().order_mut().want_gauge();
+            cluster.gauge_now();
+            wanted
+        });
+        let scheduler = cluster.scheduler();
+        let settled = database.id().and_then(|id| scheduler.order().settled(id));
+        settled.is_some_and(|(number, _)| number >= wanted)
+    }
 }
 
 impl Ran {
+    fn is(&self, statement: Asked<'_>) -> bool {
+        self.text == statement.text
+            && self.types == statement.parameters
+            && self.settings.id() == statement.settings.id()
+    }
+
     /// Whether it may have changed the session, if that is known.
     fn dirties(&self, by: &Understanding, database: &Database) -> Option<bool> {
         let Ran { shape, text, types, settings } = self;
@@ -86,8 +126,7 @@ impl Ran {
 impl Session {
     /// Judges what ran before its tree was known, if all the trees are there by now.
     pub(super) fn judge(&mut self) {
-        let understanding = self.service.cluster.understanding();
-        if let Some(verdict) = self.unjudged.verdict(understanding, &self.database) {
+        if let Some(verdict) = self.unjudged.verdict(&self.service.cluster, &self.database) {
             self.state.judged(verdict.err());
             self.line.statements.judged(verdict.is_ok());
         }

@@ -1,7 +1,7 @@
 //! The messages of a session one by one: what fails and what is passed over, the unnamed statement, long answers, notices.
 
 use crate::session::{answer, query, until_it_leaves};
-use crate::stage::{LIMIT, Open, Raw, SERVERS, database};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::Instant;
@@ -178,9 +178,11 @@ fn a_query_behind_a_message_that_failed_is_not_answered() {
 
 #[test]
 fn what_is_passed_over_leaves_the_unnamed_statement_as_it_was() {
-    database("unnamed_kept");
-    SERVERS.query_in("unnamed_kept", "CREATE TABLE w (v int)");
-    let open = Open::serving(Writers::Anywhere);
+    // Servers of its own: where another test changes a role, names may mean something else to a statement that a standby parsed.
+    let servers = Scratch::start(1);
+    database_at(&servers, "unnamed_kept");
+    servers.query_in("unnamed_kept", "CREATE TABLE w (v int)");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
     let mut raw = Raw::ready(&open, "unnamed_kept");
     let long = format!("SELECT '{}'", "x".repeat(300_000));
     type Middle<'a> = &'a dyn Fn(&mut Vec<u8>);
@@ -361,4 +363,72 @@ fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     raw.ask(|out| out.parse(b"named", b"UPDATE other SET v = v RETURNING v", &[]));
     assert_eq!(run_named(&mut raw, b"named"), ["7"]);
     query(&mut holder, "COMMIT");
+}
+
+/// Nobody follows a database as long as this lives: no mark can be written there.
+struct Unfollowed {
+    database: &'static str,
+    holder: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Unfollowed {
+    fn begin(open: &Open, database: &'static str) -> Unfollowed {
+        let sleeps = format!("/* {database} */ BEGIN; LOCK TABLE consort.log; SELECT pg_sleep(600)");
+        let holder = std::thread::spawn(move || {
+            assert!(SERVERS.primary().query(database, &sleeps).is_err(), "it is cancelled");
+        });
+        let held = "SELECT count(*) FROM pg_locks WHERE relation = 'consort.log'::regclass AND granted \
+            AND mode = 'AccessExclusiveLock'";
+        let one = |sql: &str| SERVERS.primary().query(database, sql).unwrap()[0][0].clone();
+        until(|| one(held).as_deref() == Some("1"));
+        one(&format!(
+            "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE database = '{database}'"
+        ));
+        until(|| open.cluster(move |cluster| cluster.database(database).not_serving().is_some()));
+        Unfollowed { database, holder: Some(holder) }
+    }
+}
+
+impl Drop for Unfollowed {
+    fn drop(&mut self) {
+        SERVERS.query(&format!(
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
+             WHERE datname = '{}' AND query LIKE '%pg_sleep(600)' AND pid <> pg_backend_pid()",
+            self.database
+        ));
+        let ended = self.holder.take().map(std::thread::JoinHandle::join);
+        assert!(ended.is_some_and(|ended| ended.is_ok()) || std::thread::panicking());
+    }
+}
+
+/// To follow anew begins another version of the catalog, in which all names stand for what they stood for before.
+#[test]
+fn what_a_block_prepared_while_nobody_followed_leaves_later() {
+    database("unfollowed");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "unfollowed");
+    until_it_leaves(&open, &mut raw, "SELECT name FROM items WHERE id = 7");
+    let unfollowed = Unfollowed::begin(&open, "unfollowed");
+    query(&mut raw, "BEGIN");
+    let name = |n: usize| format!("s{n}").into_bytes();
+    for n in 0..20 {
+        // Nobody has seen its shape before.
+        let text = format!("SELECT name FROM items WHERE id = 7{}", " AND true".repeat(n + 1));
+        assert_eq!(parse_named(&mut raw, &name(n), &text), "");
+        assert_eq!(run_named(&mut raw, &name(n)), ["item 7"]);
+    }
+    query(&mut raw, "COMMIT");
+    drop(unfollowed);
+    (0..20).for_each(|n| named_leaves(&open, &mut raw, &name(n)));
+}
+
+/// Runs a named statement until a standby has answered.
+fn named_leaves(open: &Open, raw: &mut Raw, name: &[u8]) {
+    let limit = Instant::now() + LIMIT;
+    let before = open.reads_at_standbys();
+    while open.reads_at_standbys() == before {
+        assert_eq!(run_named(raw, name), ["item 7"]);
+        let why = || format!("{} never left: {}", String::from_utf8_lossy(name), open.why_at_primary());
+        assert!(Instant::now() < limit, "{}", why());
+    }
 }

@@ -4,6 +4,8 @@
 use crate::session::query;
 use crate::stage::{Open, Raw, until};
 use crate::turns::{by_batch, by_query};
+use analysis::catalog::Procedure;
+use analysis::session::Declared;
 use design::Effects;
 use node::cluster::{Cluster, Setup};
 use postgres::local::{Options, Scratch};
@@ -151,14 +153,18 @@ const SETS: &str = "UPDATE s SET v = v + 100";
 /// A adds the sum of `s` to `r`; B sets `s`, and commits first. Their writes are disjoint, and both are deterministic: in the
 /// order of their commits alone the replica would add another sum.
 fn committed_in_between(open: &Open, servers: &Scratch, raw: &mut Raw) -> Result<(), String> {
-    for text in [ADDS, SETS] {
+    committed_between(open, servers, raw, ADDS)
+}
+
+fn committed_between(open: &Open, servers: &Scratch, raw: &mut Raw, adds: &str) -> Result<(), String> {
+    for text in [adds, SETS] {
         understood(open, raw, text);
     }
     let mut other = Raw::ready(open, "postgres");
     query(&mut other, "SELECT 1");
     shown(servers);
     by_query(raw, "BEGIN");
-    assert_eq!(by_query(raw, ADDS), "CZT");
+    assert_eq!(by_query(raw, adds), "CZT");
     assert_eq!(by_query(&mut other, SETS), "CZI");
     shown(servers);
     assert_eq!(by_query(raw, "COMMIT"), "CZI");
@@ -179,6 +185,34 @@ fn a_statement_travels_as_rows_if_what_it_read_was_committed_since_it_began() {
     let before = travelled(&open).0;
     until(|| {
         assert_eq!(by_query(&mut raw, ADDS), "CZI");
+        assert_eq!(are_equal(&servers), Ok(()));
+        travelled(&open).0 > before
+    });
+}
+
+#[test]
+fn what_a_declared_function_reads_is_guarded_too() {
+    let servers = servers(TWO);
+    servers.query(
+        "CREATE FUNCTION sum_of_s() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT sum(v) FROM s); END'",
+    );
+    let (open, mut raw) = stage(&servers, |_| {});
+    let adds = "UPDATE r SET v = v + sum_of_s()";
+    open.cluster(|cluster| {
+        cluster.declare_procedures(&[Procedure {
+            schema: "public".to_owned(),
+            name: "sum_of_s".to_owned(),
+            tables_read: Declared::read("s").unwrap(),
+            ..Procedure::default()
+        }]);
+    });
+    until(|| {
+        assert_eq!(committed_between(&open, &servers, &mut raw, adds), Ok(()));
+        count(&travelled(&open).1, "overlapped") > 0
+    });
+    let before = travelled(&open).0;
+    until(|| {
+        assert_eq!(by_query(&mut raw, adds), "CZI");
         assert_eq!(are_equal(&servers), Ok(()));
         travelled(&open).0 > before
     });

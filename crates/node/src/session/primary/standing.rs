@@ -66,7 +66,9 @@ impl Standing<'_> {
             }
             back::ERROR => {
                 self.failed(side.statements);
-                if Complaint::read(frame).is_fatal() {
+                let complaint = Complaint::read(frame);
+                self.seen.sqlstate = complaint.sqlstate().try_into().ok();
+                if complaint.is_fatal() {
                     *self.told = Told::ByPrimary;
                 }
             }

@@ -3,11 +3,14 @@
 use super::Session;
 use crate::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, touching_everything, writing};
 use analysis::Catalog;
-use analysis::catalog::{FIRST_USER_OID, RelationKind};
-use analysis::session::Declared;
+use analysis::catalog::FIRST_USER_OID;
+use analysis::session::{Declaration, Declared};
+use analysis::utility::{Assignment, NewValue, Utility};
 use history::RelationId;
+use postgres::catalogs::Loaded;
 use scheduler::scheduled::Tables;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::Problem;
 
@@ -15,24 +18,50 @@ use wire::Problem;
 const CATALOG_LIMIT: Duration = Duration::from_secs(5);
 
 const HOW: &str = "Before the transaction, or as its first statements: SET consort.tables_read = 'a, b'; \
-    SET consort.tables_written = 'c'; or '*' for all.";
+    SET consort.tables_written = 'c'; or '*' for all; or BEGIN /* consort: tables_read = 'a, b', tables_written = 'c' */.";
+
+/// A comment declares tables in the middle of a block.
+pub(super) fn late() -> Problem {
+    Problem::error("55000", "a comment declares tables in the middle of a block").hint(
+        "Declare them in the comment of its BEGIN, or with SET LOCAL before its first statement that touches a table.",
+    )
+}
 
 impl Session {
-    /// The tables of a block that is about to begin, as the session has declared them. The problem: why it cannot.
-    pub(super) async fn declared_tables(&self) -> Result<Tables, Problem> {
+    /// The block that begins declares this, as SET LOCAL would.
+    pub(super) fn block_declares(&mut self, declaration: Option<&Declaration>) {
+        let Some(Declaration { read, written }) = declaration else { return };
+        for (name, list) in [("consort.tables_read", read), ("consort.tables_written", written)] {
+            let Some(list) = list else { continue };
+            let (name, value) = (name.to_owned(), NewValue::To(list.text().to_owned()));
+            let set = self.state.consort(&Utility::Set(Assignment { name, value, local: true }));
+            debug_assert!(set.is_ok(), "it is a list of tables");
+        }
+    }
+
+    /// The tables of a transaction that is about to begin, as its comment or else the session has declared them. The problem:
+    /// why it cannot.
+    pub(super) async fn declared_tables(&self, by_comment: Declaration) -> Result<Tables, Problem> {
         let (reads, writes) = self.state.declared();
+        let reads = by_comment.read.as_ref().unwrap_or(reads);
+        let writes = by_comment.written.as_ref().unwrap_or(writes);
         if reads.is_empty() && writes.is_empty() {
             let message =
                 "this design wants to know which tables a transaction will touch before it touches one";
             return Err(Problem::error("55000", message).hint(HOW));
         }
+        of(&self.catalog().await?.catalog, reads, writes)
+    }
+
+    /// The catalog, which is waited for if it is being read.
+    pub(super) async fn catalog(&self) -> Result<Rc<Loaded>, Problem> {
         let limit = tokio::time::Instant::now() + CATALOG_LIMIT;
         loop {
-            let arrives = self.database.catalog_arrived();
+            let moved = self.service.cluster.next_move();
             if let Some(loaded) = self.database.loaded() {
-                return of(&loaded.catalog, reads, writes);
+                return Ok(loaded);
             }
-            if tokio::time::timeout_at(limit, arrives).await.is_err() {
+            if tokio::time::timeout_at(limit, moved).await.is_err() {
                 return Err(Problem::error("40001", "the catalog is being read").hint("Run it again."));
             }
         }
@@ -63,14 +92,8 @@ fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, 
     if writes.is_all() {
         return Ok(touching_everything());
     }
-    let read = match reads.is_all() {
-        true => catalog.relations.keys().copied().collect(),
-        false => named(catalog, reads)?,
-    };
-    let written = named(catalog, writes)?;
-    let sequences = written
-        .iter()
-        .any(|id| catalog.relations.get(id).is_some_and(|relation| relation.kind == RelationKind::Sequence));
+    let (read, written) = (named(catalog, reads)?, named(catalog, writes)?);
+    let sequences = catalog.any_sequence(&written);
     let bound: Vec<RelationId> = written.iter().flat_map(|table| catalog.bound_by_keys(*table)).collect();
     let mut tables = match written.is_empty() {
         true => reading(read),
@@ -81,21 +104,9 @@ fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, 
 }
 
 fn named(catalog: &Catalog, list: &Declared) -> Result<BTreeSet<RelationId>, Problem> {
-    let mut found = BTreeSet::new();
-    for name in list.names().iter().filter(|name| name.name != "*") {
-        let meant = catalog.relations.iter().filter(|(_, known)| name.means(&known.schema, &known.name));
-        let before = found.len();
-        let family: Vec<RelationId> = meant.flat_map(|(id, _)| catalog.family(*id)).collect();
-        found.extend(&family);
-        if family.is_empty() && before == found.len() {
-            let schema = name.schema.iter().map(|schema| format!("{schema}."));
-            let full: String = schema.chain([name.name.clone()]).collect();
-            return Err(
-                Problem::error("42P01", format!("the declared table \"{full}\" does not exist")).hint(HOW)
-            );
-        }
-    }
-    Ok(found)
+    catalog.tables_named(list).map_err(|name| {
+        Problem::error("42P01", format!("the declared table \"{name}\" does not exist")).hint(HOW)
+    })
 }
 
 /// Without PostgreSQL's own tables: no declaration names them, and DDL, which writes them, writes everything.
@@ -109,7 +120,7 @@ pub(super) fn without_catalogs(mut tables: Tables) -> Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analysis::catalog::{Identity, Persistence, Relation};
+    use analysis::catalog::{Identity, Persistence, Relation, RelationKind};
     use history::ColumnSet;
 
     fn catalog() -> Catalog {

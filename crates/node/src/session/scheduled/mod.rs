@@ -18,6 +18,7 @@
 //! that is older than a lock would not be.
 
 mod at_copies;
+mod called;
 mod declared;
 mod follow;
 mod uses;
@@ -28,7 +29,7 @@ use super::request::{Kind, Request};
 use crate::routes::Went;
 use crate::scheduled::{Copy, NoLocks, PRIMARY, Scheduled, Transaction, touching_everything};
 use analysis::instant::Instant;
-use analysis::session::{BlockStatus, Dirt};
+use analysis::session::{BlockStatus, Declaration, Dirt};
 use analysis::utility::Isolation;
 use at_copies::LeftOut;
 use follow::{Script, Writes};
@@ -187,7 +188,11 @@ impl Session {
         }
         let in_block = self.line.primary.status == Status::InBlock;
         match &uses[..] {
-            [Use { does: Does::Begins, .. }] => self.begin_block(request, in_block).await,
+            [Use { does: Does::Begins, declares, .. }] => {
+                self.begin_block(request, in_block).await?;
+                self.block_declares(declares.as_ref());
+                Ok(())
+            }
             [Use { does: Does::Ends { commits }, .. }] => self.end_block(request, *commits).await,
             [Use { does: Does::GoesBack | Does::Marks, .. }] if !in_block => {
                 self.at_primary_alone(request).await
@@ -257,12 +262,15 @@ impl Session {
     /// Gets the locks, has all that must execute the request do so, and commits it if it is outside a block.
     async fn execute(&mut self, request: Request, mut uses: Vec<Use>, mut version: u64) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
+        if in_block && uses.iter().any(|used| used.declares.is_some()) {
+            return self.refuse_ordered(request, "declared_late", declared::late()).await;
+        }
         for _ in 0..AGAIN {
             let (place, mut locks) =
                 (self.place_of(&uses, in_block), declared::without_catalogs(locks_of(&uses)));
             let open = match self.open.take() {
                 Some(open) => Ok(open),
-                None => self.begin_ordered(&locks, place).await,
+                None => self.begin_ordered(&locks, declared_by(&uses), place).await,
             };
             let mut open = match open {
                 Ok(open) => open,
@@ -304,13 +312,21 @@ impl Session {
         self.refuse_ordered(request, "catalog_changed", problem).await
     }
 
-    /// Where tables are declared: those of the session for a block, and else what the statement itself touches.
-    async fn begin_ordered(&self, locks: &Tables, mut place: Place) -> Result<Open, NotBegun> {
+    /// Where tables are declared: those of the session for a block, those of its comment for a statement outside, and else
+    /// what the statement itself touches.
+    async fn begin_ordered(
+        &self,
+        locks: &Tables,
+        declared: Option<Declaration>,
+        mut place: Place,
+    ) -> Result<Open, NotBegun> {
         let declares = self.service.cluster.declares_tables();
         let mut tables = Tables::default();
         if declares {
-            tables = match self.line.primary.status {
-                Status::InBlock => self.declared_tables().await.map_err(NotBegun::Undeclared)?,
+            tables = match (self.line.primary.status, declared) {
+                (Status::InBlock, declared) | (_, declared @ Some(_)) => {
+                    self.declared_tables(declared.unwrap_or_default()).await.map_err(NotBegun::Undeclared)?
+                }
                 _ => locks.clone(),
             };
             if place != Place::Anywhere {
@@ -478,6 +494,7 @@ impl Session {
         }
         let mut end = std::mem::take(&mut seen.withheld);
         if seen.failed {
+            called::explained(uses, &seen, self.line.client.out());
             self.line.ask("ROLLBACK").await?;
             self.roll_back_copies(open).await;
         } else {
@@ -702,6 +719,11 @@ impl Session {
 /// A COMMIT was completed, and not as a ROLLBACK.
 fn has_committed(seen: &Seen) -> bool {
     seen.tags.iter().any(|tag| **tag == *b"COMMIT")
+}
+
+/// What the comments of a request declare.
+fn declared_by(uses: &[Use]) -> Option<Declaration> {
+    uses.iter().find_map(|used| used.declares.clone())
 }
 
 /// All that statements lock.

@@ -2,6 +2,7 @@
 //! where it runs, and why it cannot be executed by several servers, if so. Unlike elsewhere nothing runs that is not
 //! understood: a request waits for the tree.
 
+use super::called;
 use crate::scheduled::{Work, reading, reading_everything, touching_everything, writing};
 use crate::session::Session;
 use crate::session::own;
@@ -12,7 +13,7 @@ use crate::session::understand::{Words, parameter, types};
 use crate::standby::may_be_bound;
 use crate::understanding::Statement as Looked;
 use analysis::instant::Instant;
-use analysis::session::set_by_function;
+use analysis::session::{Declaration, set_by_function};
 use analysis::shape::{Hint, Strings};
 use analysis::template::FootprintTemplate;
 use analysis::utility::{Held, Statement, Utility, What, alike};
@@ -83,10 +84,14 @@ pub(super) struct Use {
     /// It may change the session in a way that cannot be told.
     pub(super) dirties: bool,
     pub(super) statement: Statement,
+    /// It calls a declared procedure.
+    pub(super) calls: bool,
+    /// The tables that a comment of its request declares.
+    pub(super) declares: Option<Declaration>,
 }
 
 impl Use {
-    fn new(does: Does, locks: Option<Tables>, text: &str, statement: Statement) -> Use {
+    pub(super) fn new(does: Does, locks: Option<Tables>, text: &str, statement: Statement) -> Use {
         Use {
             does,
             locks,
@@ -96,6 +101,8 @@ impl Use {
             moves_sequences: false,
             dirties: false,
             statement,
+            calls: false,
+            declares: None,
         }
     }
 
@@ -168,7 +175,7 @@ pub(super) enum Meant {
 }
 
 /// A statement that is not to be executed.
-enum No {
+pub(super) enum No {
     Refused(&'static str, Problem),
     /// Nobody has asked the primary yet what is wrong with this text.
     NotUnderstood(&'static str, Box<[u8]>),
@@ -207,6 +214,14 @@ fn executes(bytes: &[u8], mut splitter: Splitter) -> usize {
     found
 }
 
+pub(super) fn session_not_known() -> No {
+    refused(
+        "session_not_known",
+        "the settings or the temporary objects of the session are not known: names may stand for something else",
+        "RESET ALL, or DISCARD ALL, makes them known.",
+    )
+}
+
 fn several(why: &str) -> No {
     refused("several_statements", why, ALONE)
 }
@@ -219,11 +234,13 @@ fn refused(name: &'static str, message: impl Into<String>, hint: &str) -> No {
     No::Refused(name, Problem::error("0A000", message).hint(hint))
 }
 
-fn not_executed(name: &'static str, why: &str, hint: &str) -> No {
+pub(super) fn not_executed(name: &'static str, why: &str, hint: &str) -> No {
     refused(name, format!("this design has every server execute the statement, and {why}"), hint)
 }
 
 const SEE: &str = "docs/designs.md lists what this design does not execute.";
+const HINTS: &str = "Write tables_read = 'a, b' or tables_written = 'c', or both with a comma between, '*' for all; or a \
+    consistency: strong, session, bounded <age>, weak, primary.";
 const ALONE: &str = "Send each of them in a request of its own.";
 
 impl Session {
@@ -272,11 +289,20 @@ impl Session {
     /// The statements of a text.
     async fn uses_of_text(&mut self, text: &[u8]) -> Result<Vec<Use>, No> {
         let Some(words) = self.words_of(text) else { return Err(No::NotUnderstood("encoding", text.into())) };
+        let declares = self.declared_in(&words)?;
+        let mut uses = self.uses_of_words(&words).await?;
+        if let Some(first) = uses.first_mut() {
+            first.declares = declares;
+        }
+        Ok(uses)
+    }
+
+    async fn uses_of_words(&mut self, words: &Words) -> Result<Vec<Use>, No> {
         let strings = self.state.strings();
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         match held {
             Held::Nothing => Ok(Vec::new()),
-            Held::Tree => Ok(vec![self.use_of_tree(&words, &[], &[]).await?]),
+            Held::Tree => Ok(vec![self.use_of_tree(words, &[], &[]).await?]),
             Held::Statements(statements) => {
                 let is_own =
                     |one: &Statement| matches!(&one.what, What::Utility(u) if u.consort_setting().is_some());
@@ -396,10 +422,16 @@ impl Session {
         let strings = self.state.strings();
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         if !matches!(held, Held::Tree) {
-            return self.uses_of_text(&prepared.text).await;
+            let mut uses = self.uses_of_text(&prepared.text).await?;
+            if let [Use { calls: true, form, .. }] = &mut uses[..] {
+                *form = called::with(bind, &prepared.types)?;
+            }
+            return Ok(uses);
         }
         let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
+        let declares = self.declared_in(&words)?;
         let mut used = self.use_of_tree(&words, &types(prepared), &parameters).await?;
+        used.declares = declares;
         let meaning = self.meaning.take();
         if is_new {
             if !bind.statement.is_empty() {
@@ -437,6 +469,19 @@ impl Session {
         let under = self.line.statements.parsed_under(name);
         let same = under == Some(SettingsAt::of(self.state.settings())) && self.state.knows_names();
         same && self.line.statements.names_still_mean(name, self.database.names(), meaning)
+    }
+
+    /// What a comment declares, where transactions declare their tables.
+    fn declared_in(&self, words: &Words) -> Result<Option<Declaration>, No> {
+        match words.shape.hint().filter(|_| self.declares()) {
+            Some(Hint::Unknown) => {
+                let said = words.shape.said(&words.text);
+                let problem =
+                    Problem::error("42704", format!("the comment \"consort: {said}\" is not understood"));
+                Err(No::Refused("hint", problem.hint(HINTS)))
+            }
+            _ => Ok(words.shape.declaration(&words.text)),
+        }
     }
 
     fn words_of(&self, text: &[u8]) -> Option<Words> {
@@ -477,11 +522,7 @@ impl Session {
         let why = words.shape.sure().err().map_or("not_analysed", |unsure| unsure.name());
         let template = template.ok_or_else(|| not_understood(why, &words.text))?;
         if !self.asker().understands(&template) {
-            return Err(refused(
-                "session_not_known",
-                "the settings or the temporary objects of the session are not known: names may stand for something else",
-                "RESET ALL, or DISCARD ALL, makes them known.",
-            ));
+            return Err(session_not_known());
         }
         let mut literals = Vec::new();
         words.shape.texts(&words.text, &mut literals);
@@ -509,9 +550,9 @@ impl Session {
         words: &Words,
     ) -> Result<(Does, Tables), No> {
         let (reads, writes) = (tables(&template.reads), tables(&template.writes));
-        let writes_nothing = writes.as_ref().is_some_and(Vec::is_empty);
-        if template.kind == Kind::Read && !template.replay.moves_sequences {
-            if !writes_nothing {
+        let calls_writer = writes.as_ref().is_some_and(|writes| !writes.is_empty());
+        if template.kind == Kind::Read && !template.replay.moves_sequences && !calls_writer {
+            if writes.is_none() {
                 // A function of which nothing is known: in a block nobody could keep it from writing.
                 return match self.state.block() {
                     analysis::session::BlockStatus::Idle => Ok((Does::SeemsToRead, reading_everything())),
@@ -541,13 +582,7 @@ impl Session {
             return Err(not_executed("clock", why, "SET standard_conforming_strings = on."));
         }
         if self.state.block_has_ddl() {
-            let why =
-                "its transaction has changed the catalog: what it touches is not known before that commits";
-            return Err(not_executed(
-                "block_has_ddl",
-                why,
-                "Commit first, and write rows in a transaction of their own.",
-            ));
+            return Err(behind_ddl());
         }
         let locks = match (reads, writes) {
             (Some(reads), Some(writes)) => {
@@ -610,10 +645,10 @@ impl Session {
             | Utility::Notify
             | Utility::Explain { analyze: false, .. } => (Does::AtPrimary, None),
             Utility::Unknown => return Err(not_understood("unknown", piece)),
+            Utility::Call => return self.use_of_call(piece).await,
             Utility::Execute { .. }
             | Utility::Declare { .. }
             | Utility::CopyFrom
-            | Utility::Call
             | Utility::Do
             | Utility::Load
             | Utility::Explain { .. }
@@ -655,6 +690,14 @@ impl Session {
     }
 }
 
+pub(super) fn behind_ddl() -> No {
+    not_executed(
+        "block_has_ddl",
+        "its transaction has changed the catalog: what it touches is not known before that commits",
+        "Commit first, and write rows in a transaction of their own.",
+    )
+}
+
 /// Whether statements may stand in one request: each was looked at as if it were the first.
 fn may_be_together(uses: &[Use]) -> bool {
     let all = |so: fn(&Does) -> bool| uses.iter().all(|used| so(&used.does));
@@ -675,7 +718,7 @@ fn not_yet(utility: &Utility) -> (&'static str, &'static str) {
         Utility::CopyFrom => {
             ("COPY from the client is not handed to all", "Send INSERTs with many rows each.")
         }
-        Utility::Call | Utility::Do => ("code runs as it likes", "Send its statements one by one."),
+        Utility::Do => ("code runs as it likes", "Send its statements one by one."),
         Utility::PrepareTransaction(_) | Utility::CommitPrepared(_) | Utility::RollbackPrepared(_) => {
             ("transactions are not prepared", "COMMIT them.")
         }
@@ -687,7 +730,8 @@ fn unknown_function() -> No {
     not_executed(
         "unknown_function",
         "it calls a function of which nothing is known",
-        "Run it outside of a block, where it may read, or name the function in the setting harmless.",
+        "Run it outside of a block, where it may read, or declare the function in the configuration, in a table \
+         [procedure.\"schema.name\"].",
     )
 }
 
@@ -700,7 +744,7 @@ fn tables(footprint: &FootprintTemplate) -> Option<Vec<RelationId>> {
 }
 
 /// The parameter types that are the same everywhere; the others are left to the server.
-fn common(types: &[u8]) -> Box<[u8]> {
+pub(super) fn common(types: &[u8]) -> Box<[u8]> {
     let own = |oid: &[u8]| {
         oid.try_into().is_ok_and(|oid| u32::from_be_bytes(oid) >= analysis::catalog::FIRST_USER_OID)
     };
