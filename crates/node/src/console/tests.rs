@@ -171,7 +171,7 @@ fn show_doubts() {
 
 #[test]
 fn show_lead() {
-    assert_eq!(shown("SHOW LEAD"), ["leads=0 led_by=process 9 at the primary lease_ms=10000 serves=0"]);
+    assert_eq!(shown("SHOW LEAD"), ["leads=0 led_by=process 9 at the primary lease_ms=0 serves=0"]);
 }
 
 #[test]
