@@ -17,7 +17,8 @@ fn serving(prepare: impl FnOnce(&Scratch), lines: &str) -> (Serving, Console, St
     servers.query("CREATE DATABASE shop");
     servers.query(TABLES);
     let cluster = servers.cluster_mut();
-    cluster.add_backed_up_replica(Origin::Backup, &Scratch::options(), &mut |_| {}).unwrap().start().unwrap();
+    let made = cluster.add_backed_up_replica(Origin::Backup, &Scratch::options(), &mut |_| {});
+    made.and_then(|node| node.start()).expect("a base backup of the primary");
     prepare(&servers);
     let serving = Serving::over(Arc::new(servers), lines);
     let url = serving.url("postgres", "postgres");
@@ -44,11 +45,12 @@ fn command(folder: &UpFolder, arguments: &[&str]) -> Command {
 fn up() -> (UpFolder, Load, Load) {
     let folder = UpFolder::new();
     folder.up().worked();
-    let mut client = Client::connect(&folder.url()).unwrap();
-    client.rows(TABLES).unwrap();
-    client.rows("CREATE DATABASE shop").unwrap();
+    let made = |url: &str, sql| Client::connect(url).and_then(|mut client| client.rows(sql)).map(drop);
     let shop = of_shop(&folder);
-    Client::connect(&shop).and_then(|mut client| client.rows(TABLES)).unwrap();
+    let all = made(&folder.url(), TABLES)
+        .and_then(|()| made(&folder.url(), "CREATE DATABASE shop"))
+        .and_then(|()| made(&shop, TABLES));
+    all.expect("the tables can be made");
     let (here, there) = (Load::start(&folder.url()), Load::start(&shop));
     (folder, here, there)
 }
@@ -143,7 +145,12 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
 
 /// A subcommand that goes on beside us.
 fn begun(mut command: Command) -> Child {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs")
 }
 
 #[test]

@@ -156,8 +156,8 @@ pub async fn left_at(primary: &Address, replica: &Address) -> Result<Option<Lsn>
 
 /// Of a timeline's history, which one it left last, and where.
 fn last_branch(history: &str) -> Option<(u32, Lsn)> {
-    let lines = history.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let mut words = lines.last()?.split_whitespace();
+    let mut lines = history.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut words = lines.next_back()?.split_whitespace();
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
