@@ -140,7 +140,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         What::Rebuild(Rebuild { named, no_wait: true }) => tell(named, "REBUILD", "is copied anew").map(drop),
         What::Rebuild(Rebuild { named, no_wait: false }) => {
             let found = tell(named, "REBUILD", "is copied anew")?;
-            until_copied(&found, &named.name)
+            until_copied(&found, &named.name, Said::default())
         }
     }
 }
@@ -172,7 +172,7 @@ fn add(found: &Found, no_wait: bool) -> Result<(), Failure> {
     drop(turn);
     ask(found, "RELOAD")?;
     println!("{name}: joins");
-    if no_wait { Ok(()) } else { until_copied(found, &name) }
+    if no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
 }
 
 fn remove(found: &Found, name: &str) -> Result<(), Failure> {
@@ -235,8 +235,7 @@ fn tell(Named { name, which }: &Named, verb: &str, done: &str) -> Result<Found, 
 }
 
 /// Says how far its copies are until all are made.
-fn until_copied(found: &Found, name: &str) -> Result<(), Failure> {
-    let mut said = Said::default();
+fn until_copied(found: &Found, name: &str, mut said: Said) -> Result<(), Failure> {
     loop {
         let rows = said.say(found, name)?;
         for (database, state, words) in &rows {

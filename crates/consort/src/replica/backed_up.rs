@@ -41,11 +41,12 @@ pub(super) fn add(found: &Found, origin: Origin, no_wait: bool) -> Result<(), Fa
     }
     println!("{name}: joins");
     drop(turn);
-    if let Err(failure) = until_joined(found, replica(&cluster, &name)?) {
+    let mut said = Said::default();
+    if let Err(failure) = until_joined(found, replica(&cluster, &name)?, &mut said) {
         remove(found, &name)?;
         return Err(failure);
     }
-    if no_wait { Ok(()) } else { until_copied(found, &name) }
+    if no_wait { Ok(()) } else { until_copied(found, &name, said) }
 }
 
 /// Takes the base backup that replicas are made of later.
@@ -85,8 +86,7 @@ fn replica<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, Failure> {
 }
 
 /// Waits until the server has left the primary's log, and says how far that is.
-fn until_joined(found: &Found, node: &Node) -> Result<(), Failure> {
-    let mut said = Said::default();
+fn until_joined(found: &Found, node: &Node, said: &mut Said) -> Result<(), Failure> {
     loop {
         said.say(found, node.name())?;
         let follows = node.query(ANY_DATABASE, "SELECT pg_is_in_recovery()");

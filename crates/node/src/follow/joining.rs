@@ -79,8 +79,11 @@ impl Joining<'_> {
         };
         fed::log_commands(cluster, &database).await?;
         cluster.fed_takes(id, of);
+        // How far that is the primary has not said yet.
         cluster.feeds().keeps_behind(of, id, Lsn::MAX);
         self.databases.push((database, of));
+        let why = "its base backup follows the primary until what commits is kept for it".to_owned();
+        cluster.feeds().set_stage(of, id, Stage::Waiting(why));
         loop {
             let moved = cluster.next_move();
             let is_kept = cluster.scheduler().order().resume(of).is_some();

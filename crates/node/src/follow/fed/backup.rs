@@ -6,7 +6,6 @@ use crate::cluster::{Stage, Stretch};
 use history::Lsn;
 use postgres::Error;
 use postgres::clone::backup;
-use transaction::Cluster as _;
 
 impl Feeding<'_> {
     /// Where its server left the primary's log, if the database came with a base backup and all that ends behind is kept.
@@ -61,7 +60,6 @@ impl Line<'_> {
             let more = cluster.feeds().more();
             self.by.heed()?;
             let Some(next) = cluster.feeds().next(of, id, 0)? else {
-                cluster.gauge_wanted();
                 more.await;
                 continue;
             };

@@ -231,7 +231,10 @@ const SHADY: &str = "SET ROLE shady; \
     CREATE TABLE spans (id int PRIMARY KEY, s span); CREATE INDEX ON spans USING gist (s); \
     CREATE TABLE points (id int PRIMARY KEY, a float8); CREATE INDEX ON points USING gist (span(a, a + 2)); \
     CREATE TABLE planned (id int PRIMARY KEY, v int); CREATE STATISTICS of_planned ON (v + same(1)), v FROM planned; \
-    CREATE TABLE folded (id int PRIMARY KEY, v int); CREATE INDEX ON folded ((v + same(1)))";
+    CREATE TABLE folded (id int PRIMARY KEY, v int); CREATE INDEX ON folded ((v + same(1))); \
+    CREATE FUNCTION empties() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.takes(); RETURN NULL; END$$; \
+    CREATE TRIGGER empties BEFORE TRUNCATE ON indexed EXECUTE FUNCTION empties(); ALTER TABLE indexed ENABLE ALWAYS TRIGGER empties; \
+    CREATE MATERIALIZED VIEW seen AS SELECT id, same(id) FROM plain; CREATE INDEX ON seen (same(id)); CREATE INDEX ON seen ((id + same(1)))";
 
 const SHE_WRITES: &str = "SET ROLE shady; \
     INSERT INTO plain VALUES (1, 'sad'); INSERT INTO keyless VALUES (1, 'sad'), (1, 'so'); INSERT INTO indexed VALUES (1); \
