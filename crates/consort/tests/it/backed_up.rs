@@ -183,6 +183,28 @@ fn a_base_backup_that_is_broken_off_leaves_no_trace() {
 }
 
 #[test]
+fn a_server_that_ends_before_it_is_taken_in_is_removed_by_whoever_adds_it() {
+    let (folder, here, there) = up();
+    // The backup has it too, and replays no commit.
+    at(&folder, "primary", "template1", "ALTER SYSTEM SET recovery_min_apply_delay = '1h'");
+    let mut adding = command(&folder, &["add", "--from", "backup"]);
+    let adding = std::thread::spawn(move || run(&mut adding));
+    eventually("a backup that has log to replay", || {
+        folder.run("status", &[]).worked().contains("MB of the primary's log to replay")
+    });
+    let pid = std::fs::read_to_string(folder.path().join("replica1/data/postmaster.pid")).unwrap();
+    run(Command::new("kill").args(["-QUIT", pid.lines().next().unwrap()])).worked();
+    let refused = adding.join().unwrap().failed(1);
+    assert!(refused.contains("replica1 has ended before it was taken in, and is removed"), "{refused}");
+    assert!(!folder.path().join("replica1").exists());
+    assert!(!folder.run("status", &[]).worked().contains("replica1"));
+    assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
+    here.goes_on(20, 10);
+    here.end();
+    there.end();
+}
+
+#[test]
 fn a_base_backup_that_dies_before_it_is_taken_in_leaves_nothing_behind() {
     let (serving, mut console, url) =
         serving(|servers| servers.replica(0).set("recovery_min_apply_delay", "1h").unwrap(), THROUGH);
