@@ -268,7 +268,7 @@ impl Said {
 }
 
 fn is_copied(state: &str) -> bool {
-    matches!(state, "feeding" | "serving")
+    matches!(state, "feeding" | "serving" | "executing")
 }
 
 /// Its databases: each with its state, and that in words.

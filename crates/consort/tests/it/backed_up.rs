@@ -7,11 +7,11 @@ use std::sync::Arc;
 use postgres::local::{Node, Options, Origin, Scratch};
 
 use crate::fed::{all_equal, rows};
-use crate::fixture::{CONSORT, Done, Serving, UpFolder, eventually, run};
+use crate::fixture::{CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served, serves};
 use crate::replicas::number;
 
-/// A primary and a base backup of it, which follows it, and Consort in front of both.
+/// A primary and a base backup of it, which follows it; Consort, which is told of it when it follows the database.
 fn serving(prepare: impl FnOnce(&Scratch), lines: &str) -> (Serving, Console, String) {
     let mut servers = Scratch::with(Options { standbys: 0, ..Scratch::options() });
     servers.query("CREATE DATABASE shop");
@@ -20,9 +20,17 @@ fn serving(prepare: impl FnOnce(&Scratch), lines: &str) -> (Serving, Console, St
     let made = cluster.add_backed_up_replica(Origin::Backup, &Scratch::options(), &mut |_| {});
     made.and_then(|node| node.start()).expect("a base backup of the primary");
     prepare(&servers);
-    let serving = Serving::over(Arc::new(servers), lines);
+    let (port, metrics_port) = (free_port(), free_port());
+    let lines = format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\nauth_type = \"trust\"\n{lines}");
+    let with = configuration(&servers, port, &lines);
+    let (without, _) = with.split_once("[[replica]]").expect("there is one");
+    let serving = Serving::configured(Arc::new(servers), port, metrics_port, without);
     let url = serving.url("postgres", "postgres");
-    let console = Console::connect(&serving.url("postgres", "consort"));
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    Client::connect(&url).and_then(|mut client| client.rows("SELECT 1")).expect("an answer");
+    eventually("reads that may leave", || console.stays("postgres").is_empty());
+    std::fs::write(serving.config_file(), &with).expect("the configuration can be written");
+    console.rows("RELOAD");
     (serving, console, url)
 }
 

@@ -56,7 +56,7 @@ impl Joining<'_> {
     async fn go(&mut self, address: &Address) -> Result<(), Error> {
         let name = self.cluster.standby(self.id).name.clone();
         let primary = Control::connect(&self.cluster.setup().primary).await?;
-        for database in attached(self.cluster, &primary).await? {
+        for database in all_followed(self.cluster, &primary).await? {
             self.keep(database).await?;
         }
         let goal = backup::written(&primary).await?;
@@ -130,11 +130,13 @@ impl Drop for Joining<'_> {
     }
 }
 
-/// The databases that are attached, followed from now on if nobody has used them yet: they came with the backup too.
-async fn attached(cluster: &Cluster, primary: &Control) -> Result<Vec<Rc<Database>>, Error> {
+/// The databases that are attached, followed from now on if nobody has used them yet, for they came with the backup too; and
+/// those that are used, and may be attached just now.
+async fn all_followed(cluster: &Cluster, primary: &Control) -> Result<Vec<Rc<Database>>, Error> {
     let slots = answered(attach::slots(primary)).await?;
-    let names = slots.into_iter().filter_map(|slot| slot.database);
-    Ok(names.filter(|name| cluster.follows(name)).map(|name| cluster.database(&name)).collect())
+    let attached = slots.into_iter().filter_map(|slot| slot.database);
+    attached.filter(|name| cluster.follows(name)).for_each(|name| drop(cluster.database(&name)));
+    Ok(cluster.databases().into_iter().filter(|database| cluster.follows(database.name())).collect())
 }
 
 /// The number of the database as soon as it is followed; `None` if that takes too long.

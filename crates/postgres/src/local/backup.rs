@@ -244,7 +244,8 @@ fn back_up(
     if !options.durable {
         backup.arg("--no-sync");
     }
-    backup.stdout(Stdio::null()).stderr(Stdio::piped());
+    // Its own group: it has a child that receives the log, and does not notice that its parent was killed.
+    backup.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = backup.spawn().map_err(|error| Error::Setup(format!("cannot run pg_basebackup: {error}")))?;
     guard.heeds(&child.id().to_string())?;
     let done = until_backed_up(primary, child, name, tell);
@@ -293,15 +294,15 @@ fn begins_at(backup: &Path) -> Result<Lsn, Error> {
     from.ok_or_else(|| Error::Setup(format!("{} does not say where it begins", label.display())))
 }
 
-/// Waits until its standard input closes. Then it ends the process whose number it has read last, if any, and removes what is
-/// not whole of the folder.
+/// Waits until its standard input closes. Then it ends the group of processes whose number it has read last, if any, and removes
+/// what is not whole of the folder.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 pid=$(tail -n 1)
 if [ "${pid:--}" != - ]; then
-    kill -KILL $pid 2> /dev/null
+    kill -KILL -$pid 2> /dev/null
     tries=0
-    while kill -0 $pid 2> /dev/null && [ $tries -lt 250 ]; do
+    while kill -0 -$pid 2> /dev/null && [ $tries -lt 250 ]; do
         tries=$((tries + 1))
         sleep 0.02
     done
@@ -328,7 +329,7 @@ impl Unfinished {
         Ok(Unfinished { guard, input })
     }
 
-    /// The process with this number fills the folder, and is to be ended too; or `-`: none does any more.
+    /// The group of processes with this number fills the folder, and is to be ended too; or `-`: none does any more.
     fn heeds(&mut self, number: &str) -> Result<(), Error> {
         let input = self.input.as_mut().expect("it is open until this is dropped");
         writeln!(input, "{number}").map_err(setup)
