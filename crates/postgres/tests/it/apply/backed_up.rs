@@ -93,13 +93,45 @@ async fn leave_and_feed() {
         assert!(soon("a writer's end", writer).await.unwrap() > 10, "they wrote meanwhile");
     }
     assert_eq!(clone::found(&to).await.unwrap(), Found::Copy(shown.clone()));
-    assert!(clone::is_of(&from, &to, &Chosen::default()).await.unwrap() && clone::in_step(&from, &to).await.unwrap());
+    assert!(
+        clone::is_of(&from, &to, &Chosen::default()).await.unwrap()
+            && clone::in_step(&from, &to).await.unwrap()
+    );
     assert!(unplaced.iter().any(|(commit, _)| commit.end <= left), "some of it is in the backup");
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();
     let mut fed = Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced };
     fed.feed().await.unwrap();
     compare_tables(&fed);
     everything_else_is_there(&fed.primary, &fed.replica);
+}
+
+/// What the replica is not to have is emptied, and stays empty.
+#[tokio::test]
+async fn a_base_backup_may_be_left_with_a_part_of_the_tables() {
+    let primary = shop();
+    let from = primary.address("shop");
+    let (decoder, gauger) = follow(&from).await;
+    let replica = backup_of(&primary);
+    let to = replica.address("shop");
+    primary.query_in("shop", "INSERT INTO bare VALUES (1, 'x'); INSERT INTO child (account) VALUES (1)");
+    let chosen = Chosen::read(&["account".to_owned(), "parts".to_owned()]).unwrap();
+    let left = leave(&from, &to).await;
+    backup::take(&from, (&to, &chosen), left).await.unwrap();
+    assert!(clone::is_of(&from, &to, &chosen).await.unwrap());
+    assert!(!clone::is_of(&from, &to, &Chosen::default()).await.unwrap());
+    let feeder = Feeder::open(&to, EPOCH).await.unwrap();
+    let mut fed = Fed { primary, replica, decoder, gauger, feeder, connections: 1, unplaced: Vec::new() };
+    fed.primary.query_in(
+        "shop",
+        "INSERT INTO bare VALUES (2, 'y'); UPDATE account SET balance = 7 WHERE id = 3; UPDATE parts SET v = 'w' WHERE id < 1100",
+    );
+    fed.feed().await.unwrap();
+    for table in ["account", "low", "high"] {
+        let rows = format!("SELECT t::text FROM {table} AS t ORDER BY 1");
+        assert_eq!(fed.primary.query_in("shop", &rows), fed.replica.query_in("shop", &rows), "{table}");
+    }
+    let none = "SELECT (SELECT count(*) FROM bare) + (SELECT count(*) FROM child)";
+    assert_eq!(one(&fed.replica.query_in("shop", none)), "0");
 }
 
 /// The newest transaction that has ended at a server where nothing runs.
@@ -195,6 +227,7 @@ async fn only_what_says_so_is_taken() {
         .unwrap();
     assert_eq!(backup::left_at(&from, &to).await.unwrap(), None);
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
-    let shown = soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
+    let shown =
+        soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     assert!(!shown.is_of_log());
 }
