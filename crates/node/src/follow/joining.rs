@@ -44,8 +44,14 @@ pub(super) async fn join(cluster: &Cluster, id: StandbyId) -> Result<Joining<'_>
     let address = &cluster.standby(id).address;
     let mut joining = Joining { cluster, id, databases: Vec::new() };
     if within_limit(address, backup::follows(&cluster.setup().primary, address)).await? {
+        if !cluster.lead().is_sure(cluster.now()) {
+            return Err(Error::NotReady(
+                "it is a base backup, which the Consort that leads takes in".to_owned(),
+            ));
+        }
         tokio::select! {
             joined = joining.go(address) => joined?,
+            () = cluster.lead().until_waits() => return Err(Error::NotReady("another Consort leads".to_owned())),
             () = cluster.replica_stopped(id) => return Err(Error::NotReady("it is paused, or leaves".to_owned())),
         }
     }

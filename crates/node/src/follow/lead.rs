@@ -148,7 +148,9 @@ impl Line<'_> {
                     if self.cluster.lead().is_of(holder.clone()) {
                         tracing::info!(%holder, "another Consort leads: this one waits");
                         if self.lease.is_zero() {
-                            tracing::warn!("one that hangs is not replaced: that needs lease_time = \"10s\" at all of them");
+                            tracing::warn!(
+                                "one that hangs is not replaced: that needs lease_time = \"10s\" at all of them"
+                            );
                         }
                         self.cluster.moved();
                     }
