@@ -1,11 +1,13 @@
 //! `consort replica`: what is done with a replica that Consort feeds, while everybody works.
 
+mod backed_up;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand};
-use postgres::local;
+use clap::{Args, Subcommand, ValueEnum};
+use postgres::local::{self, Origin};
 
 use crate::cluster_in::{Found, Which};
 use crate::console::{self, Rows, value};
@@ -32,6 +34,9 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   consort replica add                            another server, made, copied to and fed
+  consort replica add --from backup              the same by a base backup: much quicker for large databases
+  consort replica seed                           a base backup that is kept for replicas to come
+  consort replica add --from seed                another server, of a copy of that
   consort replica remove replica2                it is fed no more, and its data go
   consort replica pause replica1                 reads go elsewhere; nothing is written there
   consort replica resume replica1                it goes on where it was
@@ -46,6 +51,11 @@ enum What {
     ///
     /// The copies are made while everybody works, and go on if this command is broken off.
     Add(Add),
+    /// Keep a base backup of the primary, of which replicas are made later (servers of `consort up` only)
+    ///
+    /// The primary keeps its log since then, at most as much as its max_slot_wal_keep_size says, so that a new replica only
+    /// has to replay that. Done again it makes a new seed in the place of the old one: then there is less to replay.
+    Seed(MakeSeed),
     /// Feed a replica no more, and throw its server and its data away (servers of `consort up` only)
     ///
     /// Reads that are under way there may end, at most for the setting drain_time.
@@ -75,9 +85,32 @@ struct Named {
 struct Add {
     #[command(flatten)]
     which: Which,
+    /// How the primary's databases come to it
+    #[arg(long, value_name = "HOW", default_value = "dump")]
+    from: From,
     /// Do not wait for the copies
     #[arg(long)]
     no_wait: bool,
+}
+
+/// How the primary's databases come to a new replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// Each by pg_dump and pg_restore, into a server that initdb makes
+    Dump,
+    /// The whole server by pg_basebackup: nothing is restored, no index is made anew
+    Backup,
+    /// As backup, of the one that `consort replica seed` has made
+    Seed,
+}
+
+#[derive(Args, Debug)]
+struct MakeSeed {
+    #[command(flatten)]
+    which: Which,
+    /// Throw the seed away: no log is kept for it any more
+    #[arg(long)]
+    remove: bool,
 }
 
 #[derive(Args, Debug)]
@@ -92,14 +125,22 @@ struct Rebuild {
 /// Tells the Consort that runs.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     match &options.what {
-        What::Add(Add { which, no_wait }) => add(&which.find()?, *no_wait),
+        What::Add(Add { which, from: From::Dump, no_wait }) => add(&which.find()?, *no_wait),
+        What::Add(Add { which, from: From::Backup, no_wait }) => {
+            backed_up::add(&which.find()?, Origin::Backup, *no_wait)
+        }
+        What::Add(Add { which, from: From::Seed, no_wait }) => {
+            backed_up::add(&which.find()?, Origin::Seed, *no_wait)
+        }
+        What::Seed(MakeSeed { which, remove: false }) => backed_up::make_seed(&which.find()?),
+        What::Seed(MakeSeed { which, remove: true }) => backed_up::remove_seed(&which.find()?),
         What::Remove(Named { name, which }) => remove(&which.find()?, name),
         What::Pause(named) => tell(named, "PAUSE", "paused").map(drop),
         What::Resume(named) => tell(named, "RESUME", "goes on").map(drop),
         What::Rebuild(Rebuild { named, no_wait: true }) => tell(named, "REBUILD", "is copied anew").map(drop),
         What::Rebuild(Rebuild { named, no_wait: false }) => {
             let found = tell(named, "REBUILD", "is copied anew")?;
-            until_copied(&found, &named.name)
+            until_copied(&found, &named.name, Said::default())
         }
     }
 }
@@ -114,22 +155,24 @@ fn home<'a>(found: &'a Found, how: &str) -> Result<&'a Home, Failure> {
     })
 }
 
+/// What is done where `consort up` has not made the servers.
+const MAKE_ONE: &str = "make one with initdb, write it as [[replica]] into";
+
 fn add(found: &Found, no_wait: bool) -> Result<(), Failure> {
-    let home = home(found, "make one with initdb, write it as [[replica]] into")?;
+    let home = home(found, MAKE_ONE)?;
     let turn = home.take_turn()?;
     if home.running().is_none() {
         return Err(Failure::not_running("Consort does not run: `consort up --replicas N` makes replicas"));
     }
     let (mut cluster, file) = made(found, home)?;
-    let log_ins = up::writers(&file, &up::Options::default())?.log_ins();
     let name = cluster.next_replica();
     eprintln!("making {name} ..");
-    cluster.add_replica(&local::Options { log_ins, ..local::Options::default() })?.start()?;
+    cluster.add_replica(&options_of(&file)?)?.start()?;
     up::write(home, &file, cluster.nodes())?;
     drop(turn);
     ask(found, "RELOAD")?;
     println!("{name}: joins");
-    if no_wait { Ok(()) } else { until_copied(found, &name) }
+    if no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
 }
 
 fn remove(found: &Found, name: &str) -> Result<(), Failure> {
@@ -161,6 +204,12 @@ fn made(found: &Found, home: &Home) -> Result<(local::Cluster, SettingsFile), Fa
     Ok((cluster, SettingsFile::of(Some(&fs::read_to_string(home.config_file())?))))
 }
 
+/// How servers are made that are to be like these.
+fn options_of(file: &SettingsFile) -> Result<local::Options, Failure> {
+    let log_ins = up::writers(file, &up::Options::default())?.log_ins();
+    Ok(local::Options { log_ins, ..local::Options::default() })
+}
+
 fn ask(found: &Found, command: &str) -> Result<Rows, Failure> {
     let answers = console::runtime()?.block_on(console::ask(found, &[command]))?;
     Ok(answers.into_iter().next().unwrap_or_default())
@@ -186,14 +235,10 @@ fn tell(Named { name, which }: &Named, verb: &str, done: &str) -> Result<Found, 
 }
 
 /// Says how far its copies are until all are made.
-fn until_copied(found: &Found, name: &str) -> Result<(), Failure> {
-    let mut said = BTreeMap::new();
+fn until_copied(found: &Found, name: &str, mut said: Said) -> Result<(), Failure> {
     loop {
-        let rows = of_replica(&ask(found, "SHOW FEEDS")?, name);
+        let rows = said.say(found, name)?;
         for (database, state, words) in &rows {
-            if said.insert(database.clone(), words.clone()).as_ref() != Some(words) {
-                eprintln!("{name}, database {database}: {words}");
-            }
             if state == "failed" || state == "paused" {
                 return Err(Failure::new(format!("{name}: the database {database} is not copied: {words}")));
             }
@@ -205,8 +250,25 @@ fn until_copied(found: &Found, name: &str) -> Result<(), Failure> {
     }
 }
 
+/// What was said of each database.
+#[derive(Default)]
+struct Said(BTreeMap<String, String>);
+
+impl Said {
+    /// Says of a replica's databases how they are, if that is new. Each with its state, and that in words.
+    fn say(&mut self, found: &Found, name: &str) -> Result<Vec<(String, String, String)>, Failure> {
+        let rows = of_replica(&ask(found, "SHOW FEEDS")?, name);
+        for (database, _, words) in &rows {
+            if self.0.insert(database.clone(), words.clone()).as_ref() != Some(words) {
+                eprintln!("{name}, database {database}: {words}");
+            }
+        }
+        Ok(rows)
+    }
+}
+
 fn is_copied(state: &str) -> bool {
-    matches!(state, "feeding" | "serving")
+    matches!(state, "feeding" | "serving" | "executing")
 }
 
 /// Its databases: each with its state, and that in words.

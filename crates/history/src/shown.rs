@@ -4,6 +4,9 @@ use crate::{Lsn, Snapshot, Xid};
 use std::fmt;
 use std::str::FromStr;
 
+/// No transaction has so high an identity.
+const EVERYTHING: Xid = Xid::new(u64::MAX);
+
 /// The position of a fed replica: a state that the primary has shown, said so that it still means the same after a
 /// restart of whatever server. It is kept at the replica, in the transaction that made the state.
 ///
@@ -40,6 +43,19 @@ impl Shown {
     pub fn new(snapshot: Snapshot, decoded: Lsn, resume: Lsn) -> Shown {
         assert!(resume <= decoded, "what is not decoded is not shown");
         Shown { snapshot, decoded, resume }
+    }
+
+    /// What a server shows that left the primary's log at `end`: every commit whose record ends at or below, and no other.
+    ///
+    /// The primary need never have shown it, for it shows commits in another order than it logs them: nobody may read there
+    /// before it has come to a boundary that [holds](../order/struct.Boundary.html#method.holds) all of it.
+    pub fn of_log(end: Lsn) -> Shown {
+        Shown::new(Snapshot::new(EVERYTHING, Vec::new()), end, end)
+    }
+
+    /// Whether it is a stretch of the log, and need not be a state that the primary has shown.
+    pub fn is_of_log(&self) -> bool {
+        self.snapshot.xmax() == EVERYTHING
     }
 
     /// Whether a commit with this identity, whose record ends at `end`, is in it.
@@ -157,6 +173,18 @@ mod tests {
         assert_eq!(middle.resumed(Lsn::new(0x90)), shown("0/100 0/90 10:20:10,14"));
         assert_eq!(middle.resumed(Lsn::new(0x70)), middle);
         assert_eq!(middle.resumed(Lsn::new(0x190)), shown("0/100 0/100 10:20:10,14"));
+    }
+
+    #[test]
+    fn a_stretch_of_the_log_ends_where_it_ends() {
+        let stretch = Shown::of_log(Lsn::new(0x100));
+        for (xid, end, shows) in [(1, 0x100, true), (1, 0x101, false), (u64::MAX - 1, 0x100, true)] {
+            assert_eq!(stretch.shows(Xid::new(xid), Lsn::new(end)), shows, "{xid} at {end:x}");
+        }
+        assert_eq!((stretch.decoded(), stretch.resume()), (Lsn::new(0x100), Lsn::new(0x100)));
+        assert!(stretch.is_of_log() && shown(&stretch.to_string()).is_of_log());
+        assert!(!shown("0/100 0/80 10:20:10,14").is_of_log());
+        assert!(!shown("0/100 0/80 10:20:").covers(&stretch), "what hangs in the log may be in it");
     }
 
     #[test]

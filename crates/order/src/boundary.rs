@@ -77,9 +77,16 @@ impl Boundary {
     /// back. It stays what it is then, for to move it back would be to give it commits twice; but that it lacks nothing
     /// of the boundary is known from here on.
     pub fn after(&self, at: &Shown) -> Shown {
-        let position = self.position();
-        let further = self.missing(at).next().is_none() && !position.covers(at);
-        if further { at.resumed(self.resume) } else { position }
+        let further = self.missing(at).next().is_none() && !self.holds(at);
+        if further { at.resumed(self.resume) } else { self.position() }
+    }
+
+    /// Whether it is sure to show everything that a replica at this position shows. If it is not, and the replica lacks some
+    /// of it, what the replica shows is no state between this boundary and one before: it left the primary's log in between
+    /// ([`Shown::of_log`]), and waits for a boundary that holds it.
+    pub fn holds(&self, at: &Shown) -> bool {
+        // Whatever ends at or below `resume` starts below.
+        self.position().covers(at) || at.decoded() <= self.resume
     }
 
     /// Whether a replica at this position lacks nothing that lies before the run. If it does, it must be made anew.
@@ -105,6 +112,40 @@ impl Boundary {
 mod tests {
     use super::*;
     use history::{Incarnation, Snapshot};
+
+    #[test]
+    fn a_stretch_of_the_log_is_held_when_nothing_in_it_hangs() {
+        // The commit that ends at 15 hangs: it is in the log, and the boundary does not show it.
+        let incarnation =
+            Incarnation { epoch: Default::default(), timeline: Default::default(), started_us: 0 };
+        let boundary = |running: &[u64], resume: u64| {
+            let running = running.iter().copied().map(Xid::new).collect();
+            let snapshot = Snapshot::new(Xid::new(3), running);
+            let (decoded, end) = (Lsn::new(30), Lsn::new(25));
+            let seen = Placed { version: Version::new(1), xid: Xid::new(2), start: Lsn::new(20), end };
+            Boundary {
+                database: DatabaseId::new(5),
+                run: RunNumber::default(),
+                number: GaugeNumber::default(),
+                gauge: Arc::new(Gauge { incarnation, snapshot, insert_lsn: decoded }),
+                decoded,
+                resume: Lsn::new(resume),
+                since: Lsn::ZERO,
+                reached: Version::new(1),
+                commits: vec![seen],
+            }
+        };
+        let at = |end: u64| Shown::of_log(Lsn::new(end));
+        let hangs = boundary(&[1], 10);
+        assert!(!hangs.holds(&at(15)) && !hangs.holds(&at(30)));
+        assert_eq!(hangs.after(&at(30)), at(30), "to move it back would be to give it commits twice");
+        assert!(hangs.holds(&at(10)), "it ends where the one that hangs begins");
+        let shown = boundary(&[], 30);
+        assert!(shown.holds(&at(15)) && shown.holds(&at(30)) && !shown.holds(&at(31)));
+        assert_eq!(shown.after(&at(30)), shown.position());
+        assert_eq!(shown.missing(&at(24)).count(), 1);
+        assert_eq!(shown.missing(&at(25)).count(), 0);
+    }
 
     #[test]
     fn what_is_shown_in_part_is_not_missing_whole() {

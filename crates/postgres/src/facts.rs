@@ -3,8 +3,9 @@
 
 use crate::Error;
 use crate::address::Control;
+use crate::clone::backup;
 use crate::incarnation::Sighting;
-use history::{Epoch, Timeline};
+use history::{Epoch, Incarnation, Timeline};
 use std::collections::BTreeMap;
 use tokio_postgres::SimpleQueryMessage;
 
@@ -17,6 +18,10 @@ pub struct Facts {
     pub system: u64,
     /// The timeline it writes or follows.
     pub timeline: Timeline,
+    /// Its life.
+    pub life: Incarnation,
+    /// Whether its configuration says that it came of a base backup to be fed ([`crate::clone::backup`]).
+    pub base_backup: bool,
     /// `server_version`, as it says it.
     pub version: String,
     /// Whom it receives its log from, as `host:port`, if it does.
@@ -74,6 +79,8 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
         in_recovery: sighting.in_recovery,
         system: sighting.system,
         timeline: sighting.incarnation.timeline,
+        life: sighting.incarnation,
+        base_backup: backup::is_marked(control).await?,
         version: version.clone().unwrap_or_default(),
         upstream: upstream.clone(),
         brings,
@@ -128,11 +135,15 @@ pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
 /// compared [database by database](differences_of_copy).
 pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
     let mut found = Vec::new();
-    if replica.in_recovery {
+    if replica.in_recovery && !replica.base_backup {
         found.push("the server is a standby: name it under [[standby]]".to_owned());
     }
-    if replica.system == primary.system {
-        found.push("the server is the primary itself, or was copied from it: make it by initdb".to_owned());
+    if replica.life == primary.life || replica.system == primary.system && !replica.base_backup {
+        found.push(format!(
+            "the server is the primary itself, or was copied from it: make it by initdb, or say {} = on in the \
+             configuration of a base backup that was made to be fed",
+            backup::SETTING
+        ));
         return found;
     }
     let major = |facts: &Facts| facts.version.split(['.', ' ', 'b', 'r', 'd']).next().map(str::to_owned);
@@ -168,6 +179,30 @@ fn compare(primary: &Facts, other: &Facts, counts: impl Fn(&str) -> bool, found:
 mod tests {
     use super::*;
 
+    fn life(started_us: i64) -> Incarnation {
+        Incarnation { epoch: Epoch::default(), timeline: Timeline::new(1), started_us }
+    }
+
+    #[test]
+    fn a_base_backup_is_fed_if_it_says_so() {
+        let primary = Facts {
+            in_recovery: false,
+            system: 7,
+            timeline: Timeline::new(1),
+            life: life(1),
+            base_backup: false,
+            version: "15.20".to_owned(),
+            upstream: None,
+            brings: BTreeMap::new(),
+        };
+        let copied = Facts { life: life(2), timeline: Timeline::new(2), ..primary.clone() };
+        assert!(fed_differences(&primary, &copied)[0].contains("consort.base_backup = on"));
+        let said = Facts { base_backup: true, ..copied };
+        assert!(fed_differences(&primary, &said).is_empty());
+        assert!(fed_differences(&primary, &Facts { in_recovery: true, ..said.clone() }).is_empty());
+        assert_eq!(fed_differences(&said, &said).len(), 1, "it is the primary itself");
+    }
+
     #[test]
     fn a_replica_is_another_server_of_the_same_kind() {
         let brings = |pairs: &[(&str, &str)]| {
@@ -177,6 +212,8 @@ mod tests {
             in_recovery: false,
             system: 7,
             timeline: Timeline::new(1),
+            life: life(1),
+            base_backup: false,
             version: "15.20 (Debian 15.20-1)".to_owned(),
             upstream: None,
             brings: brings(&[
@@ -185,8 +222,7 @@ mod tests {
                 ("extension x", "1"),
             ]),
         };
-        let replica =
-            Facts { system: 8, timeline: Timeline::new(3), version: "15.3".to_owned(), ..primary.clone() };
+        let replica = Facts { system: 8, life: life(2), version: "15.3".to_owned(), ..primary.clone() };
         assert!(fed_differences(&primary, &replica).is_empty());
         assert!(differences_of_copy(&primary, &replica, "shop").is_empty());
         assert_eq!(fed_differences(&primary, &primary).len(), 1);
@@ -218,6 +254,8 @@ mod tests {
             in_recovery: false,
             system: 7,
             timeline: Timeline::new(2),
+            life: life(1),
+            base_backup: false,
             version: "15.20".to_owned(),
             upstream: None,
             brings: BTreeMap::from([("extension hstore".to_owned(), "1.8".to_owned())]),

@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod access;
+mod backed_up;
 mod barriers;
 mod configuration;
 mod console;

@@ -76,6 +76,12 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// These, and those that follow.
+    pub(crate) fn with(mut self, next: Stretch) -> Stretch {
+        self.boundaries.extend(next.boundaries);
+        Stretch { boundaries: self.boundaries, end: next.end, bytes: self.bytes + next.bytes }
+    }
+
     /// The last one.
     pub(crate) fn last(&self) -> &Rc<Boundary> {
         self.boundaries.last().expect("a stretch has at least one boundary")

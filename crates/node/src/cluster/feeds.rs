@@ -59,6 +59,8 @@ struct Course {
     in_vain: InVain,
     /// It must be copied before it is fed again.
     out: bool,
+    /// It comes of a base backup, and all that ends behind this place of the log is kept for it.
+    kept_behind: Option<Lsn>,
     /// How it differs, as whoever compared it with the primary has found, and nobody has heeded yet.
     wrong: Option<String>,
     /// Everything below is visible there.
@@ -121,6 +123,7 @@ impl Feeds {
             stage: Stage::Waiting("the database is not followed yet".to_owned()),
             in_vain: InVain::default(),
             out: false,
+            kept_behind: None,
             wrong: None,
             shown: Place::default(),
             unkept: None,
@@ -178,6 +181,16 @@ impl Feeds {
     /// The database must be copied to a replica before it is fed: the replica has only joined.
     pub(crate) fn begin_anew(&self, of: DatabaseId, replica: StandbyId) {
         self.course(of, replica).out = true;
+    }
+
+    /// For a replica that comes of a base backup all is kept that ends behind this place of the log.
+    pub(crate) fn keeps_behind(&self, of: DatabaseId, replica: StandbyId, place: Lsn) {
+        self.course(of, replica).kept_behind = Some(place);
+    }
+
+    /// Behind which place all is kept for a replica that comes of a base backup and is not fed yet.
+    pub(crate) fn kept_behind(&self, of: DatabaseId, replica: StandbyId) -> Option<Lsn> {
+        self.course(of, replica).kept_behind
     }
 
     /// The databases of a replica.
@@ -362,7 +375,8 @@ impl Cluster {
 
     /// The copy is made.
     pub(crate) fn copied(&self, replica: StandbyId, of: DatabaseId) {
-        self.feeds().course(of, replica).out = false;
+        let mut course = self.feeds().course(of, replica);
+        (course.out, course.kept_behind) = (false, None);
     }
 
     /// A replica is fed no more: it must be copied anew. Nothing is read there.
@@ -370,7 +384,7 @@ impl Cluster {
         self.scheduler().fed_leaves(replica, of);
         self.feeds().feed(of).leaves(replica);
         let mut course = self.feeds().course(of, replica);
-        (course.out, course.unkept) = (true, None);
+        (course.out, course.unkept, course.kept_behind) = (true, None, None);
         drop(course);
         self.feeds().changed();
         self.moved();

@@ -318,7 +318,7 @@ impl Cluster {
     }
 
     /// Whether the setting `databases` names it.
-    fn follows(&self, name: &str) -> bool {
+    pub(crate) fn follows(&self, name: &str) -> bool {
         self.0.setup.follows.iter().any(|followed| followed == "*" || followed == name)
     }
 

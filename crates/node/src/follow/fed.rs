@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   nothing there, or it lacks what nobody has any more --> copied --\
+//!   it came with a base backup, and all since is kept --> taken over --+
 //!   a copy of this database ------------------------------------------+--> fed, for as long as it goes well
 //!
 //!   connection lost                              --> connected again
@@ -13,6 +14,7 @@
 //!   paused by an operator                        --> nothing, until it is resumed
 //! ```
 
+mod backup;
 mod executes;
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
@@ -175,6 +177,11 @@ async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -
             let stage = match (followed, cluster.is_watched(id)) {
                 _ if cluster.is_paused(id) => Stage::Paused,
                 (true, true) => return Some(of),
+                // Whoever has it join says how far that is.
+                (true, false) if cluster.feeds().kept_behind(of, id).is_some() => {
+                    more.await;
+                    continue;
+                }
                 (true, false) => Stage::Waiting("the server is away".to_owned()),
                 (false, _) => Stage::Waiting(not_followed(cluster)),
             };
@@ -225,6 +232,19 @@ async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
         }
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The primary logs DDL as replicas need it before a copy is made that is to run it, if making that is our part.
+pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
+    if !cluster.setup().attach {
+        return Ok(());
+    }
+    let control = Control::connect(&cluster.setup().primary.with_database(database.name())).await?;
+    if !attach::logs_commands(&control).await? {
+        let _upkeep = Upkeep::begin(cluster, database);
+        attach::log_commands(&control).await?;
+    }
+    Ok(())
 }
 
 /// One attempt.
@@ -317,7 +337,10 @@ impl<'a> Feeding<'a> {
         let is_there =
             !self.cluster.feeds().is_out(self.of, self.id) && self.unless_lost(self.is_there()).await?;
         if !is_there {
-            self.copy().await?;
+            match self.backup().await? {
+                Some(left) => self.take_over(left).await?,
+                None => self.copy().await?,
+            }
         }
         let takes_part = tokio::select! {
             ended = self.unless_lost(self.feed()) => ended?,
@@ -355,7 +378,7 @@ impl<'a> Feeding<'a> {
         let (cluster, name) = (self.cluster, self.cluster.standby(self.id).name.clone());
         cluster.feeds().set_stage(self.of, self.id, Stage::Copying(None));
         self.copies.set(true);
-        self.log_commands().await?;
+        log_commands(cluster, self.database).await?;
         let kept = Kept::begin(self);
         let programs = tokio::task::spawn_blocking(Programs::find).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
@@ -378,19 +401,6 @@ impl<'a> Feeding<'a> {
         }
         kept.copied();
         tracing::info!(replica = name, database = self.database.name(), "the database is copied");
-        Ok(())
-    }
-
-    /// The primary logs DDL as replicas need it before a copy is made that is to run it, if making that is our part.
-    async fn log_commands(&self) -> Result<(), Error> {
-        if !self.cluster.setup().attach {
-            return Ok(());
-        }
-        let control = Control::connect(&self.primary).await?;
-        if !attach::logs_commands(&control).await? {
-            let _upkeep = Upkeep::begin(self.cluster, self.database);
-            attach::log_commands(&control).await?;
-        }
         Ok(())
     }
 
@@ -455,6 +465,7 @@ impl<'a> Feeding<'a> {
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
         let (sent, busy) = (VecDeque::new(), (Instant::now(), 0));
         let mut line = Line { at, by: self, feeder, life, counted, sent, busy };
+        line.reach().await?;
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {

@@ -4,6 +4,7 @@ pub(crate) mod backends;
 pub(crate) mod database;
 pub(crate) mod fed;
 pub(crate) mod gauge;
+mod joining;
 pub(crate) mod lead;
 pub(crate) mod replica;
 pub(crate) mod roles;

@@ -2,7 +2,7 @@
 //! has it flushed. What it is given is in [`super::fed`].
 
 use super::standby::{IDLE_ROUND, primary_facts};
-use super::{FIRST_EPOCH, answered};
+use super::{FIRST_EPOCH, answered, joining};
 use crate::cluster::Cluster;
 use postgres::Error;
 use postgres::address::{Address, Control, within_limit};
@@ -19,6 +19,7 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     let setup = cluster.standby(id);
     let address = &setup.address;
     within_limit(address, demand_a_replica(cluster, address)).await?;
+    let joining = joining::join(cluster, id).await?;
     let looker = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let keeper = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     if cluster.is_gone(id) {
@@ -28,11 +29,13 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     cluster.replica_serves(id);
     cluster.feeds().changed();
     tracing::info!(replica = setup.name, "the replica is there");
-    tokio::select! {
+    let ended = tokio::select! {
         ended = look(cluster, id, looker) => ended,
         ended = keep(cluster, id, keeper) => ended,
         () = cluster.until_gone(id) => Ok(()),
-    }
+    };
+    drop(joining);
+    ended
 }
 
 /// Asks again and again whether it lives.
@@ -64,7 +67,7 @@ async fn keep(cluster: &Cluster, id: StandbyId, mut keeper: Gauger) -> Result<()
     Ok(())
 }
 
-/// A server of its own that is equal to the primary in what answers depend on.
+/// A server of its own, or a base backup that is to be one, that is equal to the primary in what answers depend on.
 async fn demand_a_replica(cluster: &Cluster, address: &Address) -> Result<(), Error> {
     let replica = facts::facts(&Control::connect(address).await?).await?;
     let primary = primary_facts(cluster).await?;

@@ -49,6 +49,14 @@ const INDEXES: &str = "\
       SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refobjid >= 16384 \
         AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass))";
 
+/// The commands that drop indexes. With a partitioned table's index go those of its partitions.
+const DROPS: &str = "\
+    SELECT CASE WHEN c.oid IS NULL THEN format('DROP INDEX %s', i.indexrelid::regclass) \
+      ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', c.conrelid::regclass, c.conname) END \
+    FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid \
+      LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype = 'x' \
+    WHERE i.indexrelid = ANY ($1) AND NOT x.relispartition";
+
 const CONSTRAINT: u32 = 2606;
 const RELATION: u32 = 1259;
 
@@ -130,6 +138,16 @@ impl Apart {
             let name = literal(name);
             let sql = format!("INSERT INTO consort.tables VALUES ({name}::regclass, {id}, {has_rows})");
             replica.batch_execute(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops, where they came with a base backup, the indexes that are made by themselves.
+    pub(super) async fn drop_indexes(&self, replica: &Control) -> Result<(), Error> {
+        let indexes = self.objects.iter().filter(|(catalog, _)| *catalog == RELATION);
+        let indexes: Vec<u32> = indexes.map(|(_, number)| *number).collect();
+        for row in replica.query(DROPS, &[&indexes]).await? {
+            replica.batch_execute(row.get(0)).await?;
         }
         Ok(())
     }

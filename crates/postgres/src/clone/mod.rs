@@ -14,6 +14,8 @@
 //! **The tables are locked before the snapshot is taken**, as `pg_dump` itself locks them, but all at once and to the end:
 //! TRUNCATE and ALTER TABLE do away with rows that an older snapshot sees, so they wait meanwhile.
 //!
+//! A server that came of a base backup has its databases already (`backup.rs`).
+//!
 //! **Left out**: what Consort keeps in the database, event triggers, publications and subscriptions; large objects; rows
 //! of unlogged tables, of materialized views, and of tables that a replica cannot hold alike (`apart.rs`) or is not to have
 //! (`chosen.rs`). Who reads those is answered elsewhere.
@@ -22,6 +24,7 @@
 //! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
 
 mod apart;
+pub mod backup;
 mod chosen;
 mod executes;
 mod held;
@@ -62,7 +65,8 @@ pub enum Found {
 /// What is at a replica under the database's name.
 ///
 /// # Errors
-/// [`Error::Setup`] if it is not Consort's: it holds tables and was not made by [`clone`]. Else as every query.
+/// [`Error::Setup`] if it is not Consort's: it holds tables, was not made by [`clone`], and did not come with a
+/// [base backup](backup) that is to be fed. Else as every query.
 pub async fn found(replica: &Address) -> Result<Found, Error> {
     let control = match Control::connect(replica).await {
         Err(error) if error.is("3D000") => return Ok(Found::Nothing),
@@ -70,6 +74,9 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
     };
     let row = control.query_one(CONTENTS, &[]).await?;
     let (ours, filled): (bool, bool) = (row.get(0), row.get(1));
+    if !ours && filled && backup::is_marked(&control).await? {
+        return Ok(Found::Nothing);
+    }
     if !ours && filled {
         return Err(Error::Setup(format!(
             "the database {} at {}:{} holds tables and was not made by Consort: it will not be replaced. Drop it \
@@ -125,13 +132,7 @@ pub async fn clone(
     tools.make_database(&definitions).await?;
     let there = Control::connect(replica).await?;
     apply::prepare(&there).await?;
-    there
-        .batch_execute(&format!(
-            "CREATE TABLE consort.copied (owners text NOT NULL, source text NOT NULL); \
-             INSERT INTO consort.copied VALUES ('{}', '{from}')",
-            held.owners()
-        ))
-        .await?;
+    note_source(&there, held.owners(), &from).await?;
     there.batch_execute(&apply::install()).await?;
     apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;
@@ -149,6 +150,15 @@ pub async fn clone(
     let shown = held.shown(resume).await?;
     apply::settle(&there, &shown).await?;
     Ok(shown)
+}
+
+/// Writes down of what it is a copy, and whom all belonged to.
+async fn note_source(there: &Control, owners: &str, from: &str) -> Result<(), Error> {
+    let sql = format!(
+        "CREATE TABLE consort.copied (owners text NOT NULL, source text NOT NULL); \
+         INSERT INTO consort.copied VALUES ('{owners}', '{from}')"
+    );
+    Ok(there.batch_execute(&sql).await?)
 }
 
 /// Whether the copy at the replica is one of this very database of the primary, and not of one that had its name before,
@@ -190,9 +200,10 @@ pub async fn remove(replica: &Address) -> Result<(), Error> {
     drop_database(&server, &replica.database).await
 }
 
-/// The replica is a server of its own that takes writes.
+/// The replica is a server of its own that takes writes, or came of a base backup to be one.
 async fn demand_two_servers(primary: &Control, replica: &Control, address: &Address) -> Result<(), Error> {
     let (primary, there) = (sighting(primary).await?, sighting(replica).await?);
+    let is_marked = backup::is_marked(replica).await?;
     let refused = |why: &str| {
         Err(Error::Setup(format!(
             "{}:{} {why}: Consort feeds a server of its own, made by initdb",
@@ -205,7 +216,7 @@ async fn demand_two_servers(primary: &Control, replica: &Control, address: &Addr
     if there.in_recovery {
         return refused("is a standby");
     }
-    if there.system == primary.system {
+    if there.incarnation == primary.incarnation || there.system == primary.system && !is_marked {
         return refused("is the primary itself, or was copied from it");
     }
     Ok(())

@@ -9,13 +9,13 @@ use crate::Error;
 use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.
-const PRIMARY: &str = "primary";
+pub(super) const PRIMARY: &str = "primary";
 /// What the names of its standbys begin with.
 const STANDBY: &str = "standby";
 /// What the names of the servers begin with that Consort feeds.
 const REPLICA: &str = "replica";
 /// The folder of data that are not whole yet.
-const UNFINISHED: &str = "data.unfinished";
+pub(super) const UNFINISHED: &str = "data.unfinished";
 /// Without TCP the port is only a part of the socket's name.
 const FIRST_SOCKET_PORT: u16 = 5432;
 /// A Unix socket's path is no longer than this on any system.
@@ -54,10 +54,10 @@ impl Default for Options {
 /// The servers in one folder.
 #[derive(Debug)]
 pub struct Cluster {
-    programs: Programs,
-    folder: PathBuf,
+    pub(super) programs: Programs,
+    pub(super) folder: PathBuf,
     /// The primary first, the replicas last.
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
 }
 
 impl Cluster {
@@ -187,7 +187,8 @@ impl Cluster {
             port,
             sockets: self.primary().socket_folder(),
             log_ins: options.log_ins,
-            follows: Some(self.primary().port()),
+            follows: Some((self.primary().socket_folder(), self.primary().port())),
+            joins: false,
         };
         copy_primary(&self.programs, &self.folder, self.primary(), &node, options)?;
         let place = self.first_replica();
@@ -234,6 +235,7 @@ impl Cluster {
             sockets: self.primary().socket_folder(),
             log_ins: options.log_ins,
             follows: None,
+            joins: false,
         };
         let rows = self.primary().query("postgres", LOCALE)?;
         let said = |column: usize| rows.first().and_then(|row| row.get(column)?.clone()).unwrap_or_default();
@@ -286,7 +288,7 @@ impl Cluster {
     }
 }
 
-fn remove_folder(folder: &Path) -> Result<(), Error> {
+pub(super) fn remove_folder(folder: &Path) -> Result<(), Error> {
     std::fs::remove_dir_all(folder)
         .map_err(|error| Error::Setup(format!("cannot remove {}: {error}", folder.display())))
 }
@@ -296,7 +298,7 @@ const LOCALE: &str = "\
     SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database WHERE datname = 'template0'";
 
 /// The cluster's folder and the one of its sockets, where the servers can reach them.
-fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathBuf, Error> {
+pub(super) fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathBuf, Error> {
     let wrong = |error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(wrong)?;
     let folder = std::fs::canonicalize(folder).map_err(wrong)?;
@@ -326,6 +328,7 @@ fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result
         sockets: &folder.join("sockets"),
         log_ins: options.log_ins,
         follows: None,
+        joins: false,
     };
     let (named, plain) = (["--encoding=UTF8"], ["--encoding=UTF8", "--locale=C"]);
     // The environment may name one that this machine has not, or that is not UTF-8.
@@ -409,7 +412,7 @@ fn copy_primary(
 }
 
 /// The folders of a node, with an empty one for data that are not whole yet.
-fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf, Error> {
+pub(super) fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf, Error> {
     let node = folder.join(name);
     let unfinished = node.join(UNFINISHED);
     // Ours: what is in it the servers' account can neither replace nor link elsewhere.
@@ -423,17 +426,17 @@ fn empty_place(programs: &Programs, folder: &Path, name: &str) -> Result<PathBuf
     Ok(unfinished)
 }
 
-fn finish_place(folder: &Path, name: &str) -> Result<(), Error> {
+pub(super) fn finish_place(folder: &Path, name: &str) -> Result<(), Error> {
     let node = folder.join(name);
     std::fs::rename(node.join(UNFINISHED), node.join("data")).map_err(setup)
 }
 
 /// Writes a file as the servers' account.
-fn write(programs: &Programs, data: &Path, file: &str, text: &str) -> Result<(), Error> {
+pub(super) fn write(programs: &Programs, data: &Path, file: &str, text: &str) -> Result<(), Error> {
     programs.account().write(&data.join(file), text, false)
 }
 
-fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Error> {
+pub(super) fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Error> {
     let data = folder.join(name).join("data");
     let read = |file: &str| {
         std::fs::read_to_string(data.join(file))
@@ -460,7 +463,7 @@ fn open_node(programs: &Programs, folder: &Path, name: &str) -> Result<Node, Err
 }
 
 /// A port for one more node: by TCP one that is free, otherwise just the next number.
-fn port_for(log_ins: LogIns, taken: &[u16]) -> Result<u16, Error> {
+pub(super) fn port_for(log_ins: LogIns, taken: &[u16]) -> Result<u16, Error> {
     if log_ins == LogIns::SocketOnly {
         return Ok((FIRST_SOCKET_PORT..).find(|port| !taken.contains(port)).expect("there are few nodes"));
     }
@@ -472,6 +475,6 @@ fn has_locale() -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"].iter().any(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()))
 }
 
-fn setup(error: std::io::Error) -> Error {
+pub(super) fn setup(error: std::io::Error) -> Error {
     Error::Setup(error.to_string())
 }

@@ -4,6 +4,7 @@
 //! <folder>/primary/data      made by initdb
 //! <folder>/primary/log       what the server says
 //! <folder>/standby1/data     made by pg_basebackup, follows the primary through a physical slot
+//! <folder>/replica1/data     a server of its own, which Consort feeds (`backup.rs`: made of a base backup)
 //! <folder>/sockets/          only Consort's user and the servers' can enter: whoever can is trusted as any role
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! through `spawn_blocking`. PostgreSQL refuses to run as root; Consort as root runs it as the system's user `postgres`.
 
 mod account;
+mod backup;
 mod cluster;
 mod guard;
 mod node;
@@ -24,6 +26,7 @@ mod small_machines;
 mod template;
 
 pub use account::Account;
+pub use backup::{BackedUp, KeptLog, Origin, Seed};
 pub use cluster::{Cluster, Options};
 pub use node::{Node, NodeState, Role, Stop, wait_until};
 pub use port::{can_listen, free_port};

@@ -62,6 +62,18 @@ impl Scratch {
         Scratch { cluster, _guard: guard }
     }
 
+    /// A server alone that came of a base backup of the other's primary, to be fed, and follows it still.
+    ///
+    /// # Panics
+    /// If it cannot be made, with the servers' own words.
+    pub fn backed_up(of: &Scratch, options: &Options) -> Scratch {
+        let folder = folder();
+        let guard = Guard::over(&folder, &[]).expect("sh runs");
+        let cluster = Cluster::of_backup(&PROGRAMS, &folder, of.primary(), options)
+            .unwrap_or_else(|error| panic!("a base backup for a test: {error}"));
+        Scratch { cluster, _guard: guard }
+    }
+
     /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

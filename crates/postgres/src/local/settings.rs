@@ -26,8 +26,20 @@ pub(super) struct NodeSettings<'a> {
     pub(super) port: u16,
     pub(super) sockets: &'a Path,
     pub(super) log_ins: LogIns,
-    /// The port of the primary that it follows; `None` for the primary itself.
-    pub(super) follows: Option<u16>,
+    /// The folder of the sockets and the port of the primary that it follows; `None` for the primary itself.
+    pub(super) follows: Option<(&'a Path, u16)>,
+    /// It follows the primary only until it is fed.
+    pub(super) joins: bool,
+}
+
+/// What a server that came of a base backup must not have of the primary, whatever was set there by ALTER SYSTEM: it would wait
+/// for the primary's standbys, write into its archive, and subscribe under its name. And the line that says that it may be fed.
+pub(super) fn of_a_backup() -> String {
+    format!(
+        "synchronous_standby_names = ''\narchive_mode = 'off'\nmax_logical_replication_workers = '0'\n\
+         primary_slot_name = ''\n{} = 'on'\n",
+        crate::clone::backup::SETTING
+    )
 }
 
 /// What every node of `up` is told. The limits are equal everywhere: a standby must not have less than its primary.
@@ -59,9 +71,9 @@ pub(super) fn file(node: &NodeSettings<'_>, more: &[(String, String)]) -> String
     set("port", &node.port.to_string());
     set("unix_socket_directories", &format!("\"{}\"", node.sockets.display()));
     set("listen_addresses", if node.log_ins == LogIns::Loopback { "localhost" } else { "" });
-    if let Some(port) = node.follows {
-        set("primary_conninfo", &conninfo(node, port));
-        set("primary_slot_name", &slot_of(node.name));
+    if let Some(primary) = node.follows {
+        set("primary_conninfo", &conninfo(node, primary));
+        set("primary_slot_name", &if node.joins { String::new() } else { slot_of(node.name) });
     }
     for (name, value) in more {
         set(name, value);
@@ -70,8 +82,8 @@ pub(super) fn file(node: &NodeSettings<'_>, more: &[(String, String)]) -> String
 }
 
 /// How a standby reaches its primary.
-fn conninfo(node: &NodeSettings<'_>, port: u16) -> String {
-    let host = node.sockets.display().to_string().replace('\\', "\\\\").replace('\'', "\\'");
+fn conninfo(node: &NodeSettings<'_>, (sockets, port): (&Path, u16)) -> String {
+    let host = sockets.display().to_string().replace('\\', "\\\\").replace('\'', "\\'");
     format!("host='{host}' port={port} user=postgres application_name={}", node.name)
 }
 
@@ -112,11 +124,18 @@ mod tests {
             port: 5433,
             sockets: Path::new("/tmp/o'brien"),
             log_ins: LogIns::SocketOnly,
-            follows: Some(5432),
+            follows: Some((Path::new("/tmp/o'brien"), 5432)),
+            joins: false,
         };
         let text = file(&node, &[("work_mem".to_owned(), "8MB".to_owned())]);
         assert!(text.contains("unix_socket_directories = '\"/tmp/o''brien\"'\n"), "{text}");
         assert!(text.contains(r"host=''/tmp/o\\''brien'' port=5432"), "{text}");
         assert!(text.ends_with("work_mem = '8MB'\n"), "{text}");
+        assert!(text.contains("primary_slot_name = 'standby_standby1'\n"), "{text}");
+        let text = file(&NodeSettings { name: "replica1", joins: true, ..node }, &[]);
+        assert!(
+            text.contains("primary_slot_name = ''\n") && text.contains("application_name=replica1'"),
+            "{text}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! What was written at the primary arrives at a replica that is fed, whatever it is, and once.
 
+mod backed_up;
 mod beside;
 mod cases;
 mod commands;
@@ -42,11 +43,15 @@ fn another_server() -> Scratch {
     alone(Scratch::options_of_a_stranger())
 }
 
-fn alone(mut options: Options) -> Scratch {
+fn alone(options: Options) -> Scratch {
+    Scratch::with(with_patience(options))
+}
+
+fn with_patience(mut options: Options) -> Options {
     options.standbys = 0;
     // Nobody answers the walsender while a test waits for something else on its only thread.
     options.settings.push(("wal_sender_timeout".to_owned(), "0".to_owned()));
-    Scratch::with(options)
+    options
 }
 
 impl Fed {
@@ -101,7 +106,7 @@ impl Fed {
                 Decoded::Position(_) => {}
             }
         };
-        let to = Shown::new(gauge.snapshot, decoded, Lsn::ZERO);
+        let to = Shown::new(gauge.snapshot, decoded, self.feeder.shown().resume());
         let mut parts = Vec::new();
         self.unplaced.retain(|(commit, changes)| {
             let shown = to.shows(commit.xid, commit.end);

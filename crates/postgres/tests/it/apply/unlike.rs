@@ -58,8 +58,15 @@ const TABLES: &[&str] =
     &["lists", "fired", "always", "ruled", "checked", "ONLY checked_below", "part", "keyed", "refers"];
 const LEFT_OUT: &[&str] = &["younger", "moods_0", "moods_1", "names"];
 
+/// How the database comes to the replica.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    Dump,
+    Backup,
+}
+
 /// A copy of a database with all that, and what lies between.
-async fn copied() -> Fed {
+async fn copied(by: By) -> Fed {
     let primary = server();
     primary.query("CREATE DATABASE shop");
     for sql in SETTINGS.split("; ") {
@@ -76,11 +83,14 @@ async fn copied() -> Fed {
          INSERT INTO computed VALUES (1), (2); \
          CREATE OR REPLACE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT -n'",
     );
-    copy_of(primary).await
+    copy_of(primary, by).await
 }
 
 /// A copy of the database `shop`, and what lies between.
-async fn copy_of(primary: Scratch) -> Fed {
+async fn copy_of(primary: Scratch, by: By) -> Fed {
+    if by == By::Backup {
+        return super::backed_up::backed_up(primary, true).await;
+    }
     let replica = another_server();
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let control = crate::client(&from).await.unwrap();
@@ -113,7 +123,16 @@ fn compare_shops(fed: &Fed, when: &str) {
 
 #[tokio::test]
 async fn what_a_dump_would_not_restore_as_it_is() {
-    let mut fed = copied().await;
+    copied_fed_and_changed(By::Dump).await;
+}
+
+#[tokio::test]
+async fn what_came_with_a_base_backup_is_as_a_dump_would_have_made_it() {
+    copied_fed_and_changed(By::Backup).await;
+}
+
+async fn copied_fed_and_changed(by: By) {
+    let mut fed = copied(by).await;
     compare_shops(&fed, "copied");
     let indexes = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relname LIKE '%by\\_%' AND relkind = 'i'";
     assert_eq!(one(&fed.replica.query_in("shop", indexes)), "by_plain");
@@ -157,7 +176,10 @@ async fn what_a_dump_would_not_restore_as_it_is() {
         ("ALTER TABLE elder DROP COLUMN b", "stand in another order"),
         ("ALTER TABLE moods DETACH PARTITION moods_1", "the rows of moods_1 were left out"),
         ("ALTER TABLE names DROP COLUMN r", "the rows of names were left out"),
-        ("ALTER EXTENSION citext DROP TABLE extends", "does not exist"),
+        (
+            "ALTER EXTENSION citext DROP TABLE extends",
+            if by == By::Dump { "does not exist" } else { "were left out" },
+        ),
     ] {
         fed.primary.query_in("shop", &format!("BEGIN; {command}; COMMIT"));
         let before = fed.unplaced.len();
@@ -209,7 +231,10 @@ const SHADY: &str = "SET ROLE shady; \
     CREATE TABLE spans (id int PRIMARY KEY, s span); CREATE INDEX ON spans USING gist (s); \
     CREATE TABLE points (id int PRIMARY KEY, a float8); CREATE INDEX ON points USING gist (span(a, a + 2)); \
     CREATE TABLE planned (id int PRIMARY KEY, v int); CREATE STATISTICS of_planned ON (v + same(1)), v FROM planned; \
-    CREATE TABLE folded (id int PRIMARY KEY, v int); CREATE INDEX ON folded ((v + same(1)))";
+    CREATE TABLE folded (id int PRIMARY KEY, v int); CREATE INDEX ON folded ((v + same(1))); \
+    CREATE FUNCTION empties() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.takes(); RETURN NULL; END$$; \
+    CREATE TRIGGER empties BEFORE TRUNCATE ON indexed EXECUTE FUNCTION empties(); ALTER TABLE indexed ENABLE ALWAYS TRIGGER empties; \
+    CREATE MATERIALIZED VIEW seen AS SELECT id, same(id) FROM plain; CREATE INDEX ON seen (same(id)); CREATE INDEX ON seen ((id + same(1)))";
 
 const SHE_WRITES: &str = "SET ROLE shady; \
     INSERT INTO plain VALUES (1, 'sad'); INSERT INTO keyless VALUES (1, 'sad'), (1, 'so'); INSERT INTO indexed VALUES (1); \
@@ -225,7 +250,7 @@ const SHE_CHANGES: &str = "SET ROLE shady; \
 /// A superuser writes the rows at a replica, and logs the commands at the primary. Nobody becomes one by that.
 #[tokio::test]
 async fn nobody_becomes_a_superuser_by_what_is_computed() {
-    for made_before in [true, false] {
+    for (by, made_before) in [(By::Dump, true), (By::Dump, false), (By::Backup, true)] {
         let primary = server();
         primary.query("CREATE ROLE shady");
         primary.query("CREATE DATABASE shop OWNER shady");
@@ -236,7 +261,7 @@ async fn nobody_becomes_a_superuser_by_what_is_computed() {
             primary.query_in("shop", SHADY);
             primary.query_in("shop", SHE_WRITES);
         }
-        let mut fed = copy_of(primary).await;
+        let mut fed = copy_of(primary, by).await;
         if !made_before {
             fed.primary.query_in("shop", SHADY);
             fed.feed().await.unwrap();
@@ -263,7 +288,11 @@ async fn nobody_becomes_a_superuser_by_what_is_computed() {
 
         for server in [&fed.primary, &fed.replica] {
             let she = "SELECT rolsuper FROM pg_roles WHERE rolname = 'shady'";
-            assert_eq!(one(&server.query_in("shop", she)), "f", "made before the copy: {made_before}");
+            assert_eq!(
+                one(&server.query_in("shop", she)),
+                "f",
+                "by {by:?}, made before the copy: {made_before}"
+            );
         }
         let held = "SELECT (SELECT array_agg(ROW(m, n)::text) FROM plain), (SELECT array_agg(ROW(m)::text) FROM keyless), \
             (SELECT count(*) FROM trusting)";

@@ -1,0 +1,137 @@
+//! Replicas that are made of a base backup: of one that is taken for it, or of the seed.
+
+use std::time::{Duration, Instant};
+
+use postgres::local::{BackedUp, Cluster, Node, NodeState, Origin};
+
+use super::{LOOK_EVERY, MAKE_ONE, Said, ask, home, made, options_of, remove, until_copied};
+use crate::cluster_in::Found;
+use crate::failure::Failure;
+use crate::home::Home;
+use crate::up;
+
+/// The database at which a server is asked whether it follows the primary still.
+const ANY_DATABASE: &str = "template1";
+/// How far a backup is is said no more often.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// Makes a server, has Consort take it in and feed it.
+pub(super) fn add(found: &Found, origin: Origin, no_wait: bool) -> Result<(), Failure> {
+    let home = home(found, MAKE_ONE)?;
+    let turn = home.take_turn()?;
+    demand_consort(home)?;
+    let (mut cluster, file) = made(found, home)?;
+    let name = cluster.next_replica();
+    // Until the server has left the primary's log the primary keeps what it may want of it.
+    let _kept = cluster.keep_log(&name)?;
+    match origin {
+        Origin::Backup => eprintln!("copying the primary to {name} .."),
+        Origin::Seed => eprintln!("copying the seed to {name} .."),
+    }
+    cluster.add_backed_up_replica(origin, &options_of(&file)?, &mut teller(&name))?;
+    let started = replica(&cluster, &name)?.start().map_err(Failure::from);
+    let joins = started.and_then(|()| {
+        up::write(home, &file, cluster.nodes())?;
+        ask(found, "RELOAD")
+    });
+    if let Err(failure) = joins {
+        up::write(home, &file, cluster.nodes().iter().filter(|node| node.name() != name))?;
+        cluster.remove_replica(&name)?;
+        return Err(failure);
+    }
+    println!("{name}: joins");
+    drop(turn);
+    let mut said = Said::default();
+    if let Err(failure) = until_joined(found, replica(&cluster, &name)?, &mut said) {
+        remove(found, &name)?;
+        return Err(failure);
+    }
+    if no_wait { Ok(()) } else { until_copied(found, &name, said) }
+}
+
+/// Takes the base backup that replicas are made of later.
+pub(super) fn make_seed(found: &Found) -> Result<(), Failure> {
+    let home = home(
+        found,
+        "there is nothing to be done: a base backup that you keep is one; replicas are named in",
+    )?;
+    let _turn = home.take_turn()?;
+    let (cluster, file) = made(found, home)?;
+    eprintln!("copying the primary ..");
+    let seed = cluster.make_seed(&options_of(&file)?, &mut teller("seed"))?;
+    println!("seed: made, from {} of the primary's log on", seed.from);
+    Ok(())
+}
+
+/// Throws it away.
+pub(super) fn remove_seed(found: &Found) -> Result<(), Failure> {
+    let home = home(found, "there is no seed beside")?;
+    let _turn = home.take_turn()?;
+    let (cluster, _) = made(found, home)?;
+    cluster.remove_seed()?;
+    println!("seed: removed");
+    Ok(())
+}
+
+fn demand_consort(home: &Home) -> Result<(), Failure> {
+    match home.running() {
+        Some(_) => Ok(()),
+        None => Err(Failure::not_running("Consort does not run: `consort up` starts it")),
+    }
+}
+
+fn replica<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, Failure> {
+    let node = cluster.replicas().iter().find(|node| node.name() == name);
+    node.ok_or_else(|| Failure::new(format!("there is no replica \"{name}\"")))
+}
+
+/// Waits until the server has left the primary's log, and says how far that is.
+fn until_joined(found: &Found, node: &Node, said: &mut Said) -> Result<(), Failure> {
+    loop {
+        said.say(found, node.name())?;
+        let follows = node.query(ANY_DATABASE, "SELECT pg_is_in_recovery()");
+        if follows.is_ok_and(|rows| rows[0][0].as_deref() == Some("f")) {
+            return Ok(());
+        }
+        if node.state() == NodeState::Stopped {
+            return Err(Failure::new(format!(
+                "{} has ended before it was taken in, and is removed; its log ended with:\n{}",
+                node.name(),
+                node.end_of_log()
+            )));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Says how far a base backup is.
+fn teller(name: &str) -> impl FnMut(BackedUp) {
+    let mut said = Instant::now();
+    move |far: BackedUp| {
+        if said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            eprintln!("{name}: {}", in_words(far));
+        }
+    }
+}
+
+fn in_words(BackedUp { bytes, all_bytes, took }: BackedUp) -> String {
+    let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let all_bytes = all_bytes.max(bytes);
+    let left = (bytes > 0).then(|| took.mul_f64((all_bytes - bytes) as f64 / bytes as f64));
+    let left = left.map_or_else(String::new, |left| format!(", about {} s left", left.as_secs() + 1));
+    format!("{:.1} of {:.1} MB{left}", megabytes(bytes), megabytes(all_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_a_backup_is() {
+        let far = |bytes, all_bytes| in_words(BackedUp { bytes, all_bytes, took: Duration::from_secs(10) });
+        assert_eq!(far(1 << 20, 3 << 20), "1.0 of 3.0 MB, about 21 s left");
+        assert_eq!(far(0, 3 << 20), "0.0 of 3.0 MB");
+        assert_eq!(far(4 << 20, 3 << 20), "4.0 of 4.0 MB, about 1 s left", "more was written meanwhile");
+    }
+}

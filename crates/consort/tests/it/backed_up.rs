@@ -1,0 +1,359 @@
+//! Replicas that come of a base backup of the primary: taken in while everybody works, equal from the first read on, and gone
+//! without a trace if they die in the middle.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use postgres::local::{Node, Options, Origin, Scratch};
+
+use crate::fed::{all_equal, rows};
+use crate::fixture::{CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run};
+use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served, serves};
+use crate::replicas::number;
+
+/// A primary and a base backup of it, which follows it; Consort, which is told of it when it follows the database.
+fn serving(prepare: impl FnOnce(&Scratch), lines: &str) -> (Serving, Console, String) {
+    let mut servers = Scratch::with(Options { standbys: 0, ..Scratch::options() });
+    servers.query("CREATE DATABASE shop");
+    servers.query(TABLES);
+    let cluster = servers.cluster_mut();
+    let made = cluster.add_backed_up_replica(Origin::Backup, &Scratch::options(), &mut |_| {});
+    made.and_then(|node| node.start()).expect("a base backup of the primary");
+    prepare(&servers);
+    let (port, metrics_port) = (free_port(), free_port());
+    let lines = format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\nauth_type = \"trust\"\n{lines}");
+    let with = configuration(&servers, port, &lines);
+    let (without, _) = with.split_once("[[replica]]").expect("there is one");
+    let serving = Serving::configured(Arc::new(servers), port, metrics_port, without);
+    let url = serving.url("postgres", "postgres");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    Client::connect(&url).and_then(|mut client| client.rows("SELECT 1")).expect("an answer");
+    eventually("reads that may leave", || console.stays("postgres").is_empty());
+    std::fs::write(serving.config_file(), &with).expect("the configuration can be written");
+    console.rows("RELOAD");
+    (serving, console, url)
+}
+
+fn is_recovering(node: &Node) -> bool {
+    node.query("template1", "SELECT pg_is_in_recovery()").is_ok_and(|rows| rows[0][0].as_deref() == Some("t"))
+}
+
+/// `consort replica` for what is in a folder.
+fn replica(folder: &UpFolder, arguments: &[&str]) -> Done {
+    run(&mut command(folder, arguments))
+}
+
+fn command(folder: &UpFolder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(CONSORT);
+    command.arg("replica").args(arguments).arg("--dir").arg(folder.path());
+    command
+}
+
+/// A folder of `up` with a standby and two databases, and writers in both.
+fn up() -> (UpFolder, Load, Load) {
+    let folder = UpFolder::new();
+    folder.up().worked();
+    let made = |url: &str, sql| Client::connect(url).and_then(|mut client| client.rows(sql)).map(drop);
+    let shop = of_shop(&folder);
+    let all = made(&folder.url(), TABLES)
+        .and_then(|()| made(&folder.url(), "CREATE DATABASE shop"))
+        .and_then(|()| made(&shop, TABLES));
+    all.expect("the tables can be made");
+    let (here, there) = (Load::start(&folder.url()), Load::start(&shop));
+    (folder, here, there)
+}
+
+fn of_shop(folder: &UpFolder) -> String {
+    folder.url().replace("/postgres", "/shop").replace("//shop@", "//postgres@")
+}
+
+/// What `consort psql` says of SQL at a node.
+fn at(folder: &UpFolder, node: &str, database: &str, sql: &str) -> String {
+    let arguments = ["--node", node, "-XAtd", database, "-c", sql];
+    folder.run("psql", &arguments).worked().trim().to_owned()
+}
+
+/// Physical slots of the primary but the standby's.
+const SLOTS: &str = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical' AND slot_name <> 'standby_standby1'";
+
+#[test]
+fn a_replica_is_added_from_a_base_backup_while_everybody_writes() {
+    let (folder, here, there) = up();
+    here.goes_on(20, 10);
+    let done = replica(&folder, &["add", "--from", "backup"]);
+    assert!(done.err.contains("copying the primary to replica1 .."), "{done:?}");
+    assert_eq!(done.worked(), "replica1: joins\n");
+    let mut console =
+        Console::connect(&folder.url().replace("/postgres", "/consort").replace("//consort@", "//postgres@"));
+    serves(&mut console, "replica1");
+    let numbers = "SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_database WHERE datname IN ('postgres', 'shop')";
+    // They are those that came with the backup: nothing was copied.
+    assert_eq!(at(&folder, "replica1", "template1", numbers), at(&folder, "primary", "template1", numbers));
+    let mut shop = Client::connect(&of_shop(&folder)).unwrap();
+    shop.rows("CREATE TABLE later AS SELECT n FROM generate_series(1, 10) n").unwrap();
+    shop.rows("ALTER TABLE quiet ADD COLUMN w int DEFAULT 5; DELETE FROM later WHERE n > 7").unwrap();
+    here.goes_on(20, 10);
+    there.goes_on(20, 10);
+    for database in ["postgres", "shop"] {
+        let verified = folder.run("verify", &[database]).worked();
+        assert!(verified.contains("equal") && !verified.contains("differs"), "{verified}");
+    }
+    eventually("the new rows", || at(&folder, "replica1", "shop", "SELECT count(*) FROM later") == "7");
+    assert_eq!(at(&folder, "replica1", "template1", numbers), at(&folder, "primary", "template1", numbers));
+    here.end();
+    there.end();
+    // A read behind a write sees it, wherever it runs.
+    let mut client = Client::connect(&folder.url()).unwrap();
+    let before = served(&mut console, "replica1");
+    let mut value = client.number(READ_QUIET).unwrap();
+    eventually("fresh reads at the replica", || {
+        client.rows("UPDATE quiet SET v = v + 1").unwrap();
+        value += 1;
+        assert_eq!(client.number(READ_QUIET).unwrap(), value);
+        served(&mut console, "replica1") > before + 20
+    });
+    assert_eq!(at(&folder, "primary", "template1", SLOTS), "0", "nothing is kept at the primary");
+    drop((client, shop, console));
+    folder.run("down", &[]).worked();
+    folder.run("up", &[]).worked();
+    assert_eq!(at(&folder, "replica1", "template1", "SELECT pg_is_in_recovery()"), "f");
+    assert_eq!(replica(&folder, &["remove", "replica1"]).worked(), "replica1: removed\n");
+}
+
+#[test]
+fn a_seed_is_kept_and_replicas_are_made_of_it() {
+    let (folder, here, there) = up();
+    let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
+    assert!(refused.contains("there is no seed") && refused.contains("consort replica seed"), "{refused}");
+    assert!(!folder.path().join("replica1").exists());
+    assert!(replica(&folder, &["seed"]).worked().starts_with("seed: made, from "));
+    assert_eq!(at(&folder, "primary", "template1", SLOTS), "1");
+    here.goes_on(50, 20);
+    there.goes_on(50, 20);
+    for name in ["replica1", "replica2"] {
+        assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), format!("{name}: joins\n"));
+    }
+    here.end();
+    there.end();
+    for database in ["postgres", "shop"] {
+        let verified = folder.run("verify", &[database]).worked();
+        assert!(verified.contains("equal") && !verified.contains("differs"), "{verified}");
+    }
+    // A returning one is one that is made again; a seed whose log is gone is of no use.
+    replica(&folder, &["remove", "replica1"]).worked();
+    at(&folder, "primary", "template1", "SELECT pg_drop_replication_slot('consort_seed')");
+    let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
+    assert!(refused.contains("has not kept all of its log since the seed was made"), "{refused}");
+    replica(&folder, &["seed"]).worked();
+    assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), "replica1: joins\n");
+    assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: removed\n");
+    assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
+    assert!(!folder.path().join("seed").exists());
+}
+
+/// A subcommand that goes on beside us.
+fn begun(mut command: Command) -> Child {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs")
+}
+
+#[test]
+fn a_base_backup_that_is_broken_off_leaves_no_trace() {
+    let (folder, here, there) = up();
+    here.end();
+    there.end();
+    let mut client = Client::connect(&folder.url()).unwrap();
+    client
+        .rows("CREATE TABLE big AS SELECT n, repeat('x', 1000) AS v FROM generate_series(1, 100000) n")
+        .unwrap();
+    let mut adding = begun(command(&folder, &["add", "--from", "backup"]));
+    let sender = "SELECT pid FROM pg_stat_progress_basebackup";
+    let mut pid = String::new();
+    eventually("a base backup", || {
+        pid = at(&folder, "primary", "template1", sender);
+        !pid.is_empty()
+    });
+    run(Command::new("kill").args(["-STOP", &pid])).worked();
+    assert!(folder.path().join("replica1").exists());
+    adding.kill().unwrap();
+    adding.wait().unwrap();
+    eventually("a folder that is gone", || !folder.path().join("replica1").exists());
+    run(Command::new("kill").args(["-CONT", &pid])).worked();
+    eventually("no slot", || at(&folder, "primary", "template1", SLOTS) == "0");
+    eventually("no backup", || at(&folder, "primary", "template1", sender).is_empty());
+    assert!(!folder.run("status", &[]).worked().contains("replica1"));
+    // The next one has its name.
+    assert_eq!(replica(&folder, &["add", "--from", "backup"]).worked(), "replica1: joins\n");
+}
+
+#[test]
+fn a_server_that_ends_before_it_is_taken_in_is_removed_by_whoever_adds_it() {
+    let (folder, here, there) = up();
+    // The backup has it too, and replays no commit.
+    at(&folder, "primary", "template1", "ALTER SYSTEM SET recovery_min_apply_delay = '1h'");
+    let mut adding = command(&folder, &["add", "--from", "backup"]);
+    let adding = std::thread::spawn(move || run(&mut adding));
+    eventually("a backup that has log to replay", || {
+        folder.run("status", &[]).worked().contains("MB of the primary's log to replay")
+    });
+    let pid = std::fs::read_to_string(folder.path().join("replica1/data/postmaster.pid")).unwrap();
+    run(Command::new("kill").args(["-QUIT", pid.lines().next().unwrap()])).worked();
+    let refused = adding.join().unwrap().failed(1);
+    assert!(refused.contains("replica1 has ended before it was taken in, and is removed"), "{refused}");
+    assert!(!folder.path().join("replica1").exists());
+    assert!(!folder.run("status", &[]).worked().contains("replica1"));
+    assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
+    here.goes_on(20, 10);
+    here.end();
+    there.end();
+}
+
+#[test]
+fn a_base_backup_that_dies_before_it_is_taken_in_leaves_nothing_behind() {
+    let (serving, mut console, url) =
+        serving(|servers| servers.replica(0).set("recovery_min_apply_delay", "1h").unwrap(), THROUGH);
+    let load = Load::start(&url);
+    let node = serving.servers.replica(0);
+    eventually("a backup that has log to replay", || {
+        console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
+    });
+    load.goes_on(20, 10);
+    let pending = |console: &mut Console| {
+        let rows = console.rows("SHOW FEEDS");
+        let bytes =
+            rows.iter().map(|row| row.get("pending_bytes").unwrap_or_default().parse().unwrap_or(0_u64));
+        bytes.sum::<u64>()
+    };
+    eventually("rows that are kept", || pending(&mut console) > 0);
+    node.kill();
+    eventually("a replica that is left", || {
+        console.feed("replica1", "postgres").why.contains("the server is away")
+    });
+    eventually("nothing is kept", || pending(&mut console) == 0);
+    let kept = || {
+        let here = serving.servers.query("SELECT pg_current_wal_lsn()")[0][0].clone().unwrap();
+        format!("SELECT FROM pg_replication_slots WHERE confirmed_flush_lsn < '{here}'")
+    };
+    load.goes_on(20, 10);
+    load.end();
+    let kept = kept();
+    eventually("a slot that goes on", || serving.servers.query(&kept).is_empty());
+    // When it is there again it joins.
+    node.start().unwrap();
+    node.set("recovery_min_apply_delay", "0").unwrap();
+    all_equal(&serving, &mut console);
+    assert!(!is_recovering(node));
+    let of = "SELECT oid FROM pg_database WHERE datname = 'postgres'";
+    assert_eq!(node.query("template1", of).unwrap(), serving.servers.query(of), "it was not copied");
+}
+
+#[test]
+fn a_base_backup_whose_commits_are_not_kept_is_copied_by_a_dump() {
+    let promote = |servers: &Scratch| {
+        servers.replica(0).query("template1", "SELECT pg_promote()").unwrap();
+        servers.query("INSERT INTO counter VALUES (-1, 0)");
+    };
+    let (serving, mut console, url) = serving(promote, THROUGH);
+    let node = serving.servers.replica(0);
+    let before = number(node);
+    let mut client = Client::connect(&url).unwrap();
+    let mut why = String::new();
+    eventually("a copy", || {
+        client.rows("SELECT 1").unwrap();
+        let feed = console.feed("replica1", "postgres");
+        why = if feed.why.is_empty() { why.clone() } else { feed.why };
+        feed.state == "serving"
+    });
+    assert!(why.contains("left the primary's log at") && why.contains("is not kept"), "{why}");
+    let load = Load::start(&url);
+    load.goes_on(20, 10);
+    load.end();
+    all_equal(&serving, &mut console);
+    assert_ne!(number(node), before, "it was copied");
+    // What nobody follows came with the backup too, and is as old as it: it is copied when it is used.
+    let mut shop = Client::connect(&serving.url("postgres", "shop")).unwrap();
+    shop.rows("CREATE TABLE t AS SELECT 1 AS n").unwrap();
+    eventually("the copy", || rows(node, "shop", "t").is_some_and(|rows| rows.len() == 1));
+}
+
+#[test]
+fn who_dies_between_the_log_and_the_feeding_is_copied_by_a_dump() {
+    let (mut serving, console, url) = serving(|_| {}, THROUGH);
+    let load = Load::that_comes_back(&url);
+    let node = serving.servers.replica(0);
+    // Consort may die at any moment of it.
+    eventually("a server that works alone", || !is_recovering(node));
+    serving.signal("KILL");
+    drop(console);
+    serving.ended();
+    serving.start_again();
+    load.goes_on(20, 10);
+    load.end();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    all_equal(&serving, &mut console);
+}
+
+/// A commit that waits for a standby is in the log, and so in the backup, long before anybody may see it.
+#[test]
+fn what_hangs_in_the_log_is_not_shown_before_the_primary_shows_it() {
+    let prepare = |servers: &Scratch| {
+        servers.replica(0).set("recovery_min_apply_delay", "1h").unwrap();
+        servers.primary().set("synchronous_commit", "local").unwrap();
+        servers.primary().set("synchronous_standby_names", "nobody").unwrap();
+    };
+    let (mut serving, mut console, url) = serving(prepare, ANYWHERE);
+    let mut client = Client::connect(&url).unwrap();
+    let servers = serving.servers.clone();
+    let (primary, node) = (servers.primary(), servers.replica(0));
+    let before = number(node);
+    eventually("a backup that has log to replay", || {
+        client
+            .rows("INSERT INTO counter VALUES (0, 0) ON CONFLICT (id) DO UPDATE SET n = counter.n + 1")
+            .unwrap();
+        console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
+    });
+    let past = format!(
+        "host={} port={} user=postgres dbname=postgres",
+        primary.socket_folder().display(),
+        primary.port()
+    );
+    let hanging = std::thread::spawn(move || {
+        let mut client = Client::connect(&past).unwrap();
+        client.rows("SET synchronous_commit = on").unwrap();
+        client.rows("UPDATE quiet SET v = 100").unwrap();
+    });
+    let waits = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    eventually("a commit that hangs", || !primary.query("postgres", waits).unwrap().is_empty());
+    node.set("recovery_min_apply_delay", "0").unwrap();
+    eventually("what hangs, at the replica", || {
+        node.query("postgres", "SELECT v FROM quiet").is_ok_and(|rows| rows[0][0].as_deref() == Some("100"))
+    });
+    // Nor is it when another Consort goes on with it.
+    for life in 0..2 {
+        eventually("a replica that is fed", || console.feed("replica1", "postgres").state == "feeding");
+        for round in 0..300 {
+            client.rows(&format!("INSERT INTO counter VALUES ({}, 0)", 1000 + 1000 * life + round)).unwrap();
+            assert_eq!(client.number(READ_QUIET).unwrap(), 7, "the primary has not shown it");
+        }
+        assert_eq!(served(&mut console, "replica1"), 0);
+        if life == 0 {
+            serving.signal("KILL");
+            serving.ended();
+            serving.start_again();
+            client = Client::connect(&url).unwrap();
+            console = Console::connect(&serving.url("postgres", "consort"));
+        }
+    }
+    primary.set("synchronous_standby_names", "").unwrap();
+    hanging.join().unwrap();
+    all_equal(&serving, &mut console);
+    eventually("reads at the replica", || {
+        assert_eq!(client.number(READ_QUIET).unwrap(), 100);
+        served(&mut console, "replica1") > 20
+    });
+    assert_eq!(number(node), before, "it was not copied");
+}
