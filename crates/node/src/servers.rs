@@ -25,6 +25,8 @@ use wire::{Asks, CancelRequest, Frame};
 
 /// No answer to a question of ours is longer.
 const OWN_ANSWER_LIMIT: usize = 1 << 20;
+/// So many ways to begin are remembered for one role in one database.
+const MOST_GREETINGS: usize = 64;
 /// So often it is looked for connections that have been idle for too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -50,6 +52,10 @@ pub struct Lent {
     pub last: u64,
     /// Its settings.
     pub settings: Settings,
+    /// Those that the connection began with.
+    pub first: Settings,
+    /// Code has run there, and may have made settings that no question tells of.
+    pub ran_code: bool,
     /// When its backend began, in microseconds of Unix time; 0 if that was not asked.
     pub started_us: i64,
     /// A session may have used sequences there: `currval` and `lastval` tell of them.
@@ -192,7 +198,8 @@ impl Servers {
     /// How a session of this role begins, if another with the same start-up parameters has shown it, and neither the catalog
     /// nor the configuration has changed since.
     pub fn greeted(&self, cluster: &Cluster, wish: &Wish) -> Option<Rc<Greeted>> {
-        let pool = self.pool(wish);
+        let owner = (wish.database.clone(), wish.user.clone());
+        let pool = self.pools.borrow().get(&owner).cloned()?;
         let greeted = pool.greeted.borrow().get(&wish.parameters).cloned()?;
         let same = greeted.floor == cluster.configured().floor() && greeted.catalog == version(cluster, wish);
         same.then_some(greeted)
@@ -207,7 +214,13 @@ impl Servers {
             floor: cluster.configured().floor(),
             catalog: version(cluster, wish),
         };
-        self.pool(wish).greeted.borrow_mut().insert(lent.greeting.parameters.clone(), Rc::new(greeted));
+        let pool = self.pool(wish);
+        let mut all = pool.greeted.borrow_mut();
+        all.retain(|_, other| other.floor == greeted.floor && other.catalog == greeted.catalog);
+        if all.len() >= MOST_GREETINGS {
+            all.pop_first();
+        }
+        all.insert(lent.greeting.parameters.clone(), Rc::new(greeted));
     }
 
     /// A connection for the session of this number: the one that it had last, if nobody has it. Who comes first is served
@@ -265,7 +278,8 @@ impl Servers {
         pool.open.set(pool.open.get() + 1);
         let count = Open { pool: pool.clone(), cluster: cluster.clone(), pid: key.pid };
         let floor = cluster.configured().floor();
-        let row = question(&mut peer, &Settings::probe()).await?;
+        let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
+        let row = timeout(wish.limit, question(&mut peer, &Settings::probe())).await.map_err(silent)??;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
         let settings = Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
@@ -277,7 +291,9 @@ impl Servers {
         });
         let lent = Lent {
             last: 0,
+            first: settings.clone(),
             settings,
+            ran_code: false,
             started_us: 0,
             sequences: false,
             greeting,
@@ -292,13 +308,12 @@ impl Servers {
     }
 
     /// A session has left this connection, whose settings are these.
-    pub fn give_back(&self, cluster: &Cluster, mut server: Server, settings: &Settings) {
+    pub fn give_back(&self, mut server: Server, settings: &Settings) {
         let now = Instant::now();
         if server.lent.since + self.pooling.life < now {
             return server.close();
         }
         server.lent.settings = settings.clone();
-        server.lent.floor = cluster.configured().floor();
         server.lent.used = now;
         // Who gets the permit finds the connection.
         let permit = server.lent.permit.take();
@@ -399,5 +414,9 @@ async fn sweep(servers: Weak<Servers>) {
                 }
             }
         }
+        // Nothing is remembered of who was never let in.
+        servers.pools.borrow_mut().retain(|_, pool| {
+            pool.open.get() > 0 || !pool.greeted.borrow().is_empty() || Rc::strong_count(pool) > 1
+        });
     }
 }

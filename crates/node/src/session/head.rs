@@ -53,6 +53,7 @@ impl Session {
     /// Runs the head of a batch alone; what follows it is the next request, unless it fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
         self.probe().await?;
+        self.at_home().await?;
         let under = self.parses_under(&Todo::Quiet);
         self.line.statements.parses_under(under, Vec::new());
         self.line.run_part(head).await?;

@@ -441,6 +441,7 @@ impl Session {
 
     /// Runs at the primary a statement whose tree says that it writes nothing.
     async fn stays(&mut self, reason: Reason) {
+        self.draws_there(reason);
         match (&self.block, self.database.id()) {
             (None, Some(database)) => {
                 let cluster = self.service.cluster.clone();

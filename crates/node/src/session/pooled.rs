@@ -8,7 +8,9 @@ use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::refuse;
 use crate::plan::Plan;
+use analysis::Stay;
 use analysis::session::{BlockStatus, Dirt, SessionStay};
+use scheduler::Reason;
 use wire::{Answers, Problem, Status};
 
 /// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
@@ -37,20 +39,31 @@ pub(super) struct Shares {
     look: bool,
     /// What was found then.
     found: Option<&'static str>,
-    /// It has written at the connection that it has.
+    /// It has written at the connection that it has, or drawn numbers.
     wrote: bool,
+    /// Code has run there.
+    ran_code: bool,
 }
 
 /// Whether a text calls what tells of a session's use of sequences.
 fn asks_sequences(text: &[u8]) -> bool {
-    let named = |name: &[u8]| text.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
-    named(b"currval") || named(b"lastval")
+    names(text, b"currval") || names(text, b"lastval")
+}
+
+/// Whether a word stands in a text.
+fn names(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 impl Session {
     /// Whether it shares connections with others.
     fn shares(&self) -> bool {
         self.line.away || self.line.lent.is_some()
+    }
+
+    /// It reads there what may draw a number.
+    pub(super) fn draws_there(&mut self, reason: Reason) {
+        self.shares.wrote |= reason == Reason::Stay(Stay::Sequence.name());
     }
 
     /// It writes at the connection that it has.
@@ -66,6 +79,11 @@ impl Session {
         }
     }
 
+    /// This statement may look at the session's prepared statements.
+    fn names_statements(&self) -> bool {
+        names(self.words.text.as_bytes(), b"pg_prepared_statement")
+    }
+
     /// Takes a connection at the primary, if the session has none, for whatever does not leave for a standby: before anything is
     /// held that others wait for.
     pub(super) async fn come_home_for(&mut self, todo: &Todo) -> Result<(), Ended> {
@@ -73,6 +91,12 @@ impl Session {
         match todo {
             Todo::Own(_) | Todo::Refuse(_) => {}
             Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle => {}
+            // What is not understood yet may look at them as well as what stays for its functions.
+            Todo::One(Plan::Writes(writing))
+                if writing.unknown || writing.dirties.is_some() || self.names_statements() =>
+            {
+                self.at_home_with_statements().await?;
+            }
             Todo::One(Plan::Leaves(_) | Plan::Writes(_)) => self.at_home().await?,
             Todo::Quiet | Todo::One(Plan::Stays(_)) => self.at_home_with_statements().await?,
             Todo::Utility(_) | Todo::Several(_) => {
@@ -102,12 +126,22 @@ impl Session {
             }
         };
         self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
-        let (base, sequences) = (server.lent.settings.clone(), server.lent.sequences);
+        let (first, mut base) = (server.lent.first.clone(), server.lent.settings.clone());
+        let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
         if self.state.dirt() == Some(Dirt::Reload) {
-            self.state.begins_anew(&base, &mut service.interner.borrow_mut());
+            self.state.begins_anew(&first, &mut service.interner.borrow_mut());
         }
-        let becomes = base.to_become(self.state.settings());
         let strange = self.line.attach(server);
+        if strange && ran_code {
+            // Settings of that code's own may be another client's; what is known goes first, for RESET leaves the role.
+            if let Some(becomes) = base.to_become(&first) {
+                self.line.ask(&becomes).await?;
+            }
+            self.line.ask("RESET ALL").await?;
+            base = first;
+        }
+        self.shares.ran_code = ran_code && !strange;
+        let becomes = base.to_become(self.state.settings());
         self.shares.wrote = sequences && !strange;
         if strange && sequences {
             self.line.ask("DISCARD SEQUENCES").await?;
@@ -138,8 +172,10 @@ impl Session {
         if self.line.lent.is_none() || self.state.block() != BlockStatus::Idle || !self.is_between() {
             return Ok(());
         }
+        self.heed_reloads();
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
         if self.state.may_be_clean() {
+            self.shares.ran_code = true;
             self.probe().await?;
             if self.state.may_be_clean() {
                 // There is a temporary schema, perhaps another session's, and perhaps nothing in it.
@@ -168,9 +204,10 @@ impl Session {
         if let Some(lent) = &mut self.line.lent {
             lent.started_us = self.backend.started_us;
             lent.sequences |= self.shares.wrote;
+            lent.ran_code = self.shares.ran_code;
         }
         if let Some(server) = self.line.detach() {
-            servers.give_back(&self.service.cluster, server, self.state.settings());
+            servers.give_back(server, self.state.settings());
         }
         self.backend = transaction::Backend { pid: 0, started_us: 0 };
         Ok(())

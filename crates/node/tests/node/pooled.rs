@@ -185,6 +185,49 @@ fn what_sequences_gave_is_nobody_elses() {
 }
 
 #[test]
+fn what_code_sets_is_nobody_elses() {
+    database("set_by_code");
+    SERVERS.query_in(
+        "set_by_code",
+        "CREATE FUNCTION becomes(v text) RETURNS void LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM set_config('app.by_code', v, false); PERFORM set_config('work_mem', '9MB', false); END $$",
+    );
+    let open = sharing(1);
+    let (mut one, mut other) = (Raw::ready(&open, "set_by_code"), Raw::ready(&open, "set_by_code"));
+    let asked = "SELECT coalesce(current_setting('app.by_code', true), '') || current_setting('work_mem') \
+                 || current_setting('app.own', true) FROM pg_backend_pid()";
+    query(&mut other, "SET app.own = 'kept'");
+    query(&mut other, "SET ROLE pg_monitor");
+    for _ in 0..3 {
+        query(&mut one, "SELECT becomes('mine')");
+        assert_eq!(query(&mut other, asked), ["4MBkept"]);
+        assert_eq!(query(&mut other, "SELECT current_user FROM pg_backend_pid()"), ["pg_monitor"]);
+    }
+    assert!(query(&mut one, "SHOW work_mem") == ["9MB"], "what a question tells of goes along");
+}
+
+#[test]
+fn a_batch_that_begins_with_a_block_has_a_connection() {
+    database("begun_apart");
+    let open = sharing(1);
+    let (mut one, mut other) = (Raw::ready(&open, "begun_apart"), Raw::ready(&open, "begun_apart"));
+    query(&mut one, "SET consort.read_only_snapshots = on");
+    for _ in 0..2 {
+        query(&mut other, "UPDATE items SET name = 'x' WHERE id = 1");
+        one.ask(|out| {
+            for text in ["BEGIN", "SELECT 'in it' FROM pg_backend_pid()"] {
+                out.parse(b"", text.as_bytes(), &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut one).0, ["in it"]);
+        query(&mut one, "COMMIT");
+    }
+}
+
+#[test]
 fn a_client_that_waits_too_long_is_told_so() {
     database("none_free");
     let pooling = Pooling {

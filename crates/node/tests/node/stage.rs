@@ -22,7 +22,15 @@ use tokio::task::LocalSet;
 use wire::{Asks, Complaint, Frame, HEADER_BYTES};
 
 /// The servers of all tests.
-pub(crate) static SERVERS: LazyLock<Scratch> = LazyLock::new(|| Scratch::start(1));
+pub(crate) static SERVERS: LazyLock<Scratch> = LazyLock::new(|| {
+    // Each test has a database of its own, and each of these a slot.
+    let mut options = Scratch::options();
+    options.standbys = 1;
+    for limit in ["max_replication_slots", "max_wal_senders"] {
+        options.settings.push((limit.to_owned(), "256".to_owned()));
+    }
+    Scratch::with(options)
+});
 
 /// Where a server of the tests listens.
 pub(crate) fn place(node: &Node) -> Place {
