@@ -12,9 +12,6 @@ use crate::load::{
     serves_all, serving,
 };
 
-/// There is no other Consort: what it knows holds for as long as the primary is silent.
-const ALONE: &str = "lease_time = \"0s\"";
-
 /// A statement that waits at the primary, and what its client hears at last.
 struct Waiting(std::thread::JoinHandle<Trouble>);
 
@@ -210,7 +207,7 @@ fn go_on(console: &mut Console, clients: &mut [Client], count: i64) -> bool {
 
 #[test]
 fn without_the_primary_fresh_reads_of_known_shapes_go_on() {
-    let (serving, mut console, url) = serving(1, &format!("{THROUGH}\n{ALONE}"));
+    let (serving, mut console, url) = serving(1, THROUGH);
     let primary = serving.servers.primary();
     // On a machine that stands still for a second the standby is missed too: then once more.
     let mut went_on = false;
@@ -266,7 +263,7 @@ fn hanging(primary: &Node, meanwhile: impl FnOnce() -> bool) -> bool {
 
 #[test]
 fn while_the_primary_hangs_fresh_reads_of_known_shapes_go_on() {
-    let (serving, mut console, url) = serving(1, &format!("{THROUGH}\n{ALONE}"));
+    let (serving, mut console, url) = serving(1, THROUGH);
     let (primary, standby) = (serving.servers.primary(), serving.servers.standby(0));
     // On a machine that stands still for a second the standby is missed too, and a read waits: then once more.
     let mut went_on = false;
