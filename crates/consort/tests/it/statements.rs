@@ -164,11 +164,12 @@ fn as_published_replicas_that_execute_statements_come_to_differ() {
     let (_serving, mut console, url) = serving(design, 1, &lines);
     Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
     let writers = Writers::start(&[url.clone(), url.clone(), url]);
-    eventually("statements that travel", || figure(&mut console, "statements") > 20);
+    // After however many: the applier may be the first that meets it, and a replica that has failed executes no more.
     eventually("a difference", || {
         let rows = console.rows("VERIFY postgres");
         rows.iter().any(|row| row.get("state") == Some("differs"))
     });
+    assert!(figure(&mut console, "statements") > 0, "rows alone would have kept them equal");
     writers.end();
 }
 
