@@ -15,6 +15,7 @@ mod pace;
 mod replicas;
 mod reruns;
 mod rest;
+mod round_trip;
 mod written;
 
 pub use backends::Backends;
@@ -48,6 +49,7 @@ use postgres::attach::SlotState;
 use postgres::clone::Chosen;
 use postgres::facts::Facts;
 use reruns::Reruns;
+use round_trip::RoundTrip;
 use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -91,7 +93,8 @@ pub struct Setup {
     pub lease: Option<Duration>,
     /// Which design.
     pub design: Design,
-    /// How long an answer that is not yet proven is held before the statement runs at the primary.
+    /// How long an answer that is not yet proven is held before the statement runs at the primary; longer while the primary
+    /// itself takes longer to answer.
     pub proof_limit: Duration,
     /// Where reads wait for replicas, commits for their turn, and statements for their tables: how long.
     pub wait_limit: Duration,
@@ -147,6 +150,7 @@ struct Shared {
     configured: Configured,
     lead: Lead,
     metrics: Metrics,
+    round_trip: RoundTrip,
     routes: Routes,
     written: RefCell<Written>,
     slots: RefCell<Vec<SlotState>>,
@@ -184,6 +188,7 @@ impl Cluster {
             configured: Configured::default(),
             lead: Lead::new(setup.lease, must_be_alone(&setup, setup.writers)),
             metrics: Metrics::default(),
+            round_trip: RoundTrip::default(),
             routes: Routes::default(),
             written: RefCell::default(),
             slots: RefCell::default(),
@@ -417,6 +422,12 @@ impl Cluster {
         self.entry(id).received.get()
     }
 
+    /// The primary answered a gauge after this time.
+    pub(crate) fn gauge_took(&self, time: Duration) {
+        self.0.metrics.gauge_round_trip.took(time);
+        self.0.round_trip.took(time);
+    }
+
     /// The primary's log ended here when it was gauged.
     pub(crate) fn note_written(&self, end: Lsn) {
         self.0.written.borrow_mut().note(self.now(), end);
@@ -618,7 +629,7 @@ impl transaction::Cluster for Cluster {
     }
 
     fn proof_limit(&self) -> Duration {
-        self.0.setup.proof_limit
+        self.0.round_trip.proof_limit(self.0.setup.proof_limit)
     }
 
     fn leads(&self) -> bool {

@@ -276,7 +276,8 @@ pub static KEYS: &[Key] = &[
     global(
         "proof_limit",
         "\"5ms\"",
-        "How long a standby's answer is held for its proof before the statement runs at the primary instead; and how long a read waits for a standby that is about to replay what it must see.",
+        "How long a standby's answer is held for its proof before the statement runs at the primary instead; and how long a read waits for a standby that is about to replay what it must see. \
+         While the primary takes longer than that to answer the looks that a proof needs, as long as they take, up to twenty times.",
         |config, value| put(&mut config.proof_limit, duration(value)),
     ),
     global(

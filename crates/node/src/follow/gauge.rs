@@ -64,7 +64,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         } else {
             (answered(gauger.gauge()).await?, None)
         };
-        cluster.metrics().gauge_round_trip.took(last.elapsed());
+        cluster.gauge_took(last.elapsed());
         // Reads are kept in before the gauge counts that has seen the change.
         let _reloaded = find_reload(cluster, &gauge).await?;
         let _changed = roles

@@ -4,6 +4,7 @@
 
 mod copies;
 mod door;
+mod far;
 mod grain;
 mod in_block;
 mod malformed;
