@@ -19,9 +19,7 @@ fn position(timeline: Timeline) -> String {
     let timeline = timeline.get();
     format!(
         "SELECT CASE WHEN pg_is_in_recovery() \
-           AND NOT EXISTS (SELECT FROM pg_stat_get_wal_receiver() r WHERE r.received_tli > {timeline}) \
-           AND (EXISTS (SELECT FROM pg_stat_get_wal_receiver() r WHERE r.received_tli IS NOT NULL) \
-             OR coalesce({NEWEST_HISTORY}, 0) <= {timeline}) \
+           AND coalesce((SELECT r.received_tli FROM pg_stat_get_wal_receiver() r), {NEWEST_HISTORY}, 0) <= {timeline} \
            THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END"
     )
 }
