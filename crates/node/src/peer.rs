@@ -19,6 +19,8 @@ pub const ROOM_BYTES: usize = 32 * 1024;
 const ROOMS_KEPT: usize = 64;
 /// Nothing is gathered beyond this before it is written.
 pub const GATHERED_BYTES: usize = 2 * ROOM_BYTES;
+/// While somebody waits no more of what it sends is read.
+const UNREAD_BYTES: usize = 8 * GATHERED_BYTES;
 
 /// The thread's spare buffers.
 #[derive(Clone, Default)]
@@ -197,6 +199,16 @@ impl Peer {
                 Poll::Ready(Ok(()))
             }
         }
+    }
+
+    /// Ready when the other end has closed. What it sends meanwhile stays unread; who sends very much is not heard to its end.
+    pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.unread().len() < UNREAD_BYTES {
+            if ready!(self.poll_fill(cx)).is_err() {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
     }
 
     /// Writes what is to leave; ready when all of it has left.

@@ -11,6 +11,7 @@ use crate::plan::Plan;
 use analysis::Stay;
 use analysis::session::{BlockStatus, Dirt, SessionStay};
 use scheduler::Reason;
+use std::future::poll_fn;
 use wire::{Answers, Problem, Status};
 
 /// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
@@ -118,7 +119,14 @@ impl Session {
             self.wish.place = place;
         }
         let rooms = self.line.door.rooms.clone();
-        let server = match servers.take(&service.cluster, &self.wish, self.line.seat.id, &rooms).await {
+        let client = &mut self.line.client;
+        let taken = tokio::select! {
+            biased;
+            taken = servers.take(&service.cluster, &self.wish, self.line.seat.id, &rooms) => taken,
+            // Nobody waits for what it asked: it is not done.
+            () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
+        };
+        let server = match taken {
             Ok(server) => server,
             Err(refusal) => {
                 refuse(&self.line.door.clone(), self.line.client.out(), refusal);

@@ -249,6 +249,20 @@ fn a_client_that_waits_too_long_is_told_so() {
 }
 
 #[test]
+fn a_client_that_leaves_while_it_waits_has_asked_for_nothing() {
+    database("gone_waiting");
+    let open = sharing(1);
+    let ready = || Raw::ready(&open, "gone_waiting");
+    let (mut one, mut other, mut third) = (ready(), ready(), ready());
+    query(&mut one, "BEGIN");
+    other.ask(|out| out.query(b"UPDATE items SET name = 'nobody waits' WHERE id = 5"));
+    drop(other);
+    third.ask(|out| out.query(b"SELECT name FROM items WHERE id = 5 FOR UPDATE"));
+    query(&mut one, "COMMIT");
+    assert_eq!(answer(&mut third).0, ["item 5"]);
+}
+
+#[test]
 fn a_connection_in_the_middle_of_something_is_nobody_elses() {
     database("left_behind");
     let open = sharing(1);
