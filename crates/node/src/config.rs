@@ -297,7 +297,12 @@ impl Config {
     /// How sessions share connections at the primary, if they do. Where statements are ordered before they are executed, they
     /// do not.
     pub fn pooling(&self) -> Option<Pooling> {
-        (self.pool_mode == PoolMode::Transaction).then_some(self.pool)
+        (self.pool_mode == PoolMode::Transaction && !self.design().orders_first()).then_some(self.pool)
+    }
+
+    /// The same in a word, as `pool_mode` has it, and with it how many connections at the primary one role may have in one database.
+    pub fn pools(&self) -> (&'static str, usize) {
+        self.pooling().map_or(("session", self.max_clients), |pool| ("transaction", pool.size))
     }
 
     /// The design, the default one if the file names none.

@@ -111,6 +111,16 @@ fn clients_share_connections_when_the_configuration_says_so() {
             servers.lines().filter(|line| line.starts_with("S|postgres|postgres|")).collect();
         of_clients.len() == 1 && of_clients[0].starts_with("S|postgres|postgres|idle|")
     });
+    let pools = psql(&console, "SHOW POOLS").worked();
+    assert!(
+        pools.lines().any(|line| line.starts_with("postgres|") && line.ends_with("|transaction")),
+        "{pools}"
+    );
+    let databases = psql(&console, "SHOW DATABASES").worked();
+    assert!(
+        databases.contains("|postgres||1|0|0|transaction|"),
+        "its size, and how it is shared: {databases}"
+    );
     one.rows("LISTEN news").unwrap();
     eventually("why a client keeps its connection", || {
         psql(&console, "SHOW CLIENTS").worked().lines().any(|line| line.ends_with("|session_listens"))

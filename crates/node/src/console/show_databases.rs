@@ -26,6 +26,7 @@ const COLUMNS: &[Column] = &[
 fn rows(view: &dyn View) -> Table {
     let config = view.config();
     let servers = view.servers();
+    let (pool_mode, pool_size) = config.pools();
     let row = |database: super::view::Database| {
         let current = servers.iter().filter(|server| server.database == database.name).count();
         vec![
@@ -34,10 +35,10 @@ fn rows(view: &dyn View) -> Table {
             value(config.primary.port),
             Some(database.name),
             None,
-            value(config.standby_connections),
+            value(pool_size),
             value(0),
             value(0),
-            value("statement"),
+            value(pool_mode),
             value(config.max_clients),
             value(current),
             value(u8::from(database.paused)),

@@ -39,6 +39,7 @@ struct Pool {
 }
 
 fn rows(view: &dyn View) -> Table {
+    let (pool_mode, _) = view.config().pools();
     let mut pools: BTreeMap<(String, String), Pool> = BTreeMap::new();
     for client in view.clients() {
         let pool = pools.entry((client.database, client.user)).or_default();
@@ -55,12 +56,13 @@ fn rows(view: &dyn View) -> Table {
             None => pool.servers_idle += 1,
         }
     }
+    let row = |(owner, pool)| row(owner, &pool, pool_mode);
     Table { columns: COLUMNS, rows: pools.into_iter().map(row).collect() }
 }
 
-fn row(((database, user), pool): ((String, String), Pool)) -> Vec<Option<String>> {
+fn row((database, user): (String, String), pool: &Pool, pool_mode: &str) -> Vec<Option<String>> {
     let counts = [pool.active, pool.waiting, 0, 0, pool.servers_active, 0, 0, pool.servers_idle, 0, 0, 0];
     let waited = [pool.waited.as_secs(), u64::from(pool.waited.subsec_micros())];
     let numbers = counts.into_iter().chain(waited).map(value);
-    [Some(database), Some(user)].into_iter().chain(numbers).chain([value("statement")]).collect()
+    [Some(database), Some(user)].into_iter().chain(numbers).chain([value(pool_mode)]).collect()
 }

@@ -43,7 +43,7 @@ fn show_pools() {
         [
             "database=shop user=ann cl_active=1 cl_waiting=1 cl_active_cancel_req=0 cl_waiting_cancel_req=0 sv_active=1 \
           sv_active_cancel=0 sv_being_canceled=0 sv_idle=1 sv_used=0 sv_tested=0 sv_login=0 maxwait=2 maxwait_us=5 \
-          pool_mode=statement"
+          pool_mode=session"
         ]
     );
 }
@@ -104,7 +104,7 @@ fn what_verify_found() {
 #[test]
 fn show_databases() {
     let rows = shown("SHOW DATABASES");
-    assert!(rows[0].starts_with("name=shop host=db1 port=5432 database=shop pool_size=64 "), "{rows:?}");
+    assert!(rows[0].starts_with("name=shop host=db1 port=5432 database=shop pool_size=7 "), "{rows:?}");
     assert!(rows[0].ends_with("max_connections=7 current_connections=2 paused=1 disabled=0"), "{rows:?}");
 }
 
