@@ -1,8 +1,9 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all drivers regress shadow bench acceptance bench-papers experiments
+.PHONY: help demo test check test-all drivers regress shadow bench acceptance bench-papers experiments package image
 
 CARGO ?= cargo
+ENGINE ?= docker
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,12 +27,13 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
 
-test-all: check ## check, then test with more seeds, drivers, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short
+test-all: check ## check, then test with more seeds, drivers, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, the package
 	@SIM_SEEDS=25000 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) regress
 	@$(MAKE) shadow
 	@$(MAKE) experiments
+	@$(MAKE) package
 
 drivers: ## psql, pg_dump, psycopg and pgx in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
 	@scripts/prerequisites.sh rust build server
@@ -71,3 +73,12 @@ experiments: ## the same in short, each in less than a minute: shows that they r
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment all --quick
 	$(CARGO) test --workspace --locked --features postgres/control-groups,consort/control-groups --test it -- small_machines experiment
+
+package: ## a Debian package with the service, a first configuration and the manual: target/package/
+	@scripts/prerequisites.sh rust build
+	$(CARGO) build --release --locked -p consort
+	scripts/package.sh
+
+image: ## a container image, as a user without rights; needs a container engine (ENGINE=podman)
+	@$(ENGINE) info >/dev/null 2>&1 || { echo "consort: no container engine answers: $(ENGINE) info" >&2; exit 1; }
+	$(ENGINE) build --file packaging/Containerfile --tag consort .

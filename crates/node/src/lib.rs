@@ -26,6 +26,7 @@ pub mod shadow;
 mod shown;
 pub mod socket;
 pub mod standby;
+mod supervisor;
 pub mod understanding;
 mod verify;
 

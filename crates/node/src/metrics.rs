@@ -498,6 +498,34 @@ mod tests {
         assert_eq!(traffic.average().statements, 0, "nothing came in the second period");
     }
 
+    /// Alert rules and dashboard ask for metrics that are on the page, by labels that they have there.
+    fn the_files_for_operators_name_what_is_there(page: &str) {
+        let is_word = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
+        let declared: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        let files = [
+            include_str!("../../../packaging/alerts.yml"),
+            include_str!("../../../packaging/dashboard.json"),
+        ];
+        for text in files {
+            let mut named = 0;
+            for word in text.split(|byte| !is_word(byte)).filter(|word| word.starts_with("consort_")) {
+                let name = word.strip_suffix("_bucket").unwrap_or(word);
+                assert!(declared.contains(&name), "there is no metric {word}");
+                named += 1;
+            }
+            assert!(named > 10, "{named} metrics are named");
+            let labels = text.match_indices("$labels.").chain(text.match_indices(" by ("));
+            for (at, mark) in labels {
+                let until = |byte: char| !is_word(byte) && !(mark == " by (" && (byte == ',' || byte == ' '));
+                let list = text[at + mark.len()..].split(until).next().unwrap_or_default();
+                for label in list.split(", ").filter(|label| *label != "instance") {
+                    assert!(page.contains(&format!("{label}=\"")), "there is no label {label}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_page_tells_what_was_counted_and_what_the_view_knows() {
         let metrics = Metrics::default();
@@ -520,6 +548,7 @@ mod tests {
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }
+        the_files_for_operators_name_what_is_there(&page);
         let mut kinds = page.lines().filter(|line| line.starts_with("# TYPE")).collect::<Vec<_>>();
         kinds.dedup();
         assert_eq!(kinds.len(), page.matches("# TYPE").count(), "no metric is declared twice");

@@ -36,6 +36,7 @@ use crate::service::Service;
 use crate::shadow;
 use crate::shown::Shown;
 use crate::socket::Place;
+use crate::supervisor;
 use crate::verify::Verification;
 use crate::{console_access, http};
 
@@ -155,6 +156,8 @@ async fn run(start: Start) -> Result<Ended, StartError> {
         spawn_local(async move { http::serve(listener, pages).await });
     }
     spawn_local(end_periods(process.cluster.clone()));
+    spawn_local(supervisor::lives());
+    supervisor::waits();
     let begun = async {
         first_gauge(&process.cluster).await;
         process.cluster.lead().until_known().await;
@@ -166,6 +169,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
     process.warn_of_room().await;
     process.warn_of_absent().await;
     (start.ready)();
+    supervisor::serves();
     tokio::select! {
         () = process.asked_to_end(&mut signals) => process.end(&mut signals).await,
         () = process.cluster.lead().until_void() => Ok(process.begins_anew().await),
@@ -266,9 +270,11 @@ impl Process {
                 _ = signals.terminate.recv() => return,
                 _ = signals.interrupt.recv() => return,
                 _ = signals.hang_up.recv() => {
+                    supervisor::reloads();
                     if let Err(why) = self.reload() {
                         tracing::error!(why, "the configuration was not read again");
                     }
+                    supervisor::serves();
                 }
             }
         }
@@ -278,6 +284,7 @@ impl Process {
     async fn end(&self, signals: &mut Signals) -> Result<Ended, StartError> {
         let drain_time = self.config().drain_time;
         tracing::info!(?drain_time, clients = self.door.seats().len(), "ending");
+        supervisor::ends(self.door.seats().len());
         self.door.close(false);
         tokio::select! {
             () = self.empty(drain_time) => {}

@@ -36,5 +36,6 @@ mod serving;
 mod snapshots;
 mod statements;
 mod subcommands;
+mod supervised;
 mod verify;
 mod waiting;

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Makes a Debian package of target/release/consort, with its service, a configuration to begin with and the manual, and looks
+# whether what is in it runs: target/package/consort_VERSION_ARCHITECTURE.deb
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+architecture=$(dpkg --print-architecture)
+out=target/package root=target/package/root
+libc=$(ldd --version | awk 'NR == 1 { print $NF }')
+
+rm -rf "$out"
+install -D -m 755 target/release/consort "$root/usr/bin/consort"
+strip --strip-unneeded "$root/usr/bin/consort"
+install -D -m 644 packaging/consort.service "$root/lib/systemd/system/consort.service"
+install -D -m 640 packaging/consort.toml "$root/etc/consort/consort.toml"
+install -d "$root/usr/share/doc/consort"
+install -m 644 docs/*.md GUARANTEES.md packaging/alerts.yml packaging/dashboard.json "$root/usr/share/doc/consort/"
+install -m 644 LICENSE "$root/usr/share/doc/consort/copyright"
+gzip -9nc CHANGELOG.md >"$root/usr/share/doc/consort/changelog.gz"
+
+install -d "$root/DEBIAN"
+cat >"$root/DEBIAN/control" <<END
+Package: consort
+Version: $version
+Architecture: $architecture
+Maintainer: The Consort project
+Section: database
+Priority: optional
+Installed-Size: $(du -ks --exclude=DEBIAN "$root" | cut -f1)
+Depends: adduser, libc6 (>= $libc), libgcc-s1
+Recommends: postgresql-client
+Description: transactional replication middleware for PostgreSQL
+ Many PostgreSQL servers behave as one: a relay that speaks PostgreSQL's protocol, sends what writes to the primary, and lets
+ reads run at replicas when their answers are proven to be what the primary would have said. Applications change nothing.
+END
+echo /etc/consort/consort.toml >"$root/DEBIAN/conffiles"
+cat >"$root/DEBIAN/postinst" <<'END'
+#!/bin/sh
+set -e
+if [ "$1" = configure ]; then
+    adduser --quiet --system --group --home /var/lib/consort --no-create-home consort
+    chown root:consort /etc/consort /etc/consort/consort.toml
+    chmod 750 /etc/consort
+    if [ -d /run/systemd/system ]; then
+        systemctl daemon-reload
+        # It is started by whoever has configured it; one that runs becomes the new one.
+        systemctl try-restart consort.service
+    fi
+fi
+END
+cat >"$root/DEBIAN/prerm" <<'END'
+#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl disable --now --quiet consort.service
+fi
+END
+cat >"$root/DEBIAN/postrm" <<'END'
+#!/bin/sh
+set -e
+if [ "$1" = purge ]; then
+    rm -rf /etc/consort /var/lib/consort
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
+END
+chmod 755 "$root"/DEBIAN/{postinst,prerm,postrm}
+package=$out/consort_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$root" "$package"
+
+# What is in it runs: the program, and with its own configuration it says that nobody is at the primary's address, or what is
+# missing there, instead of a mistake in the file.
+there=$(mktemp -d)
+trap 'rm -rf "$there"' EXIT
+dpkg-deb --extract "$package" "$there"
+"$there/usr/bin/consort" --version
+echo '"postgres" "secret"' >"$there/etc/consort/users.txt"
+said=$("$there/usr/bin/consort" check --config "$there/etc/consort/consort.toml" 2>&1) || true
+if grep -q 'consort\.toml:[0-9]' <<<"$said"; then
+    printf 'consort: the packaged configuration has a mistake:\n%s\n' "$said" >&2
+    exit 1
+fi
+echo "$package"
