@@ -20,12 +20,22 @@ up() { "$consort" up --dir "$home/c" "$@" >"$home/up.log" 2>&1 || { cat "$home/u
 console() { psql -X -A -t -d "postgres://postgres@$listen/consort" -c "$1"; }
 column() { psql -X -A -d "postgres://postgres@$listen/consort" -c "SHOW FEEDS" | awk -F '|' -v name="$1" -v database=postgres \
     'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } $at["database"] == database { print $at[name] }'; }
-fed() { # until the replica shows the newest version
-    until [ "$(column state)" = serving ] && [ "$(column pending_commits)" = 0 ]; do sleep 0.02; done
+fed() { # until the replica shows the newest version; each look takes a process, so there are few
+    until psql -X -A -t -d "postgres://postgres@$listen/consort" -c "SHOW FEEDS" |
+        awk -F '|' '$4 == "postgres" && $5 == "serving" && $10 == 0 { found = 1 } END { exit !found }'; do sleep 0.05; done
 }
 tpcc() {
     "$consort" bench tpcc --url "postgres://postgres@$listen/postgres" --mix write-heavy --clients 8 \
         --scale "${CATCH_UP_SCALE:-4}" "$@" >"$home/tpcc.log" 2>&1 || { cat "$home/tpcc.log" >&2; exit 1; }
+}
+used() { # processor time so far, in ticks of 10 ms: Consort's, the replica's
+    ps -eo pid=,ppid=,args= | awk -v home="$home" '
+        index($0, home "/c/consort.toml") { print "consort", $1 }
+        index($0, home "/c/") && /replica1/ && / -D / { server = $1 }
+        { parent[$1] = $2 }
+        END { for (pid in parent) if (pid == server || parent[pid] == server) print "replica", pid }' |
+        while read -r who pid; do echo "$who $(awk '{ print $14 + $15 }' "/proc/$pid/stat" 2>/dev/null)"; done |
+        awk '{ used[$1] += $2 } END { print used["consort"] + 0, used["replica"] + 0 }'
 }
 settings() { # what the configuration says before its first table
     local file=$home/c/consort.toml
@@ -34,26 +44,30 @@ settings() { # what the configuration says before its first table
 }
 
 up --listen "$listen" --standbys 0 --replicas 1
-tpcc --transactions 1000 --keep
+tpcc --transactions 1000
 fed
-echo "connections,commits,MB,seconds,commits/s,steps,beside,again"
+echo "connections,commits,MB,seconds,commits/s,steps,beside,again,consort s,replica s"
 for _ in $(seq "${CATCH_UP_ROUNDS:-5}"); do
     for n in "${connections[@]}"; do
         "$consort" down --dir "$home/c" >/dev/null
         settings "$n"
         up
+        psql -X -q -d "postgres://postgres@$listen/postgres" -c "SELECT 1" >/dev/null # it is fed from its first use on
         fed
         console "PAUSE REPLICA replica1" >/dev/null
-        tpcc --transactions "${CATCH_UP_TRANSACTIONS:-20000}" --keep
+        tpcc --time 3600s --transactions "${CATCH_UP_TRANSACTIONS:-20000}" --keep
         commits=$(column pending_commits) bytes=$(column pending_bytes)
+        read -r consort_before replica_before < <(used)
         before=$(date +%s%N)
         console "RESUME REPLICA replica1" >/dev/null
         fed
         took=$(($(date +%s%N) - before))
+        read -r consort_after replica_after < <(used)
         awk -v n="$n" -v commits="$commits" -v bytes="$bytes" -v took="$took" -v steps="$(column steps)" \
-            -v beside="$(column steps_beside)" -v again="$(column steps_again)" 'BEGIN {
-                printf "%d,%d,%.0f,%.2f,%.0f,%d,%d,%d\n",
-                    n, commits, bytes / 1e6, took / 1e9, commits / (took / 1e9), steps, beside, again }'
+            -v beside="$(column steps_beside)" -v again="$(column steps_again)" \
+            -v consort="$((consort_after - consort_before))" -v replica="$((replica_after - replica_before))" 'BEGIN {
+                printf "%d,%d,%.0f,%.2f,%.0f,%d,%d,%d,%.2f,%.2f\n", n, commits, bytes / 1e6, took / 1e9,
+                    commits / (took / 1e9), steps, beside, again, consort / 100, replica / 100 }'
     done
 done | tee "$home/runs.csv"
 for n in "${connections[@]}"; do

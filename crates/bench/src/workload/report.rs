@@ -77,6 +77,9 @@ pub struct Served {
     pub nodes: BTreeMap<String, u64>,
     /// The part that standbys served, 0 to 1.
     pub at_standbys: f64,
+    /// Statements by what kept them at the primary, writes among them, or by how their answers were proven; nothing if the console
+    /// does not tell.
+    pub reasons: BTreeMap<String, u64>,
 }
 
 impl Served {
@@ -87,7 +90,11 @@ impl Served {
             .filter(|(node, _)| told.standbys.contains(*node))
             .map(|(_, count)| count)
             .sum();
-        Served { at_standbys: ratio(at_standbys, told.served.values().sum()), nodes: told.served }
+        let mut reasons = BTreeMap::<String, u64>::new();
+        for (route, &count) in told.routes.iter().flatten().filter(|(_, count)| **count > 0) {
+            *reasons.entry(route.reason.clone()).or_default() += count;
+        }
+        Served { at_standbys: ratio(at_standbys, told.served.values().sum()), nodes: told.served, reasons }
     }
 }
 
@@ -274,4 +281,36 @@ fn ratio(part: u64, whole: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "counts of a run have far fewer than 52 bits")]
 fn float(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::Route;
+
+    #[test]
+    fn reads_are_counted_by_node_and_statements_by_reason() {
+        let route = |node: &str, statement: &str, reason: &str| Route {
+            database: "d".to_owned(),
+            node: node.to_owned(),
+            statement: statement.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let served = Served::of(Told {
+            standbys: ["s1".to_owned()].into(),
+            served: [("s1".to_owned(), 30), ("p".to_owned(), 10)].into(),
+            routes: Some(
+                [
+                    (route("s1", "SELECT a", "plain"), 20),
+                    (route("s1", "SELECT b", "plain"), 10),
+                    (route("p", "SELECT a", "in_doubt"), 10),
+                    (route("p", "SELECT b", "in_doubt"), 0),
+                    (route("p", "COPY", "copy_from"), 0),
+                ]
+                .into(),
+            ),
+        });
+        assert!((served.at_standbys - 0.75).abs() < 1e-9);
+        assert_eq!(served.reasons, [("in_doubt".to_owned(), 10), ("plain".to_owned(), 30)].into());
+    }
 }
