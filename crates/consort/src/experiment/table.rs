@@ -405,9 +405,11 @@ mod tests {
             let quick = experiment.quick();
             let size = quick.setup.len() * quick.load.len();
             assert!((1..=2).contains(&size), "{}", experiment.name);
+            // Two cores are left two thirds of themselves for Consort and the clients: what was busiest so
+            // far, with servers of 68 in all, kept 0.55 of the machine busy (hihooi-fig2-primary).
             let replicas = experiment.node_percent as usize * experiment.most_replicas();
             let primary = experiment.primary_percent.unwrap_or(experiment.node_percent) as usize;
-            assert!(primary + replicas <= 60, "{}", experiment.name);
+            assert!(primary + replicas <= 70, "{}", experiment.name);
             assert!(experiment.warm_up() > SETTLING, "{}", experiment.name);
         }
     }
