@@ -50,6 +50,21 @@ pub(crate) struct Options {
     /// Only a part of it, once, for seconds: shows that it runs, and judges no claim
     #[arg(long)]
     quick: bool,
+    /// Only this setup (may be given several times); claims that need others are not judged
+    #[arg(long, value_name = "SETUP", conflicts_with_all = ["quick", "pages"])]
+    setup: Vec<String>,
+    /// Only this load (may be given several times)
+    #[arg(long, value_name = "LOAD", conflicts_with_all = ["quick", "pages"])]
+    load: Vec<String>,
+    /// Another quota of each server than the experiment's, in hundredths of a core
+    #[arg(long, value_name = "PERCENT", conflicts_with = "pages")]
+    node_percent: Option<u32>,
+    /// Another quota of the primary
+    #[arg(long, value_name = "PERCENT", conflicts_with = "pages")]
+    primary_percent: Option<u32>,
+    /// Another number of clients, the same in all setups
+    #[arg(long, value_name = "N", conflicts_with = "pages", value_parser = clap::value_parser!(u64).range(1..))]
+    clients: Option<u64>,
     /// How often each point is measured, if not as often as usual
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
@@ -71,6 +86,7 @@ const EXAMPLES: &str = "\
 Examples:
   consort bench experiment                      which there are
   consort bench experiment strong-reads
+  consort bench experiment strong-reads --setup weak-4 --setup consort-4 --load 'TPC-W browsing'
   consort bench experiment all --quick";
 
 /// Runs those that were asked for.
@@ -123,6 +139,12 @@ fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Fail
         if options.quick {
             *experiment = experiment.quick();
         }
+        *experiment = experiment.only(&options.setup, &options.load).map_err(Failure::new)?;
+        experiment.node_percent = options.node_percent.unwrap_or(experiment.node_percent);
+        for setup in &mut experiment.setup {
+            setup.clients = options.clients.or(setup.clients);
+        }
+        experiment.primary_percent = options.primary_percent.or(experiment.primary_percent);
         experiment.rounds = options.rounds.unwrap_or(experiment.rounds);
         experiment.time_s = options.time.unwrap_or(experiment.time_s);
         let ends = experiment.warm_up_s + experiment.time_s;

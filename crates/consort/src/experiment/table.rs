@@ -270,23 +270,43 @@ impl Experiment {
 
     /// A short form that shows that it runs, and nothing else: some of the setups and loads, once, for seconds.
     pub(super) fn quick(&self) -> Self {
-        let mut quick = self.clone();
-        quick.setup.retain(|setup| setup.quick);
-        quick.load.retain(|load| load.quick);
+        let mut quick = self.part(|setup| setup.quick, |load| load.quick);
         quick.rounds = 1;
         (quick.time_s, quick.warm_up_s) = if quick.fault.is_some() { (11, 1) } else { (4, 1) };
         if let Some(fault) = &mut quick.fault {
             (fault.at_s, fault.settles_s) = (4, 1);
             fault.back_after_s = fault.back_after_s.map(|_| 2);
         }
-        let names = |names: &[String], name: &String| names.contains(name);
-        let setups: Vec<String> = quick.setup.iter().map(|setup| setup.name.clone()).collect();
-        let loads: Vec<String> = quick.load.iter().map(|load| load.name.clone()).collect();
-        quick.claim.retain(|claim| {
-            let other = claim.against.as_ref().is_none_or(|against| names(&setups, against));
-            other && names(&setups, &claim.setup) && names(&loads, &claim.load)
-        });
         quick
+    }
+
+    /// Only these setups and loads, by name; all, where none is named.
+    ///
+    /// Errors: a sentence that names what there is not, and what there is.
+    pub(super) fn only(&self, setups: &[String], loads: &[String]) -> Result<Self, String> {
+        let known = |what: &str, wanted: &[String], names: Vec<&str>| {
+            let unknown = wanted.iter().find(|name| !names.contains(&name.as_str()));
+            unknown.map_or(Ok(()), |name| {
+                Err(format!("{} has no {what} {name:?}; it has: {}", self.name, names.join(", ")))
+            })
+        };
+        known("setup", setups, self.setup.iter().map(|setup| setup.name.as_str()).collect())?;
+        known("load", loads, self.load.iter().map(|load| load.name.as_str()).collect())?;
+        let chosen = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
+        Ok(self.part(|setup| chosen(setups, &setup.name), |load| chosen(loads, &load.name)))
+    }
+
+    /// A part of it, and the claims that need no more.
+    fn part(&self, setup: impl Fn(&Setup) -> bool, load: impl Fn(&Load) -> bool) -> Self {
+        let mut part = self.clone();
+        part.setup.retain(setup);
+        part.load.retain(load);
+        let has_setup = |name: &String| part.setup.iter().any(|setup| setup.name == *name);
+        let has_load = |name: &String| part.load.iter().any(|load| load.name == *name);
+        let has_other = |claim: &Claim| claim.against.as_ref().is_none_or(has_setup);
+        part.claim.retain(|claim| has_setup(&claim.setup) && has_load(&claim.load) && has_other(claim));
+        part.course.retain(|course| has_setup(&course.setup) && has_load(&course.load));
+        part
     }
 
     /// What is wrong with the row, in a sentence.
@@ -412,6 +432,17 @@ mod tests {
             assert!(primary + replicas <= 70, "{}", experiment.name);
             assert!(experiment.warm_up() > SETTLING, "{}", experiment.name);
         }
+    }
+
+    #[test]
+    fn a_part_has_the_claims_that_need_no_more() {
+        let strong = all().unwrap().into_iter().find(|row| row.name == "strong-reads").unwrap();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let part = strong.only(&names(&["weak-4", "consort-4"]), &names(&["TPC-W browsing"])).unwrap();
+        assert_eq!((part.setup.len(), part.load.len(), part.claim.len()), (2, 1, 1));
+        let part = strong.only(&names(&["consort-4"]), &[]).unwrap();
+        assert_eq!((part.setup.len(), part.load.len(), part.claim.len()), (1, strong.load.len(), 0));
+        assert!(strong.only(&[], &names(&["TPC-X"])).unwrap_err().contains("TPC-W browsing"));
     }
 
     #[test]

@@ -272,9 +272,9 @@ impl Feeds {
         course.steps = course.steps + more;
     }
 
-    /// The replica, which is behind, takes in so many bytes of rows a second.
-    pub(crate) fn takes_in(&self, (of, replica): (DatabaseId, StandbyId), bytes_per_second: f64) {
-        self.course(of, replica).takes_in = Some(bytes_per_second);
+    /// The replica, which is behind, takes in so many bytes of rows a second, as far as that is known.
+    pub(crate) fn takes_in(&self, (of, replica): (DatabaseId, StandbyId), bytes_per_second: Option<f64>) {
+        self.course(of, replica).takes_in = bytes_per_second;
     }
 
     /// What this life of the replica has shown, of all databases, and may not have flushed.

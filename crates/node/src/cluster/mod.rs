@@ -29,6 +29,7 @@ pub use feeds::{CourseView, InVain, Stage, Waited};
 pub use lead::Lead;
 pub(crate) use lead::Standing;
 pub use names::{Names, NamesAt};
+pub(crate) use pace::Work;
 pub(crate) use reruns::Told;
 pub(crate) use rest::{Resting, Stands, Wanted};
 

@@ -26,6 +26,36 @@ impl Pace {
     }
 }
 
+/// So long somebody has worked before anything is said of how quickly.
+const ENOUGH_S: f64 = 1.0;
+
+/// How quickly somebody works who has enough to do. What takes long only at first (connections, plans, cold caches) is not counted:
+/// the time runs from one part that is done to the next one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Work {
+    pace: Pace,
+    last: Option<Duration>,
+}
+
+impl Work {
+    /// There is nothing to do for now: the time until there is more does not count.
+    pub(crate) fn pause(&mut self) {
+        self.last = None;
+    }
+
+    /// A part of so many bytes is done at this time (since a moment that is always the same one).
+    pub(crate) fn done(&mut self, bytes: u64, now: Duration) {
+        if let Some(last) = self.last.replace(now) {
+            self.pace.add(bytes, now.saturating_sub(last));
+        }
+    }
+
+    /// Bytes in a second; `None` as long as too little is known.
+    pub(crate) fn per_second(self) -> Option<f64> {
+        (self.pace.seconds >= ENOUGH_S).then(|| self.pace.per_second())
+    }
+}
+
 /// How long so many bytes are going to take, so many in a second, while others arrive; `None` if nothing is known of that, or if
 /// they would never end.
 pub(crate) fn time_for(bytes: u64, per_second: Option<f64>, arriving: f64) -> Option<Duration> {
@@ -51,6 +81,21 @@ mod tests {
         assert!((800.0..1000.0).contains(&pace.per_second()), "{pace:?}");
         pace.add(0, Duration::from_secs(1000));
         assert!(pace.per_second() < 5.0);
+    }
+
+    #[test]
+    fn a_slow_start_and_pauses_say_nothing_of_how_quickly_one_works() {
+        let mut work = Work::default();
+        let at = Duration::from_millis;
+        work.done(1000, at(30_000));
+        work.done(100, at(30_500));
+        assert_eq!(work.per_second(), None, "half a second is too little");
+        work.done(100, at(31_000));
+        assert!(work.per_second().is_some_and(|pace| (pace - 200.0).abs() < 1e-9), "{work:?}");
+        work.pause();
+        work.done(100, at(90_000));
+        work.done(100, at(90_500));
+        assert!(work.per_second().is_some_and(|pace| (pace - 200.0).abs() < 1e-9), "{work:?}");
     }
 
     #[test]

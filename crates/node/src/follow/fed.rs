@@ -20,7 +20,7 @@ mod executes;
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
 use crate::cluster::{
-    Cluster, Database, NotFed, Place, Stage, StandbySetup, Standing, Stands, Stretch, Wanted,
+    Cluster, Database, NotFed, Place, Stage, StandbySetup, Standing, Stands, Stretch, Wanted, Work,
 };
 use crate::scheduled::TakesPart;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
@@ -463,8 +463,8 @@ impl<'a> Feeding<'a> {
         feeds.set_stage(self.of, self.id, Stage::Feeding);
         self.fed_since.set(Some(Instant::now()));
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
-        let (sent, busy) = (VecDeque::new(), (Instant::now(), 0));
-        let mut line = Line { at, by: self, feeder, life, counted, sent, busy };
+        let (sent, work) = (VecDeque::new(), Work::default());
+        let mut line = Line { at, by: self, feeder, life, counted, sent, work };
         line.reach().await?;
         let most = if one_by_one { 0 } else { STRETCH_BYTES };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
@@ -574,8 +574,8 @@ struct Line<'a> {
     /// What it shows when all that was sent is visible.
     at: Shown,
     sent: VecDeque<Sent>,
-    /// Since when it works without a pause on what was sent, and how many bytes of rows have become visible since.
-    busy: (Instant, u64),
+    /// How quickly it takes in what is much.
+    work: Work,
 }
 
 /// Boundaries that were sent in one transaction.
@@ -624,7 +624,7 @@ impl Line<'_> {
     async fn send(&mut self, stretch: &Stretch, parts: Vec<Part>) -> Result<(), Stop> {
         let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
         if self.sent.is_empty() {
-            self.busy = (Instant::now(), 0);
+            self.work.pause();
         }
         self.feeder.send(Batch { parts, to: to.clone() }).await?;
         self.at = to.clone();
@@ -722,16 +722,14 @@ impl Line<'_> {
 
     /// So many of those that were sent are visible, the first ones.
     fn visible(&mut self, count: usize) {
-        let bytes = |sent: &[Sent]| sent.iter().map(|sent| sent.bytes).sum::<u64>();
-        let (visible, under_way) = self.sent.make_contiguous().split_at(count);
-        let (visible, under_way) = (bytes(visible), bytes(under_way));
+        let visible: u64 = self.sent.iter().take(count).map(|sent| sent.bytes).sum();
         let Some(Sent { to, last, end, .. }) = self.sent.drain(..count).next_back() else { return };
         let Feeding { cluster, id, of, .. } = *self.by;
-        self.busy.1 += visible;
-        // Several may be executed at once: by and large they are half done.
-        let (since, done) = (self.busy.0, self.busy.1 + under_way / 2);
-        if done >= BULK_BYTES {
-            cluster.feeds().takes_in((of, id), done as f64 / since.elapsed().as_secs_f64());
+        if visible >= BULK_BYTES {
+            self.work.done(visible, cluster.now());
+            cluster.feeds().takes_in((of, id), self.work.per_second());
+        } else {
+            self.work.pause();
         }
         cluster.scheduler().fed_shows(id, self.life, &last);
         cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
