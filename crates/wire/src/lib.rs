@@ -30,4 +30,4 @@ pub use reply::{
 };
 pub use request::{Bind, Close, Describe, Execute, Parameters, Parse, Target, query_text};
 pub use scram::{ClientExchange, Keys, MECHANISM, Refused, ServerExchange, Verifier};
-pub use startup::{CancelRequest, FirstPacket, MAX_STARTUP_BYTES, Startup, first_packet};
+pub use startup::{CancelRequest, FirstPacket, MAX_STARTUP_BYTES, Replication, Startup, first_packet};

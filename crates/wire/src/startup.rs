@@ -56,12 +56,36 @@ impl Startup {
         self.minor > 0 || !self.unknown.is_empty()
     }
 
-    /// A replication connection is wanted.
-    pub fn wants_replication(&self) -> bool {
-        self.parameters.iter().any(|(name, value)| {
-            name == "replication"
-                && !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "off" | "false" | "no")
+    /// What kind of replication connection is wanted, if one is: a server reads the parameter as it reads a boolean, besides
+    /// `database`, and the last one counts (`ProcessStartupPacket` in `postmaster.c`).
+    ///
+    /// Errors: the value, if it is neither.
+    pub fn replication(&self) -> Result<Option<Replication>, &str> {
+        let values = self.parameters.iter().filter(|(name, _)| name == "replication");
+        values.map(|(_, value)| value.as_str()).try_fold(None, |_, value| match value {
+            "database" => Ok(Some(Replication::Logical)),
+            _ => Ok(boolean(value).ok_or(value)?.then_some(Replication::Physical)),
         })
+    }
+}
+
+/// What a replication connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replication {
+    /// `replication=true`: the server's log, and base backups. It runs no SQL.
+    Physical,
+    /// `replication=database`: what is decoded of one database, and SQL there.
+    Logical,
+}
+
+/// A boolean as a server reads it: in any case, and cut short as long as it is clear (`parse_bool`).
+fn boolean(value: &str) -> Option<bool> {
+    let value = value.to_ascii_lowercase();
+    let short_for = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);
+    if value == "1" || short_for("true", 1) || short_for("yes", 1) || short_for("on", 2) {
+        Some(true)
+    } else {
+        (value == "0" || short_for("false", 1) || short_for("no", 1) || short_for("off", 2)).then_some(false)
     }
 }
 

@@ -271,9 +271,36 @@ fn first_packets() {
     let Ok(Some((FirstPacket::Startup(startup), _))) = first_packet(&minor) else {
         panic!("a start-up message")
     };
-    assert!(startup.needs_negotiation() && startup.wants_replication());
+    assert!(startup.needs_negotiation() && startup.replication() == Ok(Some(Replication::Logical)));
     assert_eq!(
         (startup.minor, startup.unknown, startup.database),
         (2, vec!["_pq_.new".to_owned()], "b".to_owned())
     );
+}
+
+#[test]
+fn replication_is_wanted_as_a_server_reads_it() {
+    let wanted = |values: &[&str]| {
+        let parameters = values.iter().map(|value| ("replication".to_owned(), (*value).to_owned())).collect();
+        let startup = Startup {
+            minor: 0,
+            user: "a".to_owned(),
+            database: "a".to_owned(),
+            parameters,
+            unknown: Vec::new(),
+        };
+        startup.replication().map_err(str::to_owned)
+    };
+    for value in ["true", "T", "tr", "on", "ON", "y", "yes", "1"] {
+        assert_eq!(wanted(&[value]), Ok(Some(Replication::Physical)), "{value}");
+    }
+    for value in ["false", "f", "of", "OFF", "n", "no", "0"] {
+        assert_eq!(wanted(&[value]), Ok(None), "{value}");
+    }
+    for value in ["", "o", "2", "Database", "truely", " true"] {
+        assert_eq!(wanted(&[value]), Err(value.to_owned()), "{value}");
+    }
+    assert_eq!(wanted(&[]), Ok(None));
+    assert_eq!(wanted(&["database", "off"]), Ok(None), "the last one counts");
+    assert_eq!(wanted(&["off", "database"]), Ok(Some(Replication::Logical)));
 }

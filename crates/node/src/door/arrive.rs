@@ -2,6 +2,7 @@
 //! its own connection at the primary, logged in as its role.
 
 use super::admit::{Turned, admit, wrong};
+use super::replicate::replicate;
 use super::{Console, Door, Seat, Secret};
 use crate::chance;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
@@ -65,7 +66,10 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
             serve_console(door, client, &seat, console).await;
             door.leave(&seat);
         }
-        Ok(secret) => begin(door, client, seat, startup, secret).await,
+        Ok(secret) => match startup.replication().ok().flatten() {
+            Some(kind) => replicate(door, client, seat, (startup, kind), secret).await,
+            None => begin(door, client, seat, startup, secret).await,
+        },
     }
 }
 
@@ -77,7 +81,7 @@ fn note_unproven(door: &Door, seat: &Seat, why: &str) {
 }
 
 /// The same of one that was refused, as a rule by the primary, whose log need not be at hand.
-fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
+pub(super) fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
     let Refusal::Answered(error) = refusal else { return };
     let Ok(frame) = Frame::new(error) else { return };
     let said = String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned();
@@ -167,9 +171,10 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
     if startup.user.is_empty() {
         return Err(Problem::fatal("28000", "no PostgreSQL user name specified in startup packet"));
     }
-    if startup.wants_replication() {
-        return Err(Problem::fatal("0A000", "replication connections do not pass through Consort")
-            .hint("Connect to the node itself."));
+    if let Err(value) = startup.replication() {
+        let why = format!("invalid value for parameter \"replication\": \"{value}\"");
+        return Err(Problem::fatal("22023", why)
+            .hint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."));
     }
     if door.closing.get() {
         return Err(Problem::fatal("57P03", "Consort is shutting down"));
@@ -268,7 +273,7 @@ impl Begun {
 }
 
 /// Parts a client's settings: what the primary gets, and what is our own.
-fn own_settings(service: &Service, startup: &Startup) -> Result<Settings, Refusal> {
+pub(super) fn own_settings(service: &Service, startup: &Startup) -> Result<Settings, Refusal> {
     let defaults = service.defaults(&startup.database, &startup.user);
     let pairs = startup.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     Settings::of(pairs, defaults).map_err(|error| {

@@ -6,6 +6,7 @@ mod arrive;
 mod cancels;
 mod listen;
 mod pause;
+mod replicate;
 mod seat;
 mod secrets;
 mod sparing;

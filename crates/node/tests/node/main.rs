@@ -11,6 +11,7 @@ mod malformed;
 mod meanwhile;
 mod messages;
 mod pooled;
+mod replication;
 mod session;
 mod shadow;
 mod snapshot;

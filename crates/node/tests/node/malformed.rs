@@ -118,11 +118,3 @@ fn a_newer_protocol_is_negotiated_down() {
     assert_eq!(&negotiated[5..], b"\0\0\0\0\0\0\0\x01_pq_.unknown\0");
     assert!(raw.until_ready().ends_with("KZ"));
 }
-
-#[test]
-fn replication_does_not_pass() {
-    let open = Open::trusting();
-    let mut raw = Raw::connect(&open);
-    raw.ask(|out| out.startup(&[("user", "postgres"), ("replication", "database")]));
-    assert_eq!(raw.last_word(), "0A000");
-}

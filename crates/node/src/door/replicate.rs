@@ -1,0 +1,121 @@
+//! Replication connections: a walsender of the primary's, to which bytes pass both ways unread.
+
+use super::arrive::{note_refused, own_settings, refuse};
+use super::{Door, Seat, Secret};
+use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
+use crate::peer::Peer;
+use crate::service::Service;
+use crate::socket::Socket;
+use scheduler::Writers;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use wire::{Answers, Problem, Replication, Startup, Status};
+
+/// Why a client keeps its connection at the primary to itself.
+const TIE: &str = "replication";
+
+/// The life of a replication connection whose client was let in.
+pub(super) async fn replicate(
+    door: &Rc<Door>,
+    mut client: Peer,
+    seat: Rc<Seat>,
+    (startup, kind): (Startup, Replication),
+    secret: Option<Secret>,
+) {
+    let logged_in = match door.service.borrow().clone() {
+        Some(service) => enter(door, &service, (startup, kind), secret).await,
+        None => Err(answered(Problem::fatal("57P03", "Consort is starting up"))),
+    };
+    let log_in = match logged_in {
+        Ok(log_in) => log_in,
+        Err(refusal) => {
+            note_refused(door, &seat, &refusal);
+            refuse(door, client.out(), refusal);
+            door.leave(&seat);
+            return door.farewell(client).await;
+        }
+    };
+    let LoggedIn { peer: server, key, greeting, .. } = log_in;
+    let out = client.out();
+    out.authentication_ok();
+    out.extend_from_slice(&greeting);
+    out.key_data(key.pid, &key.secret);
+    out.ready(Status::Idle);
+    door.count(|metrics| metrics.clients_accepted.one());
+    *seat.key.borrow_mut() = Some(key.clone());
+    *seat.tie.borrow_mut() = Some(TIE);
+    seat.pid.set(key.pid);
+    if let Some(place) = door.primary() {
+        seat.running.settled(&place, &key);
+    }
+    door.cancels.enter(key, seat.running.clone());
+    seat.active();
+    if client.send().await.is_ok()
+        && let (Some(mut client), Some(mut server)) = (bare(client), bare(server))
+    {
+        let told = poll_fn(|cx| if seat.must_leave(true, cx) { Poll::Ready(()) } else { Poll::Pending });
+        // A client that is told to leave comes back on its own and goes on where it was: it is not waited for.
+        tokio::select! {
+            _ = pass(&mut client, &mut server) => {}
+            () = told => {}
+        }
+    }
+    door.leave(&seat);
+}
+
+/// Logs in at the primary, as long as what runs there does nothing that Consort must know of.
+async fn enter(
+    door: &Door,
+    service: &Service,
+    (startup, kind): (Startup, Replication),
+    secret: Option<Secret>,
+) -> Result<LoggedIn, Refusal> {
+    if service.cluster.serves_nobody() {
+        return Err(Refusal::MayNotLead);
+    }
+    if kind == Replication::Logical && service.cluster.scheduler().writers() == Writers::ThroughConsort {
+        let why = "a replication connection to a database runs SQL past Consort, which is the only writer";
+        return Err(answered(Problem::fatal("0A000", why).hint(
+            "Connect to the primary itself, or set writers = \"anywhere\" where the design allows it.",
+        )));
+    }
+    let own = own_settings(service, &startup)?;
+    let place = door.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
+    let wish = Wish {
+        place,
+        user: startup.user,
+        database: startup.database,
+        parameters: own.forward,
+        secret,
+        limit: door.options.server_limit,
+    };
+    log_in(&wish, &door.rooms).await
+}
+
+fn answered(problem: Problem) -> Refusal {
+    let mut out = Vec::new();
+    out.problem(&problem);
+    Refusal::Answered(out)
+}
+
+/// An end, and what has come from it already.
+struct End {
+    socket: Socket,
+    come: Vec<u8>,
+}
+
+fn bare(mut peer: Peer) -> Option<End> {
+    let come = peer.unread().to_vec();
+    peer.consume(come.len());
+    Some(End { socket: peer.into_socket()?, come })
+}
+
+/// Everything that comes from one goes to the other, until one of them ends.
+async fn pass(client: &mut End, server: &mut End) -> io::Result<()> {
+    server.socket.write_all(&std::mem::take(&mut client.come)).await?;
+    client.socket.write_all(&std::mem::take(&mut server.come)).await?;
+    copy_bidirectional(&mut client.socket, &mut server.socket).await.map(drop)
+}
