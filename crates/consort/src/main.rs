@@ -20,6 +20,7 @@ mod explain;
 mod failure;
 mod feeds;
 mod home;
+mod import;
 mod logging;
 mod psql;
 mod repair;
@@ -52,7 +53,8 @@ Examples:
   consort status                  the nodes, how far each has come, where reads went
   consort psql                    a prompt through Consort
   consort down                    stop it all; `consort up` starts it again
-  consort serve --config FILE     the same for servers that you already have";
+  consort serve --config FILE     the same for servers that you already have
+  consort import pgbouncer.ini    such a FILE out of the one of PgBouncer, PgCat or PgDog";
 
 #[derive(Subcommand)]
 enum Command {
@@ -60,6 +62,7 @@ enum Command {
     Down(down::Options),
     Demo(demo::Options),
     Serve(serve::Options),
+    Import(import::Options),
     Attach(attach::Options),
     Detach(detach::Options),
     Check(check::Options),
@@ -83,6 +86,7 @@ fn run(command: Command) -> ExitCode {
         Command::Down(options) => down::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::Import(options) => import::run(&options),
         Command::Attach(options) => attach::run(&options),
         Command::Detach(options) => detach::run(&options),
         Command::Check(options) => check::run(&options),

@@ -1,0 +1,220 @@
+//! Takes the settings of a foreign file over, one after the other.
+
+use std::path::Path;
+
+use super::convert::{list, parts, quoted};
+use super::draft::{Draft, Place, Refusal};
+use super::foreign::{At, Foreign, Product, Setting};
+use super::report::Report;
+use super::table::{self, Becomes, Row};
+use super::{Made, USERS, servers};
+use crate::failure::Failure;
+
+/// Our configuration, named `file`, out of the foreign one. The report says what became of each setting.
+pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> Result<Made, Failure> {
+    if foreign.entries.is_empty() {
+        report.notes_of(foreign);
+    }
+    defaults(foreign);
+    let mut draft = Draft::new(file.to_owned());
+    draft.set(&Place::Global, "control_user", "\"postgres\"", CONTROL).ok();
+    let taken = servers::place(foreign, &mut draft, report);
+    listen(foreign, &mut draft, report);
+    for setting in &foreign.settings {
+        if setting.entry.is_none_or(|entry| taken[entry]) {
+            one(foreign, setting, &mut draft, report);
+        }
+    }
+    if !foreign.entries.is_empty() {
+        report.notes_of(foreign);
+    }
+    if draft.primary.is_none() {
+        return Err(Failure::new(format!(
+            "the {} file names no server: there would be no [primary]",
+            foreign.product
+        )));
+    }
+    let mut has_users = !foreign.secrets.is_empty();
+    if has_users {
+        users(foreign, &mut draft)?;
+    }
+    loop {
+        let (text, mistakes) = draft.text();
+        if mistakes.is_empty() {
+            return Ok(Made { text, has_users });
+        }
+        // What only the whole file can tell: a key that needs another one.
+        let key = mistakes[0].key.clone();
+        if key == "auth_file" && !has_users {
+            has_users = true;
+            let what = format!(
+                "{USERS} needs a line for each role: docs/operation.md has the query that prints them"
+            );
+            report.note(&At { file: file.display().to_string(), line: 0 }, &what);
+            users(foreign, &mut draft)?;
+        } else if let Some(from) = draft.take_back(&key) {
+            report.missing_at(&At { file: from, line: 0 }, &format!("{key} {}", mistakes[0].message));
+        } else {
+            return Err(mistakes.into());
+        }
+    }
+}
+
+/// What is said of `control_user`, which no other product has.
+const CONTROL: &str =
+    "a superuser at the nodes, as whom Consort watches them; its line in auth_file holds its password";
+
+/// What the product does when its file does not say, where Consort would do something else.
+fn defaults(foreign: &mut Foreign) {
+    let file = format!("default of {}", foreign.product);
+    for row in table::rows(foreign.product).iter().filter(|row| !row.default.is_empty()) {
+        if foreign.said(row.section, row.key).is_none() {
+            foreign.settings.push(Setting {
+                at: At { file: file.clone(), line: 0 },
+                section: row.section.to_owned(),
+                of: String::new(),
+                entry: None,
+                key: row.key.to_owned(),
+                value: row.default.to_owned(),
+            });
+        }
+    }
+}
+
+/// Where clients are awaited: hosts and a port of all of them.
+fn listen(foreign: &Foreign, draft: &mut Draft, report: &mut Report) {
+    let (section, hosts, port) = match foreign.product {
+        Product::Pgbouncer => ("pgbouncer", "listen_addr", "listen_port"),
+        Product::Pgcat | Product::Pgdog => ("general", "host", "port"),
+    };
+    let nowhere = Setting {
+        at: At::default(),
+        section: section.to_owned(),
+        of: String::new(),
+        entry: None,
+        key: hosts.to_owned(),
+        value: String::new(),
+    };
+    let hosts = foreign.said(section, hosts).unwrap_or(&nowhere);
+    let Some(port) = foreign.said(section, port) else { return };
+    let address = |host: String| match host.as_str() {
+        "*" => format!("0.0.0.0:{}", port.value),
+        host if host.contains(':') => format!("[{host}]:{}", port.value),
+        host => format!("{host}:{}", port.value),
+    };
+    let addresses: Vec<String> = parts(&hosts.value).into_iter().map(address).collect();
+    if parts(&hosts.value).iter().any(|host| host == "*") {
+        let what = format!("* is carried as 0.0.0.0; add \"[::]:{}\" to listen for IPv6", port.value);
+        report.note(&hosts.at, &what);
+    }
+    let from = format!("{}, {}", said_at(hosts), said_at(port));
+    match draft.set(&Place::Global, "listen", &list(&addresses), &from) {
+        Ok(()) => {}
+        Err(Refusal::Unknown) => report.missing(hosts, "this Consort has no listen"),
+        Err(Refusal::Other(why)) => report.missing(hosts, &why),
+    }
+    if addresses.is_empty() && port.value != SOCKET_PORT {
+        report.missing(port, "without an address the socket is called after port 6432: clients say so");
+    }
+}
+
+/// The port in the name of a Unix socket where Consort has no address.
+const SOCKET_PORT: &str = "6432";
+
+fn said_at(setting: &Setting) -> String {
+    format!("{}: {}", setting.at, setting.key)
+}
+
+/// The file beside ours for the roles' secrets.
+fn users(foreign: &Foreign, draft: &mut Draft) -> Result<(), Failure> {
+    let from = format!("the roles of the {} file", foreign.product);
+    draft
+        .set(&Place::Global, "auth_file", &quoted(USERS), &from)
+        .map_err(|refusal| Failure::new(format!("auth_file cannot be set: {refusal:?}")))
+}
+
+fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Report) {
+    let Some(row) = table::row(foreign.product, &setting.section, &setting.key) else {
+        let what =
+            "`consort import` does not know this setting: docs/configuration.md has what Consort can do";
+        return report.missing(setting, what);
+    };
+    if let Some((key, values)) = row.with {
+        let said = foreign.said(row.section, key).map_or("", |said| said.value.as_str());
+        if !(values.contains(&said) || values.is_empty() && !matches!(said, "" | "0")) {
+            return report.unneeded(setting, &format!("it does not count there without {key}"));
+        }
+    }
+    match row.becomes {
+        Becomes::Elsewhere => report.carried(setting),
+        Becomes::Nothing => report.unneeded(setting, row.why),
+        Becomes::Missing => missing(setting, row, None, report),
+        Becomes::Key { name, convert, common } => {
+            let converted = match convert(&setting.value) {
+                Ok(converted) => converted,
+                Err(why) => return report.missing(setting, &why),
+            };
+            let (place, name) = match place(foreign, setting) {
+                Place::Database(database) if database == "*" && !common.is_empty() => (Place::Global, common),
+                place => (place, name),
+            };
+            let mut set = draft.set(&place, name, &converted.written, &said_at(setting));
+            if set == Err(Refusal::Unknown) && !common.is_empty() && is_common(foreign, setting) {
+                set = draft.set(&Place::Global, common, &converted.written, &said_at(setting));
+            }
+            match set {
+                Ok(()) => {
+                    report.carried(setting);
+                    if let Some(note) = converted.note.filter(|_| !setting.is_default()) {
+                        report.note(&setting.at, &format!("{}: {note}", setting.path()));
+                    }
+                }
+                Err(Refusal::Unknown) => missing(setting, row, Some(name), report),
+                Err(Refusal::Other(why)) => report.missing(setting, &why),
+            }
+        }
+    }
+}
+
+fn missing(setting: &Setting, row: &Row, key: Option<&str>, report: &mut Report) {
+    if row.idle.contains(&setting.value.as_str()) {
+        return report.unneeded(setting, "nothing else is done here");
+    }
+    match key {
+        Some(key) if row.why.is_empty() => {
+            report.missing(setting, &format!("this Consort has no {key} here"))
+        }
+        Some(key) => report.missing(setting, &format!("this Consort has no {key} here: {}", row.why)),
+        None => report.missing(setting, row.why),
+    }
+}
+
+/// Where a setting is to stand in our file.
+fn place(foreign: &Foreign, setting: &Setting) -> Place {
+    match setting.section.as_str() {
+        "databases" | "pools" => {
+            let entry = foreign.entries.iter().find(|entry| entry.name == setting.of);
+            Place::Database(entry.map_or_else(|| setting.of.clone(), |entry| entry.database.clone()))
+        }
+        "users" => Place::User(setting.of.clone()),
+        _ => Place::Global,
+    }
+}
+
+/// Whether every pool says it, and the same.
+fn is_common(foreign: &Foreign, setting: &Setting) -> bool {
+    if foreign.product != Product::Pgcat {
+        return false;
+    }
+    let same: Vec<&Setting> = foreign
+        .settings
+        .iter()
+        .filter(|other| other.section == setting.section && other.key == setting.key)
+        .collect();
+    let all = |section: &str| {
+        let of =
+            foreign.settings.iter().filter(|other| other.section == section).map(|other| other.of.as_str());
+        of.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    same.iter().all(|other| other.value == setting.value) && same.len() >= all(&setting.section)
+}

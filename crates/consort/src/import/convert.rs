@@ -1,0 +1,188 @@
+//! How values of other products are written in Consort's file.
+
+use toml::Value;
+
+/// A value as our file writes it, and what an operator should know of it.
+pub(super) struct Converted {
+    pub(super) written: String,
+    pub(super) note: Option<&'static str>,
+}
+
+/// The value in our file's words, or why there is none.
+pub(super) type Convert = fn(&str) -> Result<Converted, String>;
+
+fn plain(written: String) -> Result<Converted, String> {
+    Ok(Converted { written, note: None })
+}
+
+/// A text as TOML writes it.
+pub(super) fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+/// Several texts as TOML writes them.
+pub(super) fn list(texts: &[String]) -> String {
+    format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
+}
+
+/// A text.
+pub(super) fn text(value: &str) -> Result<Converted, String> {
+    plain(quoted(value))
+}
+
+/// Names with commas between them.
+pub(super) fn names(value: &str) -> Result<Converted, String> {
+    plain(list(&parts(value)))
+}
+
+/// What stands between commas.
+pub(super) fn parts(value: &str) -> Vec<String> {
+    value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// A whole number.
+pub(super) fn number(value: &str) -> Result<Converted, String> {
+    let number: u64 = value.trim().parse().map_err(|_| format!("{value} is not a whole number"))?;
+    plain(number.to_string())
+}
+
+/// `0` or `1`, `true` or `false`.
+pub(super) fn flag(value: &str) -> Result<Converted, String> {
+    match value {
+        "0" | "false" | "off" => plain("false".to_owned()),
+        "1" | "true" | "on" => plain("true".to_owned()),
+        _ => Err(format!("{value} is neither on nor off")),
+    }
+}
+
+/// A path, from the root on: a relative one started where the other product was started.
+pub(super) fn path(value: &str) -> Result<Converted, String> {
+    match value {
+        "" => text(""),
+        _ if value.starts_with('~') => Err("write the path in full: ~ is not known".to_owned()),
+        _ => match std::path::absolute(value) {
+            Ok(path) => plain(quoted(&path.display().to_string())),
+            Err(error) => Err(format!("{value}: {error}")),
+        },
+    }
+}
+
+/// A folder for a socket.
+pub(super) fn socket_folder(value: &str) -> Result<Converted, String> {
+    match value.starts_with('@') {
+        true => Err("Consort's sockets are in the file system; name a folder".to_owned()),
+        false => path(value),
+    }
+}
+
+/// Seconds, with a fraction.
+pub(super) fn seconds(value: &str) -> Result<Converted, String> {
+    let seconds: f64 = value.trim().parse().map_err(|_| format!("{value} is no number of seconds"))?;
+    if !(0.0..=MOST_SECONDS).contains(&seconds) {
+        return Err(format!("{value} is no number of seconds that Consort can count"));
+    }
+    match seconds.fract() == 0.0 {
+        true => plain(format!("\"{seconds:.0}s\"")),
+        false => plain(format!("\"{:.0}ms\"", seconds * 1000.0)),
+    }
+}
+
+/// Ten years, and then some.
+const MOST_SECONDS: f64 = 4e8;
+
+/// The same where 0 stands for "never".
+pub(super) fn seconds_or_never(value: &str) -> Result<Converted, String> {
+    match value.trim().parse() == Ok(0.0) {
+        true => never(),
+        false => seconds(value),
+    }
+}
+
+/// Milliseconds.
+pub(super) fn millis(value: &str) -> Result<Converted, String> {
+    let millis: u64 = value.trim().parse().map_err(|_| format!("{value} is no number of milliseconds"))?;
+    match millis {
+        // PgDog writes "without limit" as the greatest number that TOML has.
+        LIMITLESS.. => never(),
+        _ if millis.is_multiple_of(1000) => plain(format!("\"{}s\"", millis / 1000)),
+        _ => plain(format!("\"{millis}ms\"")),
+    }
+}
+
+/// Milliseconds from which on nobody waits for the end.
+const LIMITLESS: u64 = 315_360_000_000;
+
+/// The same where 0 stands for "never".
+pub(super) fn millis_or_never(value: &str) -> Result<Converted, String> {
+    match value.trim() == "0" {
+        true => never(),
+        false => millis(value),
+    }
+}
+
+fn never() -> Result<Converted, String> {
+    Ok(Converted {
+        written: "\"3650d\"".to_owned(),
+        note: Some("there it means never; here it is ten years"),
+    })
+}
+
+/// A port at which figures are told, at all addresses.
+pub(super) fn metrics_port(value: &str) -> Result<Converted, String> {
+    plain(quoted(&format!("0.0.0.0:{value}")))
+}
+
+/// PgBouncer's levels of words in the log.
+pub(super) fn log_level(value: &str) -> Result<Converted, String> {
+    let level = match value {
+        "0" => "info",
+        "1" => "debug",
+        _ => "trace",
+    };
+    plain(quoted(level))
+}
+
+/// How clients share connections.
+pub(super) fn pool_mode(value: &str) -> Result<Converted, String> {
+    match value.to_lowercase().as_str() {
+        "statement" => Ok(Converted {
+            written: quoted("transaction"),
+            note: Some("statement pooling is carried as transaction: blocks of several statements work, too"),
+        }),
+        other => plain(quoted(other)),
+    }
+}
+
+/// How clients prove who they are.
+pub(super) fn auth_type(value: &str) -> Result<Converted, String> {
+    match value {
+        "plain" => plain(quoted("password")),
+        "scram" => plain(quoted("scram-sha-256")),
+        "trust" => Ok(Converted {
+            written: quoted("trust"),
+            note: Some("trust counts for clients of this machine alone; others prove by SCRAM who they are"),
+        }),
+        other => plain(quoted(other)),
+    }
+}
+
+/// Whether clients must use TLS.
+pub(super) fn client_tls(value: &str) -> Result<Converted, String> {
+    match value {
+        "disable" | "allow" | "prefer" => plain("false".to_owned()),
+        "require" => plain("true".to_owned()),
+        "verify-ca" | "verify-full" => Ok(Converted {
+            written: "true".to_owned(),
+            note: Some("TLS is demanded, but no certificate of clients: let them prove themselves by SCRAM"),
+        }),
+        _ => Err(format!("{value} is none of libpq's words for sslmode")),
+    }
+}
+
+/// TLS towards the servers.
+pub(super) fn server_tls(value: &str) -> Result<Converted, String> {
+    match value {
+        "disabled" => plain(quoted("disable")),
+        other => plain(quoted(&other.replace('_', "-"))),
+    }
+}

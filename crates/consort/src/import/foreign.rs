@@ -1,0 +1,144 @@
+//! What a foreign file says, whichever product it is of.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+/// The products whose configuration is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Product {
+    /// An ini file, and its `auth_file`.
+    Pgbouncer,
+    /// A TOML file with pools.
+    Pgcat,
+    /// A TOML file with databases, and users.toml beside it.
+    Pgdog,
+}
+
+impl Product {
+    /// As `--from` has it.
+    pub(super) fn option(self) -> &'static str {
+        match self {
+            Self::Pgbouncer => "pgbouncer",
+            Self::Pgcat => "pgcat",
+            Self::Pgdog => "pgdog",
+        }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pgbouncer => "PgBouncer",
+            Self::Pgcat => "PgCat",
+            Self::Pgdog => "PgDog",
+        })
+    }
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) file: String,
+    /// From 1; 0 where the file does not say it: a default of the product.
+    pub(super) line: usize,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}", self.file),
+            line => write!(f, "{}:{line}", self.file),
+        }
+    }
+}
+
+/// One thing that a file says.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) at: At,
+    /// The section or table, as [`super::table`] names it.
+    pub(super) section: String,
+    /// The database, pool or user that it is said of; empty if it is said of all.
+    pub(super) of: String,
+    /// The place in [`Foreign::entries`] of the server that it is said of.
+    pub(super) entry: Option<usize>,
+    pub(super) key: String,
+    /// Texts without their quotes.
+    pub(super) value: String,
+}
+
+impl Setting {
+    /// The product's default, which the file leaves as it is.
+    pub(super) fn is_default(&self) -> bool {
+        self.at.line == 0
+    }
+
+    /// How a person finds it.
+    pub(super) fn path(&self) -> String {
+        let parts = [self.section.as_str(), self.of.as_str(), self.key.as_str()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
+    }
+}
+
+/// What a server is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It takes the writes.
+    Primary,
+    /// It is read from.
+    Replica,
+    /// The product finds out, one of several.
+    Found,
+    /// The file does not say.
+    Unsaid,
+}
+
+/// A server for a database.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) at: At,
+    /// The database as clients call it, `*` for any.
+    pub(super) name: String,
+    /// Its name at the server.
+    pub(super) database: String,
+    pub(super) host: String,
+    pub(super) port: String,
+    pub(super) role: Role,
+    /// Where the product splits a database: which part; else 0.
+    pub(super) shard: String,
+}
+
+/// A whole configuration of another product.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    pub(super) product: Product,
+    pub(super) settings: Vec<Setting>,
+    pub(super) entries: Vec<Entry>,
+    /// Roles with the secrets that the file itself holds.
+    pub(super) secrets: Vec<(String, String)>,
+    /// What is to be said besides, and of which line.
+    pub(super) notes: Vec<(At, String)>,
+}
+
+impl Foreign {
+    pub(super) fn new(product: Product) -> Self {
+        Self { product, settings: Vec::new(), entries: Vec::new(), secrets: Vec::new(), notes: Vec::new() }
+    }
+
+    /// What the file says of all, if it does; the last word counts.
+    pub(super) fn said(&self, section: &str, key: &str) -> Option<&Setting> {
+        self.settings.iter().rev().find(|setting| setting.section == section && setting.key == key)
+    }
+
+    /// A role's secret. The first one counts; `false` if there was another one.
+    pub(super) fn secret(&mut self, role: &str, secret: &str) -> bool {
+        match self.secrets.iter().find(|(known, _)| known == role) {
+            Some((_, known)) => known == secret,
+            None => {
+                self.secrets.push((role.to_owned(), secret.to_owned()));
+                true
+            }
+        }
+    }
+}

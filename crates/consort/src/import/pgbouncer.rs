@@ -1,0 +1,303 @@
+//! PgBouncer's files. No crate for ini files reads them as PgBouncer does: `;` and `#` begin a comment at the start of a line
+//! alone, a value is taken as it stands, `%include` goes on in the section that it stands in, names hold `*`, and the line of
+//! a mistake is wanted. Its own reader, libusual's `cfparser`, is as short as what follows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use node::config::auth_file::AuthFile;
+
+use super::foreign::{At, Entry, Foreign, Product, Role, Setting};
+use super::unreadable;
+use crate::failure::Failure;
+
+/// Files may include files this deep, as PgBouncer has it.
+const DEEPEST: usize = 10;
+
+/// Reads an ini file, what it includes, and looks into its `auth_file`.
+pub(super) fn read(path: &Path) -> Result<Foreign, Failure> {
+    let mut reader = Reader { foreign: Foreign::new(Product::Pgbouncer), section: String::new() };
+    reader.file(path, 0)?;
+    let mut foreign = reader.foreign;
+    said_twice(&mut foreign);
+    what_md5_means(&mut foreign)?;
+    socket_hosts(&mut foreign);
+    Ok(foreign)
+}
+
+struct Reader {
+    foreign: Foreign,
+    section: String,
+}
+
+impl Reader {
+    fn file(&mut self, path: &Path, depth: usize) -> Result<(), Failure> {
+        let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+        for (line, said) in text.lines().enumerate() {
+            let at = At { file: path.display().to_string(), line: line + 1 };
+            let said = said.trim();
+            if said.is_empty() || said.starts_with([';', '#']) {
+                continue;
+            }
+            if let Some(rest) = said.strip_prefix('[') {
+                let (section, behind) =
+                    rest.split_once(']').ok_or_else(|| wrong(&at, "expected [section]"))?;
+                section.clone_into(&mut self.section);
+                if !behind.trim().is_empty() {
+                    self.pair(&at, behind.trim())?;
+                }
+            } else if let Some(name) =
+                said.strip_prefix("%include").filter(|rest| rest.starts_with([' ', '\t']))
+            {
+                if depth == DEEPEST {
+                    return Err(wrong(
+                        &at,
+                        "files include files that include files; PgBouncer stops here, too",
+                    ));
+                }
+                self.file(&beside(path, name.trim()), depth + 1)
+                    .map_err(|failure| Failure::new(format!("{at}: %include: {failure}")))?;
+            } else {
+                self.pair(&at, said)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `key = value` in the section that is open.
+    fn pair(&mut self, at: &At, said: &str) -> Result<(), Failure> {
+        let (key, value) = said.split_once('=').ok_or_else(|| wrong(at, "expected key = value"))?;
+        let (key, value) = (unquoted(key.trim()), value.trim());
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c) || !c.is_ascii();
+        if key.is_empty() || !(key.chars().all(is_name) || said.starts_with('"')) {
+            return Err(wrong(at, "expected key = value"));
+        }
+        match self.section.as_str() {
+            "" => Err(wrong(at, "a value stands in no section")),
+            "databases" => self.database(at, &key, value),
+            "users" | "peers" => {
+                let section = self.section.clone();
+                self.each_of(at, &section, &key, None, value).map(drop)
+            }
+            section => {
+                let setting = Setting {
+                    at: at.clone(),
+                    section: section.to_owned(),
+                    of: String::new(),
+                    entry: None,
+                    key,
+                    value: value.to_owned(),
+                };
+                self.foreign.settings.push(setting);
+                Ok(())
+            }
+        }
+    }
+
+    fn database(&mut self, at: &At, name: &str, value: &str) -> Result<(), Failure> {
+        let place = self.foreign.entries.len();
+        let pairs = self.each_of(at, "databases", name, Some(place), value)?;
+        let said =
+            |key: &str| pairs.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        self.foreign.entries.push(Entry {
+            at: at.clone(),
+            name: name.to_owned(),
+            database: said("dbname").unwrap_or_else(|| name.to_owned()),
+            host: said("host").unwrap_or_default(),
+            port: said("port").unwrap_or_else(|| "5432".to_owned()),
+            role: Role::Unsaid,
+            shard: "0".to_owned(),
+        });
+        Ok(())
+    }
+
+    /// The pairs of a connection string, each a setting of this name.
+    fn each_of(
+        &mut self,
+        at: &At,
+        section: &str,
+        of: &str,
+        entry: Option<usize>,
+        value: &str,
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let pairs = connection_string(value).map_err(|why| wrong(at, &format!("{of}: {why}")))?;
+        for (key, value) in &pairs {
+            self.foreign.settings.push(Setting {
+                at: at.clone(),
+                section: section.to_owned(),
+                of: of.to_owned(),
+                entry,
+                key: key.clone(),
+                value: value.clone(),
+            });
+        }
+        Ok(pairs)
+    }
+}
+
+fn wrong(at: &At, what: &str) -> Failure {
+    Failure::new(format!("{at}: {what}"))
+}
+
+/// A name in double quotes, as an identifier of SQL.
+fn unquoted(name: &str) -> String {
+    let inner = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    inner.map_or_else(|| name.to_owned(), |inner| inner.replace("\"\"", "\""))
+}
+
+/// PgBouncer takes a relative name from the folder that it was started in; from there, or else beside the file that names it.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    let here = PathBuf::from(name);
+    match here.exists() {
+        true => here,
+        false => path.parent().unwrap_or(Path::new("")).join(name),
+    }
+}
+
+/// `key=value key='a ''quoted'' value'`.
+fn connection_string(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut pairs = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (key, behind) =
+            rest.split_once('=').ok_or_else(|| format!("expected key=value, found {rest}"))?;
+        let key = key.trim_end();
+        if key.is_empty() || key.contains([' ', '\t']) {
+            return Err(format!("expected key=value, found {key}"));
+        }
+        let (value, behind) =
+            value(behind.trim_start()).ok_or_else(|| format!("{key}: a quote is not closed"))?;
+        if value.is_empty() {
+            return Err(format!("{key} has no value"));
+        }
+        pairs.push((key.to_owned(), value));
+        rest = behind.trim_start();
+    }
+    Ok(pairs)
+}
+
+/// The value at the beginning, and what follows.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('\'') else {
+        let end = text.find([' ', '\t']).unwrap_or(text.len());
+        return Some((text[..end].to_owned(), &text[end..]));
+    };
+    let mut value = String::new();
+    let mut rest = quoted;
+    loop {
+        let (part, behind) = rest.split_once('\'')?;
+        value.push_str(part);
+        match behind.strip_prefix('\'') {
+            Some(more) => {
+                value.push('\'');
+                rest = more;
+            }
+            None => return Some((value, behind)),
+        }
+    }
+}
+
+/// The last word of a setting counts.
+fn said_twice(foreign: &mut Foreign) {
+    let mut kept: Vec<Setting> = Vec::new();
+    for setting in std::mem::take(&mut foreign.settings) {
+        let is_same = |other: &Setting| {
+            setting.of.is_empty() && other.section == setting.section && other.key == setting.key
+        };
+        if let Some(place) = kept.iter().position(is_same) {
+            let earlier = kept.remove(place);
+            let note = format!("{} is said again in {}, which counts", earlier.path(), setting.at);
+            foreign.notes.push((earlier.at, note));
+        }
+        kept.push(setting);
+    }
+    foreign.settings = kept;
+}
+
+/// With `auth_type = md5` PgBouncer asks a role whose secret is a SCRAM key by SCRAM. Consort asks all in one way.
+fn what_md5_means(foreign: &mut Foreign) -> Result<(), Failure> {
+    let Some(file) = foreign.said("pgbouncer", "auth_file").filter(|file| !file.value.is_empty()).cloned()
+    else {
+        return Ok(());
+    };
+    let path = Path::new(&file.value);
+    let secrets = match AuthFile::read(path) {
+        Ok(secrets) => secrets,
+        Err(bad) if bad.line == 0 => {
+            foreign.notes.push((file.at, format!("{}; it was not looked into", bad.said_of(path))));
+            return Ok(());
+        }
+        Err(bad) => return Err(Failure::new(bad.said_of(path))),
+    };
+    let keys = secrets.pairs().filter(|(_, secret)| secret.starts_with("SCRAM-SHA-256$")).count();
+    let is_hash = |secret: &str| secret.starts_with("md5") && secret.len() == 35;
+    let hashes: Vec<&str> =
+        secrets.pairs().filter(|(_, secret)| is_hash(secret)).map(|(role, _)| role).collect();
+    let said = foreign.said("pgbouncer", "auth_type").map(|said| (said.at.clone(), said.value.clone()));
+    let (at, value) = said.unwrap_or_else(|| (file.at.clone(), "md5".to_owned()));
+    if value != "md5" || keys == 0 {
+        return Ok(());
+    }
+    let mut note = "auth_type = md5 is carried as scram-sha-256, since auth_file holds SCRAM keys".to_owned();
+    if !hashes.is_empty() {
+        note += &format!("; not by an MD5 hash: give these roles a SCRAM key: {}", hashes.join(", "));
+    }
+    foreign.notes.push((at.clone(), note));
+    foreign.settings.retain(|setting| setting.section != "pgbouncer" || setting.key != "auth_type");
+    foreign.settings.push(Setting {
+        at,
+        section: "pgbouncer".to_owned(),
+        of: String::new(),
+        entry: None,
+        key: "auth_type".to_owned(),
+        value: "scram-sha-256".to_owned(),
+    });
+    Ok(())
+}
+
+/// A database without a host is reached by the socket in PgBouncer's own `unix_socket_dir`.
+fn socket_hosts(foreign: &mut Foreign) {
+    let folder = foreign.said("pgbouncer", "unix_socket_dir").map(|said| said.value.clone());
+    let folder = folder.filter(|folder| !folder.is_empty()).unwrap_or_else(|| "/tmp".to_owned());
+    for entry in foreign.entries.iter_mut().filter(|entry| entry.host.is_empty()) {
+        foreign.notes.push((
+            entry.at.clone(),
+            format!("{} names no host: the socket in {folder} is meant", entry.name),
+        ));
+        entry.host.clone_from(&folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        connection_string(text).unwrap()
+    }
+
+    #[test]
+    fn a_connection_string_is_read_as_pgbouncer_reads_it() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            pairs("host = a  port=1 connect_query='SELECT ''x'' = 1' dbname=b"),
+            [
+                pair("host", "a"),
+                pair("port", "1"),
+                pair("connect_query", "SELECT 'x' = 1"),
+                pair("dbname", "b")
+            ]
+        );
+        assert_eq!(pairs("password='a''b'user=c"), [pair("password", "a'b"), pair("user", "c")]);
+        assert_eq!(pairs("  "), []);
+        for bad in ["host", "host=", "password='a", "a b=c", "=c", "dbname=''"] {
+            assert!(connection_string(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_may_be_quoted() {
+        assert_eq!(unquoted("\"a \"\"b\"\"\""), "a \"b\"");
+        assert_eq!(unquoted("shop.x-y"), "shop.x-y");
+    }
+}

@@ -1,0 +1,97 @@
+//! PgDog's files: pgdog.toml with its `[[databases]]`, and users.toml beside it.
+
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::foreign::{Entry, Foreign, Product, Role, Setting};
+use super::toml_file::{File, text};
+use crate::failure::Failure;
+
+/// Reads a pgdog.toml, and the users.toml that lies beside it.
+pub(super) fn read(path: &Path) -> Result<Foreign, Failure> {
+    let mut foreign = Foreign::new(Product::Pgdog);
+    let file = File::read(path)?;
+    tables(&mut foreign, &file, file.tables()?.get_ref());
+    let beside = path.with_file_name("users.toml");
+    if beside.exists() {
+        let users = File::read(&beside)?;
+        tables(&mut foreign, &users, users.tables()?.get_ref());
+    } else {
+        let note = format!("{} is not there: no users are read", beside.display());
+        foreign.notes.push((file.at(0), note));
+    }
+    admin(&mut foreign);
+    Ok(foreign)
+}
+
+fn tables(foreign: &mut Foreign, file: &File, tables: &DeTable<'_>) {
+    for pair @ (name, value) in tables {
+        let section = name.get_ref().as_ref();
+        match value.get_ref() {
+            DeValue::Table(keys) => {
+                foreign.settings.extend(keys.iter().map(|pair| file.setting(section, "", pair)));
+            }
+            DeValue::Array(list) => {
+                for item in list {
+                    match item.get_ref() {
+                        DeValue::Table(keys) => one(foreign, file, section, item.span().start, keys),
+                        _ => foreign.settings.push(file.setting(section, "", pair)),
+                    }
+                }
+            }
+            _ => foreign.settings.push(file.setting("", "", pair)),
+        }
+    }
+}
+
+/// One of a list of tables.
+fn one(foreign: &mut Foreign, file: &File, section: &str, at: usize, keys: &DeTable<'_>) {
+    let name = text(keys, "name");
+    let of = if matches!(section, "databases" | "users") { name.as_str() } else { "" };
+    let entry = (section == "databases").then_some(foreign.entries.len());
+    let settings = keys.iter().map(|pair| Setting { entry, ..file.setting(section, of, pair) });
+    foreign.settings.extend(settings);
+    match section {
+        "databases" => foreign.entries.push(database(file, at, keys)),
+        "users" => {
+            let password = text(keys, "password");
+            if !password.is_empty() && !foreign.secret(&name, &password) {
+                let note = format!(
+                    "{name} has another password elsewhere, which counts: Consort knows one of a role"
+                );
+                foreign.notes.push((file.at(at), note));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn database(file: &File, at: usize, keys: &DeTable<'_>) -> Entry {
+    let or = |key: &str, other: &str| match text(keys, key) {
+        said if said.is_empty() => other.to_owned(),
+        said => said,
+    };
+    let name = text(keys, "name");
+    Entry {
+        at: file.at(at),
+        database: or("database_name", &name),
+        host: text(keys, "host"),
+        port: or("port", "5432"),
+        role: match or("role", "primary").as_str() {
+            "primary" => Role::Primary,
+            "replica" => Role::Replica,
+            _ => Role::Found,
+        },
+        shard: or("shard", "0"),
+        name,
+    }
+}
+
+/// Who may command has a name and a password of its own.
+fn admin(foreign: &mut Foreign) {
+    let said = |key: &str| foreign.said("admin", key).map(|said| said.value.clone());
+    if let Some(password) = said("password") {
+        foreign.secret(&said("user").unwrap_or_else(|| "admin".to_owned()), &password);
+    }
+}

@@ -1,0 +1,102 @@
+//! What became of each setting, line by line.
+
+use std::path::Path;
+
+use super::foreign::{At, Foreign, Setting};
+use super::{Made, USERS};
+
+/// What is said of the settings.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    carried: usize,
+    unneeded: usize,
+    missing: usize,
+    lines: Vec<(At, String)>,
+}
+
+impl Report {
+    /// It is in our configuration now.
+    pub(super) fn carried(&mut self, setting: &Setting) {
+        self.carried += usize::from(!setting.is_default());
+    }
+
+    /// Nothing is lost without it.
+    pub(super) fn unneeded(&mut self, setting: &Setting, why: &str) {
+        if !setting.is_default() {
+            self.unneeded += 1;
+            self.lines.push((setting.at.clone(), format!("{}: not needed: {why}", setting.path())));
+        }
+    }
+
+    /// Consort will not do what it says.
+    pub(super) fn missing(&mut self, setting: &Setting, why: &str) {
+        if !setting.is_default() {
+            self.missing += 1;
+            let mut value = format!(" = {}", setting.value);
+            if setting.value.is_empty() || setting.key.contains("password") || value.len() > LONG {
+                value.clear();
+            }
+            self.lines.push((setting.at.clone(), format!("{}{value}: not carried: {why}", setting.path())));
+        }
+    }
+
+    /// A line or a part of the file that is not taken over as a whole.
+    pub(super) fn missing_at(&mut self, at: &At, what: &str) {
+        self.missing += 1;
+        self.lines.push((at.clone(), format!("not carried: {what}")));
+    }
+
+    /// Something that an operator should know of what was carried.
+    pub(super) fn note(&mut self, at: &At, what: &str) {
+        self.lines.push((at.clone(), format!("note: {what}")));
+    }
+
+    /// The notes of the one who has read the file.
+    pub(super) fn notes_of(&mut self, foreign: &Foreign) {
+        self.lines.extend(foreign.notes.iter().map(|(at, note)| (at.clone(), format!("note: {note}"))));
+    }
+
+    /// Everything on standard error, in the order of the files.
+    pub(super) fn say_lines(&self) {
+        let mut files: Vec<&str> = Vec::new();
+        for (at, _) in &self.lines {
+            if !files.contains(&at.file.as_str()) {
+                files.push(&at.file);
+            }
+        }
+        let place = |at: &At| (files.iter().position(|file| *file == at.file), at.line);
+        let mut lines: Vec<&(At, String)> = self.lines.iter().collect();
+        lines.sort_by_key(|(at, _)| place(at));
+        for (at, line) in lines {
+            eprintln!("{at}: {line}");
+        }
+    }
+
+    /// The same, the sum, and what comes next.
+    pub(super) fn say(&self, from: &Path, output: Option<&Path>, made: &Made) {
+        self.say_lines();
+        let Self { carried, unneeded, missing, .. } = self;
+        let from = from.display();
+        eprintln!("{from}: {carried} settings carried, {unneeded} not needed, {missing} not carried");
+        let Some(output) = output else {
+            if made.has_users {
+                eprintln!("nothing is written: with --output the roles' secrets go to {USERS} beside it");
+            }
+            return;
+        };
+        if made.has_users {
+            eprintln!("{}: the roles and their secrets", output.with_file_name(USERS).display());
+        }
+        let file = output.display();
+        eprintln!(
+            "{file}: the configuration. Next:\n\
+             \x20 name control_user, a superuser at the nodes, and the standbys that it lacks\n\
+             \x20 consort check --config {file}\n\
+             \x20 consort attach --config {file}\n\
+             \x20 consort serve --config {file}"
+        );
+    }
+}
+
+/// A longer value is not shown again.
+const LONG: usize = 60;

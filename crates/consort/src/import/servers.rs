@@ -1,0 +1,96 @@
+//! Which of the servers of a foreign file is the primary, which are standbys, and which databases are followed.
+
+use super::draft::{Draft, Server};
+use super::foreign::{Entry, Foreign, Role};
+use super::report::Report;
+
+/// Gives the draft its servers and databases. What belongs to none of them is said in the report. For each entry of the file:
+/// whether it was taken.
+pub(super) fn place(foreign: &Foreign, draft: &mut Draft, report: &mut Report) -> Vec<bool> {
+    let entries = &foreign.entries;
+    let primary = entries.iter().find(|entry| entry.shard == "0" && entry.role == Role::Primary);
+    let Some(primary) = primary.or_else(|| entries.iter().find(|entry| entry.shard == "0")) else {
+        return vec![false; entries.len()];
+    };
+    let hosts: Vec<&str> = primary.host.split(',').map(str::trim).collect();
+    if hosts.len() > 1 {
+        let others = hosts[1..].join(", ");
+        report.note(
+            &primary.at,
+            &format!(
+                "{} is taken for the primary; name {others} in a [[standby]] each, if they are its standbys",
+                hosts[0]
+            ),
+        );
+    }
+    if primary.role == Role::Found {
+        report.note(
+            &primary.at,
+            &format!("{} is taken for the primary: Consort does not find out which one is", hosts[0]),
+        );
+    }
+    draft.primary = Some(Server::of(primary, hosts[0]));
+    let taken: Vec<bool> = entries.iter().map(|entry| one(entry, primary, draft, report)).collect();
+    databases(entries, &taken, draft, report);
+    taken
+}
+
+/// Takes one of them, or says why not.
+fn one(entry: &Entry, primary: &Entry, draft: &mut Draft, report: &mut Report) -> bool {
+    if entry.shard != "0" {
+        let what = format!(
+            "{} at {}:{} is another part of {}: Consort does not split databases over servers",
+            entry.database, entry.host, entry.port, entry.name
+        );
+        report.missing_at(&entry.at, &what);
+        return false;
+    }
+    if entry.host == primary.host && entry.port == primary.port {
+        return true;
+    }
+    match entry.role {
+        Role::Replica | Role::Found => {
+            draft.standby(Server::of(entry, &entry.host));
+            true
+        }
+        Role::Primary | Role::Unsaid => {
+            let what = format!(
+                "{} is at another server, {}:{}, and a Consort stands in front of one primary: start another one for it; if that \
+                 server is a standby of {}:{}, name it in a [[standby]], and let clients ask for the database there",
+                entry.name, entry.host, entry.port, primary.host, primary.port
+            );
+            report.missing_at(&entry.at, &what);
+            false
+        }
+    }
+}
+
+/// The databases by their own names; Consort has no other ones.
+fn databases(entries: &[Entry], taken: &[bool], draft: &mut Draft, report: &mut Report) {
+    let mut names: Vec<String> = Vec::new();
+    for (entry, _) in entries.iter().zip(taken).filter(|(_, taken)| **taken) {
+        if entry.name == "*" {
+            draft.databases = vec!["*".to_owned()];
+            return;
+        }
+        if names.contains(&entry.database) {
+            continue;
+        }
+        if entry.name != entry.database {
+            let what = format!(
+                "{} is another name of {} there: clients ask Consort for {}",
+                entry.name, entry.database, entry.database
+            );
+            report.missing_at(&entry.at, &what);
+        }
+        names.push(entry.database.clone());
+    }
+    if let Some(first) = entries.first() {
+        report.note(
+            &first.at,
+            "reads of the databases named here may leave the primary; the others of that server are served too, by the primary: \
+             REVOKE CONNECT keeps roles out",
+        );
+    }
+    draft.databases = names;
+}
