@@ -48,17 +48,20 @@ pub(crate) struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
-  consort import /etc/pgbouncer/pgbouncer.ini                          look at what would become of it
-  consort import /etc/pgbouncer/pgbouncer.ini --output consort.toml
-  consort import pgcat.toml --from pgcat --output consort.toml         users.txt beside it gets the passwords
-  consort import pgdog.toml --output consort.toml
+  consort import pgbouncer.ini                          only look at what would become of it
+  consort import pgbouncer.ini --output consort.toml
+  consort import pgdog.toml --output consort.toml       users.txt beside it gets the passwords
+  consort import proxy.conf --from pgcat
 
 What standard error says of a setting:
-  pgbouncer.ini:7: pgbouncer.logfile: not needed: ..                   nothing is lost without it
-  pgbouncer.ini:9: pgbouncer.auth_query: not carried: ..               Consort will not do this; what to do instead
-The exit code is 0 when a configuration was made, also if something was not carried. docs/coming-from.md says what is
-different behind it. Then:
-  consort check --config consort.toml                                  what is missing at the servers";
+  pgbouncer.ini:7: pgbouncer.logfile: not needed: ..    nothing is lost without it
+  pgbouncer.ini:9: pgbouncer.syslog = 1: not carried: ..
+                                                        Consort will not do this, and what will
+  pgbouncer.ini:12: note: ..                            it is carried, and there is something to know
+
+The exit code is 0 when a configuration was made, also if something was not carried.
+docs/coming-from.md says what is different behind it. Then:
+  consort check --config consort.toml                   what is missing at the servers";
 
 /// Reads the foreign file, writes ours, and says what became of it.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {

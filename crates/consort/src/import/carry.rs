@@ -178,7 +178,7 @@ fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Rep
 
 fn missing(setting: &Setting, row: &Row, key: Option<&str>, report: &mut Report) {
     if row.idle.contains(&setting.value.as_str()) {
-        return report.unneeded(setting, "nothing else is done here");
+        return report.unneeded(setting, "Consort does what it says");
     }
     match key {
         Some(key) if row.why.is_empty() => {

@@ -186,3 +186,40 @@ pub(super) fn server_tls(value: &str) -> Result<Converted, String> {
         other => plain(quoted(&other.replace('_', "-"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(convert: Convert, value: &str) -> Option<String> {
+        convert(value).ok().map(|converted| converted.written)
+    }
+
+    #[test]
+    fn durations_keep_their_length() {
+        for (convert, value, wanted) in [
+            (seconds as Convert, "600", "\"600s\""),
+            (seconds, "0.25", "\"250ms\""),
+            (seconds, "0", "\"0s\""),
+            (seconds_or_never, "0.0", "\"3650d\""),
+            (millis, "1500", "\"1500ms\""),
+            (millis, "60000", "\"60s\""),
+            (millis, "9223372036854775807", "\"3650d\""),
+            (millis_or_never, "0", "\"3650d\""),
+        ] {
+            assert_eq!(written(convert, value).as_deref(), Some(wanted), "{value}");
+        }
+        for bad in ["-1", "soon", "1e300", "NaN", ""] {
+            assert_eq!(written(seconds, bad), None, "{bad}");
+            assert_eq!(written(millis, bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn texts_are_toml() {
+        assert_eq!(written(names, " a, b\"c ,,").as_deref(), Some("[\"a\", 'b\"c']"));
+        assert_eq!(written(auth_type, "plain").as_deref(), Some("\"password\""));
+        assert_eq!(written(client_tls, "sometimes"), None);
+        assert_eq!(written(socket_folder, "@abstract"), None);
+    }
+}

@@ -163,3 +163,28 @@ impl Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<(), Refusal> {
+        draft.set(place, key, value, "f:1")
+    }
+
+    #[test]
+    fn the_reader_of_configurations_says_what_is_taken() {
+        let mut draft = Draft::new(PathBuf::from("c.toml"));
+        let shop = Place::Database("shop".to_owned());
+        assert_eq!(set(&mut draft, &Place::Global, "max_clients", "7"), Ok(()));
+        assert_eq!(set(&mut draft, &Place::Global, "max_servers", "7"), Err(Refusal::Unknown));
+        assert_eq!(set(&mut draft, &shop, "consistency", "\"weak\""), Ok(()));
+        assert_eq!(set(&mut draft, &shop, "max_clients", "7"), Err(Refusal::Unknown));
+        for (value, words) in [("0", "expected a whole number"), ("8", "f:1 says 7, which counts")] {
+            let refused = set(&mut draft, &Place::Global, "max_clients", value);
+            assert!(matches!(&refused, Err(Refusal::Other(why)) if why.contains(words)), "{refused:?}");
+        }
+        assert_eq!(draft.take_back("max_clients").as_deref(), Some("f:1"));
+        assert_eq!(draft.take_back("max_clients"), None);
+    }
+}

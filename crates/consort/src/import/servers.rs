@@ -23,7 +23,7 @@ pub(super) fn place(foreign: &Foreign, draft: &mut Draft, report: &mut Report) -
             ),
         );
     }
-    if primary.role == Role::Found {
+    if matches!(primary.role, Role::Found | Role::Replica) {
         report.note(
             &primary.at,
             &format!("{} is taken for the primary: Consort does not find out which one is", hosts[0]),

@@ -146,3 +146,35 @@ mod why {
         "Consort shows servers no certificate: let its roles log in by SCRAM";
     pub(super) const RESTART: &str = "clients lose their connections when Consort is restarted; a second Consort takes over, with lease_time";
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn a_setting_has_one_fate() {
+        for product in Product::value_variants() {
+            let mut seen = BTreeSet::new();
+            for (section, key) in
+                rows(*product).iter().flat_map(|row| row.keys.iter().map(|key| (row.section, *key)))
+            {
+                assert!(seen.insert((section, key)), "{product}: {section}.{key} has two rows");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_lost_has_a_reason() {
+        for product in Product::value_variants() {
+            for row in rows(*product) {
+                let has_reason =
+                    !matches!(row.becomes, Becomes::Nothing | Becomes::Missing) || !row.why.is_empty();
+                assert!(has_reason, "{product}: {}.{}", row.section, row.key);
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Wrong input to the command itself: what is said, and with which exit code.
 
 use std::fs;
+use std::path::Path;
 
 use crate::fixture::{consort, free_port, temporary};
 
@@ -96,7 +97,7 @@ fn help_teaches_and_wrong_options_are_refused() {
     let help = consort(&["--help"]).worked();
     for subcommand in [
         "up", "down", "demo", "serve", "attach", "detach", "check", "repair", "status", "explain", "psql",
-        "bench",
+        "bench", "import",
     ] {
         assert!(help.contains(&format!("  {subcommand} ")), "{subcommand} is missing in\n{help}");
         let own = consort(&[subcommand, "--help"]).worked();
@@ -105,4 +106,22 @@ fn help_teaches_and_wrong_options_are_refused() {
     assert!(consort(&["up", "--stanbys", "3"]).failed(2).contains("--standbys"));
     assert!(consort(&["up", "--design", "strong"]).failed(2).contains("weak"));
     assert!(consort(&["status", "--dir", "a", "--config", "b"]).failed(2).contains("cannot be used with"));
+}
+
+/// Nobody runs the containers here, but what Consort would read in one is read.
+#[test]
+fn the_configuration_in_the_compose_file_is_sound() {
+    let compose = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/compose.yaml");
+    let text = fs::read_to_string(compose).unwrap();
+    let (_, block) = text.split_once("\n  consort:\n    content: |\n").expect("it holds consort.toml");
+    let lines = block.lines().take_while(|line| line.is_empty() || line.starts_with("      "));
+    let toml: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
+    let config = node::config::Config::parse(&toml, Path::new("/etc/consort/consort.toml")).unwrap();
+    assert_eq!(config.standbys.len(), 2);
+    let container = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/Containerfile");
+    let container = fs::read_to_string(container).unwrap();
+    for port in config.listen.iter().chain(&config.metrics_listen).filter_map(|at| at.rsplit(':').next()) {
+        assert!(container.lines().any(|line| line.starts_with("EXPOSE") && line.contains(port)), "{port}");
+        assert!(text.contains(&format!("127.0.0.1:{port}:{port}")), "{port}");
+    }
 }

@@ -15,6 +15,7 @@ mod faults_primary;
 mod faults_standby;
 mod fed;
 mod fixture;
+mod imported;
 mod lead;
 mod levels;
 mod life;

@@ -17,6 +17,7 @@ pub(super) static ROWS: &[Row] = &[
     elsewhere(G, &["port"]).default("5432"),
     key(G, &["admin database"], "console_database", text).default("pgcat"),
     key(G, &["clients, without a limit"], "max_clients", number).default("1000"),
+    key(G, &["pool_mode, of pools that say none"], "pool_mode", pool_mode).default("transaction"),
     nothing(G, &["enable_prometheus_exporter"], "metrics_listen says it"),
     key(G, &["prometheus_exporter_port"], "metrics_listen", metrics_port)
         .with("enable_prometheus_exporter", &["true"]),

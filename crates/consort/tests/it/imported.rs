@@ -1,0 +1,496 @@
+//! `consort import`: files of PgBouncer, PgCat and PgDog become configurations that serve, and what they do not become is said.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use postgres::local::Scratch;
+
+use crate::fixture::{Done, Serving, consort, eventually, free_port, psql, run, temporary};
+
+/// PgBouncer as Debian has it.
+const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
+
+/// A folder for files of other products, which goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = temporary("imported");
+        fs::create_dir(&folder).expect("a temporary folder can be made");
+        Self(folder)
+    }
+
+    /// Writes a file that everybody may read: PgBouncer runs as somebody else where we are root.
+    fn file(&self, name: &str, text: &str) -> String {
+        let file = self.0.join(name);
+        fs::write(&file, text).expect("a temporary file can be written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        file.display().to_string()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).expect("the file is there")
+    }
+
+    /// Writes a file and imports it, to standard output.
+    fn import(&self, name: &str, text: &str) -> Done {
+        consort(&["import", &self.file(name, text)])
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// PgBouncer, running with this file.
+struct PgBouncer(Child);
+
+impl PgBouncer {
+    /// It refuses to run as root: then it runs as `postgres`, whom Debian's packages make.
+    fn start(ini: &str) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if run(Command::new("id").arg("-u")).worked() == "0\n" {
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+        }
+        command.args(["--", PGBOUNCER, "-q", ini]).stdin(Stdio::null()).stdout(Stdio::null());
+        Self(command.spawn().expect("setpriv runs"))
+    }
+
+    fn end(mut self) {
+        run(Command::new("kill").arg(self.0.id().to_string())).worked();
+        self.0.wait().expect("it is our child");
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Each line `key = value` of a file is told of: in the configuration, behind the value that it became, or on standard error.
+/// `shown` are keys that show in the configuration as servers and their places, `secret` those that show nowhere.
+fn all_is_told(name: &str, text: &str, done: &Done, otherwise: &[&str]) {
+    assert!(done.status.success(), "{done:?}");
+    assert!(!done.err.contains("does not know this setting"), "{}", done.err);
+    let told = format!("{}\n{}", done.out, done.err);
+    for (at, line) in text.lines().enumerate() {
+        let Some((key, _)) = line.split_once('=').filter(|_| !line.starts_with(['#', ';', '['])) else {
+            continue;
+        };
+        let key = key.trim();
+        let is_told = told.contains(&format!("{name}:{}: ", at + 1));
+        assert!(is_told || otherwise.contains(&key), "{}: {line}: nothing is said of it in\n{told}", at + 1);
+    }
+}
+
+/// A server with a database and a role with a password, and an ini in front of it.
+fn bouncing(folder: &Folder, servers: &Scratch, port: u16) -> String {
+    for sql in ["CREATE ROLE app LOGIN PASSWORD 'it''s \"so\"'", "CREATE DATABASE shop OWNER app"] {
+        servers.query(sql);
+    }
+    let primary = servers.primary();
+    primary
+        .query("shop", "CREATE TABLE goods AS SELECT 'lamp'::text AS v; GRANT SELECT ON goods TO app")
+        .expect("it works");
+    let users = folder.file("userlist.txt", "\"app\" \"it's \"\"so\"\"\"\n");
+    let more = format!(
+        "listen_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = scram-sha-256\nauth_file = {users}\n\
+         unix_socket_dir =\nadmin_users = app\npool_mode = transaction\nmax_client_conn = 50\n\
+         query_wait_timeout = 1.5\nserver_idle_timeout = 0\n"
+    );
+    let more = folder.file("more.ini", &more);
+    let (host, at) = (primary.socket_folder().display().to_string(), primary.port());
+    let text = format!(
+        ";; with a connection string, and the rest in another file\n[databases]\nshop = host='{host}' port = {at} pool_size=5\n\
+         [pgbouncer]\n%include {more}\n"
+    );
+    folder.file("pgbouncer.ini", &text)
+}
+
+#[test]
+fn what_pgbouncer_served_is_served_by_what_its_file_became() {
+    let (folder, port) = (Folder::new(), free_port());
+    let servers = Arc::new(Scratch::start(0));
+    let ini = bouncing(&folder, &servers, port);
+    let url = |database: &str| format!("postgres://app:it%27s%20%22so%22@127.0.0.1:{port}/{database}");
+    let bouncer = PgBouncer::start(&ini);
+    eventually("a client of PgBouncer", || psql(&url("shop"), "SELECT v FROM goods").out == "lamp\n");
+    let settings = psql(&url("pgbouncer"), "SHOW CONFIG").worked();
+    bouncer.end();
+
+    let toml = folder.path("consort.toml");
+    let done = consort(&["import", &ini, "--output", &toml]);
+    assert!(done.status.success() && done.out.is_empty(), "{done:?}");
+    assert!(done.err.contains("pgbouncer.ini:3: databases.shop.pool_size = 5: "), "{}", done.err);
+    let text = folder.read("consort.toml");
+    for line in [
+        &format!("listen = [\"127.0.0.1:{port}\"]  # "),
+        "max_clients = 50  # ",
+        "query_wait_timeout = \"1500ms\"  # ",
+        "server_idle_timeout = \"3650d\"  # ",
+        "databases = [\"shop\"]\n",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+
+    // The same client, at the same address, and the same console.
+    let _serving = Serving::configured(servers, port, 0, &text);
+    assert_eq!(psql(&url("shop"), "SELECT v FROM goods").worked(), "lamp\n");
+    assert!(psql(&url("pgbouncer"), "SHOW POOLS").worked().contains("shop|app|"));
+    assert!(
+        psql(&format!("postgres://app:wrong@127.0.0.1:{port}/shop"), "SELECT 1")
+            .failed(2)
+            .contains("password")
+    );
+
+    // Whatever this PgBouncer can be told, something becomes of it.
+    let keys: Vec<&str> = settings.lines().filter_map(|line| line.split('|').next()).collect();
+    assert!(keys.len() > 70, "{keys:?}");
+    let lines = settings.lines().filter_map(|line| {
+        let mut fields = line.split('|');
+        Some(format!("{} = {}\n", fields.next()?, fields.next()?))
+    });
+    let whole = format!("[databases]\nshop = host=localhost\n[pgbouncer]\n{}", lines.collect::<String>());
+    all_is_told("whole.ini", &whole, &folder.import("whole.ini", &whole), &[]);
+}
+
+/// The keys of PgCat's own example, with values of ours.
+const PGCAT: &str = r#"[general]
+host = "127.0.0.1"
+port = 6543
+enable_prometheus_exporter = true
+prometheus_exporter_port = 9931
+connect_timeout = 4000
+idle_timeout = 20000
+idle_client_in_transaction_timeout = 0
+healthcheck_timeout = 900
+healthcheck_delay = 10000
+shutdown_timeout = 45500
+ban_time = 30
+log_client_connections = false
+log_client_disconnections = false
+autoreload = 15000
+worker_threads = 3
+tcp_keepalives_idle = 4
+tcp_keepalives_count = 4
+tcp_keepalives_interval = 4
+tls_certificate = "/etc/proxy/chain.pem"
+tls_private_key = "/etc/proxy/key.pem"
+admin_username = "boss"
+admin_password = "wh\"istle"
+
+[pools.shop]
+pool_mode = "session"
+load_balancing_mode = "loc"
+default_role = "any"
+query_parser_enabled = true
+primary_reads_enabled = true
+sharding_key_regex = '/\* key: (\d+) \*/'
+shard_id_regex = '/\* shard: (\d+) \*/'
+regex_search_limit = 1000
+sharding_function = "sha1"
+automatic_sharding_key = "goods.id"
+idle_timeout = 30000
+connect_timeout = 2000
+
+[pools.shop.users.0]
+username = "app"
+password = "secret"
+pool_size = 7
+statement_timeout = 15000
+
+[pools.shop.shards.0]
+servers = [["10.0.0.1", 5432, "primary"], ["10.0.0.2", 5433, "replica"]]
+mirrors = [["10.0.9.9", 5432, 0]]
+database = "goods"
+
+[pools.shop.shards.1]
+servers = [["10.0.1.1", 5432, "primary"]]
+database = "goods1"
+"#;
+
+#[test]
+fn pgcats_file_becomes_ours_and_each_of_its_settings_is_told_of() {
+    let folder = Folder::new();
+    let done = folder.import("pgcat.toml", PGCAT);
+    // Servers show by their table, roles in users.txt.
+    all_is_told(
+        "pgcat.toml",
+        PGCAT,
+        &done,
+        &["servers", "database", "username", "password", "admin_password"],
+    );
+    for line in [
+        "listen = [\"127.0.0.1:6543\"]  # ",
+        "metrics_listen = \"0.0.0.0:9931\"  # ",
+        "drain_time = \"45500ms\"  # ",
+        "pool_mode = \"session\"  # ",
+        "default_pool_size = 7  # ",
+        "tls_key = \"/etc/proxy/key.pem\"  # ",
+        "admin_users = [\"boss\"]  # ",
+        "databases = [\"goods\"]\n",
+        "host = \"10.0.0.1\"\nport = 5432\n",
+        "host = \"10.0.0.2\"\nport = 5433\n",
+    ] {
+        assert!(done.out.contains(line), "{line} is missing in\n{}", done.out);
+    }
+    for line in [
+        "pgcat.toml:43: users.app.statement_timeout = 15000: not carried: ALTER ROLE",
+        "pgcat.toml:46: not carried: shop is another name of goods there",
+        "pgcat.toml:47: shards.shop.mirrors = 10.0.9.9,5432,0: not carried: ",
+        "pgcat.toml:51: not carried: goods1 at 10.0.1.1:5432 is another part of shop",
+        "pgcat.toml:36: pools.shop.idle_timeout = 30000: not carried: ",
+    ] {
+        assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
+    }
+    assert!(!(done.out + &done.err).contains("istle"), "no password is shown");
+
+    // Roles and their secrets are in a file of their own, which nobody else may read.
+    let toml = folder.path("consort.toml");
+    consort(&["import", &folder.path("pgcat.toml"), "--output", &toml]).worked();
+    let users = folder.read("users.txt");
+    assert!(
+        users.contains("\"app\" \"secret\"\n") && users.contains("\"boss\" \"wh\"\"istle\"\n"),
+        "{users}"
+    );
+    let mode = fs::metadata(folder.0.join("users.txt")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let checked = consort(&["status", "--config", &toml]).failed(3);
+    assert!(checked.contains("127.0.0.1:6543"), "the configuration is read: {checked}");
+
+    // What is there is not replaced.
+    fs::remove_file(&toml).unwrap();
+    let again = consort(&["import", &folder.path("pgcat.toml"), "--output", &toml]).failed(1);
+    assert!(again.contains("users.txt is there already"), "{again}");
+    assert!(!Path::new(&toml).exists());
+}
+
+/// The keys of PgDog's own example, with values of ours.
+const PGDOG: &str = r#"[general]
+host = "0.0.0.0"
+port = 6433
+workers = 4
+default_pool_size = 12
+min_pool_size = 2
+pooler_mode = "transaction"
+healthcheck_interval = 10_000
+idle_healthcheck_interval = 10_000
+idle_healthcheck_delay = 1_000
+healthcheck_timeout = 2_000
+ban_timeout = 60_000
+rollback_timeout = 1_000
+load_balancing_strategy = "round_robin"
+read_write_strategy = "aggressive"
+tls_certificate = "/etc/proxy/chain.pem"
+tls_private_key = "/etc/proxy/key.pem"
+tls_client_required = true
+tls_verify = "verify_full"
+tls_server_ca_certificate = "/etc/proxy/roots.pem"
+shutdown_timeout = 30_000
+shutdown_termination_timeout = 40_000
+openmetrics_port = 9091
+openmetrics_namespace = "dog_"
+prepared_statements = "extended"
+query_parser_enabled = true
+prepared_statements_limit = 500
+query_cache_limit = 500
+passthrough_auth = "enabled"
+connect_timeout = 3_000
+connect_attempts = 2
+connect_attempt_delay = 100
+query_timeout = 30_000
+checkout_timeout = 2_500
+dry_run = false
+idle_timeout = 90_000
+client_idle_timeout = 600_000
+mirror_queue = 64
+auth_type = "scram"
+auth_rate_limit = 10
+cross_shard_disabled = false
+dns_ttl = 1_000
+
+[admin]
+name = "kennel"
+user = "boss"
+password = "whistle"
+
+[[databases]]
+name = "shop"
+host = "10.0.0.1"
+port = 5433
+role = "primary"
+
+[[databases]]
+name = "shop"
+host = "10.0.0.2"
+role = "replica"
+read_only = true
+
+[[databases]]
+name = "shop"
+host = "10.0.1.1"
+role = "primary"
+shard = 1
+database_name = "shop_1"
+
+[rewrite]
+enabled = false
+shard_key = "ignore"
+split_inserts = "rewrite"
+
+[tcp]
+retries = 5
+time = 2000
+interval = 2000
+user_timeout = 2000
+connect_retries = 2
+congestion_control = "cubic"
+
+[[sharded_tables]]
+database = "shop"
+name = "goods"
+column = "id"
+data_type = "bigint"
+primary = true
+
+[[sharded_mappings]]
+database = "shop"
+table = "goods"
+column = "id"
+kind = "list"
+values = [1, 2]
+shard = 0
+
+[[manual_queries]]
+fingerprint = "0123456789abcdef"
+
+[multi_tenant]
+column = "tenant"
+
+[[mirroring]]
+source_db = "shop"
+destination_db = "trial"
+queue_length = 64
+exposure = 0.5
+"#;
+
+#[test]
+fn pgdogs_files_become_ours_and_each_of_their_settings_is_told_of() {
+    let folder = Folder::new();
+    let users = "[[users]]\nname = \"app\"\ndatabase = \"shop\"\npassword = \"bone\"\nserver_auth = \"rds_iam\"\n\
+                 client_idle_timeout = 0\n\n[[users]]\nname = \"app\"\ndatabase = \"other\"\npassword = \"stick\"\n";
+    folder.file("users.toml", users);
+    let done = folder.import("pgdog.toml", PGDOG);
+    let places = ["name", "host", "port", "role", "shard", "database_name", "password"];
+    all_is_told("pgdog.toml", PGDOG, &done, &places);
+    all_is_told("users.toml", users, &done, &places);
+    for line in [
+        "listen = [\"0.0.0.0:6433\"]  # ",
+        "default_pool_size = 12  # ",
+        "pool_mode = \"transaction\"  # ",
+        "query_wait_timeout = \"2500ms\"  # ",
+        "server_tls = \"verify-full\"  # ",
+        "tls_required = true  # ",
+        "auth_type = \"scram-sha-256\"  # ",
+        "console_database = \"kennel\"  # ",
+        "max_clients = 1000  # ",
+        "host = \"10.0.0.1\"\nport = 5433\n",
+        "host = \"10.0.0.2\"\nport = 5432\n",
+    ] {
+        assert!(done.out.contains(line), "{line} is missing in\n{}", done.out);
+    }
+    for line in [
+        "pgdog.toml:61: not carried: shop_1 at 10.0.1.1:5432 is another part of shop",
+        "pgdog.toml:29: general.passthrough_auth = enabled: not carried: write the roles' lines",
+        "users.toml:5: users.app.server_auth = rds_iam: not carried: ",
+        "note: app has another password elsewhere",
+    ] {
+        assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
+    }
+    let said = done.out + &done.err;
+    assert!(
+        !["bone", "stick", "whistle"].iter().any(|password| said.contains(password)),
+        "no password is shown"
+    );
+}
+
+#[test]
+fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
+    let folder = Folder::new();
+    let key = "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk:c2VydmVy";
+    let users = format!("\"app\" \"{key}\"\n\"old\" \"md5{}\"\n", "0".repeat(32));
+    let users = folder.file("userlist.txt", &users);
+    let text = format!(
+        "[databases]\nshop = host=10.0.0.1,10.0.0.2 user=one password='hush hush' connect_query='SELECT 1'\nstore = host=10.0.0.1,10.0.0.2 dbname=shop\n\
+         reports = host=10.0.0.3 dbname=shop pool_size=3\n[users]\nguest = pool_mode=statement\n[pgbouncer]\nlisten_addr = *\nauth_file = {users}\n\
+         pool_mode = statement\nmax_client_conn = 200000\nserver_tls_sslmode = prefer\nclient_tls_sslmode = require\nclient_tls_cert_file = /c\nno_such = 1\n\
+         max_client_conn = 40\nserver_lifetime = soon\n"
+    );
+    let done = folder.import("p.ini", &text);
+    assert!(done.status.success(), "{done:?}");
+    for line in [
+        "p.ini:2: note: 10.0.0.1 is taken for the primary; name 10.0.0.2 in a [[standby]] each",
+        "p.ini:2: databases.shop.user = one: not carried: Consort logs in at the servers as the client's own role",
+        "p.ini:2: databases.shop.password: not carried: ",
+        "p.ini:2: databases.shop.connect_query = SELECT 1: not carried: ",
+        "p.ini:4: not carried: reports is at another server, 10.0.0.3:5432",
+        "p.ini:6: users.guest.pool_mode = statement: not carried: ",
+        "p.ini:8: note: * is carried as 0.0.0.0; add \"[::]:6432\"",
+        "p.ini:9: note: auth_type = md5 is carried as scram-sha-256",
+        "give these roles a SCRAM key: old",
+        "p.ini:10: note: pgbouncer.pool_mode: statement pooling is carried as transaction",
+        "p.ini:11: note: pgbouncer.max_client_conn is said again in ",
+        "p.ini:12: pgbouncer.server_tls_sslmode = prefer: not carried: server_tls: expected \"disable\" or \"require\"",
+        "p.ini:15: pgbouncer.no_such = 1: not carried: `consort import` does not know this setting",
+        "p.ini:17: pgbouncer.server_lifetime = soon: not carried: soon is no number of seconds",
+        // Without its key the certificate is of no use, and without that nobody can be asked for TLS.
+        "tls_certificate and tls_key are set together, or neither",
+        "tls_required needs tls_certificate and tls_key",
+    ] {
+        assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
+    }
+    assert!(
+        done.out.contains("max_clients = 40  # ") && done.out.contains("auth_type = \"scram-sha-256\"  # "),
+        "{}",
+        done.out
+    );
+    assert!(!done.err.contains("hush"), "no password is shown");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_its_line() {
+    let folder = Folder::new();
+    let users = folder.file("bad.txt", "\"app\" \"x\"\nnonsense\n");
+    let head = "[databases]\na = host=h\n[pgbouncer]\n";
+    for (text, words) in [
+        ("[databases\n".to_owned(), "x.ini:1: expected [section]"),
+        ("a = b\n".to_owned(), "x.ini:1: a value stands in no section"),
+        ("[databases]\n\na = host=h port='1\n".to_owned(), "x.ini:3: a: port: a quote is not closed"),
+        ("[pgbouncer]\nlisten_port\n".to_owned(), "x.ini:2: expected key = value"),
+        ("[pgbouncer]\n%include nowhere.ini\n".to_owned(), "x.ini:2: %include: "),
+        (format!("{head}%include {}\n", folder.path("x.ini")), "files include files that include files"),
+        (format!("{head}auth_file = {users}\n"), "bad.txt:2: expected \"role\" \"secret\""),
+        ("[pgbouncer]\nlisten_port = 1\n".to_owned(), "names no server"),
+    ] {
+        let said = folder.import("x.ini", &text).failed(1);
+        assert!(said.contains(words), "{words} is missing in\n{said}");
+    }
+    let said = folder.import("x.toml", "[general]\nport = 1\n").failed(1);
+    assert!(said.contains("say --from pgbouncer or pgcat or pgdog"), "{said}");
+    let file = folder.file("y.toml", "[general]\nport = = 1\n");
+    assert!(consort(&["import", "--from", "pgcat", &file]).failed(1).contains("y.toml:2: "));
+    assert!(consort(&["import", &folder.path("absent.ini")]).failed(1).contains("absent.ini: No such file"));
+    assert!(consort(&["import", "--from", "odyssey", &file]).failed(2).contains("pgbouncer"));
+}
