@@ -5,7 +5,7 @@
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
 #   headers    what PostgreSQL's own tests are compiled against
-#   pgbouncer  PgBouncer, which the benchmarks and one test stand beside
+#   pgbouncer  PgBouncer, which the benchmarks and some tests stand beside
 #   pgpool     Pgpool-II, which an experiment stands beside
 #   fonts      a TrueType font, for the words on plots
 #

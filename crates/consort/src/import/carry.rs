@@ -170,7 +170,8 @@ fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Rep
                     }
                 }
                 Err(Refusal::Unknown) => missing(setting, row, Some(name), report),
-                Err(Refusal::Other(why)) => report.missing(setting, &why),
+                Err(Refusal::Other(why)) if row.why.is_empty() => report.missing(setting, &why),
+                Err(Refusal::Other(why)) => report.missing(setting, &format!("{why}: {}", row.why)),
             }
         }
     }

@@ -57,7 +57,7 @@ pub(super) static ROWS: &[Row] = &[
     nothing(P, &["scram_iterations"], "it is what the roles' keys in auth_file say"),
     key(P, &["auth_type"], "auth_type", auth_type)
         .default("md5")
-        .or("auth_type is one of scram-sha-256, md5, password and trust"),
+        .or("roles prove themselves by their lines in auth_file"),
     key(P, &["auth_hba_file"], "auth_hba_file", path).idle(&[""]).or("pg_hba.conf of the servers sees Consort's address; firewall its port"),
     key(P, &["auth_ident_file"], "auth_ident_file", path).idle(&[""]).or("clients log in as the role that they name"),
     key(P, &["auth_file"], "auth_file", path),

@@ -12,7 +12,7 @@ const U: &str = "users";
 
 pub(super) static ROWS: &[Row] = &[
     nothing("", &["path"], "it is the file itself"),
-    nothing("include", &["*"], "PgCat's includes are not read: import each file"),
+    missing("include", &["*"], "PgCat's includes are not read: import each file"),
     elsewhere(G, &["host"]).default("0.0.0.0"),
     elsewhere(G, &["port"]).default("5432"),
     key(G, &["admin database"], "console_database", text).default("pgcat"),
