@@ -31,6 +31,7 @@ Examples:
 /// Checks it all and prints one list.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
+    found.config.rules().map_err(Failure::new)?;
     println!("{}: the configuration is sound", found.config_file.display());
     let lists = runtime()?.block_on(all(&found))?;
     let mut fatal = 0;

@@ -9,6 +9,7 @@ pub mod keys;
 pub mod manual;
 mod value;
 
+use crate::hba::{Method, Rules};
 use crate::servers::Pooling;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,8 +50,18 @@ pub struct Config {
     pub unix_socket_dir: Option<PathBuf>,
     /// How clients prove who they are.
     pub auth_type: AuthType,
+    /// Rules who may come in, and how, in the format of `pg_hba.conf`.
+    pub auth_hba_file: Option<PathBuf>,
+    /// Maps that the rules name, in the format of `pg_ident.conf`.
+    pub auth_ident_file: Option<PathBuf>,
     /// Roles and their secrets, in PgBouncer's format.
     pub auth_file: Option<PathBuf>,
+    /// The role as which secrets of other roles are asked for; empty: they are not.
+    pub auth_user: String,
+    /// What is asked then.
+    pub auth_query: String,
+    /// In which database.
+    pub auth_dbname: String,
     /// PEM file with the certificate chain for clients.
     pub tls_certificate: Option<PathBuf>,
     /// PEM file with its key.
@@ -157,6 +168,8 @@ pub enum AuthType {
     Password,
     /// Nobody is asked who comes from this machine.
     Trust,
+    /// As the first rule says that fits, in the `auth_hba_file`.
+    Hba,
 }
 
 /// The form of log lines.
@@ -221,6 +234,11 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
+/// Mistakes in one sentence.
+pub(crate) fn in_one(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// The folder of a file, from the root on: programs that are given a path of the configuration run in another folder.
 fn folder_of(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -282,6 +300,18 @@ impl Config {
             read_only_is_repeatable: reads_wait,
             ..Own::default()
         }
+    }
+
+    /// Who may come in, and what must be proven; the error is a sentence for a person.
+    pub fn rules(&self) -> Result<Rules, String> {
+        let method = match self.auth_type {
+            AuthType::Scram | AuthType::Trust | AuthType::Hba => Method::ScramSha256,
+            AuthType::Md5 => Method::Md5,
+            AuthType::Password => Method::Password,
+        };
+        let loopback = if self.auth_type == AuthType::Trust { Method::Trust } else { method };
+        let Some(file) = &self.auth_hba_file else { return Ok(Rules::by_origin(loopback, method)) };
+        Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))
     }
 
     /// Certificate chain and key for clients, if they may use TLS.
@@ -593,8 +623,15 @@ impl<'a> Reader<'a> {
                 "is missing: with this server_tls it holds the certificates whose signature counts",
             );
         }
-        if config.auth_type != AuthType::Trust && config.auth_file.is_none() {
+        let asks = !matches!(config.auth_type, AuthType::Trust | AuthType::Hba);
+        if asks && config.auth_file.is_none() && config.auth_user.is_empty() {
             refuse("auth_file", "is missing: with this auth_type it holds the roles' secrets");
+        }
+        if (config.auth_type == AuthType::Hba) != config.auth_hba_file.is_some() {
+            refuse("auth_hba_file", "and auth_type = \"hba\" are set together, or neither");
+        }
+        if config.auth_ident_file.is_some() && config.auth_hba_file.is_none() {
+            refuse("auth_ident_file", "holds the maps that rules name: it needs auth_hba_file");
         }
         if config.listen.is_empty() && config.unix_socket_dir.is_none() {
             refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");

@@ -8,6 +8,7 @@ pub mod console;
 mod console_access;
 pub mod door;
 mod follow;
+pub mod hba;
 pub mod http;
 pub mod log_in;
 mod members;

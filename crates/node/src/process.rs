@@ -26,8 +26,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
-use crate::config::{AuthType, Config, Mistake, Server};
-use crate::door::{self, Admission, Door, Listen, Listener, Method, Secrets};
+use crate::config::{Config, Server, in_one};
+use crate::door::{self, Door, Listen, Listener, Lookup, Secrets};
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
@@ -127,6 +127,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
     let door = Door::new(door_options(&config)?, secrets, Some(Place::from(&setup.primary)));
     let cluster = Cluster::start(setup);
     cluster.declare_procedures(&config.procedures);
+    *door.lookup.borrow_mut() = lookup(&config).map_err(StartError)?;
     let process = Rc::new(Process {
         door,
         cluster,
@@ -223,18 +224,21 @@ impl Process {
     /// changed and need one.
     pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
         let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
-        let mut config = Config::read(file).map_err(|mistakes| {
-            let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
-            lines.join("; ")
-        })?;
+        let mut config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
+        // Which kind of rules there are counts from the next start.
+        let rules = (config.auth_type == self.config().auth_type).then(|| config.rules()).transpose()?;
         let reach = Reach::of(&config)?;
-        let secrets = secrets(&config)?;
+        let (secrets, lookup) = (secrets(&config)?, lookup(&config)?);
         // A certificate is renewed under the name that it has; another name counts from the next start.
         if config.tls() == self.config().tls() {
             let tls = config.tls().map(|(certificate, key)| door::load_tls(certificate, key));
             *self.door.tls.borrow_mut() = tls.transpose()?;
         }
         *self.door.secrets.borrow_mut() = secrets;
+        *self.door.lookup.borrow_mut() = lookup;
+        if let Some(rules) = rules {
+            *self.door.rules.borrow_mut() = Rc::new(rules);
+        }
         let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
         self.cluster.reload(config.writers(), &weights.collect());
         self.cluster.declare_procedures(&config.procedures);
@@ -401,7 +405,7 @@ struct Reach {
 
 impl Reach {
     fn of(config: &Config) -> Result<Reach, String> {
-        let (user, password) = (config.control_user.clone(), password(config));
+        let (user, password) = (config.control_user.clone(), password(config, &config.control_user));
         Ok(Reach { user, password, tls: config.tls_to_servers()? })
     }
 
@@ -463,14 +467,8 @@ fn setup(config: &Config) -> Result<Setup, String> {
 
 fn door_options(config: &Config) -> Result<door::Options, StartError> {
     let tls = config.tls().map(|(certificate, key)| door::load_tls(certificate, key));
-    let method = match config.auth_type {
-        AuthType::Scram | AuthType::Trust => Method::ScramSha256,
-        AuthType::Md5 => Method::Md5,
-        AuthType::Password => Method::Password,
-    };
-    let loopback = if config.auth_type == AuthType::Trust { Method::Trust } else { method };
     Ok(door::Options {
-        admission: Admission { loopback, elsewhere: method },
+        rules: config.rules().map_err(StartError)?,
         max_clients: config.max_clients,
         log_in_limit: config.login_time,
         tls: tls.transpose().map_err(StartError)?,
@@ -512,8 +510,19 @@ fn read_secrets(file: &std::path::Path) -> Result<AuthFile, String> {
     AuthFile::read(file).map_err(|bad| bad.said_of(file))
 }
 
-/// The password of Consort's own role.
-fn password(config: &Config) -> Option<String> {
+/// Who is asked for secrets that `auth_file` does not have.
+fn lookup(config: &Config) -> Result<Option<Rc<Lookup>>, String> {
+    if config.auth_user.is_empty() {
+        return Ok(None);
+    }
+    let password = password(config, &config.auth_user);
+    let address = config.primary.address(&config.auth_user, password.as_deref(), &config.auth_dbname);
+    let address = Address { tls: config.tls_to_servers()?, ..address };
+    Ok(Some(Rc::new(Lookup::new(address, config.auth_query.clone()))))
+}
+
+/// The password of a role of Consort's own.
+fn password(config: &Config, role: &str) -> Option<String> {
     let secrets = read_secrets(config.auth_file.as_ref()?).ok()?;
-    secrets.password(&config.control_user).map(str::to_owned)
+    secrets.password(role).map(str::to_owned)
 }

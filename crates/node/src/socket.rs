@@ -25,6 +25,16 @@ pub enum Socket {
     Nowhere,
 }
 
+impl Socket {
+    /// The system's user of the process at the other end of a Unix socket.
+    pub fn uid(&self) -> Option<u32> {
+        match self {
+            Socket::Unix(stream) => stream.peer_cred().ok().map(|process| process.uid()),
+            Socket::Tcp(_) | Socket::Tls(_) | Socket::Nowhere => None,
+        }
+    }
+}
+
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -32,16 +42,6 @@ pub enum Origin {
     Local,
     /// A machine.
     Machine(IpAddr),
-}
-
-impl Origin {
-    /// It is a process of this machine.
-    pub fn is_loopback(self) -> bool {
-        match self {
-            Origin::Local => true,
-            Origin::Machine(address) => address.to_canonical().is_loopback(),
-        }
-    }
 }
 
 impl fmt::Display for Origin {

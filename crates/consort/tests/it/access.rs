@@ -17,14 +17,14 @@ use crate::load::{Client, Console, READ, READ_QUIET, TABLES, THROUGH, served as 
 use crate::serving::figure;
 
 /// Secrets as somebody types them.
-const OWN: &str = "boss";
+pub(crate) const OWN: &str = "boss";
 const CLEAR: &str = "a \"quoted\" word";
 const TYPED: &str = "by hand";
-const KEYED: &str = "sesame";
+pub(crate) const KEYED: &str = "sesame";
 const OLD: &str = "olden";
 
 /// A server that is reached by TCP and trusts nobody there.
-fn guarded(standbys: usize) -> Arc<Scratch> {
+pub(crate) fn guarded(standbys: usize) -> Arc<Scratch> {
     let options = postgres::local::Options { standbys, log_ins: LogIns::Loopback, ..Scratch::options() };
     let servers = Scratch::with(options);
     for sql in [
@@ -43,7 +43,7 @@ fn guarded(standbys: usize) -> Arc<Scratch> {
 }
 
 /// Who may log in by TCP, at every node.
-fn demand(servers: &Scratch, lines: &str) {
+pub(crate) fn demand(servers: &Scratch, lines: &str) {
     for node in servers.cluster().nodes() {
         let text = format!("local all all trust\nlocal replication all trust\n{lines}");
         fs::write(node.data_folder().join("pg_hba.conf"), text).expect("a temporary file can be written");
@@ -73,20 +73,20 @@ fn secrets(servers: &Scratch) -> PathBuf {
 }
 
 /// A configuration that reaches the servers by TCP at this host.
-fn by_tcp(servers: &Scratch, host: &str, port: u16, lines: &str) -> String {
+pub(crate) fn by_tcp(servers: &Scratch, host: &str, port: u16, lines: &str) -> String {
     let text = configuration(servers, port, lines);
     let socket = format!("host = \"{}\"", servers.primary().socket_folder().display());
     assert!(text.contains(&socket));
     text.replace(&socket, &format!("host = \"{host}\""))
 }
 
-fn serve(servers: &Arc<Scratch>, host: &str, lines: &str) -> Serving {
+pub(crate) fn serve(servers: &Arc<Scratch>, host: &str, lines: &str) -> Serving {
     let (port, metrics_port) = (free_port(), free_port());
     Serving::configured(servers.clone(), port, metrics_port, &by_tcp(servers, host, port, lines))
 }
 
 /// psql as this role with this password; `more` are settings of libpq.
-fn ask(serving: &Serving, role: &str, password: &str, more: &[(&str, &str)], sql: &str) -> Done {
+pub(crate) fn ask(serving: &Serving, role: &str, password: &str, more: &[(&str, &str)], sql: &str) -> Done {
     let mut psql = Command::new("psql");
     psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", sql]).env("PGPASSWORD", password);
     psql.env("PGHOST", "localhost").env("PGPORT", serving.port.to_string());
@@ -166,10 +166,10 @@ fn servers_and_clients_that_demand_proofs() {
 }
 
 /// Two authorities, and a certificate by the first one for `localhost` alone.
-struct Certificates(PathBuf);
+pub(crate) struct Certificates(PathBuf);
 
 impl Certificates {
-    fn make() -> Self {
+    pub(crate) fn make() -> Self {
         let folder = temporary("certificates");
         fs::DirBuilder::new().mode(0o755).create(&folder).expect("a temporary file can be written");
         let made = Self(folder);
@@ -186,7 +186,7 @@ impl Certificates {
         made
     }
 
-    fn openssl(&self, words: &str) {
+    pub(crate) fn openssl(&self, words: &str) {
         run(Command::new("openssl").args(words.split(' ')).current_dir(&self.0)).worked();
     }
 
@@ -197,12 +197,12 @@ impl Certificates {
         ));
     }
 
-    fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 
     /// Puts certificate and key into the data folders, which PostgreSQL's own user must be able to read.
-    fn give_to(&self, servers: &Scratch) {
+    pub(crate) fn give_to(&self, servers: &Scratch) {
         for node in servers.cluster().nodes() {
             let data = node.data_folder();
             for (from, to) in [("certificate.pem", "server.crt"), ("key.pem", "server.key")] {

@@ -8,6 +8,7 @@ mod configuration;
 mod console;
 mod declared;
 mod demo;
+mod entering;
 #[cfg(feature = "control-groups")]
 mod experiment;
 mod faults_consort;

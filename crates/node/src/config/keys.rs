@@ -159,10 +159,30 @@ pub static KEYS: &[Key] = &[
     global(
         "auth_type",
         "\"scram-sha-256\"",
-        "How clients prove who they are: `scram-sha-256`, `md5`, `password` (in clear: sensible under TLS only), or \
-         `trust`: nobody is asked who comes from this machine; from elsewhere it is SCRAM all the same.",
+        "How clients prove who they are: `scram-sha-256`, `md5` (SCRAM all the same if a role's secret is a SCRAM \
+         key), `password` (in clear: sensible under TLS only), `trust`: nobody is asked who comes from this machine; from \
+         elsewhere it is SCRAM all the same; or `hba`: as the rules in `auth_hba_file` say.",
         |config, value| put(&mut config.auth_type, one_of(value, AUTH_TYPES)),
     ),
+    reloaded(global(
+        "auth_hba_file",
+        "\"\"",
+        "With `auth_type = \"hba\"`: who may come in, and how, in the format of PostgreSQL's `pg_hba.conf` \
+         ([which parts of it](operation.md#who-may-enter)).",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.auth_hba_file, path)
+        },
+    )),
+    reloaded(global(
+        "auth_ident_file",
+        "\"\"",
+        "The maps that `map=` names in `auth_hba_file`, in the format of PostgreSQL's `pg_ident.conf`.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.auth_ident_file, path)
+        },
+    )),
     reloaded(global(
         "auth_file",
         "\"\"",
@@ -172,6 +192,27 @@ pub static KEYS: &[Key] = &[
             let path = config.path(value);
             put(&mut config.auth_file, path)
         },
+    )),
+    reloaded(global(
+        "auth_user",
+        "\"\"",
+        "The role as which the primary is asked for the secrets of roles that have no line in `auth_file`, at each of their \
+         log-ins; empty: it is not. Its own password comes from `auth_file`.",
+        |config, value| put(&mut config.auth_user, text(value)),
+    )),
+    reloaded(global(
+        "auth_query",
+        "\"SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM \
+         pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin\"",
+        "What `auth_user` asks: a query with the role as its parameter, which gives the role and its secret, or nothing. A \
+         SECURITY DEFINER function spares `auth_user` to be a superuser.",
+        |config, value| put(&mut config.auth_query, text(value)),
+    )),
+    reloaded(global(
+        "auth_dbname",
+        "\"postgres\"",
+        "The database in which `auth_user` asks.",
+        |config, value| put(&mut config.auth_dbname, text(value)),
     )),
     global(
         "tls_certificate",
@@ -546,6 +587,7 @@ const AUTH_TYPES: &[(&str, AuthType)] = &[
     ("md5", AuthType::Md5),
     ("password", AuthType::Password),
     ("trust", AuthType::Trust),
+    ("hba", AuthType::Hba),
 ];
 
 const SERVER_TLS: &[(&str, Option<Checks>)] = &[

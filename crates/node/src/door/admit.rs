@@ -2,8 +2,10 @@
 
 use super::{Door, Secret};
 use crate::chance;
+use crate::hba::{Caller, Certificate, Method};
 use crate::peer::Peer;
 use crate::socket::Origin;
+use nix::unistd::{Uid, User};
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use std::io;
 use wire::tag::front;
@@ -12,26 +14,15 @@ use wire::{Answers, Frame, MECHANISM, Malformed, Problem, Refused, ServerExchang
 /// No message of a proof is longer.
 const PROOF_LIMIT: usize = 4096;
 
-/// What a client must prove.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Nothing.
-    Trust,
-    /// That it knows the password, by SCRAM-SHA-256.
-    ScramSha256,
-    /// That it knows the password, by MD5.
-    Md5,
-    /// The password as it is.
-    Password,
-}
-
-/// What a client must prove, by where it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
-    /// Processes of this machine.
-    pub loopback: Method,
-    /// Everybody else.
-    pub elsewhere: Method,
+/// How a client has come as far as to its start-up message.
+#[derive(Debug, Default)]
+pub(super) struct Way {
+    /// It speaks TLS.
+    pub(super) tls: bool,
+    /// The common name in its certificate, which is signed by one that we know.
+    pub(super) certificate: Option<String>,
+    /// The system's user of its process, through a Unix socket.
+    pub(super) uid: Option<u32>,
 }
 
 /// Why a client may not enter.
@@ -40,8 +31,13 @@ pub(super) enum Turned {
     Gone,
     /// It is told this.
     Away(Problem),
-    /// It has not proven that it is who it says. What the operator is told; the client hears the same whatever it is.
-    Unproven(&'static str),
+    /// It may not come in, or has not proven that it is who it says.
+    Unproven {
+        /// What the operator is told.
+        why: String,
+        /// What the client hears: the same whatever its proof lacks.
+        told: Problem,
+    },
 }
 
 impl From<io::Error> for Turned {
@@ -60,39 +56,129 @@ impl From<Malformed> for Turned {
 }
 
 /// What a client hears that has not proven that it is this role.
-pub(super) fn wrong(user: &str) -> Problem {
-    Problem::fatal("28P01", format!("password authentication failed for user \"{user}\""))
+fn wrong(method: Method, user: &str) -> Problem {
+    match method {
+        Method::Cert => {
+            Problem::fatal("28000", format!("certificate authentication failed for user \"{user}\""))
+        }
+        Method::Peer => Problem::fatal("28000", format!("Peer authentication failed for user \"{user}\"")),
+        _ => Problem::fatal("28P01", format!("password authentication failed for user \"{user}\"")),
+    }
 }
 
-/// Why a proof of this kind has failed, for the operator.
-fn unproven(method: Method, known: Option<&Secret>) -> Turned {
-    Turned::Unproven(match (method, known) {
+/// Why a password has not opened what is known of a role, for the operator.
+fn unopened(method: Method, known: Option<&Secret>) -> &'static str {
+    match (method, known) {
         (_, None) => "the role has no line in auth_file",
-        (Method::Md5, Some(Secret::Verifier(_))) | (Method::ScramSha256, Some(Secret::Md5(_))) => {
+        (Method::ScramSha256, Some(Secret::Md5(_))) => {
             "the role's line in auth_file is of no use with this auth_type"
         }
         _ => "the password is wrong",
-    })
+    }
 }
 
-/// Lets the client prove who it is: what opens the servers for its role, if anything is needed there.
+/// Why no rule lets this client in, in PostgreSQL's own words.
+fn no_rule(caller: &Caller<'_>, is_rejected: bool) -> Problem {
+    let Caller { user, database, .. } = caller;
+    let host = match caller.origin {
+        Origin::Local => "[local]".to_owned(),
+        origin @ Origin::Machine(_) => origin.to_string(),
+    };
+    let encryption = if caller.encrypted { "SSL encryption" } else { "no encryption" };
+    let whom = format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}");
+    let begin = if is_rejected { "pg_hba.conf rejects connection for" } else { "no pg_hba.conf entry for" };
+    Problem::fatal("28000", format!("{begin} {whom}"))
+}
+
+/// Lets the client prove who it is, as the rule wants it that fits: what opens the servers for its role, if anything is
+/// needed there.
 pub(super) async fn admit(
     door: &Door,
     client: &mut Peer,
-    origin: Origin,
-    user: &str,
+    caller: &Caller<'_>,
+    way: &Way,
 ) -> Result<Option<Secret>, Turned> {
-    let admission = door.options.admission;
-    let known = door.secrets.borrow().of(user).cloned();
-    match if origin.is_loopback() { admission.loopback } else { admission.elsewhere } {
-        Method::Trust => Ok(known),
-        Method::Password => by_password(client, user, known).await.map(Some),
-        Method::Md5 => by_md5(client, user, known).await.map(Some),
-        Method::ScramSha256 => {
-            let verifier = door.secrets.borrow_mut().verifier(user);
-            by_scram(client, user, known, verifier, &door.nobody).await.map(Some)
+    let rules = door.rules.borrow().clone();
+    let Some(rule) = rules.rule(caller) else {
+        let why = "no rule of auth_hba_file fits".to_owned();
+        return Err(Turned::Unproven { why, told: no_rule(caller, false) });
+    };
+    let unproven = |why: &str, told| {
+        let at = if rule.at.is_empty() { String::new() } else { format!(" ({})", rule.at) };
+        Turned::Unproven { why: format!("{why}{at}"), told }
+    };
+    if rule.method == Method::Reject {
+        return Err(unproven("a rule rejects it", no_rule(caller, true)));
+    }
+    if rule.certificate != Certificate::Any && way.certificate.is_none() {
+        let told = Problem::fatal("28000", "connection requires a valid client certificate");
+        return Err(unproven("it has no certificate that client_tls_ca knows", told));
+    }
+    let user = caller.user;
+    let secret = match proven(door, client, rule.method, user).await? {
+        Ok(secret) => secret,
+        Err(why) => return Err(unproven(why, wrong(rule.method, user))),
+    };
+    let system = match (rule.certificate, rule.method) {
+        (Certificate::OfRole, _) => way.certificate.clone(),
+        (_, Method::Peer) => system_user(way.uid).await,
+        _ => return Ok(secret),
+    };
+    match system {
+        Some(name) if rules.allow(rule, &name, user) => Ok(secret),
+        Some(name) => Err(unproven(&format!("{name} may not be this role"), wrong(rule.method, user))),
+        None => Err(unproven("the system does not know whose process it is", wrong(rule.method, user))),
+    }
+}
+
+/// Lets the client prove that it knows the role's password, if that is asked: what opens the servers, or what the operator
+/// is told.
+async fn proven(
+    door: &Door,
+    client: &mut Peer,
+    method: Method,
+    user: &str,
+) -> Result<Result<Option<Secret>, &'static str>, Turned> {
+    let (known, verifier) = known(door, user).await?;
+    let opened = match method {
+        Method::Trust | Method::Reject | Method::Cert | Method::Peer => return Ok(Ok(known)),
+        Method::Password => by_password(client, user, known.as_ref()).await?,
+        Method::Md5 if !matches!(known, Some(Secret::Verifier(_))) => {
+            by_md5(client, user, known.as_ref()).await?
+        }
+        Method::Md5 | Method::ScramSha256 => {
+            by_scram(client, user, known.as_ref(), verifier, &door.nobody).await?
+        }
+    };
+    Ok(opened.map(Some).ok_or_else(|| unopened(method, known.as_ref())))
+}
+
+/// What is known of the role's secret, in `auth_file` or else at the primary, and its verifier if one can be had of that.
+async fn known(door: &Door, user: &str) -> Result<(Option<Secret>, Option<Verifier>), Turned> {
+    let here = door.secrets.borrow().of(user).cloned();
+    if here.is_some() {
+        return Ok((here, door.secrets.borrow_mut().verifier(user)));
+    }
+    let lookup = door.lookup.borrow().clone();
+    let Some(lookup) = lookup else { return Ok((None, None)) };
+    match lookup.secret(user).await {
+        Ok(found) => {
+            let verifier = found.as_ref().and_then(Secret::verifier);
+            Ok((found, verifier))
+        }
+        Err(why) => {
+            door.note_unheard(&format!("a role's secret is not known: {why}"));
+            let told = format!("the secret of the role \"{user}\" cannot be looked up at the primary");
+            Err(Turned::Away(Problem::fatal("57P03", told).hint("Consort's log says why.")))
         }
     }
+}
+
+/// The name of a user of the system. Asking may wait for another machine.
+async fn system_user(uid: Option<u32>) -> Option<String> {
+    let uid = Uid::from_raw(uid?);
+    let found = tokio::task::spawn_blocking(move || User::from_uid(uid)).await.ok()?;
+    Some(found.ok()??.name)
 }
 
 /// Waits for the next message of the proof.
@@ -121,17 +207,21 @@ fn text(body: &[u8]) -> Result<&str, Turned> {
     Ok(std::str::from_utf8(text).map_err(|_| Malformed::Body)?)
 }
 
-async fn by_password(client: &mut Peer, user: &str, known: Option<Secret>) -> Result<Secret, Turned> {
+async fn by_password(
+    client: &mut Peer,
+    user: &str,
+    known: Option<&Secret>,
+) -> Result<Option<Secret>, Turned> {
     client.out().authentication_cleartext();
     let body = proof(client).await?;
     let given = text(&body)?;
-    let right = match &known {
+    let right = match known {
         Some(Secret::Plain(password)) => password == given,
         Some(Secret::Md5(secret)) => *secret == wire::md5_secret(user, given),
         Some(Secret::Verifier(verifier)) => opens(given, verifier),
         Some(Secret::Keys(_)) | None => false,
     };
-    if right { Ok(Secret::Plain(given.to_owned())) } else { Err(unproven(Method::Password, known.as_ref())) }
+    Ok(right.then(|| Secret::Plain(given.to_owned())))
 }
 
 /// Does this password open this verifier? Both sides of an exchange say so.
@@ -147,43 +237,41 @@ fn opens(password: &str, verifier: &Verifier) -> bool {
     client.update(server.challenge()).is_ok() && server.finish(client.message()).is_ok()
 }
 
-async fn by_md5(client: &mut Peer, user: &str, known: Option<Secret>) -> Result<Secret, Turned> {
+async fn by_md5(client: &mut Peer, user: &str, known: Option<&Secret>) -> Result<Option<Secret>, Turned> {
     let salt = chance::salt();
     client.out().authentication_md5(salt);
     let body = proof(client).await?;
     let given = text(&body)?;
-    let secret = match &known {
+    let secret = match known {
         Some(Secret::Plain(password)) => Some(wire::md5_secret(user, password)),
         Some(Secret::Md5(secret)) => Some(secret.clone()),
         Some(Secret::Verifier(_) | Secret::Keys(_)) | None => None,
     };
     let right = secret.and_then(|secret| wire::md5_answer(&secret, salt)).as_deref() == Some(given);
-    match known {
-        Some(known) if right => Ok(known),
-        known => Err(unproven(Method::Md5, known.as_ref())),
-    }
+    Ok(known.filter(|_| right).cloned())
 }
 
 async fn by_scram(
     client: &mut Peer,
     user: &str,
-    known: Option<Secret>,
+    known: Option<&Secret>,
     verifier: Option<Verifier>,
     nobody: &[u8],
-) -> Result<Secret, Turned> {
+) -> Result<Option<Secret>, Turned> {
     let verifier = verifier.unwrap_or_else(|| Verifier::of_nobody(user, nobody));
     client.out().authentication_sasl(MECHANISM);
     let initial = proof(client).await?;
     let exchange = ServerExchange::begin(verifier, &chance::nonce(), &initial)?;
     client.out().sasl_continue(exchange.challenge());
     let response = proof(client).await?;
-    let (last, keys) = exchange.finish(&response).map_err(|refused| match refused {
-        Refused::Malformed => Malformed::Scram.into(),
-        Refused::WrongProof => unproven(Method::ScramSha256, known.as_ref()),
-    })?;
+    let (last, keys) = match exchange.finish(&response) {
+        Ok(finished) => finished,
+        Err(Refused::Malformed) => return Err(Malformed::Scram.into()),
+        Err(Refused::WrongProof) => return Ok(None),
+    };
     client.out().sasl_final(last.as_bytes());
-    Ok(match known {
-        Some(known @ Secret::Plain(_)) => known,
+    Ok(Some(match known {
+        Some(known @ Secret::Plain(_)) => known.clone(),
         _ => Secret::Keys(Box::new(keys)),
-    })
+    }))
 }

@@ -1,10 +1,11 @@
 //! How a client comes in, from its first packet to its session: encryption or not, the limit of clients, its proof, and
 //! its own connection at the primary, logged in as its role.
 
-use super::admit::{Turned, admit, wrong};
+use super::admit::{Turned, Way, admit};
 use super::replicate::replicate;
 use super::{Console, Door, Seat, Secret};
 use crate::chance;
+use crate::hba::Caller;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, malformation};
 use crate::servers::{Greeted, Server};
@@ -25,13 +26,13 @@ use wire::{Answers, CancelRequest, Complaint, FirstPacket, Frame, Problem, Side,
 /// A client's way in. Returns when its session has ended.
 pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
     let limit = door.log_in_limit.get();
-    let Ok(Some((mut client, startup, tls))) = timeout(limit, first(door, socket)).await else { return };
-    if let Err(problem) = acceptable(door, &startup, tls || origin == Origin::Local) {
+    let Ok(Some((mut client, startup, way))) = timeout(limit, first(door, socket)).await else { return };
+    if let Err(problem) = acceptable(door, &startup, way.tls || origin == Origin::Local) {
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
         return door.farewell(client).await;
     }
-    let Some(seat) = door.take_seat(origin, port, tls, &startup) else {
+    let Some(seat) = door.take_seat(origin, port, way.tls, &startup) else {
         let problem = too_many(door);
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
@@ -40,7 +41,8 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
     if startup.needs_negotiation() {
         client.out().negotiate(&startup.unknown);
     }
-    let entered = match timeout(limit, admit(door, &mut client, origin, &startup.user)).await {
+    let caller = Caller { origin, encrypted: way.tls, database: &startup.database, user: &startup.user };
+    let entered = match timeout(limit, admit(door, &mut client, &caller, &way)).await {
         Ok(entered) => entered,
         Err(_) => Err(Turned::Away(Problem::fatal("57014", "canceling authentication due to timeout"))),
     };
@@ -49,9 +51,9 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
             let problem = match turned {
                 Turned::Gone => None,
                 Turned::Away(problem) => Some(problem),
-                Turned::Unproven(why) => {
-                    note_unproven(door, &seat, why);
-                    Some(wrong(&startup.user))
+                Turned::Unproven { why, told } => {
+                    note_unproven(door, &seat, &why);
+                    Some(told)
                 }
             };
             if let Some(problem) = problem {
@@ -88,11 +90,11 @@ pub(super) fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
     note_unproven(door, seat, &said);
 }
 
-/// The first packets, until a session is wanted: the client, its start-up message, and whether it speaks TLS. `None`:
-/// it wanted something else, and has got it.
-async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, bool)> {
+/// The first packets, until a session is wanted: the client, its start-up message, and how it came so far.
+/// `None`: it wanted something else, and has got it.
+async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, Way)> {
+    let mut way = Way { uid: socket.uid(), ..Way::default() };
     let mut client = Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms);
-    let mut tls = false;
     // Encryption of either kind may be asked for once each.
     for _ in 0..3 {
         let packet = match packet(&mut client).await {
@@ -106,15 +108,15 @@ async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, bool)> {
             }
         };
         match packet {
-            FirstPacket::Startup(startup) => return Some((client, startup, tls)),
+            FirstPacket::Startup(startup) => return Some((client, startup, way)),
             FirstPacket::Cancel(request) => {
                 door.count(|metrics| metrics.cancel_requests.one());
                 door.cancels.cancel(&request).await;
                 return None;
             }
-            FirstPacket::Ssl if door.tls.borrow().is_some() && !tls => {
+            FirstPacket::Ssl if door.tls.borrow().is_some() && !way.tls => {
                 client = encrypted(door, client).await?;
-                tls = true;
+                way.tls = true;
             }
             FirstPacket::Ssl | FirstPacket::Gss => {
                 client.out().push(b'N');

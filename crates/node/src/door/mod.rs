@@ -5,6 +5,7 @@ mod admit;
 mod arrive;
 mod cancels;
 mod listen;
+mod lookup;
 mod pause;
 mod replicate;
 mod seat;
@@ -12,16 +13,17 @@ mod secrets;
 mod sparing;
 mod tls;
 
-pub use admit::{Admission, Method};
 pub(crate) use arrive::{not_leading, refuse};
 pub use cancels::{Cancel, Cancels, Running, pass_on};
 pub use listen::{Listen, Listener};
+pub use lookup::Lookup;
 pub use pause::Pauses;
 pub use seat::{Doing, Seat};
 pub use secrets::{Secret, Secrets};
 pub use tls::load as load_tls;
 
 use crate::chance;
+use crate::hba::{Method, Rules};
 use crate::metrics::Metrics;
 use crate::peer::{Peer, Rooms};
 use crate::service::Service;
@@ -46,8 +48,8 @@ const LINGER_LIMIT: Duration = Duration::from_millis(250);
 
 /// How the door behaves.
 pub struct Options {
-    /// What a client must prove.
-    pub admission: Admission,
+    /// Who may come in, and what must be proven, at first.
+    pub rules: Rules,
     /// So many clients at most.
     pub max_clients: usize,
     /// Who has not logged in by then is sent away.
@@ -65,7 +67,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            admission: Admission { loopback: Method::Trust, elsewhere: Method::ScramSha256 },
+            rules: Rules::by_origin(Method::Trust, Method::ScramSha256),
             max_clients: 1000,
             log_in_limit: Duration::from_secs(60),
             server_limit: Duration::from_secs(5),
@@ -95,8 +97,12 @@ pub struct Door {
     pub rooms: Rooms,
     /// Who may cancel what.
     pub cancels: Cancels,
+    /// Who may come in, and what must be proven; begins as the options say.
+    pub rules: RefCell<Rc<Rules>>,
     /// The roles' secrets.
     pub secrets: RefCell<Secrets>,
+    /// Who is asked for the secrets of other roles.
+    pub lookup: RefCell<Option<Rc<Lookup>>>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
     /// What sessions share beside the door; nobody is let in before it is there.
@@ -123,15 +129,17 @@ pub struct Door {
 
 impl Door {
     /// A door to this primary.
-    pub fn new(options: Options, secrets: Secrets, primary: Option<Place>) -> Rc<Door> {
+    pub fn new(mut options: Options, secrets: Secrets, primary: Option<Place>) -> Rc<Door> {
         Rc::new(Door {
             max_clients: Cell::new(options.max_clients),
             log_in_limit: Cell::new(options.log_in_limit),
             tls: RefCell::new(options.tls.clone()),
+            rules: RefCell::new(Rc::new(std::mem::take(&mut options.rules))),
             options,
             rooms: Rooms::default(),
             cancels: Cancels::default(),
             secrets: RefCell::new(secrets),
+            lookup: RefCell::new(None),
             console: RefCell::new(None),
             service: RefCell::new(None),
             pauses: Pauses::default(),

@@ -42,6 +42,17 @@ impl Secret {
             Secret::Plain(text.to_owned())
         }
     }
+
+    /// The verifier for a SCRAM exchange, if one can be had of this.
+    pub fn verifier(&self) -> Option<Verifier> {
+        match self {
+            Secret::Verifier(verifier) => Some((**verifier).clone()),
+            Secret::Plain(password) => {
+                Verifier::parse(&postgres_protocol::password::scram_sha_256(password.as_bytes()))
+            }
+            Secret::Md5(_) | Secret::Keys(_) => None,
+        }
+    }
 }
 
 /// All roles' secrets.
@@ -72,17 +83,14 @@ impl Secrets {
     /// The verifier for a SCRAM exchange with this role, made once if the file has the password itself: making it costs
     /// milliseconds.
     pub fn verifier(&mut self, role: &str) -> Option<Verifier> {
-        match self.roles.get(role)? {
-            Secret::Verifier(verifier) => Some((**verifier).clone()),
-            Secret::Plain(password) => {
-                if !self.made.contains_key(role) {
-                    let made = postgres_protocol::password::scram_sha_256(password.as_bytes());
-                    self.made.insert(role.to_owned(), Verifier::parse(&made)?);
-                }
-                self.made.get(role).cloned()
-            }
-            Secret::Md5(_) | Secret::Keys(_) => None,
+        let secret = self.roles.get(role)?;
+        if !matches!(secret, Secret::Plain(_)) {
+            return secret.verifier();
         }
+        if !self.made.contains_key(role) {
+            self.made.insert(role.to_owned(), secret.verifier()?);
+        }
+        self.made.get(role).cloned()
     }
 }
 

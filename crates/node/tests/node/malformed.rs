@@ -1,12 +1,12 @@
 //! Bad input: what follows no protocol gets SQLSTATE 08P01 and a closed connection, and harms nobody else.
 
 use crate::stage::{Open, Raw};
-use node::door::{Admission, Method};
+use node::hba::{Method, Rules};
 use wire::Asks;
 
 fn scram_door() -> Open {
     let method = Method::ScramSha256;
-    Open::with(move |options| options.admission = Admission { loopback: method, elsewhere: method }, &[])
+    Open::with(move |options| options.rules = Rules::by_origin(method, method), &[])
 }
 
 #[test]

@@ -1,0 +1,311 @@
+//! Who may enter by rules in the format of `pg_hba.conf`: the same rules are given to a PostgreSQL server and to Consort, and
+//! the same clients knock at both.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use postgres::local::{LogIns, Scratch};
+use tokio::net::TcpSocket;
+use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
+
+use crate::access::{Certificates, KEYED, OWN, ask, demand, guarded, serve};
+use crate::fixture::{Serving, configuration, eventually, free_port, psql, run, temporary};
+use crate::load::Console;
+
+const RULES: &str = r#"
+# whoever
+local all peered,stranger peer map=m
+local sameuser all scram-sha-256
+local all postgres trust
+hostssl all ann 127.0.0.1/32 scram-sha-256
+hostnossl all ann 127.0.0.1 255.255.255.255 reject
+host "all" all all trust
+host @bases ann,\
+     bob 127.0.0.2/32 trust
+host all "all" 127.0.0.3/32 trust
+host all old 127.0.0.4/31 md5
+host all ann 127.0.0.4/31 md5
+host all bob 127.0.0.5/31 password
+host all nobody 127.0.0.6/32 trust
+hostssl all bob 127.0.0.1/32 password
+host replication all all trust
+host all old samehost scram-sha-256
+host postgres postgres 127.0.0.0/8 trust
+"#;
+
+/// Roles and databases, with the secrets that the rules ask for.
+const ROLES: &str = "CREATE ROLE ann LOGIN PASSWORD 'of ann'; CREATE ROLE bob LOGIN PASSWORD 'of bob'; \
+     CREATE ROLE peered LOGIN; CREATE ROLE stranger LOGIN; SET password_encryption = 'md5'; \
+     CREATE ROLE old LOGIN PASSWORD 'of old'";
+
+/// From where somebody knocks.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    /// A Unix socket.
+    Local,
+    /// 127.0.0.n, in clear.
+    Plain(u8),
+    /// 127.0.0.1, by TLS.
+    Tls,
+}
+
+/// A place that clients knock at.
+struct At {
+    sockets: PathBuf,
+    port: u16,
+}
+
+impl At {
+    /// What becomes of a client: its role, or why it was not let in.
+    fn knock(&self, from: From, database: &str, role: &str, password: &str) -> Result<String, String> {
+        let Self { sockets, port } = self;
+        let (host, mode) = match from {
+            From::Local => (sockets.display().to_string(), "disable"),
+            From::Tls => ("127.0.0.1".to_owned(), "require"),
+            From::Plain(n) => return knock_from(n, *port, database, role, password),
+        };
+        let mut psql = Command::new("psql");
+        psql.args(["-XAtc", "SELECT current_user"]).env("PGHOST", host).env("PGPORT", port.to_string());
+        psql.env("PGSSLMODE", mode)
+            .env("PGUSER", role)
+            .env("PGDATABASE", database)
+            .env("PGPASSWORD", password);
+        let done = run(&mut psql);
+        if done.status.success() {
+            return Ok(done.out.trim().to_owned());
+        }
+        Err(done.err.split_once("FATAL:").map(|(_, said)| said.trim().to_owned()).unwrap_or(done.err))
+    }
+}
+
+/// From this address of the loop: with the SQLSTATE.
+fn knock_from(n: u8, port: u16, database: &str, role: &str, password: &str) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, n], 0))).expect("the whole loop is this machine's");
+        let stream = socket.connect(SocketAddr::from(([127, 0, 0, 1], port))).await.expect("it listens");
+        let mut config = Config::new();
+        config.user(role).dbname(database).password(password);
+        let said = |error: tokio_postgres::Error| match error.as_db_error() {
+            Some(error) => format!("{} {}", error.code().code(), error.message()),
+            None => error.to_string(),
+        };
+        let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(said)?;
+        tokio::spawn(connection);
+        let rows = client.simple_query("SELECT current_user").await.map_err(said)?;
+        let first = rows.iter().find_map(|row| match row {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        Ok(first.expect("a row").to_owned())
+    })
+}
+
+fn me() -> String {
+    run(Command::new("id").arg("-un")).worked().trim().to_owned()
+}
+
+/// Writes the rules and what they name into a folder.
+fn write(folder: &Path, rules: &str) {
+    let map = format!("m {} peered\nm /^(.*)$ x\\1\n", me());
+    for (name, text) in
+        [("pg_hba.conf", rules), ("pg_ident.conf", &map), ("bases", "postgres\n\"shop\" # two\n")]
+    {
+        fs::write(folder.join(name), text).expect("a temporary file can be written");
+    }
+}
+
+/// Consort by rules: its servers, its folder of rules, sockets and secrets, and where it listens.
+struct Ruled {
+    serving: Serving,
+    folder: PathBuf,
+}
+
+impl Ruled {
+    fn start(rules: &str, lines: &str) -> Self {
+        let servers = Arc::new(Scratch::start(0));
+        prepare(&servers);
+        let folder = temporary("ruled");
+        fs::create_dir(&folder).expect("a temporary folder can be made");
+        write(&folder, rules);
+        let stored = "SELECT rolname, rolpassword FROM pg_authid WHERE rolpassword IS NOT NULL";
+        let line = |row: &Vec<Option<String>>| match row.as_slice() {
+            [Some(role), Some(secret)] => format!("\"{role}\" \"{secret}\"\n"),
+            _ => panic!("the columns that were asked for"),
+        };
+        let secrets: String = servers.query(stored).iter().map(line).collect();
+        fs::write(folder.join("users.txt"), secrets).expect("a temporary file can be written");
+        let named = |name: &str| format!("{:?}", folder.join(name).display().to_string());
+        let (port, metrics_port) = (free_port(), free_port());
+        let lines = format!(
+            "auth_type = \"hba\"\nauth_hba_file = {}\nauth_ident_file = {}\nauth_file = {}\nunix_socket_dir = {}\n{lines}",
+            named("pg_hba.conf"),
+            named("pg_ident.conf"),
+            named("users.txt"),
+            named(""),
+        );
+        let text = configuration(&servers, port, &lines);
+        Self { serving: Serving::configured(servers, port, metrics_port, &text), folder }
+    }
+
+    fn at(&self) -> At {
+        At { sockets: self.folder.clone(), port: self.serving.port }
+    }
+}
+
+impl Drop for Ruled {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn prepare(servers: &Scratch) {
+    servers.query(ROLES);
+    for database in ["shop", "ann", "all"] {
+        servers.query(&format!("CREATE DATABASE \"{database}\""));
+    }
+}
+
+#[test]
+fn the_same_rules_let_the_same_clients_in() {
+    let made = Certificates::make();
+    let oracle = Scratch::with(postgres::local::Options { log_ins: LogIns::Loopback, ..Scratch::options() });
+    prepare(&oracle);
+    made.give_to(&oracle);
+    write(&oracle.primary().data_folder(), RULES);
+    oracle.query("SELECT pg_reload_conf()");
+    let oracle_at =
+        At { sockets: oracle.primary().socket_folder().to_owned(), port: oracle.primary().port() };
+    let refused =
+        "28000 no pg_hba.conf entry for host \"127.0.0.9\", user \"ann\", database \"shop\", no encryption";
+    eventually("the rules at the server", || {
+        oracle_at.knock(From::Plain(9), "shop", "ann", "") == Err(refused.to_owned())
+            && oracle_at.knock(From::Tls, "shop", "ann", "of ann").is_ok()
+    });
+
+    let tls = format!(
+        "tls_certificate = \"{}\"\ntls_key = \"{}\"",
+        made.file("certificate.pem"),
+        made.file("key.pem")
+    );
+    let ruled = Ruled::start(RULES, &tls);
+    let mut let_in = 0;
+    let froms = [From::Local, From::Tls].into_iter().chain((1..=7).map(From::Plain));
+    for from in froms {
+        for database in ["postgres", "shop", "ann", "all", "nowhere"] {
+            for role in ["postgres", "ann", "bob", "old", "peered", "stranger", "nobody", "all"] {
+                let passwords = [format!("of {role}"), "wrong".to_owned()];
+                for password in &passwords[..if database == "shop" { 2 } else { 1 }] {
+                    let knock = |at: &At| at.knock(from, database, role, password);
+                    let (wanted, found) = (knock(&oracle_at), knock(&ruled.at()));
+                    assert_eq!(found, wanted, "{from:?} {database} {role} {password}");
+                    let_in += usize::from(found.is_ok());
+                }
+            }
+        }
+    }
+    assert!(let_in > 60, "the rules let in {let_in}");
+}
+
+#[test]
+fn rules_are_read_again_and_bad_ones_leave_the_old() {
+    let ruled = Ruled::start("host all postgres all trust\n", "");
+    let (url, file) = (ruled.serving.url("postgres", "postgres"), ruled.folder.join("pg_hba.conf"));
+    let console = ruled.serving.url("postgres", "consort");
+    assert_eq!(psql(&url, "SELECT 1").worked(), "1\n");
+    fs::write(&file, "host all postgres all trust\nhost all all db.example.com trust\n").unwrap();
+    let said = psql(&console, "RELOAD").failed(1);
+    assert!(said.contains(&format!("{}:2: \"db.example.com\" is no address", file.display())), "{said}");
+    assert_eq!(psql(&url, "SELECT 1").worked(), "1\n");
+    fs::write(&file, "host consort postgres all trust\nhost all postgres all reject\n").unwrap();
+    psql(&console, "RELOAD").worked();
+    let said = psql(&url, "SELECT 1").failed(2);
+    let wanted = "pg_hba.conf rejects connection for host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption";
+    assert!(said.contains(wanted), "{said}");
+    fs::write(&file, "host all postgres 10.0.0.0/8 trust\n").unwrap();
+    psql(&console, "RELOAD").worked();
+    let said = psql(&console, "SHOW CONFIG").failed(2);
+    assert!(said.contains("no pg_hba.conf entry for host \"127.0.0.1\""), "{said}");
+    fs::write(&file, "host all postgres all\n").unwrap();
+    let config = ruled.serving.config_file().to_str().unwrap();
+    let refused = crate::fixture::consort(&["serve", "--config", config]).failed(1);
+    assert!(
+        refused.contains("pg_hba.conf:1: end-of-line before authentication method specification"),
+        "{refused}"
+    );
+    let checked = crate::fixture::consort(&["check", "--config", config]).failed(1);
+    assert!(checked.contains("pg_hba.conf:1: end-of-line"), "{checked}");
+}
+
+/// Whether the role comes in with this password, or why not.
+fn comes_in(serving: &Serving, role: &str, password: &str) -> Result<(), String> {
+    let done = ask(serving, role, password, &[], "SELECT v FROM goods WHERE id = 1");
+    if done.status.success() {
+        assert_eq!(done.out, "lamp\n");
+        return Ok(());
+    }
+    Err(done.err.split_once("FATAL:").map(|(_, said)| said.trim().to_owned()).unwrap_or(done.err))
+}
+
+fn wrong(role: &str) -> Result<(), String> {
+    Err(format!("password authentication failed for user \"{role}\""))
+}
+
+#[test]
+fn roles_without_a_line_are_asked_for_at_the_primary() {
+    let servers = guarded(1);
+    for sql in [
+        "CREATE ROLE asker LOGIN PASSWORD 'of asker'",
+        "CREATE FUNCTION secret_of(name) RETURNS TABLE (r name, s text) LANGUAGE sql SECURITY DEFINER AS \
+         'SELECT rolname, rolpassword FROM pg_authid WHERE rolname = $1'",
+        "CREATE ROLE late LOGIN PASSWORD 'late' VALID UNTIL '2020-01-01'; CREATE ROLE bare LOGIN",
+    ] {
+        servers.query(sql);
+    }
+    demand(&servers, "host all all all scram-sha-256\n");
+    let users = temporary("users").with_extension("txt");
+    fs::write(&users, format!("\"postgres\" \"{OWN}\"\n\"asker\" \"of asker\"\n")).unwrap();
+    let lines = format!(
+        "auth_file = \"{}\"\nauth_user = \"asker\"\nauth_query = \"SELECT * FROM secret_of($1)\"\nattach_on_first_use = true",
+        users.display()
+    );
+    let serving = serve(&servers, "localhost", &lines);
+    assert_eq!(comes_in(&serving, "keyed", "wrong"), wrong("keyed"));
+    assert_eq!(comes_in(&serving, "nobody", "wrong"), wrong("nobody"));
+    assert_eq!(comes_in(&serving, "bare", "wrong"), wrong("bare"));
+    let url = format!("postgres://postgres:{OWN}@127.0.0.1:{}/consort", serving.port);
+    let mut console = Console::connect(&url);
+    eventually("a read at the standby, by the keys of the log-in", || {
+        let before = console.node("standby1").served;
+        assert_eq!(comes_in(&serving, "keyed", KEYED), Ok(()));
+        console.node("standby1").served > before
+    });
+    // What is true at the primary is true at once.
+    servers.query("ALTER ROLE keyed PASSWORD 'another'");
+    assert_eq!(comes_in(&serving, "keyed", KEYED), wrong("keyed"));
+    assert_eq!(comes_in(&serving, "keyed", "another"), Ok(()));
+    servers.query("ALTER ROLE bare PASSWORD 'no more'; GRANT SELECT ON goods TO bare");
+    assert_eq!(comes_in(&serving, "bare", "no more"), Ok(()));
+    // A connection that is gone is made anew.
+    servers.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'asker'");
+    eventually("the next connection", || comes_in(&serving, "bare", "no more") == Ok(()));
+
+    // Whoever asks by PgBouncer's own query must be a superuser, and who is out of date is nobody.
+    let text = fs::read_to_string(serving.config_file()).unwrap();
+    let by_default: String =
+        text.lines().filter(|l| !l.starts_with("auth_query")).map(|l| format!("{l}\n")).collect();
+    fs::write(serving.config_file(), &by_default).unwrap();
+    serving.signal("HUP");
+    let unknown = "the secret of the role \"bare\" cannot be looked up at the primary";
+    eventually("the other query", || {
+        comes_in(&serving, "bare", "no more").is_err_and(|said| said.starts_with(unknown))
+    });
+    servers.query("ALTER ROLE asker SUPERUSER");
+    assert_eq!(comes_in(&serving, "bare", "no more"), Ok(()));
+    assert_eq!(comes_in(&serving, "late", "late"), wrong("late"));
+    fs::remove_file(users).unwrap();
+}
