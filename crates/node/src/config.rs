@@ -21,6 +21,7 @@ use analysis::catalog::Procedure;
 use analysis::session::{Consistency, Own};
 use design::{Design, Orderer, Reads};
 use history::Grain;
+use ipnet::IpNet;
 use postgres::Tls;
 use postgres::address::{Address, Host};
 use postgres::clone::Chosen;
@@ -66,6 +67,8 @@ pub struct Config {
     pub tls_certificate: Option<PathBuf>,
     /// PEM file with its key.
     pub tls_key: Option<PathBuf>,
+    /// PEM file with the certificates whose signature counts on those of clients.
+    pub client_tls_ca: Option<PathBuf>,
     /// Clients without TLS are refused.
     pub tls_required: bool,
     /// What is asked of the servers' certificates; `None`: connections to servers are not encrypted.
@@ -108,6 +111,10 @@ pub struct Config {
     pub max_clients: usize,
     /// How long a client may take to log in.
     pub login_time: Duration,
+    /// Clients of one address that may be logging in at one time; 0: no bound.
+    pub max_half_open_per_address: usize,
+    /// Networks of balancers that say by the PROXY protocol who their clients are.
+    pub proxy_protocol_from: Vec<IpNet>,
     /// How long clients share a connection at the primary.
     pub pool_mode: PoolMode,
     /// How shared connections at the primary are kept.
@@ -311,12 +318,18 @@ impl Config {
         };
         let loopback = if self.auth_type == AuthType::Trust { Method::Trust } else { method };
         let Some(file) = &self.auth_hba_file else { return Ok(Rules::by_origin(loopback, method)) };
-        Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))
+        let rules =
+            Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))?;
+        match rules.wants_certificates().filter(|_| self.client_tls_ca.is_none()) {
+            Some(at) => Err(format!("{at}: asks for certificates of clients: set client_tls_ca")),
+            None => Ok(rules),
+        }
     }
 
-    /// Certificate chain and key for clients, if they may use TLS.
-    pub fn tls(&self) -> Option<(&Path, &Path)> {
-        self.tls_certificate.as_deref().zip(self.tls_key.as_deref())
+    /// Certificate chain and key for clients, if they may use TLS, and whose signature counts on their own certificates.
+    pub fn tls(&self) -> Option<(&Path, &Path, Option<&Path>)> {
+        let (chain, key) = self.tls_certificate.as_deref().zip(self.tls_key.as_deref())?;
+        Some((chain, key, self.client_tls_ca.as_deref()))
     }
 
     /// How connections to servers are encrypted; the error is a sentence for a person.
@@ -615,6 +628,9 @@ impl<'a> Reader<'a> {
         }
         if config.tls_certificate.is_some() != config.tls_key.is_some() {
             refuse("tls_certificate", "and tls_key are set together, or neither");
+        }
+        if config.client_tls_ca.is_some() && config.tls().is_none() {
+            refuse("client_tls_ca", "needs tls_certificate and tls_key");
         }
         let checked = matches!(config.server_tls, Some(Checks::Signer | Checks::Host));
         if checked && config.server_tls_ca.is_none() {

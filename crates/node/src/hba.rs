@@ -162,9 +162,10 @@ impl Rules {
         self.maps.allow(rule.map.as_deref(), system, role)
     }
 
-    /// Some rule wants a certificate of its client.
-    pub fn want_certificates(&self) -> bool {
-        self.rules.iter().any(|rule| rule.certificate != Certificate::Any)
+    /// Where the first rule is that wants a certificate of its client.
+    pub fn wants_certificates(&self) -> Option<&str> {
+        let first = self.rules.iter().find(|rule| rule.certificate != Certificate::Any);
+        first.map(|rule| rule.at.as_str())
     }
 }
 

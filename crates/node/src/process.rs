@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
 use crate::config::{Config, Server, in_one};
-use crate::door::{self, Door, Listen, Listener, Lookup, Secrets};
+use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Secrets};
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
@@ -231,7 +231,7 @@ impl Process {
         let (secrets, lookup) = (secrets(&config)?, lookup(&config)?);
         // A certificate is renewed under the name that it has; another name counts from the next start.
         if config.tls() == self.config().tls() {
-            let tls = config.tls().map(|(certificate, key)| door::load_tls(certificate, key));
+            let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
             *self.door.tls.borrow_mut() = tls.transpose()?;
         }
         *self.door.secrets.borrow_mut() = secrets;
@@ -247,6 +247,8 @@ impl Process {
         }
         self.door.max_clients.set(config.max_clients);
         self.door.log_in_limit.set(config.login_time);
+        self.door.bound_half_open(config.max_half_open_per_address);
+        self.door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
         (self.log_level)(&config.log_level);
         let mut need_a_start = self.config().changed_until_start(&config);
         if reach.password != self.cluster.setup().primary.password {
@@ -466,11 +468,13 @@ fn setup(config: &Config) -> Result<Setup, String> {
 }
 
 fn door_options(config: &Config) -> Result<door::Options, StartError> {
-    let tls = config.tls().map(|(certificate, key)| door::load_tls(certificate, key));
+    let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
     Ok(door::Options {
         rules: config.rules().map_err(StartError)?,
         max_clients: config.max_clients,
         log_in_limit: config.login_time,
+        max_half_open: config.max_half_open_per_address,
+        balancers: config.proxy_protocol_from.clone(),
         tls: tls.transpose().map_err(StartError)?,
         tls_required: config.tls_required,
         console_database: config.console_database.clone(),

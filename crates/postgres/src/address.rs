@@ -43,7 +43,7 @@ impl fmt::Display for Host {
 }
 
 /// A server, a role and a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// Where the server listens.
     pub host: Host,
@@ -108,6 +108,13 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}:{}/{}", self.user, self.host, self.port, self.database)
+    }
+}
+
+/// The same: what prints an address prints no password.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -92,8 +92,8 @@ pub trait Answers {
     fn authentication_cleartext(&mut self);
     /// AuthenticationMD5Password.
     fn authentication_md5(&mut self, salt: [u8; 4]);
-    /// AuthenticationSASL with one mechanism.
-    fn authentication_sasl(&mut self, mechanism: &str);
+    /// AuthenticationSASL with these mechanisms.
+    fn authentication_sasl(&mut self, mechanisms: &[&str]);
     /// AuthenticationSASLContinue.
     fn sasl_continue(&mut self, message: &[u8]);
     /// AuthenticationSASLFinal.
@@ -156,9 +156,9 @@ impl Answers for Vec<u8> {
         authentication(self, 5, &salt);
     }
 
-    fn authentication_sasl(&mut self, mechanism: &str) {
-        let mut list = Vec::with_capacity(mechanism.len() + 2);
-        string(&mut list, mechanism.as_bytes());
+    fn authentication_sasl(&mut self, mechanisms: &[&str]) {
+        let mut list = Vec::new();
+        mechanisms.iter().for_each(|mechanism| string(&mut list, mechanism.as_bytes()));
         list.push(0);
         authentication(self, 10, &list);
     }

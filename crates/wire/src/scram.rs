@@ -14,6 +14,8 @@ use sha2::{Digest, Sha256};
 
 /// The mechanism's name.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
+/// The same, bound to the channel by `tls-server-end-point`: nobody can stand between with another certificate.
+pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 /// The most iterations that a server may ask for: each costs CPU before anybody is known.
 const MAX_ITERATIONS: u32 = 100_000;
 
@@ -129,20 +131,34 @@ pub struct ServerExchange {
 }
 
 impl ServerExchange {
-    /// Takes the body of a SASLInitialResponse. `nonce` is ours: fresh, printable, without a comma.
-    pub fn begin(verifier: Verifier, nonce: &str, initial: &[u8]) -> Result<ServerExchange, Malformed> {
+    /// Takes the body of a SASLInitialResponse. `nonce` is ours: fresh, printable, without a comma. `end_point` is what the
+    /// exchange may be bound to: then both mechanisms were offered, else SCRAM-SHA-256 alone.
+    pub fn begin(
+        verifier: Verifier,
+        nonce: &str,
+        initial: &[u8],
+        end_point: Option<&[u8]>,
+    ) -> Result<ServerExchange, Malformed> {
         let end = initial.iter().position(|&b| b == 0).ok_or(Malformed::Scram)?;
         let (mechanism, rest) = (&initial[..end], &initial[end + 1..]);
         let (length, message) = rest.split_at_checked(4).ok_or(Malformed::Scram)?;
         let length = u32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
-        if mechanism != MECHANISM.as_bytes() || length != message.len() {
+        if length != message.len() {
             return Err(Malformed::Scram);
         }
-        // n: the client cannot bind the channel. y: it could, and believes that we cannot: so it is, for SCRAM-SHA-256
-        // alone was offered.
+        // n: the client cannot bind the channel. y: it could, and believes that we cannot: if we can, somebody between has
+        // taken the better mechanism off the list.
+        let (headers, bound): (&[&str], &[u8]) = match end_point {
+            Some(end_point) if mechanism == MECHANISM_PLUS.as_bytes() => {
+                (&["p=tls-server-end-point,,"], end_point)
+            }
+            Some(_) if mechanism == MECHANISM.as_bytes() => (&["n,,"], &[]),
+            None if mechanism == MECHANISM.as_bytes() => (&["n,,", "y,,"], &[]),
+            _ => return Err(Malformed::Scram),
+        };
         let message = utf8(message)?;
-        let header = message.get(..3).filter(|h| matches!(*h, "n,," | "y,,")).ok_or(Malformed::Scram)?;
-        let client_first = &message[3..];
+        let header = headers.iter().find(|header| message.starts_with(**header)).ok_or(Malformed::Scram)?;
+        let client_first = &message[header.len()..];
         let (_, rest) = attribute(client_first, "n")?;
         let (theirs, _) = attribute(rest, "r")?;
         if theirs.is_empty() {
@@ -152,7 +168,7 @@ impl ServerExchange {
         let server_first =
             format!("r={nonce},s={},i={}", STANDARD.encode(&verifier.salt), verifier.iterations);
         Ok(ServerExchange {
-            header: STANDARD.encode(header),
+            header: STANDARD.encode([header.as_bytes(), bound].concat()),
             client_first: client_first.to_owned(),
             verifier,
             server_first,
@@ -256,6 +272,7 @@ mod tests {
             verifier,
             "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
             &initial(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"),
+            None,
         )
         .unwrap();
         assert_eq!(
@@ -274,7 +291,7 @@ mod tests {
     fn log_in(secret: &str, password: &[u8]) -> Result<Keys, Refused> {
         let mut client = ScramSha256::new(password, ChannelBinding::unsupported());
         let server =
-            ServerExchange::begin(Verifier::parse(secret).unwrap(), "ours", &initial(client.message()))
+            ServerExchange::begin(Verifier::parse(secret).unwrap(), "ours", &initial(client.message()), None)
                 .unwrap();
         client.update(server.challenge()).unwrap();
         let (last, keys) = server.finish(client.message())?;
@@ -293,6 +310,7 @@ mod tests {
             Verifier::parse(&secret).unwrap(),
             "ours",
             &initial(client.first().as_bytes()),
+            None,
         )
         .unwrap();
         let response = client.answer(server.challenge()).unwrap();
@@ -305,7 +323,7 @@ mod tests {
         let verifier = Verifier::of_nobody("ghost", b"secret of this process");
         assert_eq!(verifier, Verifier::of_nobody("ghost", b"secret of this process"));
         let mut client = ScramSha256::new(b"anything", ChannelBinding::unsupported());
-        let server = ServerExchange::begin(verifier, "ours", &initial(client.message())).unwrap();
+        let server = ServerExchange::begin(verifier, "ours", &initial(client.message()), None).unwrap();
         client.update(server.challenge()).unwrap();
         assert_eq!(server.finish(client.message()).unwrap_err(), Refused::WrongProof);
     }
@@ -325,15 +343,15 @@ mod tests {
             "é,,",
         ] {
             assert!(
-                ServerExchange::begin(verifier(), "n", &initial(message.as_bytes())).is_err(),
+                ServerExchange::begin(verifier(), "n", &initial(message.as_bytes()), None).is_err(),
                 "{message}"
             );
         }
-        assert!(ServerExchange::begin(verifier(), "n", b"SCRAM-SHA-256").is_err());
-        assert!(ServerExchange::begin(verifier(), "n", b"SCRAM-SHA-256\0\0\0\0\x09abc").is_err());
-        assert!(ServerExchange::begin(verifier(), "n", b"PLAIN\0\0\0\0\x01a").is_err());
+        assert!(ServerExchange::begin(verifier(), "n", b"SCRAM-SHA-256", None).is_err());
+        assert!(ServerExchange::begin(verifier(), "n", b"SCRAM-SHA-256\0\0\0\0\x09abc", None).is_err());
+        assert!(ServerExchange::begin(verifier(), "n", b"PLAIN\0\0\0\0\x01a", None).is_err());
         for response in ["", "p=", "c=biws,r=abcn,p=AAAA", "c=biws,r=wrong,p=AAAA", "c=eSws,r=abcn,p=AAAA"] {
-            let exchange = ServerExchange::begin(verifier(), "n", &initial(b"n,,n=,r=abc")).unwrap();
+            let exchange = ServerExchange::begin(verifier(), "n", &initial(b"n,,n=,r=abc"), None).unwrap();
             assert_eq!(exchange.finish(response.as_bytes()).unwrap_err(), Refused::Malformed, "{response}");
         }
         for text in
@@ -341,5 +359,33 @@ mod tests {
         {
             assert_eq!(Verifier::parse(text), None, "{text}");
         }
+    }
+
+    /// postgres-protocol's client, bound to the end point that it sees, against a server with this one.
+    fn bound(seen: &[u8], own: Option<&[u8]>) -> Result<Keys, Refused> {
+        let secret = scram_sha_256(b"open sesame");
+        let mut client =
+            ScramSha256::new(b"open sesame", ChannelBinding::tls_server_end_point(seen.to_vec()));
+        let mut body = b"SCRAM-SHA-256-PLUS\0".to_vec();
+        body.extend_from_slice(&(client.message().len() as u32).to_be_bytes());
+        body.extend_from_slice(client.message());
+        let server = ServerExchange::begin(Verifier::parse(&secret).unwrap(), "ours", &body, own)?;
+        client.update(server.challenge()).unwrap();
+        let (last, keys) = server.finish(client.message())?;
+        client.finish(last.as_bytes()).unwrap();
+        Ok(keys)
+    }
+
+    #[test]
+    fn an_exchange_is_bound_to_the_certificate_that_both_see() {
+        assert!(bound(b"ours", Some(b"ours")).is_ok());
+        assert_eq!(bound(b"of somebody between", Some(b"ours")), Err(Refused::Malformed));
+        assert_eq!(bound(b"ours", None), Err(Refused::Malformed));
+        // The client can bind, and was told that we cannot.
+        let verifier = Verifier::of_nobody("x", b"y");
+        let downgraded =
+            ServerExchange::begin(verifier.clone(), "n", &initial(b"y,,n=,r=abc"), Some(b"ours"));
+        assert_eq!(downgraded.unwrap_err(), Malformed::Scram);
+        assert!(ServerExchange::begin(verifier, "n", &initial(b"n,,n=,r=abc"), Some(b"ours")).is_ok());
     }
 }

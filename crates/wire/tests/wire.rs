@@ -225,8 +225,10 @@ fn what_we_answer_is_read_back() {
     out.parameter_status(b"TimeZone", b"UTC");
     assert_eq!(parameter_status(&only(&out)), Ok((&b"TimeZone"[..], &b"UTC"[..])));
     out.clear();
-    out.authentication_sasl(MECHANISM);
-    assert!(authentication(&only(&out)).unwrap().offers(MECHANISM));
+    out.authentication_sasl(&[MECHANISM_PLUS, MECHANISM]);
+    let offered = only(&out);
+    let offered = authentication(&offered).unwrap();
+    assert!(offered.offers(MECHANISM) && offered.offers(MECHANISM_PLUS) && !offered.offers("SCRAM"));
     out.clear();
     out.authentication_md5([1, 2, 3, 4]);
     assert_eq!(authentication(&only(&out)), Ok(Authentication::Md5([1, 2, 3, 4])));

@@ -18,10 +18,10 @@ use crate::serving::figure;
 
 /// Secrets as somebody types them.
 pub(crate) const OWN: &str = "boss";
-const CLEAR: &str = "a \"quoted\" word";
-const TYPED: &str = "by hand";
+pub(crate) const CLEAR: &str = "a \"quoted\" word";
+pub(crate) const TYPED: &str = "by hand";
 pub(crate) const KEYED: &str = "sesame";
-const OLD: &str = "olden";
+pub(crate) const OLD: &str = "olden";
 
 /// A server that is reached by TCP and trusts nobody there.
 pub(crate) fn guarded(standbys: usize) -> Arc<Scratch> {
@@ -182,7 +182,7 @@ impl Certificates {
         openssl("req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem -subj /CN=localhost");
         fs::write(made.0.join("names"), "subjectAltName=DNS:localhost\n")
             .expect("a temporary file can be written");
-        made.sign("ca");
+        made.sign("ca", "sha256");
         made
     }
 
@@ -190,10 +190,22 @@ impl Certificates {
         run(Command::new("openssl").args(words.split(' ')).current_dir(&self.0)).worked();
     }
 
-    /// The certificate is by this authority from now on.
-    fn sign(&self, by: &str) {
+    /// The certificate is by this authority from now on, whose signature is of this kind.
+    fn sign(&self, by: &str, hash: &str) {
         self.openssl(&format!(
-            "x509 -req -in request.pem -CA {by}.pem -CAkey {by}.key -CAcreateserial -days 2 -out certificate.pem -extfile names"
+            "x509 -req -{hash} -in request.pem -CA {by}.pem -CAkey {by}.key -CAcreateserial -days 2 -out certificate.pem -extfile names"
+        ));
+    }
+
+    /// Makes `NAME.pem` and `NAME.key` for a client of this name.
+    pub(crate) fn for_client(&self, name: &str, by: &str) {
+        fs::write(self.0.join("client"), "extendedKeyUsage=clientAuth\n")
+            .expect("a temporary file can be written");
+        self.openssl(&format!(
+            "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.request -subj /O=shop/CN={name}"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in {name}.request -CA {by}.pem -CAkey {by}.key -CAcreateserial -days 2 -out {name}.pem -extfile client"
         ));
     }
 
@@ -205,7 +217,9 @@ impl Certificates {
     pub(crate) fn give_to(&self, servers: &Scratch) {
         for node in servers.cluster().nodes() {
             let data = node.data_folder();
-            for (from, to) in [("certificate.pem", "server.crt"), ("key.pem", "server.key")] {
+            for (from, to) in
+                [("certificate.pem", "server.crt"), ("key.pem", "server.key"), ("ca.pem", "root.crt")]
+            {
                 fs::copy(self.0.join(from), data.join(to)).expect("a temporary file can be written");
                 let file = data.join(to).display().to_string();
                 let owner = format!("--reference={}", data.display());
@@ -301,10 +315,29 @@ fn tls_towards_clients_and_servers() {
     is_cancelled(&serving, &full);
     is_not_talked_into(&serving);
     assert_eq!(ask(&serving, "keyed", KEYED, &full, read).worked(), "lamp\n", "nobody else is harmed");
-    made.sign("other");
-    serving.signal("HUP");
-    eventually("the renewed certificate", || ask(&serving, "keyed", KEYED, &unknown, read).out == "lamp\n");
+    begins_with_tls(&serving);
+    is_bound_to_the_certificate(&serving, &made, &full, &unknown);
     fs::remove_file(users).unwrap();
+}
+
+/// What a proof is bound to is the certificate that is shown, whatever the hash in its signature, also a renewed one; the keys
+/// behind it open the servers as ever.
+fn is_bound_to_the_certificate(
+    serving: &Serving,
+    made: &Certificates,
+    by_one: &[(&str, &str)],
+    by_other: &[(&str, &str)],
+) {
+    let read = "SELECT v FROM goods WHERE id = 1";
+    let bound = |more: &[(&str, &str)]| {
+        let more = [more, &[("PGCHANNELBINDING", "require")]].concat();
+        ask(serving, "keyed", KEYED, &more, read).worked()
+    };
+    assert_eq!(bound(by_one), "lamp\n");
+    made.sign("other", "sha384");
+    serving.signal("HUP");
+    eventually("the renewed certificate", || ask(serving, "keyed", KEYED, by_other, read).out == "lamp\n");
+    assert_eq!(bound(by_other), "lamp\n");
 }
 
 /// What comes in clear behind the wish for TLS is refused, and a handshake that is none ends the connection.
@@ -332,6 +365,27 @@ fn is_not_talked_into(serving: &Serving) {
     assert_eq!(yes, *b"S");
     wild.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a socket");
     assert!(!answered(wild).contains("lamp"));
+}
+
+/// Who names the protocol may begin with TLS and ask for nothing first, as PostgreSQL 17 has it; who speaks another one, or
+/// does not say which, hears nothing.
+fn begins_with_tls(serving: &Serving) {
+    let knocks = |named: &[&str]| {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["s_client", "-quiet", "-connect", &format!("127.0.0.1:{}", serving.port)]).args(named);
+        openssl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut openssl = openssl.spawn().expect("openssl runs");
+        // The query comes where a proof is wanted, so that there is an end.
+        let hello = [&b"\0\0\0\x14\0\x03\0\0user\0keyed\0\0"[..], b"Q\0\0\0\x05\0"].concat();
+        // Who hears nothing may be gone before it has said everything.
+        let _ = openssl.stdin.take().expect("it is a pipe").write_all(&hello);
+        let said = openssl.wait_with_output().expect("openssl runs");
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    let heard = knocks(&["-alpn", "postgresql"]);
+    assert!(heard.contains("SCRAM-SHA-256-PLUS") && heard.contains("C08P01"), "{heard}");
+    assert_eq!(knocks(&["-alpn", "h2"]), "");
+    assert_eq!(knocks(&[]), "");
 }
 
 /// A statement that is interrupted as a person does it, behind two encryptions.

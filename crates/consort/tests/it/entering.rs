@@ -8,12 +8,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use postgres::local::{LogIns, Scratch};
-use tokio::net::TcpSocket;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use crate::access::{Certificates, KEYED, OWN, ask, demand, guarded, serve};
 use crate::fixture::{Serving, configuration, eventually, free_port, psql, run, temporary};
-use crate::load::Console;
+use crate::load::{Client, Console};
 
 const RULES: &str = r#"
 # whoever
@@ -43,13 +44,15 @@ const ROLES: &str = "CREATE ROLE ann LOGIN PASSWORD 'of ann'; CREATE ROLE bob LO
 
 /// From where somebody knocks.
 #[derive(Clone, Copy, Debug)]
-enum From {
+enum From<'a> {
     /// A Unix socket.
     Local,
     /// 127.0.0.n, in clear.
     Plain(u8),
     /// 127.0.0.1, by TLS.
     Tls,
+    /// The same with the certificate in a file of this name.
+    Certified(&'a Path),
 }
 
 /// A place that clients knock at.
@@ -60,12 +63,13 @@ struct At {
 
 impl At {
     /// What becomes of a client: its role, or why it was not let in.
-    fn knock(&self, from: From, database: &str, role: &str, password: &str) -> Result<String, String> {
+    fn knock(&self, from: From<'_>, database: &str, role: &str, password: &str) -> Result<String, String> {
         let Self { sockets, port } = self;
         let (host, mode) = match from {
             From::Local => (sockets.display().to_string(), "disable"),
             From::Tls => ("127.0.0.1".to_owned(), "require"),
-            From::Plain(n) => return knock_from(n, *port, database, role, password),
+            From::Certified(_) => ("127.0.0.1".to_owned(), "require"),
+            From::Plain(n) => return knock_from(n, *port, &[], database, role, password),
         };
         let mut psql = Command::new("psql");
         psql.args(["-XAtc", "SELECT current_user"]).env("PGHOST", host).env("PGPORT", port.to_string());
@@ -73,21 +77,42 @@ impl At {
             .env("PGUSER", role)
             .env("PGDATABASE", database)
             .env("PGPASSWORD", password);
+        if let From::Certified(file) = from {
+            psql.env("PGSSLCERT", file).env("PGSSLKEY", file.with_extension("key"));
+        }
         let done = run(&mut psql);
         if done.status.success() {
             return Ok(done.out.trim().to_owned());
+        }
+        // Where nobody came as far as to be spoken to, it is a matter between the libraries.
+        if done.err.contains("SSL") && !done.err.contains("FATAL:") {
+            return Err("no TLS".to_owned());
         }
         Err(done.err.split_once("FATAL:").map(|(_, said)| said.trim().to_owned()).unwrap_or(done.err))
     }
 }
 
-/// From this address of the loop: with the SQLSTATE.
-fn knock_from(n: u8, port: u16, database: &str, role: &str, password: &str) -> Result<String, String> {
+/// A connection from this address of the loop, on which this was sent.
+async fn stream_from(n: u8, port: u16, front: &[u8]) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, n], 0))).expect("the whole loop is this machine's");
+    let mut stream = socket.connect(SocketAddr::from(([127, 0, 0, 1], port))).await.expect("it listens");
+    stream.write_all(front).await.expect("a socket");
+    stream
+}
+
+/// From this address of the loop, with this in front: with the SQLSTATE.
+fn knock_from(
+    n: u8,
+    port: u16,
+    front: &[u8],
+    database: &str,
+    role: &str,
+    password: &str,
+) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.bind(SocketAddr::from(([127, 0, 0, n], 0))).expect("the whole loop is this machine's");
-        let stream = socket.connect(SocketAddr::from(([127, 0, 0, 1], port))).await.expect("it listens");
+        let stream = stream_from(n, port, front).await;
         let mut config = Config::new();
         config.user(role).dbname(database).password(password);
         let said = |error: tokio_postgres::Error| match error.as_db_error() {
@@ -105,13 +130,34 @@ fn knock_from(n: u8, port: u16, database: &str, role: &str, password: &str) -> R
     })
 }
 
+/// What the console answers to this client, with bars between the columns.
+fn console_from(n: u8, port: u16, front: &[u8], sql: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let stream = stream_from(n, port, front).await;
+        let mut config = Config::new();
+        config.user("postgres").dbname("consort");
+        let (client, connection) = config.connect_raw(stream, NoTls).await.expect("it is let in");
+        tokio::spawn(connection);
+        let mut shown = String::new();
+        for message in client.simple_query(sql).await.expect("an answer") {
+            if let SimpleQueryMessage::Row(row) = message {
+                let cells = (0..row.len()).map(|at| row.get(at).unwrap_or_default());
+                shown += &cells.collect::<Vec<_>>().join("|");
+                shown.push('\n');
+            }
+        }
+        shown
+    })
+}
+
 fn me() -> String {
     run(Command::new("id").arg("-un")).worked().trim().to_owned()
 }
 
 /// Writes the rules and what they name into a folder.
 fn write(folder: &Path, rules: &str) {
-    let map = format!("m {} peered\nm /^(.*)$ x\\1\n", me());
+    let map = format!("m {} peered\nm /^(.*)$ x\\1\nc carol bob\nc /^a(.*)$ p\\1\nc ann ann\n", me());
     for (name, text) in
         [("pg_hba.conf", rules), ("pg_ident.conf", &map), ("bases", "postgres\n\"shop\" # two\n")]
     {
@@ -308,4 +354,150 @@ fn roles_without_a_line_are_asked_for_at_the_primary() {
     assert_eq!(comes_in(&serving, "bare", "no more"), Ok(()));
     assert_eq!(comes_in(&serving, "late", "late"), wrong("late"));
     fs::remove_file(users).unwrap();
+}
+
+#[test]
+fn certificates_of_clients_count_as_at_a_server() {
+    const CERTIFIED: &str = "local all postgres trust\n\
+         hostssl postgres all 127.0.0.1/32 cert\n\
+         hostssl shop all 127.0.0.1/32 cert map=c\n\
+         hostssl ann all 127.0.0.1/32 scram-sha-256 clientcert=verify-full\n\
+         hostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n\
+         hostnossl all all 127.0.0.1/32 trust\n";
+    let made = Certificates::make();
+    for (name, by) in [("ann", "ca"), ("carol", "ca"), ("bob", "other")] {
+        made.for_client(name, by);
+    }
+    let oracle = Scratch::with(postgres::local::Options { log_ins: LogIns::Loopback, ..Scratch::options() });
+    prepare(&oracle);
+    made.give_to(&oracle);
+    oracle.primary().set("ssl_ca_file", "root.crt").unwrap();
+    write(&oracle.primary().data_folder(), CERTIFIED);
+    oracle.query("SELECT pg_reload_conf()");
+    let oracle_at =
+        At { sockets: oracle.primary().socket_folder().to_owned(), port: oracle.primary().port() };
+    let files = ["ann.pem", "carol.pem", "bob.pem"].map(|name| PathBuf::from(made.file(name)));
+    eventually("the rules at the server", || {
+        oracle_at.knock(From::Certified(&files[0]), "postgres", "ann", "") == Ok("ann".to_owned())
+    });
+    let lines = format!(
+        "tls_certificate = \"{}\"\ntls_key = \"{}\"\nclient_tls_ca = \"{}\"",
+        made.file("certificate.pem"),
+        made.file("key.pem"),
+        made.file("ca.pem")
+    );
+    let ruled = Ruled::start(CERTIFIED, &lines);
+    let mut let_in = 0;
+    let froms = files.iter().map(|file| From::Certified(file)).chain([From::Tls, From::Plain(1)]);
+    for from in froms {
+        for database in ["postgres", "shop", "ann", "all"] {
+            for role in ["ann", "bob"] {
+                let knock = |at: &At| at.knock(from, database, role, &format!("of {role}"));
+                let (wanted, found) = (knock(&oracle_at), knock(&ruled.at()));
+                assert_eq!(found, wanted, "{from:?} {database} {role}");
+                let_in += usize::from(found.is_ok() && !matches!(from, From::Plain(_)));
+            }
+        }
+    }
+    assert_eq!(let_in, 8, "by certificates");
+    // Who signs clients' certificates may change, too.
+    fs::copy(made.file("other.pem"), made.file("ca.pem")).unwrap();
+    ruled.serving.signal("HUP");
+    eventually("the other signer", || {
+        ruled.at().knock(From::Certified(&files[2]), "postgres", "bob", "").is_ok()
+    });
+    assert_eq!(ruled.at().knock(From::Certified(&files[0]), "postgres", "ann", ""), Err("no TLS".to_owned()));
+    // Rules that want certificates are nothing without it.
+    let config = ruled.serving.config_file();
+    let text = fs::read_to_string(config).unwrap();
+    fs::write(
+        config,
+        text.lines()
+            .filter(|line| !line.starts_with("client_tls_ca"))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    )
+    .unwrap();
+    let refused = crate::fixture::consort(&["serve", "--config", config.to_str().unwrap()]).failed(1);
+    assert!(
+        refused.contains("pg_hba.conf:2: asks for certificates of clients: set client_tls_ca"),
+        "{refused}"
+    );
+}
+
+/// A header of the PROXY protocol, version 2: the command (0: for itself), the family and the addresses.
+fn header(command: u8, family: u8, addresses: &[u8]) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+    header.extend([0x20 | command, family]);
+    // And something that nobody here asks for: PP2_TYPE_NOOP.
+    let rest = [addresses, &[4, 0, 1, 0]].concat();
+    header.extend(u16::try_from(rest.len()).expect("it is short").to_be_bytes());
+    [header, rest].concat()
+}
+
+#[test]
+fn a_balancer_says_who_its_clients_are() {
+    let rules = "host all postgres 203.0.113.7/32 trust\n\
+                 host all postgres 2001:db8::/32 trust\n\
+                 host all postgres 127.0.0.1/32 trust\n";
+    let ruled = Ruled::start(rules, "proxy_protocol_from = [\"127.0.0.5\", \"127.0.1.0/24\"]");
+    let port = ruled.serving.port;
+    let knock = |n: u8, front: &[u8]| knock_from(n, port, front, "postgres", "postgres", "");
+    let (client, stranger) =
+        (b"\xcb\0\x71\x07\x7f\0\0\x01\x12\x34\x15\x38", b"\xcb\0\x71\x08\x7f\0\0\x01\x12\x34\x15\x38");
+    let mut six = [0; 36];
+    six[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+    let in_ = || Ok("postgres".to_owned());
+    let no_rule = |host: &str| {
+        Err(format!(
+            "28000 no pg_hba.conf entry for host \"{host}\", user \"postgres\", database \"postgres\", no encryption"
+        ))
+    };
+    assert_eq!(knock(5, b"PROXY TCP4 203.0.113.7 127.0.0.1 4660 5432\r\n"), in_());
+    assert_eq!(knock(5, b"PROXY TCP6 2001:db8::1 ::1 4660 5432\r\n"), in_());
+    assert_eq!(knock(5, &header(1, 0x11, client)), in_());
+    assert_eq!(knock(5, &header(1, 0x21, &six)), in_());
+    assert_eq!(knock(5, b"PROXY TCP4 203.0.113.8 127.0.0.1 4660 5432\r\n"), no_rule("203.0.113.8"));
+    assert_eq!(knock(5, &header(1, 0x11, stranger)), no_rule("203.0.113.8"));
+    // Who speaks for itself is the balancer.
+    assert_eq!(knock(5, b"PROXY UNKNOWN\r\n"), no_rule("127.0.0.5"));
+    assert_eq!(knock(5, &header(0, 0x11, client)), no_rule("127.0.0.5"));
+    // From it a header must come, whole and right; from others none is taken.
+    let expected = Err("08P01 a PROXY protocol header was expected from this address".to_owned());
+    for front in ["", "PROXY TCP4 203.0.113.7 x 1 2\r\n", &format!("PROXY {}", "x".repeat(200))] {
+        assert_eq!(knock(5, front.as_bytes()), expected, "{front}");
+    }
+    assert_eq!(knock(5, &[&b"\r\n\r\n\0\r\nQUIT\n\x21\x11"[..], &[0xff; 64]].concat()), expected);
+    assert_eq!(knock(1, b""), in_());
+    assert!(
+        knock(1, b"PROXY TCP4 203.0.113.7 127.0.0.1 4660 5432\r\n")
+            .is_err_and(|said| said.starts_with("08P01"))
+    );
+    // The client is known by its own address and port.
+    let url = ruled.serving.url("postgres", "consort");
+    let clients = "PROXY TCP4 203.0.113.7 127.0.0.1 4660 5432\r\n";
+    let shown = console_from(5, port, clients.as_bytes(), "SHOW CLIENTS");
+    assert!(shown.contains("203.0.113.7|4660"), "{shown}");
+    let config = ruled.serving.config_file();
+    let text = fs::read_to_string(config).unwrap().replace("\"127.0.0.5\", ", "");
+    fs::write(config, text).unwrap();
+    psql(&url, "RELOAD").worked();
+    assert_eq!(knock(5, b""), no_rule("127.0.0.5"));
+}
+
+#[test]
+fn one_address_that_logs_in_nowhere_keeps_nobody_else_out() {
+    let ruled = Ruled::start("host all postgres all trust\n", "max_half_open_per_address = 2");
+    let port = ruled.serving.port;
+    let knock = |n: u8| knock_from(n, port, &[], "postgres", "postgres", "");
+    let silent = [(); 2].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    assert!(knock(1).is_err());
+    assert!(knock(2).is_ok());
+    drop(silent);
+    eventually("room", || knock(1).is_ok());
+    // Who has logged in does not count.
+    let url = ruled.serving.url("postgres", "postgres");
+    let clients = [(); 4].map(|()| Client::connect(&url).unwrap());
+    assert!(knock(1).is_ok());
+    drop(clients);
 }

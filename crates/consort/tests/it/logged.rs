@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use postgres::local::{Scratch, Stop};
 
-use crate::fixture::{configuration, eventually, free_port, psql, serve, temporary};
+use crate::access::{CLEAR, KEYED, OLD, OWN, TYPED, by_tcp, demand, guarded};
+use crate::fixture::{configuration, eventually, free_port, psql, run, serve, temporary};
+use crate::serving::page_at;
 
 /// `consort serve` whose log is read.
 struct Logging {
@@ -85,4 +87,81 @@ fn what_an_operator_must_know_is_said_once() {
     assert_eq!(log.with("database=\"shopp\"").len(), 1);
     fs::remove_file(users).unwrap();
     fs::remove_file(file).unwrap();
+}
+
+/// Everything that a secret could be told by: passwords, hashes, and what stands in keys.
+fn secrets_of(servers: &Scratch) -> Vec<String> {
+    let mut secrets: Vec<String> = [OWN, CLEAR, TYPED, KEYED, OLD, "hush hush"].map(str::to_owned).to_vec();
+    for row in servers.query("SELECT rolpassword FROM pg_authid WHERE rolpassword IS NOT NULL") {
+        let stored = row[0].clone().expect("it is not null");
+        match stored.strip_prefix("md5") {
+            Some(hash) => secrets.push(hash.to_owned()),
+            // The salt is told to whoever asks; the two keys behind it are not.
+            None => {
+                secrets.extend(stored.split('$').next_back().expect("a part").split(':').map(str::to_owned))
+            }
+        }
+    }
+    secrets
+}
+
+#[test]
+fn no_secret_is_ever_said() {
+    let servers = guarded(1);
+    demand(&servers, "host all old all md5\nhost all typed all password\nhost all all all scram-sha-256\n");
+    let stored = |role: &str| {
+        let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{role}'");
+        servers.query(&sql)[0][0].clone().expect("the server answers")
+    };
+    let (folder, port, metrics_port) = (temporary("hushed"), free_port(), free_port());
+    fs::create_dir(&folder).unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    // keyed has no line: its secret is asked for. clear is known by its password, the others by what the server stores.
+    let roles = [
+        ("postgres", OWN.to_owned()),
+        ("clear", CLEAR.replace('"', "\"\"")),
+        ("typed", stored("typed")),
+        ("old", stored("old")),
+    ];
+    let lines: String = roles.iter().map(|(role, secret)| format!("\"{role}\" \"{secret}\"\n")).collect();
+    fs::write(file("users.txt"), lines).unwrap();
+    let rules = "host all old all md5\nhost all typed all password\nhost all all all scram-sha-256\n";
+    fs::write(file("pg_hba.conf"), rules).unwrap();
+    let lines = format!(
+        "auth_type = \"hba\"\nauth_hba_file = \"pg_hba.conf\"\nauth_file = \"users.txt\"\nauth_user = \"postgres\"\n\
+         log_level = \"trace\"\nattach_on_first_use = true\nmetrics_listen = \"127.0.0.1:{metrics_port}\""
+    );
+    fs::write(file("consort.toml"), by_tcp(&servers, "localhost", port, &lines)).unwrap();
+    let log = Logging::start(&folder.join("consort.toml"));
+
+    let knock = |role: &str, word: &str, database: &str, sql: &str| {
+        let mut psql = Command::new("psql");
+        psql.args(["-XAtc", sql]).env("PGHOST", "localhost").env("PGPORT", port.to_string());
+        run(psql.env("PGUSER", role).env("PGDATABASE", database).env("PGPASSWORD", word))
+    };
+    eventually("a client", || knock("postgres", OWN, "postgres", "SELECT 1").status.success());
+    for (role, word) in
+        [("postgres", OWN), ("clear", CLEAR), ("typed", TYPED), ("keyed", KEYED), ("old", OLD)]
+    {
+        assert_eq!(knock(role, word, "postgres", "SELECT v FROM goods").worked(), "lamp\n");
+        knock(role, "hush hush", "postgres", "SELECT 1").failed(2);
+    }
+    knock("nobody", "hush hush", "postgres", "SELECT 1").failed(2);
+    let mut told = knock("postgres", OWN, "consort", "RELOAD").worked();
+    let shows = knock("postgres", OWN, "consort", "SHOW HELP").worked();
+    for show in
+        shows.lines().filter_map(|line| line.split('|').next()).filter(|line| line.starts_with("SHOW "))
+    {
+        told += &knock("postgres", OWN, "consort", show).worked();
+    }
+    assert!(told.contains("auth_query") && told.contains("old"), "{told}");
+    told += &page_at(metrics_port, "/metrics").1;
+    let lines = log.lines.lock().expect("nobody panics with it").join("\n");
+    assert!(told.contains("log_level|trace") && lines.contains("the configuration was read again"), "{told}");
+    told += &lines;
+    for secret in secrets_of(&servers) {
+        let at = told.find(&secret).map(|at| &told[at.saturating_sub(200)..(at + 50).min(told.len())]);
+        assert_eq!(at, None, "{secret} was said");
+    }
+    fs::remove_dir_all(folder).unwrap();
 }

@@ -12,7 +12,12 @@ use crate::load::{ANYWHERE, Client, Console, THROUGH, serving};
 
 /// One page of the HTTP listener: status line and body.
 pub(crate) fn page(serving: &Serving, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(("127.0.0.1", serving.metrics_port)).expect("it listens");
+    page_at(serving.metrics_port, path)
+}
+
+/// The same of whoever listens at this port.
+pub(crate) fn page_at(port: u16, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("the connection holds");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("the connection holds");
     let mut text = String::new();

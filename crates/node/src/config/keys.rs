@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 use super::PoolMode;
 use super::value::{
-    Read, declared, default, duration, flag, number, one_of, shown, size, tables, text, texts,
+    Read, declared, default, duration, flag, networks, number, one_of, shown, size, tables, text, texts,
 };
 use super::{AuthType, Choice, Config, LogFormat, Server};
 
@@ -227,6 +227,16 @@ pub static KEYS: &[Key] = &[
         let path = config.path(value);
         put(&mut config.tls_key, path)
     }),
+    global(
+        "client_tls_ca",
+        "\"\"",
+        "PEM file with the certificates whose signature counts on those of clients, for `cert` and `clientcert=` in \
+         `auth_hba_file`; empty: clients are asked for none.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.client_tls_ca, path)
+        },
+    ),
     global("tls_required", "false", "Refuse clients that do not use TLS.", |config, value| {
         put(&mut config.tls_required, flag(value))
     }),
@@ -345,6 +355,19 @@ pub static KEYS: &[Key] = &[
     reloaded(global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
         put(&mut config.login_time, duration(value))
     })),
+    reloaded(global(
+        "max_half_open_per_address",
+        "100",
+        "Clients of one address (of one /64 network for IPv6) that may be logging in at one time; 0: as many as of all together.",
+        |config, value| put(&mut config.max_half_open_per_address, number(value, 0, 100_000)),
+    )),
+    reloaded(global(
+        "proxy_protocol_from",
+        "[]",
+        "Addresses or networks of balancers that say by the PROXY protocol (version 1 or 2) who their clients are: from these \
+         it must come, from others it is not taken.",
+        |config, value| put(&mut config.proxy_protocol_from, networks(value)),
+    )),
     global(
         "pool_mode",
         "\"session\"",

@@ -1,9 +1,11 @@
 //! Values of the configuration: texts, numbers, durations as `2ms`, sizes as `64kB`, as PostgreSQL writes them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use analysis::session::Declared;
+use ipnet::IpNet;
 use postgres::clone::Chosen;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -40,6 +42,16 @@ pub(super) fn tables(value: &DeValue<'_>) -> Read<Chosen> {
             "names of tables such as \"orders\", \"shop.orders\" or \"shop.*\" are wanted here, not {wrong:?}"
         )
     })
+}
+
+/// Addresses and networks.
+pub(super) fn networks(value: &DeValue<'_>) -> Read<Vec<IpNet>> {
+    let network = |text: &String| {
+        let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+        text.parse().ok().or_else(address)
+    };
+    let read: Option<Vec<IpNet>> = texts(value)?.iter().map(network).collect();
+    read.ok_or_else(|| wanted("addresses or networks such as [\"10.0.0.7\", \"10.1.0.0/16\"]", value))
 }
 
 /// `true` or `false`.

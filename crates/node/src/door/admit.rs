@@ -1,5 +1,6 @@
 //! Who may enter: what a client must prove, and what its proof is good for at the servers.
 
+use super::first::Way;
 use super::{Door, Secret};
 use crate::chance;
 use crate::hba::{Caller, Certificate, Method};
@@ -9,21 +10,12 @@ use nix::unistd::{Uid, User};
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use std::io;
 use wire::tag::front;
-use wire::{Answers, Frame, MECHANISM, Malformed, Problem, Refused, ServerExchange, Verifier};
+use wire::{
+    Answers, Frame, MECHANISM, MECHANISM_PLUS, Malformed, Problem, Refused, ServerExchange, Verifier,
+};
 
 /// No message of a proof is longer.
 const PROOF_LIMIT: usize = 4096;
-
-/// How a client has come as far as to its start-up message.
-#[derive(Debug, Default)]
-pub(super) struct Way {
-    /// It speaks TLS.
-    pub(super) tls: bool,
-    /// The common name in its certificate, which is signed by one that we know.
-    pub(super) certificate: Option<String>,
-    /// The system's user of its process, through a Unix socket.
-    pub(super) uid: Option<u32>,
-}
 
 /// Why a client may not enter.
 pub(super) enum Turned {
@@ -115,19 +107,19 @@ pub(super) async fn admit(
         return Err(unproven("it has no certificate that client_tls_ca knows", told));
     }
     let user = caller.user;
-    let secret = match proven(door, client, rule.method, user).await? {
+    let secret = match proven(door, client, rule.method, user, way.end_point.as_deref()).await? {
         Ok(secret) => secret,
         Err(why) => return Err(unproven(why, wrong(rule.method, user))),
     };
     let system = match (rule.certificate, rule.method) {
-        (Certificate::OfRole, _) => way.certificate.clone(),
+        (Certificate::OfRole, _) => way.certificate.clone().filter(|name| !name.is_empty()),
         (_, Method::Peer) => system_user(way.uid).await,
         _ => return Ok(secret),
     };
     match system {
         Some(name) if rules.allow(rule, &name, user) => Ok(secret),
         Some(name) => Err(unproven(&format!("{name} may not be this role"), wrong(rule.method, user))),
-        None => Err(unproven("the system does not know whose process it is", wrong(rule.method, user))),
+        None => Err(unproven("nothing tells which user it is", wrong(rule.method, user))),
     }
 }
 
@@ -138,6 +130,7 @@ async fn proven(
     client: &mut Peer,
     method: Method,
     user: &str,
+    end_point: Option<&[u8]>,
 ) -> Result<Result<Option<Secret>, &'static str>, Turned> {
     let (known, verifier) = known(door, user).await?;
     let opened = match method {
@@ -147,7 +140,8 @@ async fn proven(
             by_md5(client, user, known.as_ref()).await?
         }
         Method::Md5 | Method::ScramSha256 => {
-            by_scram(client, user, known.as_ref(), verifier, &door.nobody).await?
+            let verifier = verifier.unwrap_or_else(|| Verifier::of_nobody(user, &door.nobody));
+            by_scram(client, known.as_ref(), verifier, end_point).await?
         }
     };
     Ok(opened.map(Some).ok_or_else(|| unopened(method, known.as_ref())))
@@ -231,7 +225,7 @@ fn opens(password: &str, verifier: &Verifier) -> bool {
     let length = u32::try_from(client.message().len()).expect("a SCRAM message is short");
     initial.extend_from_slice(&length.to_be_bytes());
     initial.extend_from_slice(client.message());
-    let Ok(server) = ServerExchange::begin(verifier.clone(), &chance::nonce(), &initial) else {
+    let Ok(server) = ServerExchange::begin(verifier.clone(), &chance::nonce(), &initial, None) else {
         return false;
     };
     client.update(server.challenge()).is_ok() && server.finish(client.message()).is_ok()
@@ -253,15 +247,14 @@ async fn by_md5(client: &mut Peer, user: &str, known: Option<&Secret>) -> Result
 
 async fn by_scram(
     client: &mut Peer,
-    user: &str,
     known: Option<&Secret>,
-    verifier: Option<Verifier>,
-    nobody: &[u8],
+    verifier: Verifier,
+    end_point: Option<&[u8]>,
 ) -> Result<Option<Secret>, Turned> {
-    let verifier = verifier.unwrap_or_else(|| Verifier::of_nobody(user, nobody));
-    client.out().authentication_sasl(MECHANISM);
+    let offered: &[&str] = if end_point.is_some() { &[MECHANISM_PLUS, MECHANISM] } else { &[MECHANISM] };
+    client.out().authentication_sasl(offered);
     let initial = proof(client).await?;
-    let exchange = ServerExchange::begin(verifier, &chance::nonce(), &initial)?;
+    let exchange = ServerExchange::begin(verifier, &chance::nonce(), &initial, end_point)?;
     client.out().sasl_continue(exchange.challenge());
     let response = proof(client).await?;
     let (last, keys) = match exchange.finish(&response) {

@@ -1,7 +1,8 @@
 //! How a client comes in, from its first packet to its session: encryption or not, the limit of clients, its proof, and
 //! its own connection at the primary, logged in as its role.
 
-use super::admit::{Turned, Way, admit};
+use super::admit::{Turned, admit};
+use super::first::first;
 use super::replicate::replicate;
 use super::{Console, Door, Seat, Secret};
 use crate::chance;
@@ -15,24 +16,25 @@ use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
 use analysis::session::Startup as Settings;
 use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsStream;
 use wire::tag::front;
-use wire::{Answers, CancelRequest, Complaint, FirstPacket, Frame, Problem, Side, Startup, Status};
+use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Startup, Status};
 
 /// A client's way in. Returns when its session has ended.
 pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
     let limit = door.log_in_limit.get();
-    let Ok(Some((mut client, startup, way))) = timeout(limit, first(door, socket)).await else { return };
+    let Ok(Some((mut client, startup, way))) = timeout(limit, first(door, socket, origin, port)).await else {
+        return;
+    };
+    let origin = way.origin;
     if let Err(problem) = acceptable(door, &startup, way.tls || origin == Origin::Local) {
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
         return door.farewell(client).await;
     }
-    let Some(seat) = door.take_seat(origin, port, way.tls, &startup) else {
+    let Some(seat) = door.take_seat(origin, way.port, way.tls, &startup) else {
         let problem = too_many(door);
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
@@ -46,6 +48,8 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
         Ok(entered) => entered,
         Err(_) => Err(Turned::Away(Problem::fatal("57014", "canceling authentication due to timeout"))),
     };
+    // It is in, or leaves.
+    drop(way);
     match entered {
         Err(turned) => {
             let problem = match turned {
@@ -88,81 +92,6 @@ pub(super) fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
     let Ok(frame) = Frame::new(error) else { return };
     let said = String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned();
     note_unproven(door, seat, &said);
-}
-
-/// The first packets, until a session is wanted: the client, its start-up message, and how it came so far.
-/// `None`: it wanted something else, and has got it.
-async fn first(door: &Door, socket: Socket) -> Option<(Peer, Startup, Way)> {
-    let mut way = Way { uid: socket.uid(), ..Way::default() };
-    let mut client = Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms);
-    // Encryption of either kind may be asked for once each.
-    for _ in 0..3 {
-        let packet = match packet(&mut client).await {
-            Ok(packet) => packet,
-            Err(error) => {
-                if let Some(why) = malformation(&error) {
-                    client.out().problem(&Problem::fatal("08P01", why.to_string()));
-                    door.farewell(client).await;
-                }
-                return None;
-            }
-        };
-        match packet {
-            FirstPacket::Startup(startup) => return Some((client, startup, way)),
-            FirstPacket::Cancel(request) => {
-                door.count(|metrics| metrics.cancel_requests.one());
-                door.cancels.cancel(&request).await;
-                return None;
-            }
-            FirstPacket::Ssl if door.tls.borrow().is_some() && !way.tls => {
-                client = encrypted(door, client).await?;
-                way.tls = true;
-            }
-            FirstPacket::Ssl | FirstPacket::Gss => {
-                client.out().push(b'N');
-                client.send().await.ok()?;
-            }
-            FirstPacket::Unsupported(major, minor) => {
-                let why =
-                    format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0");
-                client.out().problem(&Problem::fatal("0A000", why));
-                door.farewell(client).await;
-                return None;
-            }
-        }
-    }
-    client.out().problem(&Problem::fatal("08P01", "encryption was asked for again and again"));
-    door.farewell(client).await;
-    None
-}
-
-/// Reads one first packet.
-async fn packet(client: &mut Peer) -> io::Result<FirstPacket> {
-    loop {
-        match wire::first_packet(client.unread()).map_err(crate::peer::malformed)? {
-            Some((packet, bytes)) => {
-                client.consume(bytes);
-                return Ok(packet);
-            }
-            None => client.fill().await?,
-        }
-    }
-}
-
-/// Begins TLS. What came in clear text behind the wish for TLS could be anybody's: then nothing begins.
-async fn encrypted(door: &Door, mut client: Peer) -> Option<Peer> {
-    let acceptor = door.tls.borrow().clone()?;
-    if !client.unread().is_empty() {
-        client.out().problem(&Problem::fatal("08P01", "received unencrypted data after SSL request"));
-        door.farewell(client).await;
-        return None;
-    }
-    client.out().push(b'S');
-    client.send().await.ok()?;
-    let Some(Socket::Tcp(stream)) = client.into_socket() else { return None };
-    let stream = acceptor.accept(stream).await.ok()?;
-    let socket = Socket::Tls(Box::new(TlsStream::Server(stream)));
-    Some(Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms))
 }
 
 fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Problem> {

@@ -4,9 +4,12 @@
 mod admit;
 mod arrive;
 mod cancels;
+mod first;
+mod half_open;
 mod listen;
 mod lookup;
 mod pause;
+mod proxy;
 mod replicate;
 mod seat;
 mod secrets;
@@ -20,7 +23,7 @@ pub use lookup::Lookup;
 pub use pause::Pauses;
 pub use seat::{Doing, Seat};
 pub use secrets::{Secret, Secrets};
-pub use tls::load as load_tls;
+pub use tls::ClientTls;
 
 use crate::chance;
 use crate::hba::{Method, Rules};
@@ -28,6 +31,8 @@ use crate::metrics::Metrics;
 use crate::peer::{Peer, Rooms};
 use crate::service::Service;
 use crate::socket::{Origin, Place, Socket};
+use half_open::HalfOpen;
+use ipnet::IpNet;
 use sparing::Sparing;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +41,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use wire::Startup;
 
 /// Connections beyond `max_clients` that may be on their way in or cancelling.
@@ -54,10 +58,14 @@ pub struct Options {
     pub max_clients: usize,
     /// Who has not logged in by then is sent away.
     pub log_in_limit: Duration,
+    /// So many connections of one address at most may be on their way in, at first; 0: no bound of its own.
+    pub max_half_open: usize,
+    /// Balancers, which say by the PROXY protocol who their clients are, at first.
+    pub balancers: Vec<IpNet>,
     /// A server that has not let us in by then does not answer.
     pub server_limit: Duration,
     /// TLS at first, if a certificate is configured.
-    pub tls: Option<TlsAcceptor>,
+    pub tls: Option<ClientTls>,
     /// Whoever comes over TCP must speak TLS.
     pub tls_required: bool,
     /// The database that is no database but the console.
@@ -70,6 +78,8 @@ impl Default for Options {
             rules: Rules::by_origin(Method::Trust, Method::ScramSha256),
             max_clients: 1000,
             log_in_limit: Duration::from_secs(60),
+            max_half_open: 100,
+            balancers: Vec::new(),
             server_limit: Duration::from_secs(5),
             tls: None,
             tls_required: false,
@@ -114,7 +124,10 @@ pub struct Door {
     /// Who has not logged in by then is sent away; begins as the options say.
     pub log_in_limit: Cell<Duration>,
     /// The certificate that clients are shown from now on, if there is one; begins as the options say.
-    pub tls: RefCell<Option<TlsAcceptor>>,
+    pub tls: RefCell<Option<ClientTls>>,
+    /// Balancers, which say by the PROXY protocol who their clients are; begin as the options say.
+    pub balancers: RefCell<Vec<IpNet>>,
+    half_open: Rc<HalfOpen>,
     primary: Option<Place>,
     nobody: [u8; 32],
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
@@ -134,6 +147,8 @@ impl Door {
             max_clients: Cell::new(options.max_clients),
             log_in_limit: Cell::new(options.log_in_limit),
             tls: RefCell::new(options.tls.clone()),
+            balancers: RefCell::new(options.balancers.clone()),
+            half_open: HalfOpen::of(options.max_half_open),
             rules: RefCell::new(Rc::new(std::mem::take(&mut options.rules))),
             options,
             rooms: Rooms::default(),
@@ -183,6 +198,11 @@ impl Door {
         if let Some(unsaid) = self.unheard.borrow_mut().may(tokio::time::Instant::now()) {
             tracing::warn!(unsaid, "{why}");
         }
+    }
+
+    /// So many connections of one address at most may be on their way in from now on; 0: no bound of its own.
+    pub fn bound_half_open(&self, most: usize) {
+        self.half_open.most.set(most);
     }
 
     /// Where the primary is.
