@@ -56,6 +56,15 @@ async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     let config = &found.config;
     let mut lists =
         vec![("console".to_owned(), console(found)?), (config.primary.name.clone(), primary(found).await?)];
+    if let Some(lookup) = node::lookup(config).map_err(Failure::new)? {
+        // Which role is asked for does not matter.
+        let asked = lookup.secret(&config.control_user).await;
+        let mend = "mend auth_user, its line in auth_file, auth_query or auth_dbname";
+        lists.push((
+            "auth_user".to_owned(),
+            asked.err().map(|what| missing(what, mend)).into_iter().collect(),
+        ));
+    }
     for standby in &config.standbys {
         lists.push((standby.name.clone(), standby_findings(found, standby).await?));
     }

@@ -1,8 +1,8 @@
 //! Who may come in, and how: rules in the format of `pg_hba.conf` (PostgreSQL's documentation, "The pg_hba.conf File", as
 //! of PostgreSQL 16). The first rule that fits a connection counts, whatever comes of it; nobody comes in without one.
 //!
-//! A file is read whole or not at all. What cannot be answered here is refused when it is read: host names, memberships
-//! of roles, methods that ask others (GSSAPI, LDAP, PAM and their kin).
+//! A file is read whole or not at all. What cannot be answered here is refused when it is read: host names, and
+//! methods that ask others (GSSAPI, LDAP, PAM and their kin).
 
 mod address;
 mod ident;
@@ -16,7 +16,8 @@ use crate::config::Mistake;
 use crate::socket::Origin;
 use address::Hosts;
 use ident::Maps;
-use names::Name;
+use names::{Name, any};
+use std::collections::BTreeSet;
 use std::path::Path;
 use tokens::{Line, Token, lines};
 
@@ -72,7 +73,13 @@ pub struct Caller<'a> {
     pub database: &'a str,
     /// The role that it wants to be.
     pub user: &'a str,
+    /// The roles that this one is a member of, itself too; `None`: nobody has been asked.
+    pub roles: Option<&'a BTreeSet<String>>,
 }
+
+/// Which rule counts depends on the roles that the caller's is a member of, and they were not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolesWanted;
 
 /// How a rule counts connections in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,8 +160,16 @@ impl Rules {
     }
 
     /// The rule that counts for this connection.
-    pub fn rule(&self, caller: &Caller<'_>) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.fits(caller))
+    ///
+    /// # Errors
+    /// [`RolesWanted`], before rules that come later are looked at.
+    pub fn rule(&self, caller: &Caller<'_>) -> Result<Option<&Rule>, RolesWanted> {
+        for rule in &self.rules {
+            if rule.fits(caller).ok_or(RolesWanted)? {
+                return Ok(Some(rule));
+            }
+        }
+        Ok(None)
     }
 
     /// May the user of this name in the system or in a certificate be this role, as the rule's map says?
@@ -170,9 +185,10 @@ impl Rules {
 }
 
 impl Rule {
-    fn fits(&self, caller: &Caller<'_>) -> bool {
-        let (way, from) = match caller.origin {
-            Origin::Local => (self.way == Way::Local, true),
+    /// It counts for the caller; `None`: that depends on the roles that it is a member of.
+    fn fits(&self, caller: &Caller<'_>) -> Option<bool> {
+        let comes = match caller.origin {
+            Origin::Local => self.way == Way::Local,
             Origin::Machine(address) => {
                 let way = match self.way {
                     Way::Local => false,
@@ -180,12 +196,18 @@ impl Rule {
                     Way::HostSsl => caller.encrypted,
                     Way::HostNoSsl => !caller.encrypted,
                 };
-                (way, way && self.hosts.have(address.to_canonical()))
+                way && self.hosts.have(address.to_canonical())
             }
         };
-        way && from
-            && self.databases.iter().any(|name| name.is_for(caller.database, Some(caller.user)))
-            && self.users.iter().any(|name| name.is(caller.user))
+        if !comes {
+            return Some(false);
+        }
+        let databases = any(self.databases.iter().map(|name| name.has_database(caller)));
+        let users = any(self.users.iter().map(|name| name.has_user(caller)));
+        if databases == Some(false) || users == Some(false) {
+            return Some(false);
+        }
+        Some(databases? && users?)
     }
 }
 

@@ -31,5 +31,5 @@ mod supervisor;
 pub mod understanding;
 mod verify;
 
-pub use process::{Start, StartError, serve};
+pub use process::{Start, StartError, lookup, serve};
 pub use room::check_room;

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
 use crate::config::{Config, Server, in_one};
-use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Secrets};
+use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Memberships, Secrets};
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
@@ -125,6 +125,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
     let secrets = secrets(&config).map_err(StartError)?;
     let setup = setup(&config).map_err(StartError)?;
     let door = Door::new(door_options(&config)?, secrets, Some(Place::from(&setup.primary)));
+    *door.memberships.borrow_mut() = Some(Rc::new(Memberships::new(setup.primary.clone())));
     let cluster = Cluster::start(setup);
     cluster.declare_procedures(&config.procedures);
     *door.lookup.borrow_mut() = lookup(&config).map_err(StartError)?;
@@ -514,8 +515,11 @@ fn read_secrets(file: &std::path::Path) -> Result<AuthFile, String> {
     AuthFile::read(file).map_err(|bad| bad.said_of(file))
 }
 
-/// Who is asked for secrets that `auth_file` does not have.
-fn lookup(config: &Config) -> Result<Option<Rc<Lookup>>, String> {
+/// Who is asked for secrets that `auth_file` does not have, if somebody is.
+///
+/// # Errors
+/// What is wrong with a file that the configuration names: a sentence for a person.
+pub fn lookup(config: &Config) -> Result<Option<Rc<Lookup>>, String> {
     if config.auth_user.is_empty() {
         return Ok(None);
     }

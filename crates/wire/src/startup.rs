@@ -27,12 +27,18 @@ pub enum FirstPacket {
 }
 
 /// Which backend to disturb, and the secret that allows it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CancelRequest {
     /// The backend's process, as BackendKeyData said.
     pub pid: i32,
     /// Its secret: four bytes in protocol 3.0.
     pub secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for CancelRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CancelRequest of {}", self.pid)
+    }
 }
 
 /// A session is wanted.

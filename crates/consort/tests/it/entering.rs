@@ -34,12 +34,16 @@ host all nobody 127.0.0.6/32 trust
 hostssl all bob 127.0.0.1/32 password
 host replication all all trust
 host all old samehost scram-sha-256
+host postgres,ann +staff 127.0.0.8/32 trust
+host samerole all 127.0.0.8/32 trust
+host all +"all",old 127.0.0.8/32 trust
 host postgres postgres 127.0.0.0/8 trust
 "#;
 
 /// Roles and databases, with the secrets that the rules ask for.
 const ROLES: &str = "CREATE ROLE ann LOGIN PASSWORD 'of ann'; CREATE ROLE bob LOGIN PASSWORD 'of bob'; \
-     CREATE ROLE peered LOGIN; CREATE ROLE stranger LOGIN; SET password_encryption = 'md5'; \
+     CREATE ROLE peered LOGIN; CREATE ROLE stranger LOGIN; CREATE ROLE staff; CREATE ROLE shop IN ROLE staff; \
+     GRANT shop TO bob; ALTER ROLE peered NOINHERIT; GRANT staff TO peered; SET password_encryption = 'md5'; \
      CREATE ROLE old LOGIN PASSWORD 'of old'";
 
 /// From where somebody knocks.
@@ -240,7 +244,7 @@ fn the_same_rules_let_the_same_clients_in() {
     );
     let ruled = Ruled::start(RULES, &tls);
     let mut let_in = 0;
-    let froms = [From::Local, From::Tls].into_iter().chain((1..=7).map(From::Plain));
+    let froms = [From::Local, From::Tls].into_iter().chain((1..=8).map(From::Plain));
     for from in froms {
         for database in ["postgres", "shop", "ann", "all", "nowhere"] {
             for role in ["postgres", "ann", "bob", "old", "peered", "stranger", "nobody", "all"] {
@@ -350,7 +354,12 @@ fn roles_without_a_line_are_asked_for_at_the_primary() {
     eventually("the other query", || {
         comes_in(&serving, "bare", "no more").is_err_and(|said| said.starts_with(unknown))
     });
+    let config = serving.config_file().to_str().unwrap();
+    let checked = crate::fixture::consort(&["check", "--config", config]).failed_saying(1);
+    assert!(checked.contains("auth_user: missing: auth_query by asker@"), "{checked}");
     servers.query("ALTER ROLE asker SUPERUSER");
+    let checked = crate::fixture::consort(&["check", "--config", config]);
+    assert!(checked.out.contains("auth_user: nothing is missing"), "{checked:?}");
     assert_eq!(comes_in(&serving, "bare", "no more"), Ok(()));
     assert_eq!(comes_in(&serving, "late", "late"), wrong("late"));
     fs::remove_file(users).unwrap();

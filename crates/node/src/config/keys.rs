@@ -357,8 +357,9 @@ pub static KEYS: &[Key] = &[
     })),
     reloaded(global(
         "max_half_open_per_address",
-        "100",
-        "Clients of one address (of one /64 network for IPv6) that may be logging in at one time; 0: as many as of all together.",
+        "0",
+        "Clients of one address (of one /64 network for IPv6) that may be logging in at one time; 0: as many as of all together. \
+         For doors that strangers reach; all connections of a pool that begins may be logging in at once.",
         |config, value| put(&mut config.max_half_open_per_address, number(value, 0, 100_000)),
     )),
     reloaded(global(

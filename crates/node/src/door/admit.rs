@@ -3,7 +3,7 @@
 use super::first::Way;
 use super::{Door, Secret};
 use crate::chance;
-use crate::hba::{Caller, Certificate, Method};
+use crate::hba::{Caller, Certificate, Method, Rule, Rules};
 use crate::peer::Peer;
 use crate::socket::Origin;
 use nix::unistd::{Uid, User};
@@ -91,7 +91,7 @@ pub(super) async fn admit(
     way: &Way,
 ) -> Result<Option<Secret>, Turned> {
     let rules = door.rules.borrow().clone();
-    let Some(rule) = rules.rule(caller) else {
+    let Some(rule) = counting(door, &rules, caller).await? else {
         let why = "no rule of auth_hba_file fits".to_owned();
         return Err(Turned::Unproven { why, told: no_rule(caller, false) });
     };
@@ -121,6 +121,31 @@ pub(super) async fn admit(
         Some(name) => Err(unproven(&format!("{name} may not be this role"), wrong(rule.method, user))),
         None => Err(unproven("nothing tells which user it is", wrong(rule.method, user))),
     }
+}
+
+/// The rule that counts. The primary is asked for memberships where nothing else decides.
+async fn counting<'a>(
+    door: &Door,
+    rules: &'a Rules,
+    caller: &Caller<'_>,
+) -> Result<Option<&'a Rule>, Turned> {
+    if let Ok(rule) = rules.rule(caller) {
+        return Ok(rule);
+    }
+    let asked = door.memberships.borrow().clone();
+    let found = match asked {
+        Some(memberships) => memberships.of(caller.user).await,
+        None => Err("nobody can be asked for the roles of a role".to_owned()),
+    };
+    let roles = found.map_err(|why| unknown(door, &why, "roles", caller.user))?;
+    Ok(rules.rule(&Caller { roles: Some(&roles), ..*caller }).unwrap_or(None))
+}
+
+/// The primary cannot be asked about a role.
+fn unknown(door: &Door, why: &str, what: &str, user: &str) -> Turned {
+    door.note_unheard(&format!("a role cannot be looked up: {why}"));
+    let told = format!("the {what} of the role \"{user}\" cannot be looked up at the primary");
+    Turned::Away(Problem::fatal("57P03", told).hint("Consort's log says why."))
 }
 
 /// Lets the client prove that it knows the role's password, if that is asked: what opens the servers, or what the operator
@@ -160,11 +185,7 @@ async fn known(door: &Door, user: &str) -> Result<(Option<Secret>, Option<Verifi
             let verifier = found.as_ref().and_then(Secret::verifier);
             Ok((found, verifier))
         }
-        Err(why) => {
-            door.note_unheard(&format!("a role's secret is not known: {why}"));
-            let told = format!("the secret of the role \"{user}\" cannot be looked up at the primary");
-            Err(Turned::Away(Problem::fatal("57P03", told).hint("Consort's log says why.")))
-        }
+        Err(why) => Err(unknown(door, &why, "secret", user)),
     }
 }
 

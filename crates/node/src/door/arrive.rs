@@ -43,7 +43,8 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
     if startup.needs_negotiation() {
         client.out().negotiate(&startup.unknown);
     }
-    let caller = Caller { origin, encrypted: way.tls, database: &startup.database, user: &startup.user };
+    let caller =
+        Caller { origin, encrypted: way.tls, database: &startup.database, user: &startup.user, roles: None };
     let entered = match timeout(limit, admit(door, &mut client, &caller, &way)).await {
         Ok(entered) => entered,
         Err(_) => Err(Turned::Away(Problem::fatal("57014", "canceling authentication due to timeout"))),

@@ -19,7 +19,7 @@ mod tls;
 pub(crate) use arrive::{not_leading, refuse};
 pub use cancels::{Cancel, Cancels, Running, pass_on};
 pub use listen::{Listen, Listener};
-pub use lookup::Lookup;
+pub use lookup::{Lookup, Memberships};
 pub use pause::Pauses;
 pub use seat::{Doing, Seat};
 pub use secrets::{Secret, Secrets};
@@ -78,7 +78,7 @@ impl Default for Options {
             rules: Rules::by_origin(Method::Trust, Method::ScramSha256),
             max_clients: 1000,
             log_in_limit: Duration::from_secs(60),
-            max_half_open: 100,
+            max_half_open: 0,
             balancers: Vec::new(),
             server_limit: Duration::from_secs(5),
             tls: None,
@@ -113,6 +113,8 @@ pub struct Door {
     pub secrets: RefCell<Secrets>,
     /// Who is asked for the secrets of other roles.
     pub lookup: RefCell<Option<Rc<Lookup>>>,
+    /// Who is asked for the roles that others are members of.
+    pub memberships: RefCell<Option<Rc<Memberships>>>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
     /// What sessions share beside the door; nobody is let in before it is there.
@@ -155,6 +157,7 @@ impl Door {
             cancels: Cancels::default(),
             secrets: RefCell::new(secrets),
             lookup: RefCell::new(None),
+            memberships: RefCell::new(None),
             console: RefCell::new(None),
             service: RefCell::new(None),
             pauses: Pauses::default(),

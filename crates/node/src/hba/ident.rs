@@ -82,7 +82,10 @@ fn mapping(line: &mut Line) -> Result<Mapping, String> {
             }
             Role::Caught(role.text)
         }
-        _ => Role::Named(Name::of_role(role)?),
+        _ if role.text.starts_with('+') && !role.quoted => {
+            return Err(format!("{}: members of a role are not mapped to; use /pattern", role.text));
+        }
+        _ => Role::Named(Name::of(role)?),
     };
     Ok(Mapping { map, system, role })
 }

@@ -1,5 +1,6 @@
 //! Names of databases and roles in a rule.
 
+use super::Caller;
 use super::tokens::Token;
 use regex::{Regex, RegexBuilder};
 
@@ -8,10 +9,14 @@ use regex::{Regex, RegexBuilder};
 pub(super) enum Name {
     /// Every one.
     All,
-    /// The one of the same name as the role.
+    /// The database of the same name as the role.
     SameUser,
+    /// The database of the same name as some role that the role is a member of.
+    SameRole,
     /// A replication connection, which never comes this far.
     Replication,
+    /// The members of this role.
+    Members(String),
     /// This one.
     This(String),
     /// Every one in which the pattern is found.
@@ -22,21 +27,21 @@ impl Name {
     pub(super) fn of_database(token: Token) -> Result<Name, String> {
         match token.text.as_str() {
             "sameuser" if !token.quoted => Ok(Name::SameUser),
+            "samerole" | "samegroup" if !token.quoted => Ok(Name::SameRole),
             "replication" if !token.quoted => Ok(Name::Replication),
-            "samerole" | "samegroup" if !token.quoted => Err(memberships(&token.text)),
             _ => Name::of(token),
         }
     }
 
     pub(super) fn of_role(token: Token) -> Result<Name, String> {
-        if token.text.starts_with('+') && !token.quoted {
-            Err(memberships(&token.text))
-        } else {
-            Name::of(token)
+        match token.text.strip_prefix('+').filter(|_| !token.quoted) {
+            Some(group) => Ok(Name::Members(group.to_owned())),
+            None => Name::of(token),
         }
     }
 
-    fn of(token: Token) -> Result<Name, String> {
+    /// A name, `all` or a pattern.
+    pub(super) fn of(token: Token) -> Result<Name, String> {
         if token.is("all") {
             return Ok(Name::All);
         }
@@ -46,27 +51,44 @@ impl Name {
         })
     }
 
-    /// It stands for this role.
+    /// It stands for this name, of whoever it is.
     pub(super) fn is(&self, name: &str) -> bool {
-        self.is_for(name, None)
-    }
-
-    /// It stands for this database, of this role.
-    pub(super) fn is_for(&self, name: &str, user: Option<&str>) -> bool {
         match self {
             Name::All => true,
-            Name::SameUser => user == Some(name),
-            Name::Replication => false,
             Name::This(this) => this == name,
             Name::Like(pattern) => pattern.is_match(name),
+            Name::SameUser | Name::SameRole | Name::Replication | Name::Members(_) => false,
+        }
+    }
+
+    /// It stands for the database that the caller wants; `None`: that depends on the roles that it is a member of.
+    pub(super) fn has_database(&self, caller: &Caller<'_>) -> Option<bool> {
+        match self {
+            Name::SameUser => Some(caller.database == caller.user),
+            Name::SameRole => Some(caller.roles?.contains(caller.database)),
+            name => Some(name.is(caller.database)),
+        }
+    }
+
+    /// It stands for the role that the caller wants to be; `None` as there.
+    pub(super) fn has_user(&self, caller: &Caller<'_>) -> Option<bool> {
+        match self {
+            Name::Members(group) => Some(caller.roles?.contains(group)),
+            name => Some(name.is(caller.user)),
         }
     }
 }
 
-fn memberships(word: &str) -> String {
-    format!(
-        "{word}: which roles are members of others is not known here; name the roles themselves, or use /pattern"
-    )
+/// One of them says yes, or all say no, or it is not known.
+pub(super) fn any(said: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut is_known = true;
+    for said in said {
+        if said == Some(true) {
+            return said;
+        }
+        is_known &= said.is_some();
+    }
+    is_known.then_some(false)
 }
 
 /// The pattern behind a slash, in quotes or not.

@@ -47,8 +47,8 @@ fn method(rules: &Rules, from: &str, database: &str, user: &str) -> Option<Metho
         "local" => Origin::Local,
         address => Origin::Machine(address.parse::<IpAddr>().unwrap()),
     };
-    let caller = Caller { origin, encrypted: from.ends_with('+'), database, user };
-    rules.rule(&caller).map(|rule| rule.method)
+    let caller = Caller { origin, encrypted: from.ends_with('+'), database, user, roles: None };
+    rules.rule(&caller).unwrap().map(|rule| rule.method)
 }
 
 #[test]
@@ -115,9 +115,14 @@ fn files_stand_for_words_and_lines() {
     ] {
         assert_eq!(method(&rules, "127.0.0.1", database, "x"), wanted, "{database}");
     }
-    let caller =
-        Caller { origin: Origin::Machine([127, 0, 0, 1].into()), encrypted: false, database: "d", user: "x" };
-    assert!(rules.rule(&caller).unwrap().at.ends_with("more/two.conf:1"));
+    let caller = Caller {
+        origin: Origin::Machine([127, 0, 0, 1].into()),
+        encrypted: false,
+        database: "d",
+        user: "x",
+        roles: None,
+    };
+    assert!(rules.rule(&caller).unwrap().unwrap().at.ends_with("more/two.conf:1"));
     let deep = Folder::with(&[("pg_hba.conf", "include pg_hba.conf\n")]);
     let said = deep.rules().unwrap_err();
     assert_eq!(said, ["pg_hba.conf:1: pg_hba.conf: files name files more than 10 deep"]);
@@ -142,14 +147,6 @@ fn every_mistake_is_named_with_its_file_and_line() {
             "\"db.example.com\" is no address; host names are not looked up: write their addresses or networks",
         ),
         ("host all all all,samenet trust", "multiple values specified for IP address"),
-        (
-            "host all +staff all trust",
-            "+staff: which roles are members of others is not known here; name the roles themselves, or use /pattern",
-        ),
-        (
-            "host samerole all all trust",
-            "samerole: which roles are members of others is not known here; name the roles themselves, or use /pattern",
-        ),
         ("host all all all", "end-of-line before authentication method specification"),
         (
             "host all all all ldap",
@@ -199,6 +196,34 @@ fn every_mistake_is_named_with_its_file_and_line() {
 }
 
 #[test]
+fn memberships_are_wanted_where_nothing_else_decides() {
+    let rules = read(
+        "host all eve all reject\n\
+         host shop ann,+staff all trust\n\
+         host samerole all 10.0.0.0/8 md5\n\
+         host all \"+staff\" all password\n",
+    );
+    let none = BTreeSet::new();
+    let staff = BTreeSet::from(["bob".to_owned(), "staff".to_owned(), "store".to_owned()]);
+    let method = |from: [u8; 4], database, user, roles| {
+        let caller = Caller { origin: Origin::Machine(from.into()), encrypted: false, database, user, roles };
+        rules.rule(&caller).map(|rule| rule.map(|rule| rule.method))
+    };
+    let (near, far) = ([10, 0, 0, 1], [127, 0, 0, 1]);
+    assert_eq!(method(far, "shop", "eve", None), Ok(Some(Method::Reject)));
+    assert_eq!(method(far, "shop", "ann", None), Ok(Some(Method::Trust)));
+    assert_eq!(method(far, "store", "bob", None), Ok(None));
+    for (from, database, user) in [(far, "shop", "bob"), (near, "store", "bob")] {
+        assert_eq!(method(from, database, user, None), Err(RolesWanted));
+    }
+    assert_eq!(method(far, "shop", "bob", Some(&staff)), Ok(Some(Method::Trust)));
+    assert_eq!(method(near, "store", "bob", Some(&staff)), Ok(Some(Method::Md5)));
+    assert_eq!(method(near, "else", "bob", Some(&staff)), Ok(None));
+    assert_eq!(method(far, "shop", "bob", Some(&none)), Ok(None));
+    assert_eq!(method(far, "shop", "+staff", Some(&none)), Ok(Some(Method::Password)));
+}
+
+#[test]
 fn maps_say_who_may_be_whom() {
     let folder = Folder::with(&[
         ("pg_hba.conf", "local a all peer map=m\nlocal all all peer\n"),
@@ -209,8 +234,8 @@ fn maps_say_who_may_be_whom() {
     ]);
     let rules = folder.rules().unwrap();
     let may = |database: &str, system: &str, role: &str| {
-        let caller = Caller { origin: Origin::Local, encrypted: false, database, user: role };
-        rules.allow(rules.rule(&caller).unwrap(), system, role)
+        let caller = Caller { origin: Origin::Local, encrypted: false, database, user: role, roles: None };
+        rules.allow(rules.rule(&caller).unwrap().unwrap(), system, role)
     };
     for (system, role, wanted) in [
         ("root", "any", true),
@@ -228,6 +253,11 @@ fn maps_say_who_may_be_whom() {
         assert_eq!(may("a", system, role), wanted, "{system} {role}");
     }
     assert!(may("b", "eve", "eve") && !may("b", "eve", "ann"));
+    let group = Folder::with(&[("pg_hba.conf", "local a a trust"), ("pg_ident.conf", "m a +g\n")]);
+    assert_eq!(
+        group.rules().unwrap_err(),
+        ["pg_ident.conf:1: +g: members of a role are not mapped to; use /pattern"]
+    );
     let caught = Folder::with(&[("pg_hba.conf", "local a a trust"), ("pg_ident.conf", "m /^x$ \\1\n")]);
     let told = "pg_ident.conf:1: regular expression \"^x$\" has no subexpressions as requested by backreference in \"\\1\"";
     assert_eq!(caught.rules().unwrap_err(), [told]);

@@ -251,6 +251,14 @@ fn who_does_not_log_in_is_sent_away() {
         &[],
     );
     assert_eq!(Raw::connect(&open).message(), None);
+    // What begins and does not go on is no more: half a start-up packet, half a proof.
+    let mut half = Raw::connect(&open);
+    half.send(&[0, 0, 0, 40, 0, 3]);
+    assert_eq!(half.message(), None);
+    let mut half = Raw::connect(&open);
+    half.ask(|out| out.startup(&[("user", "postgres")]));
+    half.send(&[b'p', 0, 0, 0, 40, b'x']);
+    assert_eq!(half.last_word(), "57014");
     let mut slow = Raw::connect(&open);
     slow.ask(|out| out.startup(&[("user", "postgres")]));
     assert_eq!(slow.last_word(), "57014");
