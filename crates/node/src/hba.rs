@@ -71,6 +71,8 @@ pub struct Caller<'a> {
     pub encrypted: bool,
     /// The database that it wants.
     pub database: &'a str,
+    /// It wants the server's log and no database.
+    pub replicates: bool,
     /// The role that it wants to be.
     pub user: &'a str,
     /// The roles that this one is a member of, itself too; `None`: nobody has been asked.

@@ -77,9 +77,16 @@ fn no_rule(caller: &Caller<'_>, is_rejected: bool) -> Problem {
         origin @ Origin::Machine(_) => origin.to_string(),
     };
     let encryption = if caller.encrypted { "SSL encryption" } else { "no encryption" };
-    let whom = format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}");
-    let begin = if is_rejected { "pg_hba.conf rejects connection for" } else { "no pg_hba.conf entry for" };
-    Problem::fatal("28000", format!("{begin} {whom}"))
+    let whom = format!("host \"{host}\", user \"{user}\"");
+    let why = match (is_rejected, caller.replicates) {
+        (true, true) => format!("pg_hba.conf rejects replication connection for {whom}, {encryption}"),
+        (false, true) => format!("no pg_hba.conf entry for replication connection from {whom}, {encryption}"),
+        (true, false) => {
+            format!("pg_hba.conf rejects connection for {whom}, database \"{database}\", {encryption}")
+        }
+        (false, false) => format!("no pg_hba.conf entry for {whom}, database \"{database}\", {encryption}"),
+    };
+    Problem::fatal("28000", why)
 }
 
 /// Lets the client prove who it is, as the rule wants it that fits: what opens the servers for its role, if anything is

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use tokio::time::{Instant, timeout};
 use wire::tag::front;
-use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Startup, Status};
+use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Replication, Startup, Status};
 
 /// A client's way in. Returns when its session has ended.
 pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
@@ -43,8 +43,14 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
     if startup.needs_negotiation() {
         client.out().negotiate(&startup.unknown);
     }
-    let caller =
-        Caller { origin, encrypted: way.tls, database: &startup.database, user: &startup.user, roles: None };
+    let caller = Caller {
+        origin,
+        encrypted: way.tls,
+        database: &startup.database,
+        replicates: startup.replication() == Ok(Some(Replication::Physical)),
+        user: &startup.user,
+        roles: None,
+    };
     let entered = match timeout(limit, admit(door, &mut client, &caller, &way)).await {
         Ok(entered) => entered,
         Err(_) => Err(Turned::Away(Problem::fatal("57014", "canceling authentication due to timeout"))),

@@ -13,7 +13,7 @@ pub(super) enum Name {
     SameUser,
     /// The database of the same name as some role that the role is a member of.
     SameRole,
-    /// A replication connection, which never comes this far.
+    /// Whoever wants the server's log: nothing else stands for that.
     Replication,
     /// The members of this role.
     Members(String),
@@ -64,6 +64,7 @@ impl Name {
     /// It stands for the database that the caller wants; `None`: that depends on the roles that it is a member of.
     pub(super) fn has_database(&self, caller: &Caller<'_>) -> Option<bool> {
         match self {
+            name if caller.replicates => Some(matches!(name, Name::Replication)),
             Name::SameUser => Some(caller.database == caller.user),
             Name::SameRole => Some(caller.roles?.contains(caller.database)),
             name => Some(name.is(caller.database)),

@@ -47,7 +47,7 @@ fn method(rules: &Rules, from: &str, database: &str, user: &str) -> Option<Metho
         "local" => Origin::Local,
         address => Origin::Machine(address.parse::<IpAddr>().unwrap()),
     };
-    let caller = Caller { origin, encrypted: from.ends_with('+'), database, user, roles: None };
+    let caller = Caller { origin, encrypted: from.ends_with('+'), database, replicates: false, user, roles: None };
     rules.rule(&caller).unwrap().map(|rule| rule.method)
 }
 
@@ -77,6 +77,24 @@ fn the_first_rule_that_fits_counts() {
     ] {
         assert_eq!(method(&rules, from, database, user), wanted, "{from} {database} {user}");
     }
+}
+
+#[test]
+fn replication_is_no_database() {
+    let rules = read(
+        "host all,postgres all 10.0.0.1/32 trust\n\
+         host replication all 10.0.0.2/32 md5\n\
+         host \"replication\" all 10.0.0.3/32 reject\n",
+    );
+    let method = |from: &str, replicates| {
+        let origin = Origin::Machine(from.parse().unwrap());
+        let (database, user) = (if replicates { "postgres" } else { "replication" }, "postgres");
+        let caller = Caller { origin, encrypted: false, database, replicates, user, roles: None };
+        rules.rule(&caller).unwrap().map(|rule| rule.method)
+    };
+    assert_eq!((method("10.0.0.1", true), method("10.0.0.1", false)), (None, Some(Method::Trust)));
+    assert_eq!((method("10.0.0.2", true), method("10.0.0.2", false)), (Some(Method::Md5), None));
+    assert_eq!((method("10.0.0.3", true), method("10.0.0.3", false)), (None, Some(Method::Reject)));
 }
 
 #[test]
@@ -119,6 +137,7 @@ fn files_stand_for_words_and_lines() {
         origin: Origin::Machine([127, 0, 0, 1].into()),
         encrypted: false,
         database: "d",
+        replicates: false,
         user: "x",
         roles: None,
     };
@@ -206,7 +225,7 @@ fn memberships_are_wanted_where_nothing_else_decides() {
     let none = BTreeSet::new();
     let staff = BTreeSet::from(["bob".to_owned(), "staff".to_owned(), "store".to_owned()]);
     let method = |from: [u8; 4], database, user, roles| {
-        let caller = Caller { origin: Origin::Machine(from.into()), encrypted: false, database, user, roles };
+        let caller = Caller { origin: Origin::Machine(from.into()), encrypted: false, database, replicates: false, user, roles };
         rules.rule(&caller).map(|rule| rule.map(|rule| rule.method))
     };
     let (near, far) = ([10, 0, 0, 1], [127, 0, 0, 1]);
@@ -234,7 +253,7 @@ fn maps_say_who_may_be_whom() {
     ]);
     let rules = folder.rules().unwrap();
     let may = |database: &str, system: &str, role: &str| {
-        let caller = Caller { origin: Origin::Local, encrypted: false, database, user: role, roles: None };
+        let caller = Caller { origin: Origin::Local, encrypted: false, database, replicates: false, user: role, roles: None };
         rules.allow(rules.rule(&caller).unwrap().unwrap(), system, role)
     };
     for (system, role, wanted) in [
