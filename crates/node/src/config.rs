@@ -10,7 +10,7 @@ pub mod manual;
 mod value;
 
 use crate::hba::{Method, Rules};
-use crate::servers::Pooling;
+use crate::pooling::{Pooling, Pools, Said};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -31,16 +31,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use keys::{Key, Place, Set};
-
-/// How long a client keeps its connection at the primary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolMode {
-    /// As long as it stays.
-    #[default]
-    Session,
-    /// For a transaction, or as long as something of it lives there.
-    Transaction,
-}
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default)]
@@ -93,10 +83,10 @@ pub struct Config {
     pub attach_on_first_use: bool,
     /// What a session has that asks for nothing else, by database and by user too.
     pub consistency: Choice,
-    /// The same for some databases.
-    pub database_consistency: BTreeMap<String, Choice>,
-    /// The same for some users; they win.
-    pub user_consistency: BTreeMap<String, Choice>,
+    /// What is said of some databases.
+    pub database_choices: BTreeMap<String, Choice>,
+    /// What is said of some users; it wins.
+    pub user_choices: BTreeMap<String, Choice>,
     /// How long it leads behind the last word of the primary, among several; zero: until it hears of another one.
     pub lease_time: Duration,
     /// Procedures and functions with the tables that they touch.
@@ -115,9 +105,7 @@ pub struct Config {
     pub max_half_open_per_address: usize,
     /// Networks of balancers that say by the PROXY protocol who their clients are.
     pub proxy_protocol_from: Vec<IpNet>,
-    /// How long clients share a connection at the primary.
-    pub pool_mode: PoolMode,
-    /// How shared connections at the primary are kept.
+    /// How clients come to their connections at the primary, as far as nothing is said of their database or user.
     pub pool: Pooling,
     /// Connections to one standby.
     pub standby_connections: usize,
@@ -204,13 +192,15 @@ pub struct Server {
     pub tables: Chosen,
 }
 
-/// What sessions begin with, as far as it is said.
+/// What sessions of a database or of a user begin with, and how they come to their connections, as far as it is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// `consort.consistency`.
     pub consistency: Option<Consistency>,
     /// `consort.read_only_snapshots`.
     pub read_only_snapshots: Option<bool>,
+    /// Their connections at the primary.
+    pub pool: Said,
 }
 
 /// One mistake in a configuration.
@@ -286,8 +276,8 @@ impl Config {
     /// What a session in this database and of this user begins with. The user's choice wins over the database's, as
     /// PostgreSQL's ALTER ROLE wins over ALTER DATABASE.
     pub fn defaults(&self, database: &str, user: &str) -> Own {
-        let by_database = self.database_consistency.get(database).copied().unwrap_or_default();
-        let by_user = self.user_consistency.get(user).copied().unwrap_or_default();
+        let by_database = self.database_choices.get(database).copied().unwrap_or_default();
+        let by_user = self.user_choices.get(user).copied().unwrap_or_default();
         let reads_wait = self.design().reads == Reads::LatestWaiting;
         let mut global = self.consistency;
         if reads_wait {
@@ -337,15 +327,18 @@ impl Config {
         self.server_tls.map(|checks| Tls::new(checks, self.server_tls_ca.as_deref())).transpose()
     }
 
-    /// How sessions share connections at the primary, if they do. Where statements are ordered before they are executed, they
-    /// do not.
-    pub fn pooling(&self) -> Option<Pooling> {
-        (self.pool_mode == PoolMode::Transaction && !self.design().orders_first()).then_some(self.pool)
-    }
-
-    /// The same in a word, as `pool_mode` has it, and with it how many connections at the primary one role may have in one database.
-    pub fn pools(&self) -> (&'static str, usize) {
-        self.pooling().map_or(("session", self.max_clients), |pool| ("transaction", pool.size))
+    /// How clients come to their connections at the primary. Where statements are ordered before they are executed, each has its
+    /// own.
+    pub fn pools(&self) -> Pools {
+        let said = |choices: &BTreeMap<String, Choice>| {
+            choices.iter().map(|(name, choice)| (name.clone(), choice.pool)).collect()
+        };
+        Pools {
+            all: self.pool,
+            databases: said(&self.database_choices),
+            users: said(&self.user_choices),
+            alone: self.design().orders_first(),
+        }
     }
 
     /// The design, the default one if the file names none.
@@ -481,9 +474,9 @@ impl<'a> Reader<'a> {
                     config.replicas = self.servers(Place::Replica, at, servers);
                 }
                 ("database", DeValue::Table(tables)) => {
-                    config.database_consistency = self.choices("database", tables);
+                    config.database_choices = self.choices(Place::Database, tables);
                 }
-                ("user", DeValue::Table(tables)) => config.user_consistency = self.choices("user", tables),
+                ("user", DeValue::Table(tables)) => config.user_choices = self.choices(Place::User, tables),
                 ("procedure", DeValue::Table(tables)) => config.procedures = self.procedures(tables),
                 ("primary" | "standby" | "replica" | "database" | "user" | "procedure", _) => {
                     let message = "is a table; docs/configuration.md shows one".to_owned();
@@ -552,12 +545,12 @@ impl<'a> Reader<'a> {
         server
     }
 
-    fn choices(&mut self, of: &str, tables: &DeTable<'_>) -> BTreeMap<String, Choice> {
+    fn choices(&mut self, place: Place, tables: &DeTable<'_>) -> BTreeMap<String, Choice> {
         let set = |set: &Set, choice: &mut Choice, value: &DeValue<'_>| match set {
             Set::Choice(set) => set(choice, value),
             _ => Ok(()),
         };
-        self.named(of, Place::Choice, tables, set)
+        self.named(place.table(), place, tables, set)
             .into_iter()
             .map(|(name, _, choice)| (name, choice))
             .collect()

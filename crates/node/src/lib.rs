@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod peer;
 pub mod plan;
 pub mod pool;
+pub mod pooling;
 mod process;
 mod room;
 pub mod routes;

@@ -244,6 +244,7 @@ impl Process {
         self.cluster.reload(config.writers(), &weights.collect());
         self.cluster.declare_procedures(&config.procedures);
         if let Some(service) = &*self.door.service.borrow() {
+            service.servers.reload(config.pools());
             members::renew(service, reach.replicas(&config).collect(), config.drain_time);
         }
         self.door.max_clients.set(config.max_clients);
@@ -455,7 +456,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         analysis_bytes: config.analysis_cache_bytes,
         bounds: scheduler::Options { max_rows: config.freshness_rows, ..scheduler::Options::default() },
         harmless: config.harmless_functions.clone(),
-        pooling: config.pooling(),
+        pools: config.pools(),
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
         fed_buffer_bytes: config.fed_buffer_bytes,

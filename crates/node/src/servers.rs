@@ -1,25 +1,29 @@
-//! Connections at the primary that sessions share (`pool_mode = "transaction"`). A session has one only while it has a
-//! transaction or state that lives in its process; between its transactions others have it. Those who share one have logged
-//! in as the same role, in the same database, with the same start-up parameters, so that RESET means the same to all.
+//! Connections at the primary: how many there may be, who waits for one, and those that sessions share (`pool_mode =
+//! "transaction"` and `"statement"`). A session that shares has one only while it has a transaction or state that lives in its
+//! process; between its transactions others have it. Those who share one have logged in as the same role, in the same database,
+//! with the same start-up parameters, so that RESET means the same to all.
 //!
 //! Whoever takes a connection brings it to the session's settings first, and tells it the named statements that it uses
 //! (`session/pooled.rs`).
 
+mod queue;
+
 use crate::cluster::{Backends, Cluster};
+use crate::door::Seat;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, Rooms, malformed};
+use crate::pooling::{Pooling, Pools};
 use crate::session::statements::There;
 use crate::socket::Place;
 use analysis::session::{Interner, SessionState, Settings};
 use history::LoadTime;
+use queue::{Queue, Ticket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use wire::tag::back;
 use wire::{Asks, CancelRequest, Frame};
 
@@ -32,19 +36,6 @@ const SWEEP: Duration = Duration::from_secs(1);
 
 /// What sessions begin with: names, and values.
 type Parameters = Vec<(String, String)>;
-
-/// How connections at the primary are shared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pooling {
-    /// So many for one role in one database.
-    pub size: usize,
-    /// A client waits no longer for one.
-    pub wait: Duration,
-    /// One that nobody has used for so long is closed.
-    pub idle: Duration,
-    /// One that is older is closed when its session leaves it.
-    pub life: Duration,
-}
 
 /// What a session leaves behind at a shared connection, and what the connection counts for.
 pub struct Lent {
@@ -66,9 +57,14 @@ pub struct Lent {
     floor: LoadTime,
     since: Instant,
     used: Instant,
-    pool: Rc<Pool>,
-    permit: Option<OwnedSemaphorePermit>,
-    _open: Open,
+    open: Open,
+}
+
+impl Lent {
+    /// How long its session keeps it, as it is said now.
+    pub(crate) fn pooling(&self) -> Pooling {
+        self.open.counted.pool.pooling()
+    }
 }
 
 /// What a server says to somebody whom it lets in.
@@ -124,16 +120,37 @@ impl Server {
     }
 }
 
-/// One open connection, counted until it is dropped.
-struct Open {
+/// One connection, open or about to be, that counts against the limits until this is dropped.
+pub struct Counted {
     pool: Rc<Pool>,
+    servers: Weak<Servers>,
+}
+
+impl Counted {
+    fn new(pool: &Rc<Pool>, servers: &Rc<Servers>) -> Counted {
+        pool.open.set(pool.open.get() + 1);
+        Counted { pool: pool.clone(), servers: Rc::downgrade(servers) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.pool.open.set(self.pool.open.get() - 1);
+        if let Some(servers) = self.servers.upgrade() {
+            servers.call();
+        }
+    }
+}
+
+/// A shared connection that is open.
+struct Open {
+    counted: Counted,
     cluster: Cluster,
     pid: i32,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.pool.open.set(self.pool.open.get() - 1);
         backends(&self.cluster).ended(self.pid);
     }
 }
@@ -144,12 +161,40 @@ fn backends(cluster: &Cluster) -> &Backends {
 
 /// The connections of one role in one database.
 ///
-/// Invariant: who has one holds a permit; `open` counts those and the idle ones, and is at most the number of permits.
-struct Pool {
-    permits: Arc<Semaphore>,
+/// Invariants: `open` counts those that somebody has, those that are being opened, and the idle ones; it is at most the size,
+/// with the reserve if somebody has waited for it, unless they were made smaller since.
+pub struct Pool {
+    database: String,
+    user: String,
+    pooling: Cell<Pooling>,
     idle: RefCell<Vec<Server>>,
     open: Cell<usize>,
+    queue: Queue,
     greeted: RefCell<BTreeMap<Parameters, Rc<Greeted>>>,
+}
+
+impl Pool {
+    /// What holds for its clients.
+    pub(crate) fn pooling(&self) -> Pooling {
+        self.pooling.get()
+    }
+}
+
+/// What a client gets.
+enum Got {
+    /// One that was idle.
+    Idle(Box<Server>),
+    /// The right to open one.
+    New(Counted),
+}
+
+/// What a client wants.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// One that others have had, if there is one.
+    Shared(&'a Wish, LoadTime),
+    /// One that it keeps.
+    Own,
 }
 
 /// A connection that nobody has just now.
@@ -161,38 +206,73 @@ pub struct IdleServer {
     pub user: String,
     /// Its backend.
     pub pid: i32,
+    /// Named statements that it knows.
+    pub prepared: usize,
     /// When it was opened, seconds since 1970.
     pub since_unix_s: u64,
     /// When a session last left it, seconds since 1970.
     pub used_unix_s: u64,
 }
 
-/// All connections at the primary that sessions share.
+/// All connections at the primary.
 pub struct Servers {
-    pooling: Pooling,
+    pools_said: RefCell<Pools>,
     interner: Rc<RefCell<Interner>>,
     pools: RefCell<BTreeMap<(String, String), Rc<Pool>>>,
+    /// How many wait, in all queues.
+    waiters: Cell<usize>,
+    next_waiter: Cell<u64>,
 }
 
 impl Servers {
     /// None yet; those that nobody uses are closed in time.
-    pub fn new(pooling: Pooling, interner: Rc<RefCell<Interner>>) -> Rc<Servers> {
-        let servers = Rc::new(Servers { pooling, interner, pools: RefCell::default() });
+    pub fn new(pools: Pools, interner: Rc<RefCell<Interner>>) -> Rc<Servers> {
+        let servers = Rc::new(Servers {
+            pools_said: RefCell::new(pools),
+            interner,
+            pools: RefCell::default(),
+            waiters: Cell::new(0),
+            next_waiter: Cell::new(0),
+        });
         tokio::task::spawn_local(sweep(Rc::downgrade(&servers)));
         servers
     }
 
-    fn pool(&self, wish: &Wish) -> Rc<Pool> {
+    /// Something else is said from now on.
+    pub fn reload(&self, pools: Pools) {
+        for pool in self.pools.borrow().values() {
+            pool.pooling.set(pools.of(&pool.database, &pool.user));
+        }
+        *self.pools_said.borrow_mut() = pools;
+        self.call();
+    }
+
+    /// The connections of this role in this database.
+    pub fn pool(&self, database: &str, user: &str) -> Rc<Pool> {
         let new = || {
             Rc::new(Pool {
-                permits: Arc::new(Semaphore::new(self.pooling.size)),
+                database: database.to_owned(),
+                user: user.to_owned(),
+                pooling: Cell::new(self.pools_said.borrow().of(database, user)),
                 idle: RefCell::default(),
                 open: Cell::default(),
+                queue: Queue::default(),
                 greeted: RefCell::default(),
             })
         };
-        let owner = (wish.database.clone(), wish.user.clone());
+        let owner = (database.to_owned(), user.to_owned());
         self.pools.borrow_mut().entry(owner).or_insert_with(new).clone()
+    }
+
+    /// Something has changed that may let somebody through: who is first anywhere looks again, who came earlier before others.
+    fn call(&self) {
+        if self.waiters.get() == 0 {
+            return;
+        }
+        let pools = self.pools.borrow();
+        let mut first: Vec<_> = pools.values().filter_map(|pool| pool.queue.first()).collect();
+        first.sort_by_key(|waiting| waiting.number);
+        first.iter().for_each(|waiting| waiting.call());
     }
 
     /// How a session of this role begins, if another with the same start-up parameters has shown it, and neither the catalog
@@ -214,7 +294,7 @@ impl Servers {
             floor: cluster.configured().floor(),
             catalog: version(cluster, wish),
         };
-        let pool = self.pool(wish);
+        let pool = self.pool(&wish.database, &wish.user);
         let mut all = pool.greeted.borrow_mut();
         all.retain(|_, other| other.floor == greeted.floor && other.catalog == greeted.catalog);
         if all.len() >= MOST_GREETINGS {
@@ -223,47 +303,130 @@ impl Servers {
         all.insert(lent.greeting.parameters.clone(), Rc::new(greeted));
     }
 
-    /// A connection for the session of this number: the one that it had last, if nobody has it. Who comes first is served
-    /// first.
+    /// A connection for this client: the one that it had last, if nobody has it. Who comes first is served first.
+    ///
+    /// # Errors
+    /// No connection became free in time, or none could be opened.
     pub async fn take(
-        &self,
+        self: &Rc<Servers>,
         cluster: &Cluster,
         wish: &Wish,
-        session: u64,
+        seat: &Seat,
         rooms: &Rooms,
     ) -> Result<Server, Refusal> {
-        let pool = self.pool(wish);
-        let permit = match timeout(self.pooling.wait, pool.permits.clone().acquire_owned()).await {
-            Ok(permit) => permit.ok(),
-            Err(_) => return Err(Refusal::NoServer(self.pooling.wait)),
+        let pool = self.pool(&wish.database, &wish.user);
+        let wanted = Wanted::Shared(wish, cluster.configured().floor());
+        let counted = match self.get(&pool, wanted, seat).await? {
+            Got::Idle(server) => return Ok(*server),
+            Got::New(counted) => counted,
         };
-        let floor = cluster.configured().floor();
-        while let Some(mut server) = pool.pick(&wish.parameters, session) {
-            if server.place == wish.place && server.lent.floor == floor && !server.is_gone() {
-                server.lent.permit = permit;
-                return Ok(server);
-            }
-            server.close();
-        }
-        if pool.open.get() >= self.pooling.size
-            && let Some(other) = pool.oldest()
-        {
-            other.close();
-        }
-        let mut server = self.open(&pool, cluster, wish, rooms).await?;
+        let server = self.open(counted, cluster, wish, rooms).await?;
         // One that was opened before another Consort takes over is ended by then.
         if cluster.serves_nobody() {
             server.close();
             return Err(Refusal::MayNotLead);
         }
-        server.lent.permit = permit;
         Ok(server)
+    }
+
+    /// The right to open a connection that this client keeps.
+    ///
+    /// # Errors
+    /// There may be no other one, and none was closed in time.
+    pub async fn own(self: &Rc<Servers>, wish: &Wish, seat: &Seat) -> Result<Counted, Refusal> {
+        let pool = self.pool(&wish.database, &wish.user);
+        match self.get(&pool, Wanted::Own, seat).await? {
+            Got::New(counted) => Ok(counted),
+            Got::Idle(_) => unreachable!("an idle one is not wanted"),
+        }
+    }
+
+    /// What a client wants, as soon as it may have it.
+    async fn get(
+        self: &Rc<Servers>,
+        pool: &Rc<Pool>,
+        wanted: Wanted<'_>,
+        seat: &Seat,
+    ) -> Result<Got, Refusal> {
+        if pool.queue.is_empty()
+            && let Some(got) = self.try_get(pool, wanted, seat, Duration::ZERO)
+        {
+            return Ok(got);
+        }
+        let number = self.next_waiter.replace(self.next_waiter.get() + 1);
+        let ticket = Ticket::draw(&pool.queue, number, seat, &self.waiters);
+        loop {
+            let waited = ticket.since.elapsed();
+            if ticket.is_first()
+                && let Some(got) = self.try_get(pool, wanted, seat, waited)
+            {
+                return Ok(got);
+            }
+            let Pooling { wait, reserve, reserve_wait, .. } = pool.pooling();
+            let until = |limit: Duration| async move {
+                match limit.is_zero() {
+                    true => std::future::pending().await,
+                    false => sleep_until(ticket.since + limit).await,
+                }
+            };
+            let waits_for_reserve = reserve > 0 && waited < reserve_wait;
+            tokio::select! {
+                () = ticket.called() => {}
+                () = until(reserve_wait), if waits_for_reserve => {}
+                () = until(wait) => return Err(Refusal::NoServer(wait)),
+            }
+        }
+    }
+
+    /// What a client wants that has waited for so long, if it may have it now. Idle connections that are in its way are
+    /// closed.
+    fn try_get(
+        self: &Rc<Servers>,
+        pool: &Rc<Pool>,
+        wanted: Wanted<'_>,
+        seat: &Seat,
+        waited: Duration,
+    ) -> Option<Got> {
+        let pooling = pool.pooling();
+        let reserve = !pooling.reserve_wait.is_zero() && waited >= pooling.reserve_wait;
+        let most = pooling.size.saturating_add(if reserve { pooling.reserve } else { 0 });
+        if pool.open.get() - pool.idle.borrow().len() >= most {
+            return None;
+        }
+        if let Wanted::Shared(wish, floor) = wanted {
+            while let Some(mut server) = pool.pick(&wish.parameters, seat.id) {
+                if server.place == wish.place && server.lent.floor == floor && !server.is_gone() {
+                    return Some(Got::Idle(Box::new(server)));
+                }
+                server.close();
+            }
+        }
+        while pool.open.get() >= most {
+            pool.oldest()?.close();
+        }
+        self.make_room(pooling.database_connections, |other| other.database == pool.database)?;
+        self.make_room(pooling.user_connections, |other| other.user == pool.user)?;
+        Some(Got::New(Counted::new(pool, self)))
+    }
+
+    /// Makes room for one more connection among these, of which so many may be: the one that nobody has used for longest is
+    /// closed. `None`: all are used.
+    fn make_room(&self, most: usize, among: impl Fn(&Pool) -> bool) -> Option<()> {
+        let pools = self.pools.borrow();
+        let these = || pools.values().filter(|pool| among(pool));
+        while most > 0 && these().map(|pool| pool.open.get()).sum::<usize>() >= most {
+            let used = |pool: &Rc<Pool>| pool.idle.borrow().iter().map(|server| server.lent.used).min();
+            let (_, pool) =
+                these().filter_map(|pool| Some((used(pool)?, pool))).min_by_key(|(used, _)| *used)?;
+            pool.oldest()?.close();
+        }
+        Some(())
     }
 
     /// Opens a connection, and reads what settings it begins with.
     async fn open(
         &self,
-        pool: &Rc<Pool>,
+        counted: Counted,
         cluster: &Cluster,
         wish: &Wish,
         rooms: &Rooms,
@@ -275,8 +438,7 @@ impl Servers {
         }
         let LoggedIn { mut peer, key, parameters, greeting } = logged_in?;
         backends(cluster).arrived(key.pid);
-        pool.open.set(pool.open.get() + 1);
-        let count = Open { pool: pool.clone(), cluster: cluster.clone(), pid: key.pid };
+        let open = Open { counted, cluster: cluster.clone(), pid: key.pid };
         let floor = cluster.configured().floor();
         let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
         let row = timeout(wish.limit, question(&mut peer, &Settings::probe())).await.map_err(silent)??;
@@ -300,9 +462,7 @@ impl Servers {
             floor,
             since: now,
             used: now,
-            pool: pool.clone(),
-            permit: None,
-            _open: count,
+            open,
         };
         Ok(Server { peer, place: wish.place.clone(), key, statements: There::new(), lent })
     }
@@ -310,16 +470,16 @@ impl Servers {
     /// A session has left this connection, whose settings are these.
     pub fn give_back(&self, mut server: Server, settings: &Settings) {
         let now = Instant::now();
-        if server.lent.since + self.pooling.life < now {
+        let pool = server.lent.open.counted.pool.clone();
+        let Pooling { mode, size, reserve, life, .. } = pool.pooling();
+        if server.lent.since + life < now || pool.open.get() > size.saturating_add(reserve) || !mode.shares()
+        {
             return server.close();
         }
         server.lent.settings = settings.clone();
         server.lent.used = now;
-        // Who gets the permit finds the connection.
-        let permit = server.lent.permit.take();
-        let pool = server.lent.pool.clone();
         pool.idle.borrow_mut().push(server);
-        drop(permit);
+        self.call();
     }
 
     /// Closes what nobody has in this database: it is to be dropped, or renamed.
@@ -339,6 +499,7 @@ impl Servers {
                 database: database.clone(),
                 user: user.clone(),
                 pid: server.key.pid,
+                prepared: server.statements.len(),
                 since_unix_s: unix_s(server.lent.since),
                 used_unix_s: unix_s(server.lent.used),
             }));
@@ -403,11 +564,11 @@ async fn sweep(servers: Weak<Servers>) {
         tokio::time::sleep(SWEEP).await;
         let Some(servers) = servers.upgrade() else { return };
         let now = Instant::now();
-        let idle = servers.pooling.idle;
         for pool in servers.pools.borrow().values() {
+            let Pooling { idle, .. } = pool.pooling();
             let mut kept = pool.idle.borrow_mut();
             for mut server in std::mem::take(&mut *kept) {
-                if server.lent.used + idle < now || server.is_gone() {
+                if (!idle.is_zero() && server.lent.used + idle < now) || server.is_gone() {
                     server.close();
                 } else {
                     kept.push(server);

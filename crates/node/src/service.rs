@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use crate::log_in::{Refusal, Wish};
 use crate::peer::Rooms;
 use crate::pool::{Owner, Pool, Shelf};
+use crate::pooling::Pools;
 use crate::servers::Servers;
 use crate::socket::Place;
 use crate::standby::{self, Answer, Failed, Standby};
@@ -47,8 +48,8 @@ pub struct Service {
     pub cluster: Cluster,
     /// Connections at its standbys.
     pub pool: Pool,
-    /// Connections at its primary that sessions share, if they do.
-    pub servers: Option<Rc<Servers>>,
+    /// Connections at its primary.
+    pub servers: Rc<Servers>,
     pub(crate) interner: Rc<RefCell<Interner>>,
     pub(crate) utilities: RefCell<Utilities>,
     defaults: Defaults,
@@ -58,13 +59,14 @@ impl Service {
     /// The sessions of this cluster.
     pub fn new(cluster: Cluster, defaults: Defaults) -> Rc<Service> {
         let pool = Pool::new(cluster.setup().standby_connections);
-        // Where statements are ordered before they are executed, each session has its own.
-        let pooling = cluster.setup().pooling.filter(|_| !cluster.orders_first());
+        // Where statements are ordered before they are executed, each session has its own connection.
+        let pools = &cluster.setup().pools;
+        let pools = Pools { alone: pools.alone || cluster.orders_first(), ..pools.clone() };
         let interner = Rc::new(RefCell::new(Interner::new(SETTINGS_KEPT)));
         Rc::new(Service {
+            servers: Servers::new(pools, interner.clone()),
             cluster,
             pool,
-            servers: pooling.map(|pooling| Servers::new(pooling, interner.clone())),
             interner,
             utilities: RefCell::new(Utilities::new(UTILITY_BYTES)),
             defaults,

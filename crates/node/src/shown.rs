@@ -57,6 +57,7 @@ impl View for Shown<'_> {
             connected_unix_s: unix_s(seat.since),
             requested_unix_s: unix_s(seat.asked()),
             backend_pid: seat.pid.get(),
+            prepared: seat.prepared.get(),
         });
         own.chain(self.shared()).chain(self.at_standbys()).collect()
     }
@@ -219,10 +220,8 @@ impl Shown<'_> {
     fn shared(&self) -> Vec<Server> {
         let primary = &self.config.primary;
         let service = self.process.door.service.borrow();
-        let Some(servers) = service.as_ref().and_then(|service| service.servers.as_ref()) else {
-            return Vec::new();
-        };
-        let idle = servers.idle().into_iter().map(|idle| Server {
+        let Some(service) = service.as_ref() else { return Vec::new() };
+        let idle = service.servers.idle().into_iter().map(|idle| Server {
             // Apart from clients' numbers.
             id: 1 << 63 | u64::from(idle.pid.cast_unsigned()),
             node: primary.name.clone(),
@@ -233,6 +232,7 @@ impl Shown<'_> {
             connected_unix_s: idle.since_unix_s,
             requested_unix_s: idle.used_unix_s,
             backend_pid: idle.pid,
+            prepared: idle.prepared,
         });
         idle.collect()
     }
@@ -255,6 +255,7 @@ impl Shown<'_> {
                 connected_unix_s: 0,
                 requested_unix_s: 0,
                 backend_pid: pid,
+                prepared: 0,
             })
         };
         let lent = self.process.door.seats().into_iter().filter_map(|seat| {
@@ -285,6 +286,7 @@ impl Shown<'_> {
 
 fn client(seat: &Seat, config: &Config) -> Client {
     let state = match seat.doing() {
+        _ if seat.is_queued() => ClientState::Waiting,
         Doing::Waiting => ClientState::Waiting,
         Doing::Idle(wire::Status::Idle) | Doing::Arriving => ClientState::Idle,
         Doing::Idle(_) | Doing::Active => ClientState::Active,
@@ -308,6 +310,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
         backend_pid: seat.pid.get(),
         tls: seat.tls.then(|| "TLS".to_owned()),
         application_name: seat.application.clone(),
+        prepared: seat.prepared.get(),
         keeps: *seat.tie.borrow(),
     }
 }

@@ -109,16 +109,16 @@ fn clients_share_connections_when_the_configuration_says_so() {
         let servers = psql(&console, "SHOW SERVERS").worked();
         let of_clients: Vec<&str> =
             servers.lines().filter(|line| line.starts_with("S|postgres|postgres|")).collect();
-        of_clients.len() == 1 && of_clients[0].starts_with("S|postgres|postgres|idle|")
+        of_clients.len() == 1 && of_clients[0].starts_with("S|postgres|postgres|none|idle|")
     });
     let pools = psql(&console, "SHOW POOLS").worked();
     assert!(
-        pools.lines().any(|line| line.starts_with("postgres|") && line.ends_with("|transaction")),
+        pools.lines().any(|line| line.starts_with("postgres|") && line.ends_with("|transaction|")),
         "{pools}"
     );
     let databases = psql(&console, "SHOW DATABASES").worked();
     assert!(
-        databases.contains("|postgres||1|0|0|transaction|"),
+        databases.contains("|postgres||1|0|0|3600|transaction|"),
         "its size, and how it is shared: {databases}"
     );
     one.rows("LISTEN news").unwrap();
@@ -127,6 +127,38 @@ fn clients_share_connections_when_the_configuration_says_so() {
     });
     one.rows("UNLISTEN news").unwrap();
     other.rows("INSERT INTO shared_by_two VALUES (2)").unwrap();
+}
+
+/// Modes and limits count from a RELOAD on, for who waits too.
+#[test]
+fn how_clients_share_connections_is_reloaded() {
+    let said = "pool_mode = \"transaction\"\ndefault_pool_size = 1\nquery_wait_timeout = \"0s\"";
+    let serving = Serving::start(0, said);
+    let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
+    let mut one = Client::connect(&url).unwrap();
+    one.rows("BEGIN").unwrap();
+    one.rows("SELECT pg_backend_pid()").unwrap();
+    let mut waiting = Command::new("psql");
+    waiting.args(["-XAt", "-d", &url, "-c", "SELECT 'through' FROM pg_backend_pid()"]);
+    let waiting = waiting.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let pool = || psql(&console, "SHOW POOLS").worked();
+    eventually("a waiting client", || pool().contains("\npostgres|postgres|1|1|"));
+    let reload = |from: &str, to: &str| {
+        let text = std::fs::read_to_string(serving.config_file()).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(serving.config_file(), text.replace(from, to)).unwrap();
+        let reloaded = psql(&console, "RELOAD");
+        assert!(reloaded.err.is_empty(), "{reloaded:?}");
+    };
+    reload("default_pool_size = 1", "default_pool_size = 2");
+    let output = waiting.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "through\n");
+    reload("[primary]", "[user.postgres]\npool_mode = \"statement\"\npool_size = 1\n[primary]");
+    let users = psql(&console, "SHOW USERS").worked();
+    assert!(users.contains("postgres|1||statement|0|"), "{users}");
+    assert!(pool().contains("|statement|"), "{}", pool());
+    let refused = psql(&url, "BEGIN").err;
+    assert!(refused.contains("transaction blocks not allowed in statement pooling mode"), "{refused}");
 }
 
 #[test]
@@ -140,7 +172,9 @@ fn pause_holds_new_transactions_until_resume() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("a waiting client", || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|"));
+    eventually("a waiting client", || {
+        psql(&console, "SHOW CLIENTS").worked().contains("|postgres|none|waiting|")
+    });
     let said = serving.run("status", &[]).worked();
     assert!(said.contains("database postgres: paused: new transactions wait until RESUME"), "{said}");
     psql(&console, "RESUME postgres").worked();
@@ -167,7 +201,9 @@ fn what_pause_holds_can_be_cancelled() {
     let mut waiting = Command::new("psql");
     waiting.args(["-X", "-d", &url, "-c", "SELECT 1"]).stdin(Stdio::null());
     let mut waiting = waiting.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("a waiting client", || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|"));
+    eventually("a waiting client", || {
+        psql(&console, "SHOW CLIENTS").worked().contains("|postgres|none|waiting|")
+    });
     run(Command::new("kill").args(["-INT", &waiting.id().to_string()])).worked();
     eventually("its end", || waiting.try_wait().unwrap().is_some());
     let output = waiting.wait_with_output().unwrap();
@@ -189,7 +225,7 @@ fn what_is_large_goes_on_waiting_when_it_is_cancelled() {
     let mut writing = writing.spawn().unwrap();
     let script = format!("INSERT INTO large VALUES ('{}');\n", "x".repeat(400_000));
     writing.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    let waits = || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|waiting|");
+    let waits = || psql(&console, "SHOW CLIENTS").worked().contains("|postgres|none|waiting|");
     eventually("a waiting client", waits);
     run(Command::new("kill").args(["-INT", &writing.id().to_string()])).worked();
     let cancelled = || page(&serving, "/metrics").1.contains("\nconsort_cancel_requests_total 1\n");
@@ -213,7 +249,7 @@ fn pause_has_a_limit_and_says_what_is_open() {
         .unwrap();
     let console = serving.url("postgres", "consort");
     eventually("an open transaction", || {
-        psql(&console, "SHOW CLIENTS").worked().contains("|postgres|active|")
+        psql(&console, "SHOW CLIENTS").worked().contains("|postgres|none|active|")
     });
     let refused = psql(&console, "PAUSE").err;
     assert!(refused.contains("1 transactions are still open after 100ms"), "{refused}");

@@ -36,8 +36,8 @@ pub(crate) use rest::{Resting, Stands, Wanted};
 use crate::barrier::{self, Unmarked};
 use crate::follow;
 use crate::metrics::Metrics;
+use crate::pooling::Pools;
 use crate::routes::Routes;
-use crate::servers::Pooling;
 use crate::shadow;
 use crate::understanding::Understanding;
 use analysis::catalog::Procedure;
@@ -111,8 +111,8 @@ pub struct Setup {
     pub bounds: scheduler::Options,
     /// Functions and extensions whose functions are declared harmless: they may run at a standby.
     pub harmless: Vec<String>,
-    /// How sessions share connections at the primary; without it each has its own.
-    pub pooling: Option<Pooling>,
+    /// How sessions come to their connections at the primary.
+    pub pools: Pools,
     /// Bound of the connections of clients to one standby.
     pub standby_connections: usize,
     /// So many bytes of an answer are held until it is proven.

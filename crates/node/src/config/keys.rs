@@ -9,11 +9,11 @@ use scheduler::Writers;
 use std::time::Duration;
 use toml::de::DeValue;
 
-use super::PoolMode;
 use super::value::{
     Read, declared, default, duration, flag, networks, number, one_of, shown, size, tables, text, texts,
 };
 use super::{AuthType, Choice, Config, LogFormat, Server};
+use crate::pooling::PoolMode;
 
 /// One key of the file.
 pub struct Key {
@@ -43,6 +43,10 @@ pub enum Place {
     Replica,
     /// In `[database.NAME]` and `[user.NAME]`.
     Choice,
+    /// In `[database.NAME]` alone.
+    Database,
+    /// In `[user.NAME]` alone.
+    User,
     /// In `[procedure."SCHEMA.NAME"]`.
     Procedure,
 }
@@ -56,8 +60,17 @@ impl Place {
             Self::Standby => "standby",
             Self::Replica => "replica",
             Self::Choice => "database or user",
+            Self::Database => "database",
+            Self::User => "user",
             Self::Procedure => "procedure",
         }
+    }
+}
+
+impl Key {
+    /// Whether it may stand there.
+    fn stands_in(&self, place: Place) -> bool {
+        self.place == place || self.place == Place::Choice && matches!(place, Place::Database | Place::User)
     }
 }
 
@@ -74,7 +87,7 @@ pub(super) enum Set {
 
 /// The key of this name in this place.
 pub fn find(place: Place, name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.place == place && key.name == name)
+    KEYS.iter().find(|key| key.stands_in(place) && key.name == name)
 }
 
 /// A key's default as `SHOW CONFIG` writes values: without quotes.
@@ -84,7 +97,7 @@ pub fn shown_default(key: &Key) -> String {
 
 /// The name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
-    let names = KEYS.iter().filter(|key| key.place == place).map(|key| key.name);
+    let names = KEYS.iter().filter(|key| key.stands_in(place)).map(|key| key.name);
     let tables = ["primary", "standby", "replica", "database", "user", "procedure"]
         .into_iter()
         .filter(|_| place == Place::Global);
@@ -123,7 +136,11 @@ const fn server(
 }
 
 const fn choice(name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
-    Key { place: Place::Choice, name, default: "", reloads: true, doc, set: Set::Choice(set) }
+    choice_in(Place::Choice, name, doc, set)
+}
+
+const fn choice_in(place: Place, name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
+    Key { place, name, default: "", reloads: true, doc, set: Set::Choice(set) }
 }
 
 /// A lease is long enough to be renewed a few times, or there is none.
@@ -369,40 +386,78 @@ pub static KEYS: &[Key] = &[
          it must come, from others it is not taken.",
         |config, value| put(&mut config.proxy_protocol_from, networks(value)),
     )),
-    global(
+    reloaded(global(
         "pool_mode",
         "\"session\"",
-        "How long a client keeps its connection at the primary: `session` (as long as it stays) or `transaction` (until its \
-         transaction ends, unless something of it lives there; [how](operation.md#clients-that-share-connections)).",
-        |config, value| {
-            let words = [("session", PoolMode::Session), ("transaction", PoolMode::Transaction)];
-            put(&mut config.pool_mode, one_of(value, &words))
-        },
-    ),
-    global(
+        "How long a client keeps its connection at the primary: `session` (as long as it stays), `transaction` (until its \
+         transaction ends, unless something of it lives there; [how](operation.md#clients-that-share-connections)) or `statement` \
+         (the same, and it may not begin a transaction block: 08P01, and it is sent away). Who keeps its connection goes on so after \
+         a RELOAD.",
+        |config, value| put(&mut config.pool.mode, one_of(value, &PoolMode::ALL)),
+    )),
+    reloaded(global(
         "default_pool_size",
         "20",
-        "With `pool_mode = \"transaction\"`: connections at the primary for one role in one database.",
-        |config, value| put(&mut config.pool.size, number(value, 1, 100_000)),
-    ),
-    global(
+        "Where clients share connections: how many there are at the primary for one role in one database. (With `pool_mode = \
+         \"session\"` each client has its own, and `max_clients`, `max_db_connections` and `max_user_connections` limit them, or a \
+         `pool_size` of their database or their role.)",
+        |config, value| put(&mut config.pool.size, number(value, 1, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
+        "reserve_pool_size",
+        "0",
+        "So many connections more for one role in one database, once a client has waited for `reserve_pool_timeout`.",
+        |config, value| put(&mut config.pool.reserve, number(value, 0, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
+        "reserve_pool_timeout",
+        "\"5s\"",
+        "How long a client waits before a connection of the reserve is opened for it; `\"0s\"`: none is.",
+        |config, value| put(&mut config.pool.reserve_wait, duration(value)),
+    )),
+    reloaded(global(
+        "max_db_connections",
+        "0",
+        "Clients' connections at the primary in one database, whoever has them; 0: no limit. For one that must wait, one that nobody \
+         uses in the same database is closed.",
+        |config, value| put(&mut config.pool.database_connections, number(value, 0, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
+        "max_db_client_connections",
+        "0",
+        "Clients in one database; 0: no limit but `max_clients`. Who comes then is refused (53300).",
+        |config, value| put(&mut config.pool.database_clients, number(value, 0, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
+        "max_user_connections",
+        "0",
+        "Clients' connections at the primary of one role, in all databases; 0: no limit.",
+        |config, value| put(&mut config.pool.user_connections, number(value, 0, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
+        "max_user_client_connections",
+        "0",
+        "Clients of one role, in all databases; 0: no limit but `max_clients`.",
+        |config, value| put(&mut config.pool.user_clients, number(value, 0, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
         "query_wait_timeout",
         "\"2min\"",
-        "With `pool_mode = \"transaction\"`: a client that waits longer for a connection is told so and leaves.",
+        "A client that waits longer for a connection at the primary is told so and leaves (53300); `\"0s\"`: it waits on.",
         |config, value| put(&mut config.pool.wait, duration(value)),
-    ),
-    global(
+    )),
+    reloaded(global(
         "server_idle_timeout",
         "\"10min\"",
-        "With `pool_mode = \"transaction\"`: a connection that nobody has used for so long is closed.",
+        "A shared connection that nobody has used for so long is closed; `\"0s\"`: it stays.",
         |config, value| put(&mut config.pool.idle, duration(value)),
-    ),
-    global(
+    )),
+    reloaded(global(
         "server_lifetime",
         "\"1h\"",
-        "With `pool_mode = \"transaction\"`: a connection that is older is closed when its client leaves it.",
+        "A shared connection that is older is closed when its client leaves it; `\"0s\"`: it is used once.",
         |config, value| put(&mut config.pool.life, duration(value)),
-    ),
+    )),
     global(
         "standby_connections",
         "64",
@@ -591,6 +646,46 @@ pub static KEYS: &[Key] = &[
         "As the global key, for sessions in this database or of this user; the user's wins.",
         |choice, value| put(&mut choice.read_only_snapshots, flag(value).map(Some)),
     ),
+    choice(
+        "pool_mode",
+        "As the global key, for clients in this database or of this user; the user's wins.",
+        |choice, value| put(&mut choice.pool.mode, one_of(value, &PoolMode::ALL).map(Some)),
+    ),
+    choice(
+        "pool_size",
+        "Connections at the primary for one role in this database, or for this role in each database, also where clients keep their \
+         own; the user's wins. Not given: `default_pool_size` where they are shared.",
+        |choice, value| put(&mut choice.pool.size, number(value, 1, MOST_CONNECTIONS).map(Some)),
+    ),
+    choice(
+        "reserve_pool_size",
+        "As the global key, for clients in this database or of this user; the user's wins.",
+        |choice, value| put(&mut choice.pool.reserve, number(value, 0, MOST_CONNECTIONS).map(Some)),
+    ),
+    choice_in(
+        Place::Database,
+        "max_db_connections",
+        "As the global key, for this database; 0: the global one.",
+        |choice, value| put(&mut choice.pool.connections, number(value, 0, MOST_CONNECTIONS).map(Some)),
+    ),
+    choice_in(
+        Place::Database,
+        "max_db_client_connections",
+        "As the global key, for this database; 0: the global one.",
+        |choice, value| put(&mut choice.pool.clients, number(value, 0, MOST_CONNECTIONS).map(Some)),
+    ),
+    choice_in(
+        Place::User,
+        "max_user_connections",
+        "As the global key, for this user; 0: the global one.",
+        |choice, value| put(&mut choice.pool.connections, number(value, 0, MOST_CONNECTIONS).map(Some)),
+    ),
+    choice_in(
+        Place::User,
+        "max_user_client_connections",
+        "As the global key, for this user; 0: the global one.",
+        |choice, value| put(&mut choice.pool.clients, number(value, 0, MOST_CONNECTIONS).map(Some)),
+    ),
     procedure(
         "tables_read",
         "The tables that the procedures and functions of this name read, and those that are read because of what they write: \
@@ -603,6 +698,9 @@ pub static KEYS: &[Key] = &[
         |procedure, value| put(&mut procedure.tables_written, declared(value)),
     ),
 ];
+
+/// No limit of connections or clients is larger.
+const MOST_CONNECTIONS: usize = 100_000;
 
 const GRAINS: &[(&str, Grain)] = &[("row", Grain::Row), ("column", Grain::Column), ("table", Grain::Table)];
 

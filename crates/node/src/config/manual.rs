@@ -20,6 +20,8 @@ pub fn tables() -> String {
         (Place::Standby, "In each `[[standby]]`"),
         (Place::Replica, "In each `[[replica]]`"),
         (Place::Choice, "In `[database.NAME]` and `[user.NAME]`"),
+        (Place::Database, "In `[database.NAME]` alone"),
+        (Place::User, "In `[user.NAME]` alone"),
         (Place::Procedure, "In `[procedure.\"SCHEMA.NAME\"]`"),
     ];
     let mut out = String::new();

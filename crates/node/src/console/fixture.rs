@@ -20,7 +20,9 @@ pub(crate) struct Fixture {
 /// The state.
 pub(crate) fn fixture() -> Fixture {
     let text = "auth_type = \"trust\"\nmax_clients = 7\nstats_users = [\"eye\"]\n[primary]\nhost = \"db1\"\n";
-    Fixture { config: Config::parse(text, Path::new("consort.toml")).unwrap() }
+    let said = "[database.shop]\npool_mode = \"transaction\"\npool_size = 3\nmax_db_connections = 5\n\
+                [user.ann]\npool_mode = \"statement\"\nmax_user_client_connections = 9\n";
+    Fixture { config: Config::parse(&format!("{text}{said}"), Path::new("consort.toml")).unwrap() }
 }
 
 fn node(name: &str, role: Role, replayed: u64) -> Node {
@@ -59,6 +61,7 @@ impl View for Fixture {
             backend_pid: 77,
             tls: None,
             application_name: "psql".into(),
+            prepared: 3,
             keeps: None,
         };
         let waiting = Duration::from_micros(2_000_005);
@@ -76,6 +79,7 @@ impl View for Fixture {
             connected_unix_s: 0,
             requested_unix_s: 0,
             backend_pid: 78,
+            prepared: 2,
         };
         vec![server(3, Some(1)), server(4, None)]
     }

@@ -6,11 +6,12 @@ use super::{Column, Show, Table, number, text, value};
 
 pub(super) const SHOW: Show = Show { name: "CLIENTS", meaning: "who is connected, and what each does", rows };
 
-/// PgBouncer's columns, which `SHOW SERVERS` shares.
+/// PgBouncer's columns, and one of ours behind them, which `SHOW SERVERS` shares.
 pub(super) const COLUMNS: &[Column] = &[
     text("type"),
     text("user"),
     text("database"),
+    text("replication"),
     text("state"),
     text("addr"),
     number("port"),
@@ -26,6 +27,8 @@ pub(super) const COLUMNS: &[Column] = &[
     number("remote_pid"),
     text("tls"),
     text("application_name"),
+    number("prepared_statements"),
+    number("id"),
     text("keeps_server"),
 ];
 
@@ -43,6 +46,7 @@ fn row(client: Client) -> Vec<Option<String>> {
         value("C"),
         Some(client.user),
         Some(client.database),
+        value("none"),
         value(state),
         Some(client.from.0),
         value(client.from.1),
@@ -58,6 +62,8 @@ fn row(client: Client) -> Vec<Option<String>> {
         value(client.backend_pid),
         Some(client.tls.unwrap_or_default()),
         Some(client.application_name),
+        value(client.prepared),
+        value(client.id),
         value(client.keeps.unwrap_or_default()),
     ]
 }

@@ -6,7 +6,7 @@ use super::{Column, Show, Table, number, text, value};
 pub(super) const SHOW: Show =
     Show { name: "DATABASES", meaning: "databases that are known, and where they are", rows };
 
-/// PgBouncer's columns.
+/// PgBouncer's columns. A limit of 0 is none.
 const COLUMNS: &[Column] = &[
     text("name"),
     text("host"),
@@ -15,32 +15,44 @@ const COLUMNS: &[Column] = &[
     text("force_user"),
     number("pool_size"),
     number("min_pool_size"),
-    number("reserve_pool"),
+    number("reserve_pool_size"),
+    number("server_lifetime"),
     text("pool_mode"),
+    text("load_balance_hosts"),
     number("max_connections"),
     number("current_connections"),
+    number("max_client_connections"),
+    number("current_client_connections"),
     number("paused"),
     number("disabled"),
 ];
 
 fn rows(view: &dyn View) -> Table {
     let config = view.config();
-    let servers = view.servers();
-    let (pool_mode, pool_size) = config.pools();
+    let (pools, clients, servers) = (config.pools(), view.clients(), view.servers());
     let row = |database: super::view::Database| {
-        let current = servers.iter().filter(|server| server.database == database.name).count();
+        // What holds for a user of whom nothing is said.
+        let pooling = pools.of(&database.name, "");
+        let at_primary = |server: &&super::view::Server| server.node == config.primary.name;
+        let here =
+            servers.iter().filter(at_primary).filter(|server| server.database == database.name).count();
+        let clients = clients.iter().filter(|client| client.database == database.name).count();
         vec![
             value(&database.name),
             value(&config.primary.host),
             value(config.primary.port),
             Some(database.name),
             None,
-            value(pool_size),
+            value(pooling.size.min(config.max_clients)),
             value(0),
-            value(0),
-            value(pool_mode),
-            value(config.max_clients),
-            value(current),
+            value(pooling.reserve),
+            value(pooling.life.as_secs()),
+            value(pooling.mode.name()),
+            None,
+            value(pooling.database_connections),
+            value(here),
+            value(pooling.database_clients),
+            value(clients),
             value(u8::from(database.paused)),
             value(0),
         ]

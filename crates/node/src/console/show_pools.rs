@@ -27,6 +27,7 @@ const COLUMNS: &[Column] = &[
     number("maxwait"),
     number("maxwait_us"),
     text("pool_mode"),
+    text("load_balance_hosts"),
 ];
 
 #[derive(Default)]
@@ -39,7 +40,7 @@ struct Pool {
 }
 
 fn rows(view: &dyn View) -> Table {
-    let (pool_mode, _) = view.config().pools();
+    let said = view.config().pools();
     let mut pools: BTreeMap<(String, String), Pool> = BTreeMap::new();
     for client in view.clients() {
         let pool = pools.entry((client.database, client.user)).or_default();
@@ -56,7 +57,10 @@ fn rows(view: &dyn View) -> Table {
             None => pool.servers_idle += 1,
         }
     }
-    let row = |(owner, pool)| row(owner, &pool, pool_mode);
+    let row = |((database, user), pool): ((String, String), Pool)| {
+        let pool_mode = said.of(&database, &user).mode.name();
+        row((database, user), &pool, pool_mode)
+    };
     Table { columns: COLUMNS, rows: pools.into_iter().map(row).collect() }
 }
 
@@ -64,5 +68,5 @@ fn row((database, user): (String, String), pool: &Pool, pool_mode: &str) -> Vec<
     let counts = [pool.active, pool.waiting, 0, 0, pool.servers_active, 0, 0, pool.servers_idle, 0, 0, 0];
     let waited = [pool.waited.as_secs(), u64::from(pool.waited.subsec_micros())];
     let numbers = counts.into_iter().chain(waited).map(value);
-    [Some(database), Some(user)].into_iter().chain(numbers).chain([value(pool_mode)]).collect()
+    [Some(database), Some(user)].into_iter().chain(numbers).chain([value(pool_mode), None]).collect()
 }

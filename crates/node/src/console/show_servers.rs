@@ -17,6 +17,7 @@ fn row(server: Server) -> Vec<Option<String>> {
         value("S"),
         Some(server.user),
         Some(server.database),
+        value("none"),
         value(if server.client.is_some() { "active" } else { "idle" }),
         Some(server.to.0),
         value(server.to.1),
@@ -32,6 +33,8 @@ fn row(server: Server) -> Vec<Option<String>> {
         value(server.backend_pid),
         value(""),
         Some(server.node),
+        value(server.prepared),
+        value(server.id),
         value(""),
     ]
 }

@@ -23,9 +23,9 @@ fn show_clients() {
     assert_eq!(rows.len(), 2);
     assert_eq!(
         rows[1],
-        "type=C user=ann database=shop state=waiting addr=10.0.0.9 port=50000 local_addr=10.0.0.1 local_port=6432 \
+        "type=C user=ann database=shop replication=none state=waiting addr=10.0.0.9 port=50000 local_addr=10.0.0.1 local_port=6432 \
          connect_time=1970-01-01 00:00:00 UTC request_time=1970-01-01 00:00:01 UTC wait=2 wait_us=5 close_needed=0 \
-         ptr=2 link= remote_pid=77 tls= application_name=psql keeps_server="
+         ptr=2 link= remote_pid=77 tls= application_name=psql prepared_statements=3 id=2 keeps_server="
     );
 }
 
@@ -43,7 +43,7 @@ fn show_pools() {
         [
             "database=shop user=ann cl_active=1 cl_waiting=1 cl_active_cancel_req=0 cl_waiting_cancel_req=0 sv_active=1 \
           sv_active_cancel=0 sv_being_canceled=0 sv_idle=1 sv_used=0 sv_tested=0 sv_login=0 maxwait=2 maxwait_us=5 \
-          pool_mode=session"
+          pool_mode=statement"
         ]
     );
 }
@@ -103,14 +103,23 @@ fn what_verify_found() {
 
 #[test]
 fn show_databases() {
-    let rows = shown("SHOW DATABASES");
-    assert!(rows[0].starts_with("name=shop host=db1 port=5432 database=shop pool_size=7 "), "{rows:?}");
-    assert!(rows[0].ends_with("max_connections=7 current_connections=2 paused=1 disabled=0"), "{rows:?}");
+    assert_eq!(
+        shown("SHOW DATABASES"),
+        ["name=shop host=db1 port=5432 database=shop pool_size=3 min_pool_size=0 reserve_pool_size=0 \
+          server_lifetime=3600 pool_mode=transaction max_connections=5 current_connections=0 max_client_connections=0 \
+          current_client_connections=2 paused=1 disabled=0"]
+    );
 }
 
 #[test]
 fn show_users() {
-    assert_eq!(shown("SHOW USERS"), ["name=ann"]);
+    assert_eq!(
+        shown("SHOW USERS"),
+        [
+            "name=ann pool_mode=statement max_user_connections=0 current_connections=0 max_user_client_connections=9 \
+          current_client_connections=2"
+        ]
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub enum ClientState {
     Active,
     /// Nothing runs.
     Idle,
-    /// It waits for PAUSE to end.
+    /// It waits for PAUSE to end, or for a connection.
     Waiting,
 }
 
@@ -83,6 +83,8 @@ pub struct Client {
     pub tls: Option<String>,
     /// Its `application_name`.
     pub application_name: String,
+    /// Named statements that it has prepared.
+    pub prepared: usize,
     /// Why it keeps its connection at the primary, where clients share them.
     pub keeps: Option<&'static str>,
 }
@@ -108,6 +110,8 @@ pub struct Server {
     pub requested_unix_s: u64,
     /// The process at the node.
     pub backend_pid: i32,
+    /// Named statements that it knows, as far as they are counted: at the primary.
+    pub prepared: usize,
 }
 
 /// A database.

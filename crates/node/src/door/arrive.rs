@@ -4,12 +4,12 @@
 use super::admit::{Turned, admit};
 use super::first::first;
 use super::replicate::replicate;
-use super::{Console, Door, Seat, Secret};
+use super::{Console, Door, Seat, Secret, crowd};
 use crate::chance;
 use crate::hba::Caller;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, malformation};
-use crate::servers::{Greeted, Server};
+use crate::servers::{Counted, Greeted, Server};
 use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{Line, Session};
@@ -156,7 +156,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     };
     // A connection that is shared is nobody's: its clients are told apart by their own numbers.
     let pid = match &begun {
-        Begun::Own(log_in) => log_in.key.pid,
+        Begun::Own(own) => own.0.key.pid,
         Begun::Shares(_) | Begun::Greeted(_) => i32::try_from(seat.id & 0x7fff_ffff).unwrap_or(0),
     };
     let key = CancelRequest { pid, secret: chance::cancel_secret().to_vec() };
@@ -170,10 +170,10 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     door.cancels.enter(key, seat.running.clone());
     let (door, place) = (door.clone(), wish.place.clone());
     let session = match begun {
-        Begun::Own(log_in) => {
-            seat.pid.set(log_in.key.pid);
-            seat.running.settled(&place, &log_in.key);
-            Session::new(Line::new(door, seat, client, place, *log_in), service, &own, wish)
+        Begun::Own(connection) => {
+            seat.pid.set(connection.0.key.pid);
+            seat.running.settled(&place, &connection.0.key);
+            Session::new(Line::new(door, seat, client, place, *connection), service, &own, wish)
         }
         Begun::Shares(server) => {
             let reported = server.lent.greeting.reported.clone();
@@ -192,7 +192,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
 /// How a session begins.
 enum Begun {
     /// At its own connection.
-    Own(Box<LoggedIn>),
+    Own(Box<(LoggedIn, Counted)>),
     /// At a shared one, as the first of its kind.
     Shares(Box<Server>),
     /// Without any.
@@ -203,7 +203,7 @@ impl Begun {
     /// What the client is told.
     fn greeting(&self) -> &[u8] {
         match self {
-            Begun::Own(log_in) => &log_in.greeting,
+            Begun::Own(own) => &own.0.greeting,
             Begun::Shares(server) => &server.lent.greeting.messages,
             Begun::Greeted(greeted) => &greeted.messages,
         }
@@ -238,13 +238,17 @@ async fn begun(
         secret,
         limit: door.options.server_limit,
     };
-    if let Some(servers) = &service.servers {
+    let servers = &service.servers;
+    let pooling = servers.pool(&wish.database, &wish.user).pooling();
+    crowd::enter(door, &pooling, seat)?;
+    if pooling.mode.shares() {
         if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
             return Ok((own, wish, Begun::Greeted(greeted)));
         }
-        let server = servers.take(&service.cluster, &wish, seat.id, &door.rooms).await?;
+        let server = servers.take(&service.cluster, &wish, seat, &door.rooms).await?;
         return Ok((own, wish, Begun::Shares(Box::new(server))));
     }
+    let counted = servers.own(&wish, seat).await?;
     let backends = service.cluster.backends();
     backends.arriving();
     let mut log_in = log_in(&wish, &door.rooms).await;
@@ -254,7 +258,7 @@ async fn begun(
     if log_in.is_err() {
         backends.refused();
     }
-    Ok((own, wish, Begun::Own(Box::new(log_in?))))
+    Ok((own, wish, Begun::Own(Box::new((log_in?, counted)))))
 }
 
 /// Tells a client why the primary did not let it in: in the primary's own words, if it had some.
@@ -271,7 +275,8 @@ pub(crate) fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
                 wait.as_millis()
             );
             out.problem(&Problem::fatal("53300", why).hint(
-                "Raise default_pool_size, or find the sessions that keep theirs: SHOW CLIENTS says why they do.",
+                "Raise default_pool_size or the limit that holds here (SHOW DATABASES, SHOW USERS), or find the sessions that \
+                 keep theirs: SHOW CLIENTS says why they do.",
             ));
         }
         Refusal::MayNotLead => {

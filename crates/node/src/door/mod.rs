@@ -4,6 +4,7 @@
 mod admit;
 mod arrive;
 mod cancels;
+mod crowd;
 mod first;
 mod half_open;
 mod listen;

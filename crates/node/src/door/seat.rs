@@ -5,7 +5,7 @@ use crate::socket::Origin;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use wire::{CancelRequest, Startup, Status};
 
 /// What a session does.
@@ -52,17 +52,23 @@ pub struct Seat {
     pub since: SystemTime,
     /// Its backend at the primary.
     pub pid: Cell<i32>,
+    /// Named statements that it has prepared.
+    pub prepared: Cell<usize>,
     /// What it runs, for those who may cancel it.
     pub running: Rc<Running>,
     /// What cancels it.
     pub key: RefCell<Option<CancelRequest>>,
     /// Why it keeps its connection at the primary to itself, where sessions share them.
     pub tie: RefCell<Option<&'static str>>,
+    /// It has proven who it is, and counts among the clients of its database and its user.
+    pub(super) entered: Cell<bool>,
     doing: Cell<Doing>,
     /// When its last request came.
     asked: Cell<SystemTime>,
     requests: Cell<u64>,
-    /// How long its requests have waited for RESUME since it was asked last.
+    /// Since when it waits for a connection at the primary.
+    queued: Cell<Option<Instant>>,
+    /// How long its requests have waited for RESUME or for a connection since it was asked last.
     held: Cell<Duration>,
     bell: Cell<Bell>,
     waker: RefCell<Option<Waker>>,
@@ -82,12 +88,15 @@ impl Seat {
             tls,
             since: SystemTime::now(),
             pid: Cell::new(0),
+            prepared: Cell::new(0),
             running: Rc::default(),
             key: RefCell::new(None),
             tie: RefCell::new(None),
+            entered: Cell::new(false),
             doing: Cell::new(Doing::Arriving),
             asked: Cell::new(SystemTime::now()),
             requests: Cell::new(0),
+            queued: Cell::new(None),
             held: Cell::new(Duration::ZERO),
             bell: Cell::new(Bell::Silent),
             waker: RefCell::new(None),
@@ -113,15 +122,34 @@ impl Seat {
         self.asked.get()
     }
 
-    /// How long its request has been waiting for RESUME.
+    /// It waits for a connection at the primary.
+    pub fn is_queued(&self) -> bool {
+        self.queued.get().is_some()
+    }
+
+    /// It begins to wait for a connection.
+    pub(crate) fn queues(&self) {
+        self.queued.set(Some(Instant::now()));
+    }
+
+    /// It has got one, or has given up.
+    pub(crate) fn is_served(&self) {
+        self.held.set(self.held.get() + self.waited());
+        self.queued.set(None);
+    }
+
+    /// How long its request has been waiting for RESUME, or for a connection.
     pub fn waited(&self) -> Duration {
+        if let Some(since) = self.queued.get() {
+            return since.elapsed();
+        }
         match self.doing.get() {
             Doing::Waiting => self.asked.get().elapsed().unwrap_or_default(),
             Doing::Arriving | Doing::Idle(_) | Doing::Active => Duration::ZERO,
         }
     }
 
-    /// How long its requests have waited for RESUME since this was asked last.
+    /// How long its requests have waited for RESUME or for a connection since this was asked last.
     pub(crate) fn take_held(&self) -> Duration {
         self.held.take()
     }

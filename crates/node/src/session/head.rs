@@ -16,7 +16,7 @@ impl Session {
     /// BEGIN of a block that might, or statements that are parsed in such a block.
     pub(super) fn head_apart(&mut self, request: Request) -> Result<Option<Request>, Ended> {
         let begins = self.state.block() == BlockStatus::Idle && self.state.wants_snapshots();
-        if !begins && !self.may_be_first_of_snapshot() {
+        if self.stands_alone() || !begins && !self.may_be_first_of_snapshot() {
             return Ok(None);
         }
         let bytes = self.line.bytes(request).to_vec();

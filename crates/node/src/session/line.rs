@@ -8,7 +8,7 @@ use super::statements::Statements;
 use crate::door::{self, Door, Seat};
 use crate::log_in::LoggedIn;
 use crate::peer::Peer;
-use crate::servers::{Lent, Server};
+use crate::servers::{Counted, Lent, Server};
 use crate::socket::Place;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -39,13 +39,22 @@ pub struct Line {
     pub(crate) lent: Option<Lent>,
     /// It has none just now.
     pub(crate) away: bool,
+    /// What a connection of its own counts as.
+    counted: Option<Counted>,
 }
 
 impl Line {
     /// The line of a client that was let in.
-    pub fn new(door: Rc<Door>, seat: Rc<Seat>, client: Peer, place: Place, log_in: LoggedIn) -> Line {
+    pub fn new(
+        door: Rc<Door>,
+        seat: Rc<Seat>,
+        client: Peer,
+        place: Place,
+        (log_in, counted): (LoggedIn, Counted),
+    ) -> Line {
         let reported = Reported(log_in.parameters);
-        Line::with(door, seat, client, Primary::new(log_in.peer, place, log_in.key), reported)
+        let primary = Primary::new(log_in.peer, place, log_in.key);
+        Line { counted: Some(counted), ..Line::with(door, seat, client, primary, reported) }
     }
 
     /// The line of a client that shares connections at the primary with others, and has none just now.
@@ -68,6 +77,7 @@ impl Line {
             elsewhere: None,
             lent: None,
             away: false,
+            counted: None,
         }
     }
 
@@ -118,6 +128,7 @@ impl Line {
     /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself.
     pub(crate) async fn next_request(&mut self) -> Result<Request, Ended> {
         self.seat.idle(self.status());
+        self.seat.prepared.set(self.statements.named());
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
         self.seat.running.forget();
         if self.status() == Status::Idle && request.kind.is_asked() {
@@ -342,6 +353,10 @@ impl Line {
                 Problem::fatal("08006", "the standby that answered failed in the middle of the result")
                     .hint("Nothing of the transaction was committed. Run it again."),
             ),
+            Ended::NoBlocks => Some(
+                Problem::fatal("08P01", "transaction blocks not allowed in statement pooling mode")
+                    .hint("The setting pool_mode is \"statement\" here: the statements of a transaction go in one query."),
+            ),
             Ended::MayNotLead => Some(door::not_leading()),
             Ended::PrimaryLost(Told::NotYet) => Some(
                 Problem::fatal("08006", "the connection to the primary was lost")
@@ -354,7 +369,7 @@ impl Line {
         self.door.leave(&self.seat);
         self.primary.peer.out().terminate();
         self.primary.peer.send_now();
-        drop(self.primary);
+        drop((self.primary, self.lent, self.counted));
         self.door.farewell(self.client).await;
     }
 }

@@ -4,6 +4,7 @@
 //! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
 //! `flows` does what the flow decides: at a standby, or over the line to the primary.
 
+mod alone;
 mod apart;
 pub mod batch;
 mod early;
@@ -38,6 +39,7 @@ use crate::cluster::{Cluster, Database, Hold};
 use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
 use crate::pool::Shelf;
+use crate::servers::Pool;
 use crate::service::Service;
 use analysis::session::{BlockStatus, SessionState, Startup};
 use analysis::utility::{Statement, Utility, What};
@@ -127,6 +129,8 @@ pub struct Session {
     /// Its transaction among those that are ordered before they are executed.
     open: Option<scheduled::Open>,
     shares: pooled::Shares,
+    /// What it counts among, for as long as it is there.
+    pool: Rc<Pool>,
     /// The BEGIN of its transaction, which the primary has not run yet.
     owed: Option<Box<str>>,
     words: Words,
@@ -153,6 +157,7 @@ impl Session {
         }
         let mut session = Session {
             database: service.cluster.database(&wish.database),
+            pool: service.servers.pool(&wish.database, &wish.user),
             line,
             service,
             wish,
@@ -241,6 +246,9 @@ impl Session {
             if let Err(ended) = answered {
                 break ended;
             }
+            if self.line.status() != Status::Idle && self.stands_alone() {
+                break Ended::NoBlocks;
+            }
         };
         if !self.line.away && self.line.lent.is_none() {
             self.service.cluster.backends().ended(self.backend.pid);
@@ -287,6 +295,9 @@ impl Session {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };
+        if self.stands_alone() && todo.is_begin() {
+            return Err(Ended::NoBlocks);
+        }
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
         }
@@ -353,9 +364,7 @@ impl Session {
             self.changes_everywhere |= everywhere;
             for database in self.service.cluster.databases() {
                 if alone.iter().any(|name| name == database.name()) {
-                    if let Some(servers) = &self.service.servers {
-                        servers.let_go(database.name());
-                    }
+                    self.service.servers.let_go(database.name());
                     holds.push(barrier::let_go(&self.service.cluster, &database).await);
                 }
             }

@@ -8,6 +8,7 @@ use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::refuse;
 use crate::plan::Plan;
+use crate::servers::Lent;
 use analysis::Stay;
 use analysis::session::{BlockStatus, Dirt, SessionStay};
 use scheduler::Reason;
@@ -114,15 +115,14 @@ impl Session {
             return Ok(());
         }
         let service = self.service.clone();
-        let Some(servers) = &service.servers else { return Ok(()) };
         if let Some(place) = self.line.door.primary() {
             self.wish.place = place;
         }
-        let rooms = self.line.door.rooms.clone();
+        let (rooms, seat) = (self.line.door.rooms.clone(), self.line.seat.clone());
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;
-            taken = servers.take(&service.cluster, &self.wish, self.line.seat.id, &rooms) => taken,
+            taken = service.servers.take(&service.cluster, &self.wish, &seat, &rooms) => taken,
             // Nobody waits for what it asked: it is not done.
             () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
         };
@@ -177,7 +177,12 @@ impl Session {
 
     /// Leaves the connection to others, if nothing of the session lives there.
     pub(super) async fn rest(&mut self) -> Result<(), Ended> {
-        if self.line.lent.is_none() || self.state.block() != BlockStatus::Idle || !self.is_between() {
+        // One that is to keep its connection from now on stays where it is.
+        let shares = |lent: &Lent| lent.pooling().mode.shares();
+        if !self.line.lent.as_ref().is_some_and(shares) {
+            return Ok(());
+        }
+        if self.state.block() != BlockStatus::Idle || !self.is_between() {
             return Ok(());
         }
         self.heed_reloads();
@@ -194,7 +199,7 @@ impl Session {
             }
             self.shares.look = true;
         }
-        let Some(servers) = self.service.servers.clone() else { return Ok(()) };
+        let servers = self.service.servers.clone();
         if let Some(lent) = self.line.lent.as_ref().filter(|_| is_new)
             && self.state.may_move().is_ok()
         {

@@ -11,6 +11,7 @@ mod malformed;
 mod meanwhile;
 mod messages;
 mod pooled;
+mod pools;
 mod replication;
 mod session;
 mod shadow;

@@ -4,7 +4,7 @@
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query};
 use crate::stage::{Open, Raw, SERVERS, database, until};
-use node::servers::Pooling;
+use node::pooling::{PoolMode, Pooling, Pools};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use scheduler::Writers;
@@ -12,15 +12,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame};
 
+/// How `size` connections are shared.
+fn shared(size: usize) -> Pooling {
+    let wait = Duration::from_secs(30);
+    Pooling { mode: PoolMode::Transaction, size, wait, ..Pooling::default() }
+}
+
 /// A door whose sessions share `size` connections.
 fn sharing(size: usize) -> Open {
-    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    let pooling = Pooling { size, wait: Duration::from_secs(30), idle: minutes(10), life: minutes(60) };
-    Open::before(&SERVERS, Writers::Anywhere, move |setup| setup.pooling = Some(pooling))
+    pooling(Pools::of_all(shared(size)))
+}
+
+/// A door whose sessions come to their connections as this says.
+pub(crate) fn pooling(pools: Pools) -> Open {
+    Open::before(&SERVERS, Writers::Anywhere, move |setup| setup.pools = pools)
 }
 
 /// How many connections at the primary the door has in this database.
-fn connections(database: &str) -> usize {
+pub(crate) fn connections(database: &str) -> usize {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name = '' \
                  AND datname = ";
     SERVERS.query(&format!("{count}'{database}'"))[0][0].as_ref().unwrap().parse().unwrap()
@@ -230,13 +239,7 @@ fn a_batch_that_begins_with_a_block_has_a_connection() {
 #[test]
 fn a_client_that_waits_too_long_is_told_so() {
     database("none_free");
-    let pooling = Pooling {
-        size: 1,
-        wait: Duration::from_millis(200),
-        idle: Duration::from_secs(60),
-        life: Duration::from_secs(60),
-    };
-    let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| setup.pooling = Some(pooling));
+    let open = pooling(Pools::of_all(Pooling { wait: Duration::from_millis(200), ..shared(1) }));
     let (mut one, mut other) = (Raw::ready(&open, "none_free"), Raw::ready(&open, "none_free"));
     query(&mut one, "BEGIN");
     other.ask(|out| out.query(b"UPDATE items SET name = 'x' WHERE id = 2"));

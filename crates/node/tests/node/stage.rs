@@ -4,6 +4,7 @@
 use analysis::session::Own;
 use node::cluster::{Cluster, Setup, StandbySetup};
 use node::door::{Door, Listen, Listener, Options, Secrets};
+use node::pooling::Pools;
 use node::service::Service;
 use node::socket::Place;
 use postgres::address::Address;
@@ -104,7 +105,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         analysis_bytes: 1 << 20,
         bounds: scheduler::Options::default(),
         harmless: Vec::new(),
-        pooling: None,
+        pools: Pools::default(),
         standby_connections: 20,
         held_answer_bytes: 64 * 1024,
         fed_buffer_bytes: 1 << 20,

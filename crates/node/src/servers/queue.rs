@@ -1,0 +1,87 @@
+//! Who waits for a connection: those of one user in one database in the order in which they came. Whoever is first is called
+//! when anything has changed that may let it through, and looks again.
+
+use crate::door::Seat;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Those who wait.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: RefCell<VecDeque<Rc<Waiting>>>,
+}
+
+/// One who waits.
+pub(super) struct Waiting {
+    /// Who came earlier has a lower one, in all queues.
+    pub(super) number: u64,
+    called: Notify,
+}
+
+impl Queue {
+    /// Who came first.
+    pub(super) fn first(&self) -> Option<Rc<Waiting>> {
+        self.waiting.borrow().front().cloned()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+}
+
+impl Waiting {
+    /// Something has changed.
+    pub(super) fn call(&self) {
+        self.called.notify_one();
+    }
+}
+
+/// A place in a queue; given up when this is dropped.
+pub(super) struct Ticket<'a> {
+    queue: &'a Queue,
+    this: Rc<Waiting>,
+    seat: &'a Seat,
+    waiters: &'a Cell<usize>,
+    /// When it came.
+    pub(super) since: Instant,
+}
+
+impl<'a> Ticket<'a> {
+    /// Behind everybody who is there; `waiters` counts those of all queues.
+    pub(super) fn draw(
+        queue: &'a Queue,
+        number: u64,
+        seat: &'a Seat,
+        waiters: &'a Cell<usize>,
+    ) -> Ticket<'a> {
+        let this = Rc::new(Waiting { number, called: Notify::new() });
+        queue.waiting.borrow_mut().push_back(this.clone());
+        waiters.set(waiters.get() + 1);
+        seat.queues();
+        Ticket { queue, this, seat, waiters, since: Instant::now() }
+    }
+
+    /// Nobody is before it.
+    pub(super) fn is_first(&self) -> bool {
+        self.queue.first().is_some_and(|first| Rc::ptr_eq(&first, &self.this))
+    }
+
+    /// Waits until it is called.
+    pub(super) async fn called(&self) {
+        self.this.called.notified().await;
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.queue.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.this));
+        self.waiters.set(self.waiters.get() - 1);
+        self.seat.is_served();
+        if let Some(next) = self.queue.first() {
+            next.call();
+        }
+    }
+}
