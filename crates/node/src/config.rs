@@ -9,6 +9,7 @@ pub mod keys;
 pub mod manual;
 mod value;
 
+use crate::console::Refusal;
 use crate::hba::{Method, Rules};
 use crate::pooling::{Pooling, Pools, Said};
 use std::collections::BTreeMap;
@@ -386,6 +387,40 @@ impl Config {
         for key in keys::KEYS.iter().filter(|key| key.place == Place::Global && !key.reloads) {
             self.written.insert(key.name, running.written[key.name].clone());
         }
+    }
+
+    /// The same with another value of one global key that counts at once, written as in the file, or as PgBouncer has it: texts
+    /// without quotes, times as numbers of seconds, lists with commas.
+    ///
+    /// # Errors
+    /// There is no such key, it does not count at once, or the value is not one of its own.
+    pub fn with(&self, name: &str, written: &str) -> Result<Config, Refusal> {
+        let refusal = |sqlstate, message: String, hint: String| Refusal { sqlstate, message, hint };
+        let Some(key) = keys::find(Place::Global, name) else {
+            let hint = keys::nearest(Place::Global, name);
+            let hint =
+                hint.map_or("SHOW CONFIG lists them all.".to_owned(), |near| format!("Did you mean {near}?"));
+            return Err(refusal("42704", format!("there is no setting \"{name}\""), hint));
+        };
+        if !key.reloads {
+            let hint = "Change it in the configuration: it counts from the next start.".to_owned();
+            return Err(refusal("55P02", format!("setting \"{name}\" cannot be changed now"), hint));
+        }
+        let Set::Global(set) = key.set else { unreachable!("it is a global key") };
+        let mut why = None;
+        for text in value::meanings(written) {
+            let Ok(value) = DeValue::parse(&text) else { continue };
+            let (value, mut config) = (value.get_ref(), self.clone());
+            match set(&mut config, value) {
+                Ok(()) => {
+                    config.written.insert(key.name, value::shown(value));
+                    return Ok(config);
+                }
+                Err(message) => why = why.or(Some(message)),
+            }
+        }
+        let why = why.unwrap_or_default();
+        Err(refusal("22023", format!("invalid value for \"{name}\": {why}"), key.doc.to_owned()))
     }
 
     /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that counts from

@@ -2,8 +2,9 @@
 //!
 //! Commands and columns are PgBouncer's where it has them, so that what reads its console reads this one. Each SHOW
 //! command is a file with one pure function from a [`View`] to a [`Table`]; this file finds the command. What changes
-//! something or takes its time (RELOAD, PAUSE, RESUME, REBUILD, VERIFY, SHUTDOWN) is only recognised here: the node acts.
+//! something or takes its time (RELOAD, PAUSE, KILL, VERIFY, SHUTDOWN ..) is only recognised here: the node acts.
 
+mod command;
 #[cfg(test)]
 mod fixture;
 mod show_clients;
@@ -14,10 +15,15 @@ mod show_feeds;
 mod show_gauges;
 mod show_help;
 mod show_lead;
+mod show_lists;
+mod show_mem;
+mod show_nothing;
 mod show_pools;
 mod show_replicas;
 mod show_routes;
 mod show_servers;
+mod show_sockets;
+mod show_state;
 mod show_stats;
 mod show_users;
 mod show_verify;
@@ -60,8 +66,29 @@ pub enum Command {
     Reload,
     /// Let transactions end and hold new ones, in one database or all; answered when all is quiet.
     Pause(Option<String>),
+    /// Hold every request, inside transactions too; answered when none runs.
+    Suspend,
     /// Go on.
     Resume(Option<String>),
+    /// Refuse new clients of a database.
+    Disable(String),
+    /// Let them in again.
+    Enable(String),
+    /// Send everybody away at once who is in one database or all, and hold new ones.
+    Kill(Option<String>),
+    /// Send the client of this number away at once.
+    KillClient(u64),
+    /// Close the connections in one database or all, as soon as nobody has them.
+    Reconnect(Option<String>),
+    /// Wait until that is done.
+    WaitClose(Option<String>),
+    /// Change a setting until the configuration is read again.
+    Set {
+        /// Its key.
+        key: String,
+        /// What it is to be.
+        value: String,
+    },
     /// Do this with the replica of this name, which Consort feeds.
     Replica(Change, String),
     /// Compare the replicas that Consort feeds with the primary, in one database or all.
@@ -71,8 +98,20 @@ pub enum Command {
         /// Copy what differs anew.
         repair: bool,
     },
-    /// End, after open transactions.
-    Shutdown,
+    /// End.
+    Shutdown(Shutdown),
+}
+
+/// What is waited for before the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Open transactions, at most for `drain_time`.
+    #[default]
+    Now,
+    /// Open transactions, however long that takes.
+    WaitForServers,
+    /// That all clients leave by themselves.
+    WaitForClients,
 }
 
 /// What is done with a replica that Consort feeds.
@@ -145,6 +184,16 @@ impl Kind {
 }
 
 impl Command {
+    /// The database that it names.
+    pub fn database(&self) -> Option<&str> {
+        match self {
+            Self::Pause(name) | Self::Resume(name) | Self::Kill(name) => name.as_deref(),
+            Self::Reconnect(name) | Self::WaitClose(name) => name.as_deref(),
+            Self::Disable(name) | Self::Enable(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The tag of the answer when it is done.
     pub fn tag(&self) -> &'static str {
         match self {
@@ -152,8 +201,16 @@ impl Command {
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
             Self::Replica(change, _) => change.tag(),
+            Self::Suspend => "SUSPEND",
+            Self::Disable(_) => "DISABLE",
+            Self::Enable(_) => "ENABLE",
+            Self::Kill(_) => "KILL",
+            Self::KillClient(_) => "KILL_CLIENT",
+            Self::Reconnect(_) => "RECONNECT",
+            Self::WaitClose(_) => "WAIT_CLOSE",
+            Self::Set { .. } => "SET",
             Self::Verify { .. } => "VERIFY",
-            Self::Shutdown => "SHUTDOWN",
+            Self::Shutdown(_) => "SHUTDOWN",
         }
     }
 }
@@ -171,10 +228,22 @@ const SHOWS: &[Show] = &[
     show_servers::SHOW,
     show_pools::SHOW,
     show_stats::SHOW,
+    show_stats::TOTALS_OF_EACH,
+    show_stats::AVERAGES,
+    show_stats::TOTALS,
     show_databases::SHOW,
     show_users::SHOW,
     show_config::SHOW,
     show_version::SHOW,
+    show_state::SHOW,
+    show_lists::SHOW,
+    show_mem::SHOW,
+    show_sockets::SHOW,
+    show_sockets::ACTIVE,
+    show_nothing::PEERS,
+    show_nothing::PEER_POOLS,
+    show_nothing::DNS_HOSTS,
+    show_nothing::DNS_ZONES,
     show_help::SHOW,
     show_replicas::SHOW,
     show_routes::SHOW,
@@ -189,7 +258,15 @@ const SHOWS: &[Show] = &[
 const COMMANDS: &[(&str, &str)] = &[
     ("RELOAD", "read the configuration again"),
     ("PAUSE [database]", "let transactions end and hold new ones; answered when all is quiet"),
-    ("RESUME [database]", "go on after PAUSE"),
+    ("SUSPEND", "hold every statement, inside transactions too; answered when none runs"),
+    ("RESUME [database]", "go on after PAUSE, SUSPEND or KILL"),
+    ("DISABLE database", "refuse new clients of a database"),
+    ("ENABLE database", "let them in again"),
+    ("KILL [database]", "send all clients away at once; new ones wait until RESUME"),
+    ("KILL_CLIENT id", "send the client away at once that has this id in SHOW CLIENTS"),
+    ("RECONNECT [database]", "close connections to the nodes as soon as nobody has them"),
+    ("WAIT_CLOSE [database]", "wait until those are closed that RECONNECT meant"),
+    ("SET key = value", "change a setting until the configuration is read again"),
     ("PAUSE REPLICA name", "a replica that Consort feeds: no read goes there, and it takes nothing"),
     ("RESUME REPLICA name", "it goes on where it was"),
     ("REBUILD REPLICA name", "copy every database to it anew"),
@@ -198,6 +275,8 @@ const COMMANDS: &[(&str, &str)] = &[
         "compare the replicas that Consort feeds with the primary; copy anew what differs",
     ),
     ("SHUTDOWN", "let transactions end, at most for drain_time, then stop"),
+    ("SHUTDOWN WAIT_FOR_SERVERS", "let transactions end, however long that takes, then stop"),
+    ("SHUTDOWN WAIT_FOR_CLIENTS", "let nobody in, and stop when all clients have left"),
 ];
 
 /// What this role may do in the console; nothing if it may not even look.
@@ -216,25 +295,14 @@ pub fn commands(text: &str) -> impl Iterator<Item = &str> {
 
 /// The answer to one command.
 pub fn answer(command: &str, rights: Rights, view: &dyn View) -> Reply {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let upper: Vec<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
-    let database = || words.get(1).map(|name| name.trim_matches('"').to_owned());
-    let replica = |change| Command::Replica(change, words[2..].join(" ").trim_matches('"').to_owned());
-    let wanted = match upper.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["SHOW", name] => return show(command, name, view),
-        ["RELOAD"] => Command::Reload,
-        ["PAUSE", "REPLICA", _, ..] => replica(Change::Pause),
-        ["RESUME", "REPLICA", _, ..] => replica(Change::Resume),
-        ["REBUILD", "REPLICA", _, ..] => replica(Change::Rebuild),
-        ["PAUSE"] | ["PAUSE", _] => Command::Pause(database()),
-        ["RESUME"] | ["RESUME", _] => Command::Resume(database()),
-        ["VERIFY"] => Command::Verify { database: None, repair: false },
-        ["VERIFY", "REPAIR"] => Command::Verify { database: None, repair: true },
-        ["VERIFY", _] => Command::Verify { database: database(), repair: false },
-        ["VERIFY", _, "REPAIR"] => Command::Verify { database: database(), repair: true },
-        ["SHUTDOWN"] => Command::Shutdown,
-        _ => return unknown(command),
-    };
+    let mut words = command.split_whitespace();
+    if words.next().is_some_and(|word| word.eq_ignore_ascii_case("SHOW")) {
+        return match (words.next(), words.next()) {
+            (Some(name), None) => show(command, &name.to_ascii_uppercase(), view),
+            _ => unknown(command),
+        };
+    }
+    let Some(wanted) = command::read(command) else { return unknown(command) };
     match rights {
         Rights::Command => match &wanted {
             Command::Replica(_, name) => no_replica(name, view).map_or(Reply::Do(wanted), Reply::Refused),

@@ -2,19 +2,29 @@
 //! something done.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use postgres::address::Control;
 use postgres::attach;
+use tokio::time::{Instant, sleep};
 use wire::{Answers, Problem, Severity};
 
 use crate::console::{self, Change, Command, Kind, Reply, Rights, Table};
-use crate::door::{Console, Soon};
+use crate::door::{Console, Seat, Soon};
 use crate::follow::answered;
 use crate::process::Process;
+use crate::servers::Servers;
 use crate::shown::Shown;
 use crate::verify;
 
 struct Access(Rc<Process>);
+
+/// How often is looked whether the last connection is closed.
+const CLOSED_EVERY: Duration = Duration::from_millis(5);
+
+fn failed(why: String) -> Problem {
+    Problem::error("F0000", why)
+}
 
 /// How a command was done.
 enum Done {
@@ -73,8 +83,8 @@ impl Access {
                         });
                     }
                     Ok(Done::Finding(table)) => rows(&table, out),
-                    Err(why) => {
-                        out.problem(&Problem::error("F0000", why));
+                    Err(refusal) => {
+                        out.problem(&refusal);
                         return false;
                     }
                 }
@@ -88,12 +98,12 @@ impl Access {
         true
     }
 
-    /// Why nothing can be paused or resumed, if neither we nor the primary have the database. A primary that does not
-    /// answer may have any.
+    /// Why nothing can be done with a database, if neither we nor the primary have it. A primary that does not answer may have
+    /// any.
     async fn no_database(&self, command: &Command) -> Option<Problem> {
-        let (Command::Pause(Some(name)) | Command::Resume(Some(name))) = command else { return None };
+        let name = command.database()?;
         let Process { door, cluster, .. } = &*self.0;
-        if cluster.knows(name) || door.pauses.holds(name) {
+        if cluster.knows(name) || door.pauses.holds(name) || door.is_disabled(name) {
             return None;
         }
         let asked = async {
@@ -101,32 +111,89 @@ impl Access {
             attach::databases(&control).await
         };
         let there = answered(asked).await.ok()?;
-        (!there.contains(name))
+        (!there.iter().any(|database| database == name))
             .then(|| Problem::error("3D000", format!("there is no database \"{name}\"")))
             .map(|problem| problem.hint("SHOW DATABASES lists those that are in use."))
     }
 
     /// Does it.
-    async fn act(&self, command: &Command) -> Result<Done, String> {
+    async fn act(&self, command: &Command) -> Result<Done, Problem> {
+        let door = &self.0.door;
         match command {
             Command::Reload => {
-                let keys = self.0.reload()?;
+                let keys = self.0.reload().map_err(failed)?;
                 let notice = || format!("these keys count from the next start: {}", keys.join(", "));
                 return Ok(if keys.is_empty() { Done::Quietly } else { Done::Saying(notice()) });
             }
             Command::Pause(database) => {
                 let limit = self.0.config().drain_time;
-                self.0.door.pause(database.as_deref(), limit).await?;
+                door.pause(database.as_deref(), limit).await.map_err(failed)?;
+                self.servers(|servers| servers.let_go(database.as_deref()));
             }
-            Command::Resume(database) => self.0.door.resume(database.as_deref()),
-            Command::Replica(change, name) => self.change(*change, name).await?,
+            Command::Suspend => door.suspend(self.0.config().drain_time).await.map_err(failed)?,
+            Command::Resume(database) => door.resume(database.as_deref()),
+            Command::Disable(database) => door.disable(database, true),
+            Command::Enable(database) => door.disable(database, false),
+            Command::Kill(database) => {
+                let processes = door.kill(database.as_deref());
+                self.0.end_at_primary(processes).await;
+                self.reconnect(database.as_deref());
+            }
+            Command::KillClient(id) => match door.kill_client(*id) {
+                Some(processes) => self.0.end_at_primary(processes).await,
+                None => {
+                    let problem = Problem::error("42704", format!("there is no client {id}"));
+                    return Err(problem.hint("SHOW CLIENTS lists them, with their ids."));
+                }
+            },
+            Command::Reconnect(database) => self.reconnect(database.as_deref()),
+            Command::WaitClose(database) => self.wait_close(database.as_deref()).await?,
+            Command::Set { key, value } => {
+                let set = self.0.set(key, value);
+                set.map_err(|why| Problem::error(why.sqlstate, why.message).hint(why.hint))?;
+            }
+            Command::Replica(change, name) => self.change(*change, name).await.map_err(failed)?,
             Command::Verify { database, repair } => {
-                let lines = verify::verify(&self.0, database.as_deref(), *repair).await?;
+                let lines = verify::verify(&self.0, database.as_deref(), *repair).await.map_err(failed)?;
                 return Ok(Done::Finding(console::verify::table(lines)));
             }
-            Command::Shutdown => self.0.shut_down(),
+            Command::Shutdown(how) => self.0.shut_down(*how),
         }
         Ok(Done::Quietly)
+    }
+
+    /// Closes connections in this database, or in all, as soon as nobody has them.
+    fn reconnect(&self, database: Option<&str>) {
+        self.servers(|servers| servers.reconnect(database));
+        if let Some(service) = &*self.0.door.service.borrow() {
+            service.pool.reconnect(database);
+        }
+    }
+
+    fn servers(&self, act: impl FnOnce(&Servers)) {
+        if let Some(service) = &*self.0.door.service.borrow() {
+            act(&service.servers);
+        }
+    }
+
+    /// Waits until every connection is closed that RECONNECT meant, at most for `drain_time`.
+    async fn wait_close(&self, database: Option<&str>) -> Result<(), Problem> {
+        let limit = self.0.config().drain_time;
+        let deadline = Instant::now() + limit;
+        loop {
+            let is_one = |seat: &&Rc<Seat>| database.is_none_or(|name| seat.database == name);
+            let open =
+                self.0.door.seats().iter().filter(is_one).filter(|seat| self.0.is_outdated(seat)).count();
+            if open == 0 {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let why = format!("{open} connections are still to be closed after {limit:?}");
+                return Err(Problem::error("F0000", why)
+                    .hint("SHOW SERVERS has close_needed = 1 for them: their clients have not left them."));
+            }
+            sleep(CLOSED_EVERY).await;
+        }
     }
 
     /// Does it with the replica of this name.

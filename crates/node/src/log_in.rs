@@ -2,7 +2,7 @@
 //! key for cancelling, ready). The greeting is kept as it came, for the client whose session this is.
 
 use crate::chance;
-use crate::door::Secret;
+use crate::door::{Leave, Secret};
 use crate::peer::{Peer, Rooms};
 use crate::socket::Place;
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
@@ -59,6 +59,8 @@ pub enum Refusal {
     NoSecret(&'static str),
     /// Another Consort may lead, where two at a time would do harm.
     MayNotLead,
+    /// Its client is sent away.
+    SentAway(Leave),
 }
 
 impl From<io::Error> for Refusal {

@@ -120,6 +120,7 @@ impl Traffic {
             transaction_us: each(total.transaction_us, before.transaction_us),
             statement_us: each(total.statement_us, before.statement_us),
             wait_us: each(total.wait_us, before.wait_us),
+            assignments: each(total.assignments, before.assignments),
         });
         self.before.set(total);
         self.since.set(now);

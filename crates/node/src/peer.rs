@@ -43,6 +43,12 @@ impl Rooms {
         self.0.borrow_mut().outboxes.pop().unwrap_or_else(|| Vec::with_capacity(ROOM_BYTES))
     }
 
+    /// How many spare buffers there are.
+    pub fn spare(&self) -> usize {
+        let spare = self.0.borrow();
+        spare.inboxes.len() + spare.outboxes.len()
+    }
+
     fn inbox_back(&self, room: Vec<u8>) {
         let spare = &mut self.0.borrow_mut().inboxes;
         if room.len() == ROOM_BYTES && spare.len() < ROOMS_KEPT {

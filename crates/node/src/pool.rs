@@ -37,6 +37,8 @@ impl Drop for Lease {
 pub struct Shelf {
     /// Whose they are.
     pub owner: Owner,
+    /// Connections that were opened before are closed when they are given back.
+    reconnects: Cell<Option<SystemTime>>,
     idle: RefCell<Vec<Standby>>,
 }
 
@@ -66,6 +68,9 @@ impl Shelf {
 /// A statement is done with this connection.
 pub fn give_back(standby: Standby) {
     let shelf = standby.shelf.clone();
+    if shelf.reconnects.get().is_some_and(|then| standby.since <= then) {
+        return;
+    }
     shelf.idle.borrow_mut().push(standby);
 }
 
@@ -106,7 +111,9 @@ impl Pool {
 
     /// Where the connections of this owner are.
     pub fn shelf(&self, owner: Owner) -> Rc<Shelf> {
-        let new = |owner: &Owner| Rc::new(Shelf { owner: owner.clone(), idle: RefCell::default() });
+        let new = |owner: &Owner| {
+            Rc::new(Shelf { owner: owner.clone(), reconnects: Cell::new(None), idle: RefCell::default() })
+        };
         self.shelves.borrow_mut().entry(owner).or_insert_with_key(new).clone()
     }
 
@@ -133,6 +140,15 @@ impl Pool {
             shelf.idle.borrow_mut().clear();
         }
         shelves.retain(|_, shelf| Rc::strong_count(shelf) > 1 || !shelf.idle.borrow().is_empty());
+    }
+
+    /// Closes what nobody uses in this database, or in all; what somebody uses is closed when it is given back.
+    pub fn reconnect(&self, database: Option<&str>) {
+        let is_one = |shelf: &&Rc<Shelf>| database.is_none_or(|database| shelf.owner.database == database);
+        for shelf in self.shelves.borrow().values().filter(is_one) {
+            shelf.reconnects.set(Some(SystemTime::now()));
+            shelf.idle.borrow_mut().clear();
+        }
     }
 
     /// The connections that nobody uses just now.

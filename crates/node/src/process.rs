@@ -6,7 +6,7 @@
 //! SIGTERM, SIGINT, SHUTDOWN  nobody is let in; open transactions may end, at most for drain_time; a second one: at once
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,7 +27,8 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
 use crate::config::{Config, Server, in_one};
-use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Memberships, Secrets};
+use crate::console::Shutdown;
+use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Memberships, Seat, Secrets};
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
@@ -38,7 +39,7 @@ use crate::shown::Shown;
 use crate::socket::Place;
 use crate::supervisor;
 use crate::verify::Verification;
-use crate::{console_access, http};
+use crate::{console, console_access, http};
 
 /// Ends processes at the primary, as an administrator would.
 const END_PROCESSES: &str =
@@ -92,6 +93,8 @@ pub(crate) struct Process {
     config_file: Option<PathBuf>,
     log_level: Rc<dyn Fn(&str)>,
     ending: Notify,
+    /// What is waited for then.
+    shutdown: Cell<Shutdown>,
 }
 
 /// How a process came to its end.
@@ -137,6 +140,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
         config_file: start.config_file,
         log_level: start.log_level,
         ending: Notify::new(),
+        shutdown: Cell::default(),
     });
     let defaults = Rc::downgrade(&process);
     let defaults = move |database: &str, user: &str| {
@@ -225,7 +229,33 @@ impl Process {
     /// changed and need one.
     pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
         let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
-        let mut config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
+        let config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
+        let need_a_start = self.renew(config)?;
+        tracing::info!(file = %file.display(), "the configuration was read again");
+        if !need_a_start.is_empty() {
+            tracing::warn!(keys = need_a_start.join(", "), "these keys count from the next start");
+        }
+        Ok(need_a_start)
+    }
+
+    /// Changes one setting, until the configuration is read again.
+    ///
+    /// # Errors
+    /// Why it cannot be changed.
+    pub(crate) fn set(&self, key: &str, value: &str) -> Result<(), console::Refusal> {
+        let config = self.config().with(key, value)?;
+        self.renew(config).map_err(|message| console::Refusal {
+            sqlstate: "F0000",
+            message,
+            hint: "Nothing was changed.".to_owned(),
+        })?;
+        tracing::warn!(key, value, "a setting was changed until the configuration is read again");
+        Ok(())
+    }
+
+    /// From now on this configuration counts, as far as it can be changed. Returns the keys that were changed and need a new
+    /// start.
+    fn renew(&self, mut config: Config) -> Result<Vec<&'static str>, String> {
         // Which kind of rules there are counts from the next start.
         let rules = (config.auth_type == self.config().auth_type).then(|| config.rules()).transpose()?;
         let reach = Reach::of(&config)?;
@@ -258,16 +288,35 @@ impl Process {
         }
         config.until_start(&self.config());
         *self.config.borrow_mut() = Rc::new(config);
-        tracing::info!(file = %file.display(), "the configuration was read again");
-        if !need_a_start.is_empty() {
-            tracing::warn!(keys = need_a_start.join(", "), "these keys count from the next start");
-        }
         Ok(need_a_start)
     }
 
     /// Begins the end.
-    pub(crate) fn shut_down(&self) {
+    pub(crate) fn shut_down(&self, how: Shutdown) {
+        self.shutdown.set(how);
         self.ending.notify_one();
+    }
+
+    /// Whether this session's connection at the primary is to be closed when it leaves it.
+    pub(crate) fn is_outdated(&self, seat: &Seat) -> bool {
+        let service = self.door.service.borrow();
+        let Some((service, opened)) = service.as_ref().zip(seat.opened.get()) else { return false };
+        service.servers.is_outdated(&seat.database, &seat.user, opened)
+    }
+
+    /// Ends these processes at the primary, as an administrator would.
+    pub(crate) async fn end_at_primary(&self, processes: Vec<i32>) {
+        if processes.is_empty() {
+            return;
+        }
+        let primary = &self.cluster.setup().primary;
+        let ended = answered(async {
+            let control = Control::connect(primary).await?;
+            Ok(control.query(END_PROCESSES, &[&processes]).await?)
+        });
+        if let Err(error) = ended.await {
+            tracing::warn!(%error, "what runs at the primary goes on");
+        }
     }
 
     /// Waits for a signal or a command to end, and reads the configuration again meanwhile as often as one likes.
@@ -290,26 +339,20 @@ impl Process {
 
     /// Lets the sessions end, then cuts off who is left.
     async fn end(&self, signals: &mut Signals) -> Result<Ended, StartError> {
-        let drain_time = self.config().drain_time;
-        tracing::info!(?drain_time, clients = self.door.seats().len(), "ending");
+        let how = self.shutdown.get();
+        let limit = if how == Shutdown::Now { self.config().drain_time } else { Duration::MAX };
+        tracing::info!(?how, clients = self.door.seats().len(), "ending");
         supervisor::ends(self.door.seats().len());
-        self.door.close(false);
+        match how {
+            Shutdown::WaitForClients => self.door.let_nobody_in(),
+            Shutdown::Now | Shutdown::WaitForServers => self.door.close(false),
+        }
         tokio::select! {
-            () = self.empty(drain_time) => {}
+            () = self.empty(limit) => {}
             () = self.asked_to_end(signals) => {}
         }
         self.door.close(true);
-        let processes = self.door.cancel_away();
-        if !processes.is_empty() {
-            let primary = &self.cluster.setup().primary;
-            let ended = answered(async {
-                let control = Control::connect(primary).await?;
-                Ok(control.query(END_PROCESSES, &[&processes]).await?)
-            });
-            if let Err(error) = ended.await {
-                tracing::warn!(%error, "what runs at the primary goes on");
-            }
-        }
+        self.end_at_primary(self.door.cut_off(&self.door.seats())).await;
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
         tracing::info!("ended");
@@ -335,10 +378,10 @@ impl Process {
 
     /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
     async fn empty(&self, limit: Duration) {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().checked_add(limit);
         let console = &self.config().console_database;
         let waits = || self.door.seats().iter().any(|seat| seat.database != *console);
-        while waits() && Instant::now() < deadline {
+        while waits() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             sleep(LEFT_EVERY).await;
         }
     }

@@ -55,7 +55,6 @@ pub struct Lent {
     pub greeting: Rc<Greeting>,
     /// The configuration that its settings were read under.
     floor: LoadTime,
-    since: Instant,
     used: Instant,
     open: Open,
 }
@@ -64,6 +63,11 @@ impl Lent {
     /// How long its session keeps it, as it is said now.
     pub(crate) fn pooling(&self) -> Pooling {
         self.open.counted.pool.pooling()
+    }
+
+    /// When it was begun to be opened.
+    pub(crate) fn since(&self) -> Instant {
+        self.open.counted.since
     }
 }
 
@@ -123,13 +127,19 @@ impl Server {
 /// One connection, open or about to be, that counts against the limits until this is dropped.
 pub struct Counted {
     pool: Rc<Pool>,
+    since: Instant,
     servers: Weak<Servers>,
 }
 
 impl Counted {
     fn new(pool: &Rc<Pool>, servers: &Rc<Servers>) -> Counted {
         pool.open.set(pool.open.get() + 1);
-        Counted { pool: pool.clone(), servers: Rc::downgrade(servers) }
+        Counted { pool: pool.clone(), since: Instant::now(), servers: Rc::downgrade(servers) }
+    }
+
+    /// When it was begun to be opened.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
     }
 }
 
@@ -170,10 +180,20 @@ pub struct Pool {
     idle: RefCell<Vec<Server>>,
     open: Cell<usize>,
     queue: Queue,
+    /// Connections that were opened before are closed when their clients leave them.
+    reconnects: Cell<Option<Instant>>,
     greeted: RefCell<BTreeMap<Parameters, Rc<Greeted>>>,
 }
 
 impl Pool {
+    fn is_in(&self, database: Option<&str>) -> bool {
+        database.is_none_or(|database| database == self.database)
+    }
+
+    fn is_outdated(&self, opened: Instant) -> bool {
+        self.reconnects.get().is_some_and(|then| opened <= then)
+    }
+
     /// What holds for its clients.
     pub(crate) fn pooling(&self) -> Pooling {
         self.pooling.get()
@@ -257,6 +277,7 @@ impl Servers {
                 idle: RefCell::default(),
                 open: Cell::default(),
                 queue: Queue::default(),
+                reconnects: Cell::new(None),
                 greeted: RefCell::default(),
             })
         };
@@ -374,6 +395,7 @@ impl Servers {
                 () = ticket.called() => {}
                 () = until(reserve_wait), if waits_for_reserve => {}
                 () = until(wait) => return Err(Refusal::NoServer(wait)),
+                why = seat.sent_away() => return Err(Refusal::SentAway(why)),
             }
         }
     }
@@ -460,7 +482,6 @@ impl Servers {
             sequences: false,
             greeting,
             floor,
-            since: now,
             used: now,
             open,
         };
@@ -472,8 +493,8 @@ impl Servers {
         let now = Instant::now();
         let pool = server.lent.open.counted.pool.clone();
         let Pooling { mode, size, reserve, life, .. } = pool.pooling();
-        if server.lent.since + life < now || pool.open.get() > size.saturating_add(reserve) || !mode.shares()
-        {
+        let is_old = server.lent.since() + life < now || pool.is_outdated(server.lent.since());
+        if is_old || pool.open.get() > size.saturating_add(reserve) || !mode.shares() {
             return server.close();
         }
         server.lent.settings = settings.clone();
@@ -482,13 +503,24 @@ impl Servers {
         self.call();
     }
 
-    /// Closes what nobody has in this database: it is to be dropped, or renamed.
-    pub fn let_go(&self, database: &str) {
-        for ((of, _), pool) in &*self.pools.borrow() {
-            if of == database {
-                pool.idle.take().into_iter().for_each(Server::close);
-            }
+    /// Closes what nobody has in this database: it is to be dropped, or renamed. Or in all.
+    pub fn let_go(&self, database: Option<&str>) {
+        for pool in self.pools.borrow().values().filter(|pool| pool.is_in(database)) {
+            pool.idle.take().into_iter().for_each(Server::close);
         }
+    }
+
+    /// Closes what nobody has in this database, or in all; what somebody has is closed when it is left.
+    pub fn reconnect(&self, database: Option<&str>) {
+        for pool in self.pools.borrow().values().filter(|pool| pool.is_in(database)) {
+            pool.reconnects.set(Some(Instant::now()));
+        }
+        self.let_go(database);
+    }
+
+    /// Whether a connection that was opened then is to be closed when its client leaves it.
+    pub fn is_outdated(&self, database: &str, user: &str, opened: Instant) -> bool {
+        self.pool(database, user).is_outdated(opened)
     }
 
     /// The connections that nobody has just now.
@@ -500,7 +532,7 @@ impl Servers {
                 user: user.clone(),
                 pid: server.key.pid,
                 prepared: server.statements.len(),
-                since_unix_s: unix_s(server.lent.since),
+                since_unix_s: unix_s(server.lent.since()),
                 used_unix_s: unix_s(server.lent.used),
             }));
         }
@@ -509,7 +541,7 @@ impl Servers {
 }
 
 /// Seconds since 1970.
-fn unix_s(then: Instant) -> u64 {
+pub(crate) fn unix_s(then: Instant) -> u64 {
     let then = SystemTime::now().checked_sub(then.elapsed()).unwrap_or(UNIX_EPOCH);
     then.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -181,11 +181,13 @@ impl Service {
     }
 }
 
-fn said(refusal: &Refusal) -> String {
+/// Why nobody got in, in words.
+pub(crate) fn said(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Unreachable(why) => why.clone(),
         Refusal::NoServer(wait) => format!("no connection became free within {} ms", wait.as_millis()),
         Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
+        Refusal::SentAway(_) => "its client is sent away".to_owned(),
         Refusal::MayNotLead => "another Consort may lead".to_owned(),
         Refusal::Answered(error) => match wire::Frame::new(error) {
             Ok(frame) => String::from_utf8_lossy(wire::Complaint::read(&frame).message()).into_owned(),

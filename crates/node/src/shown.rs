@@ -14,12 +14,14 @@ use scheduler::{Serving, StandbyId, StandbyView, Writers};
 use crate::cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup, Standing};
 use crate::config::{Config, Server as ServerSetup};
 use crate::console::view::{
-    Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Node, Role, Route, Server, Slot,
-    Traffic, Verifying, View,
+    Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Memory, Node, Role, Route, Server,
+    Slot, State, Traffic, Verifying, View,
 };
 use crate::door::{Cancel, Doing, Seat};
+use crate::peer::ROOM_BYTES;
 use crate::process::Process;
 use crate::routes::{self, Went};
+use crate::servers;
 use crate::socket::{Origin, Place};
 
 /// One look at a process.
@@ -54,21 +56,32 @@ impl View for Shown<'_> {
             database: seat.database.clone(),
             client: Some(seat.id),
             to: (primary.host.clone(), primary.port),
-            connected_unix_s: unix_s(seat.since),
+            connected_unix_s: seat.opened.get().map_or_else(|| unix_s(seat.since), servers::unix_s),
             requested_unix_s: unix_s(seat.asked()),
             backend_pid: seat.pid.get(),
+            close_needed: self.process.is_outdated(&seat),
             prepared: seat.prepared.get(),
         });
         own.chain(self.shared()).chain(self.at_standbys()).collect()
     }
 
     fn databases(&self) -> Vec<Database> {
-        let known = |database: Rc<cluster::Database>| Database {
-            name: database.name().to_owned(),
-            paused: self.process.door.pauses.holds(database.name()),
-            not_serving: database.not_serving().map(Cow::into_owned),
+        let door = &self.process.door;
+        let shown = |name: &str, not_serving: Option<String>| Database {
+            name: name.to_owned(),
+            paused: door.pauses.holds(name),
+            disabled: door.is_disabled(name),
+            not_serving,
         };
-        self.process.cluster.databases().into_iter().map(known).collect()
+        let known = self.process.cluster.databases();
+        let spoken_of: BTreeSet<String> =
+            door.pauses.databases().into_iter().chain(door.disabled()).collect();
+        let unused = spoken_of.iter().filter(|name| !known.iter().any(|database| database.name() == *name));
+        let unused = unused.map(|name| shown(name, Some("nobody has used it yet".to_owned())));
+        let used = |database: &Rc<cluster::Database>| {
+            shown(database.name(), database.not_serving().map(Cow::into_owned))
+        };
+        known.iter().map(used).chain(unused).collect()
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -182,6 +195,25 @@ impl View for Shown<'_> {
         cluster.courses().into_iter().map(|course| feed(cluster, course)).collect()
     }
 
+    fn state(&self) -> State {
+        let pauses = &self.process.door.pauses;
+        match (pauses.suspended(), pauses.all()) {
+            (true, _) => State::Suspended,
+            (false, true) => State::Paused,
+            (false, false) => State::Active,
+        }
+    }
+
+    fn memory(&self) -> Vec<Memory> {
+        let analyses = self.process.cluster.understanding().counters().bytes;
+        let most = self.config.analysis_cache_bytes;
+        let (size, free) = (ROOM_BYTES, self.process.door.rooms.spare());
+        vec![
+            Memory { name: "analysis_cache", size: 1, used: analyses, free: most.saturating_sub(analyses) },
+            Memory { name: "spare_buffers", size, used: 0, free },
+        ]
+    }
+
     fn verifying(&self) -> Option<Verifying> {
         self.process.verification.now()
     }
@@ -232,6 +264,7 @@ impl Shown<'_> {
             connected_unix_s: idle.since_unix_s,
             requested_unix_s: idle.used_unix_s,
             backend_pid: idle.pid,
+            close_needed: false,
             prepared: idle.prepared,
         });
         idle.collect()
@@ -255,6 +288,7 @@ impl Shown<'_> {
                 connected_unix_s: 0,
                 requested_unix_s: 0,
                 backend_pid: pid,
+                close_needed: false,
                 prepared: 0,
             })
         };
@@ -299,6 +333,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
     let to = listen.map_or((String::new(), 0), |(host, port)| (host.to_owned(), port.parse().unwrap_or(0)));
     Client {
         id: seat.id,
+        entered: seat.entered.get(),
         user: seat.user.clone(),
         database: seat.database.clone(),
         state,

@@ -24,6 +24,18 @@ const SHOWS: &[&str] = &[
     "ROUTES",
     "DOUBTS",
     "GAUGES",
+    "STATE",
+    "LISTS",
+    "MEM",
+    "SOCKETS",
+    "ACTIVE_SOCKETS",
+    "STATS_TOTALS",
+    "STATS_AVERAGES",
+    "TOTALS",
+    "PEERS",
+    "PEER_POOLS",
+    "DNS_HOSTS",
+    "DNS_ZONES",
 ];
 
 #[test]
@@ -284,7 +296,7 @@ fn what_went_through_is_counted() {
     psql(&url, "SELECT 1").worked();
     let stats = psql(&serving.url("postgres", "consort"), "SHOW STATS").worked();
     let line = stats.lines().find(|line| line.starts_with("postgres|")).expect("the database is known");
-    let counts: Vec<u64> = line.split('|').skip(1).map(|count| count.parse().expect("a number")).collect();
+    let counts: Vec<u64> = line.split('|').skip(2).map(|count| count.parse().expect("a number")).collect();
     let [transactions, statements, received, sent, transaction_us, statement_us, ..] = counts[..] else {
         panic!("{line}")
     };

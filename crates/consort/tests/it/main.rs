@@ -4,6 +4,7 @@ mod acceptance;
 mod access;
 mod backed_up;
 mod barriers;
+mod commands;
 mod configuration;
 mod console;
 mod declared;

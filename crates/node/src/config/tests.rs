@@ -77,6 +77,31 @@ fn connections_are_limited_by_database_and_by_user() {
 }
 
 #[test]
+fn one_key_is_set_as_a_file_or_as_pgbouncer_writes_it() {
+    let config = parse(LEAST).unwrap();
+    let set = |key, value| {
+        let config = config.with(key, value).map_err(|refusal| (refusal.sqlstate, refusal.message))?;
+        let shown = config.shown().find(|(known, _)| known.name == key).map(|(_, value)| value.to_owned());
+        Ok::<_, (&str, String)>((shown.expect("it is a key"), config))
+    };
+    let (shown, config) = set("query_wait_timeout", "7").unwrap();
+    assert_eq!((shown.as_str(), config.pool.wait), ("7s", Duration::from_secs(7)));
+    assert_eq!(set("query_wait_timeout", "2min").unwrap().1.pool.wait, Duration::from_secs(120));
+    assert_eq!(set("max_clients", "9").unwrap().1.max_clients, 9);
+    assert_eq!(set("pool_mode", "statement").unwrap().0, "statement");
+    assert_eq!(set("stats_users", "ann, bob").unwrap().1.stats_users, ["ann", "bob"]);
+    for (key, value, sqlstate, said) in [
+        ("max_client", "9", "42704", "there is no setting"),
+        ("listen", "x", "55P02", "cannot be changed now"),
+        ("max_clients", "none", "22023", "a whole number"),
+        ("query_wait_timeout", "soon", "22023", "found soon"),
+    ] {
+        let (found, message) = set(key, value).map(|_| ()).unwrap_err();
+        assert!(found == sqlstate && message.contains(said), "{key}: {found} {message}");
+    }
+}
+
+#[test]
 fn procedures_are_declared_by_their_whole_name() {
     let tables = "[procedure.\"shop.place\"]\ntables_read = \"items\"\ntables_written = \"orders, shop.lines\"\n\
         [procedure.\"shop.nothing\"]\n";

@@ -118,6 +118,20 @@ pub(super) fn shown(value: &DeValue<'_>) -> String {
     }
 }
 
+/// What may be meant by a value that does not stand in a file, each as a file would write it, the likeliest first: itself, a number of
+/// seconds, a text, a list with commas.
+pub(super) fn meanings(written: &str) -> Vec<String> {
+    let seconds = written.parse::<f64>().ok().map(|_| format!("\"{written}s\""));
+    let list: Vec<String> = written.split(',').map(|item| format!("{:?}", item.trim())).collect();
+    let all = [
+        Some(written.to_owned()),
+        seconds,
+        Some(format!("{written:?}")),
+        Some(format!("[{}]", list.join(","))),
+    ];
+    all.into_iter().flatten().collect()
+}
+
 /// A default of the table of keys: written as in the file.
 pub(super) fn default(written: &'static str) -> DeValue<'static> {
     DeValue::parse(written).map(Spanned::into_inner).expect("defaults are written as in the file")

@@ -50,6 +50,7 @@ impl View for Fixture {
     fn clients(&self) -> Vec<Client> {
         let client = |id, state, waited| Client {
             id,
+            entered: true,
             user: "ann".into(),
             database: "shop".into(),
             state,
@@ -79,17 +80,18 @@ impl View for Fixture {
             connected_unix_s: 0,
             requested_unix_s: 0,
             backend_pid: 78,
+            close_needed: client.is_some(),
             prepared: 2,
         };
         vec![server(3, Some(1)), server(4, None)]
     }
 
     fn databases(&self) -> Vec<Database> {
-        vec![Database { name: "shop".into(), paused: true, not_serving: None }]
+        vec![Database { name: "shop".into(), paused: true, disabled: true, not_serving: None }]
     }
 
     fn traffic(&self) -> Vec<Traffic> {
-        let total = Counts { transactions: 10, statements: 20, ..Counts::default() };
+        let total = Counts { transactions: 10, statements: 20, assignments: 6, ..Counts::default() };
         let average = Counts { transactions: 2, transaction_us: 50, ..Counts::default() };
         vec![Traffic { database: "shop".into(), total, average }]
     }
@@ -166,6 +168,14 @@ impl View for Fixture {
             left: Some(Duration::from_secs(15)),
         };
         vec![feed("shop", "feeding", Some(7), None), feed("crm", "copying", None, Some(far))]
+    }
+
+    fn state(&self) -> State {
+        State::Paused
+    }
+
+    fn memory(&self) -> Vec<Memory> {
+        vec![Memory { name: "spare_buffers", size: 100, used: 0, free: 3 }]
     }
 
     fn verifying(&self) -> Option<Verifying> {

@@ -32,7 +32,7 @@ pub(super) const COLUMNS: &[Column] = &[
     text("keeps_server"),
 ];
 
-fn rows(view: &dyn View) -> Table {
+pub(super) fn rows(view: &dyn View) -> Table {
     Table { columns: COLUMNS, rows: view.clients().into_iter().map(row).collect() }
 }
 

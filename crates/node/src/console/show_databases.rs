@@ -54,7 +54,7 @@ fn rows(view: &dyn View) -> Table {
             value(pooling.database_clients),
             value(clients),
             value(u8::from(database.paused)),
-            value(0),
+            value(u8::from(database.disabled)),
         ]
     };
     Table { columns: COLUMNS, rows: view.databases().into_iter().map(row).collect() }

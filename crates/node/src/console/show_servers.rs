@@ -8,7 +8,7 @@ use super::{Show, Table, value};
 pub(super) const SHOW: Show =
     Show { name: "SERVERS", meaning: "connections to the nodes, and who uses each", rows };
 
-fn rows(view: &dyn View) -> Table {
+pub(super) fn rows(view: &dyn View) -> Table {
     Table { columns: COLUMNS, rows: view.servers().into_iter().map(row).collect() }
 }
 
@@ -27,7 +27,7 @@ fn row(server: Server) -> Vec<Option<String>> {
         Some(utc(server.requested_unix_s)),
         value(0),
         value(0),
-        value(0),
+        value(u8::from(server.close_needed)),
         value(server.id),
         Some(server.client.map(|client| client.to_string()).unwrap_or_default()),
         value(server.backend_pid),

@@ -33,6 +33,7 @@ fn show_clients() {
 fn show_servers() {
     let rows = shown("show servers");
     assert!(rows[0].contains("state=active") && rows[0].contains("link=1") && rows[0].contains("standby1"));
+    assert!(rows[0].contains("close_needed=1") && rows[1].contains("close_needed=0"));
     assert!(rows[1].contains("state=idle") && rows[1].contains("link= "));
 }
 
@@ -51,8 +52,70 @@ fn show_pools() {
 #[test]
 fn show_stats() {
     let rows = shown("SHOW STATS");
-    assert!(rows[0].starts_with("database=shop total_xact_count=10 total_query_count=20 "), "{rows:?}");
+    let begins = "database=shop total_server_assignment_count=6 total_xact_count=10 total_query_count=20 ";
+    assert!(rows[0].starts_with(begins), "{rows:?}");
     assert!(rows[0].contains("avg_xact_count=2 ") && rows[0].contains("avg_xact_time=25 "), "{rows:?}");
+}
+
+#[test]
+fn parts_of_show_stats() {
+    assert_eq!(
+        shown("SHOW STATS_TOTALS"),
+        [
+            "database=shop server_assignment_count=6 xact_count=10 query_count=20 bytes_received=0 bytes_sent=0 xact_time=0 \
+          query_time=0 wait_time=0"
+        ]
+    );
+    assert_eq!(
+        shown("SHOW STATS_AVERAGES"),
+        [
+            "database=shop server_assignment_count=0 xact_count=2 query_count=0 bytes_received=0 bytes_sent=0 xact_time=25 \
+          query_time=0 wait_time=0"
+        ]
+    );
+    let totals = shown("SHOW TOTALS");
+    assert_eq!(totals[..2], ["name=total_server_assignment_count value=6", "name=total_xact_count value=10"]);
+    assert!(totals.contains(&"name=avg_xact_time value=25".to_owned()), "{totals:?}");
+}
+
+#[test]
+fn show_state() {
+    assert_eq!(
+        shown("SHOW STATE"),
+        ["key=active value=no", "key=paused value=yes", "key=suspended value=no"]
+    );
+}
+
+#[test]
+fn show_lists() {
+    let rows = shown("SHOW LISTS");
+    for row in
+        ["list=databases items=1", "list=users items=1", "list=pools items=1", "list=used_clients items=2"]
+    {
+        assert!(rows.contains(&row.to_owned()), "{rows:?}");
+    }
+    assert!(rows.contains(&"list=used_servers items=2".to_owned()), "{rows:?}");
+}
+
+#[test]
+fn show_mem() {
+    assert_eq!(shown("SHOW MEM"), ["name=spare_buffers size=100 used=0 free=3 memtotal=300"]);
+}
+
+#[test]
+fn show_sockets() {
+    let rows = shown("SHOW SOCKETS");
+    assert_eq!(rows.iter().filter(|row| row.starts_with("type=C ")).count(), 2);
+    assert_eq!(rows.iter().filter(|row| row.starts_with("type=S ")).count(), 2);
+    let active = shown("SHOW ACTIVE_SOCKETS");
+    assert!(active.len() == 2 && active.iter().all(|row| row.contains(" state=active ")), "{active:?}");
+}
+
+#[test]
+fn what_there_is_none_of() {
+    for name in ["PEERS", "PEER_POOLS", "DNS_HOSTS", "DNS_ZONES"] {
+        assert_eq!(shown(&format!("SHOW {name}")), [""; 0], "{name}");
+    }
 }
 
 #[test]
@@ -107,7 +170,7 @@ fn show_databases() {
         shown("SHOW DATABASES"),
         ["name=shop host=db1 port=5432 database=shop pool_size=3 min_pool_size=0 reserve_pool_size=0 \
           server_lifetime=3600 pool_mode=transaction max_connections=5 current_connections=0 max_client_connections=0 \
-          current_client_connections=2 paused=1 disabled=0"]
+          current_client_connections=2 paused=1 disabled=1"]
     );
 }
 
@@ -212,6 +275,23 @@ fn what_changes_something_is_for_admins() {
         answer("Resume shop", Rights::Command, &view),
         Reply::Do(Command::Resume(Some("shop".into())))
     );
+    for (text, wanted) in [
+        ("SUSPEND", Command::Suspend),
+        ("DISABLE shop", Command::Disable("shop".into())),
+        ("ENABLE shop", Command::Enable("shop".into())),
+        ("KILL", Command::Kill(None)),
+        ("KILL shop", Command::Kill(Some("shop".into()))),
+        ("KILL_CLIENT 7", Command::KillClient(7)),
+        ("RECONNECT", Command::Reconnect(None)),
+        ("WAIT_CLOSE shop", Command::WaitClose(Some("shop".into()))),
+        ("SHUTDOWN WAIT_FOR_CLIENTS", Command::Shutdown(Shutdown::WaitForClients)),
+        ("SHUTDOWN WAIT_FOR_SERVERS", Command::Shutdown(Shutdown::WaitForServers)),
+        ("SET max_clients = 5", Command::Set { key: "max_clients".into(), value: "5".into() }),
+    ] {
+        let Reply::Refused(refusal) = answer(text, Rights::Look, &view) else { panic!("{text}") };
+        assert_eq!(refusal.sqlstate, "42501", "{text}");
+        assert_eq!(answer(text, Rights::Command, &view), Reply::Do(wanted));
+    }
     for (text, database, repair) in [
         ("verify", None, false),
         ("VERIFY shop", Some("shop"), false),
@@ -221,7 +301,7 @@ fn what_changes_something_is_for_admins() {
         let database = database.map(str::to_owned);
         assert_eq!(answer(text, Rights::Command, &view), Reply::Do(Command::Verify { database, repair }));
     }
-    assert_eq!(answer("SHUTDOWN", Rights::Command, &view), Reply::Do(Command::Shutdown));
+    assert_eq!(answer("SHUTDOWN", Rights::Command, &view), Reply::Do(Command::Shutdown(Shutdown::Now)));
     let Reply::Refused(refusal) = answer("SHUTDOWN", Rights::Look, &view) else {
         panic!("it must be refused")
     };

@@ -33,6 +33,10 @@ pub trait View {
     fn gauges(&self) -> Gauges;
     /// The replicas that Consort feeds, database by database.
     fn feeds(&self) -> Vec<Feed>;
+    /// Whether requests are let through.
+    fn state(&self) -> State;
+    /// What memory is kept for.
+    fn memory(&self) -> Vec<Memory>;
     /// What VERIFY does, if one runs.
     fn verifying(&self) -> Option<Verifying>;
     /// What slots keep at the primary.
@@ -61,6 +65,8 @@ pub enum ClientState {
 pub struct Client {
     /// A number of its own.
     pub id: u64,
+    /// It has logged in.
+    pub entered: bool,
     /// Its role.
     pub user: String,
     /// Its database.
@@ -110,6 +116,8 @@ pub struct Server {
     pub requested_unix_s: u64,
     /// The process at the node.
     pub backend_pid: i32,
+    /// It is closed when its client leaves it.
+    pub close_needed: bool,
     /// Named statements that it knows, as far as they are counted: at the primary.
     pub prepared: usize,
 }
@@ -121,6 +129,8 @@ pub struct Database {
     pub name: String,
     /// PAUSE holds it.
     pub paused: bool,
+    /// New clients are refused.
+    pub disabled: bool,
     /// Why its reads stay at the primary; nothing: they may leave.
     pub not_serving: Option<String>,
 }
@@ -153,6 +163,49 @@ pub struct Counts {
     pub statement_us: u64,
     /// Time in which clients waited for a connection or for RESUME.
     pub wait_us: u64,
+    /// Times that a client got a connection at the primary.
+    pub assignments: u64,
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts {
+            transactions: self.transactions + other.transactions,
+            statements: self.statements + other.statements,
+            received_bytes: self.received_bytes + other.received_bytes,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            transaction_us: self.transaction_us + other.transaction_us,
+            statement_us: self.statement_us + other.statement_us,
+            wait_us: self.wait_us + other.wait_us,
+            assignments: self.assignments + other.assignments,
+        }
+    }
+}
+
+/// Whether requests are let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// They are, but for databases that are paused alone.
+    Active,
+    /// New transactions wait.
+    Paused,
+    /// Everything waits.
+    Suspended,
+}
+
+/// Memory that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// What for.
+    pub name: &'static str,
+    /// Bytes of one.
+    pub size: usize,
+    /// So many are used.
+    pub used: usize,
+    /// So many are not.
+    pub free: usize,
 }
 
 /// What a node is.

@@ -15,9 +15,7 @@ use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
 use analysis::session::Startup as Settings;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 use tokio::time::{Instant, timeout};
 use wire::tag::front;
 use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Replication, Startup, Status};
@@ -114,8 +112,12 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
         return Err(Problem::fatal("22023", why)
             .hint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."));
     }
-    if door.closing.get() {
+    if door.closing.get() && startup.database != door.options.console_database {
         return Err(Problem::fatal("57P03", "Consort is shutting down"));
+    }
+    if door.is_disabled(&startup.database) {
+        let why = format!("database \"{}\" is disabled", startup.database);
+        return Err(Problem::fatal("55000", why).hint("ENABLE in Consort's console lets clients in again."));
     }
     Ok(())
 }
@@ -172,6 +174,8 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
     let session = match begun {
         Begun::Own(connection) => {
             seat.pid.set(connection.0.key.pid);
+            seat.opened.set(Some(connection.1.since()));
+            service.cluster.database(&wish.database).traffic().count(|counts| counts.assignments += 1);
             seat.running.settled(&place, &connection.0.key);
             Session::new(Line::new(door, seat, client, place, *connection), service, &own, wish)
         }
@@ -279,6 +283,7 @@ pub(crate) fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
                  keep theirs: SHOW CLIENTS says why they do.",
             ));
         }
+        Refusal::SentAway(why) => out.problem(&why.word()),
         Refusal::MayNotLead => {
             let problem = not_leading();
             door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
@@ -314,13 +319,10 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
             return;
         }
         client.rest();
-        let told = poll_fn(|cx| if seat.must_leave(false, cx) { Poll::Ready(()) } else { Poll::Pending });
         let frame = tokio::select! {
             frame = client.whole_frame(REQUEST_HELD_BYTES) => frame,
-            () = told => {
-                let problem =
-                    Problem::fatal("57P01", "terminating connection due to administrator command");
-                client.out().problem(&problem);
+            why = seat.sent_away() => {
+                client.out().problem(&why.word());
                 return door.farewell(client).await;
             }
         };

@@ -7,6 +7,8 @@ mod cancels;
 mod crowd;
 mod first;
 mod half_open;
+mod kill;
+mod leave;
 mod listen;
 mod lookup;
 mod pause;
@@ -19,6 +21,7 @@ mod tls;
 
 pub(crate) use arrive::{not_leading, refuse};
 pub use cancels::{Cancel, Cancels, Running, pass_on};
+pub use leave::Leave;
 pub use listen::{Listen, Listener};
 pub use lookup::{Lookup, Memberships};
 pub use pause::Pauses;
@@ -36,7 +39,7 @@ use half_open::HalfOpen;
 use ipnet::IpNet;
 use sparing::Sparing;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -122,6 +125,8 @@ pub struct Door {
     pub service: RefCell<Option<Rc<Service>>>,
     /// What PAUSE holds.
     pub pauses: Pauses,
+    /// The databases whose new clients are refused.
+    disabled: RefCell<BTreeSet<String>>,
     /// So many clients at most; begins as the options say.
     pub max_clients: Cell<usize>,
     /// Who has not logged in by then is sent away; begins as the options say.
@@ -162,6 +167,7 @@ impl Door {
             console: RefCell::new(None),
             service: RefCell::new(None),
             pauses: Pauses::default(),
+            disabled: RefCell::default(),
             primary,
             nobody: chance::secret(),
             seats: RefCell::default(),
@@ -228,31 +234,19 @@ impl Door {
 
     /// Nobody else is let in, and whoever is here leaves: when idle outside a transaction block, or at once.
     pub fn close(&self, at_once: bool) {
-        self.closing.set(true);
+        self.let_nobody_in();
         self.resume(None);
-        self.seats.borrow().values().for_each(|seat| seat.ring(at_once));
+        self.seats.borrow().values().for_each(|seat| seat.ring(at_once, Leave::Ending));
+    }
+
+    /// Nobody else is let in.
+    pub fn let_nobody_in(&self) {
+        self.closing.set(true);
     }
 
     /// Nobody is let in any more.
     pub fn is_closing(&self) -> bool {
         self.closing.get()
-    }
-
-    /// Cancels what the sessions run at standbys: nobody is left to hear of its end. The processes of those that run something at
-    /// the primary, which are to be ended instead: a COMMIT that waits for a synchronous standby would be acknowledged if it were
-    /// cancelled.
-    pub fn cancel_away(self: &Rc<Door>) -> Vec<i32> {
-        let mut at_primary = Vec::new();
-        for seat in self.seats().into_iter().filter(|seat| seat.doing() == Doing::Active) {
-            let Some(key) = seat.key.borrow().clone() else { continue };
-            if seat.running.is_away().is_none() {
-                at_primary.push(key.pid);
-                continue;
-            }
-            let door = self.clone();
-            tokio::task::spawn_local(async move { door.cancels.cancel(&key).await });
-        }
-        at_primary
     }
 
     /// A place for a client, if there is one left. The console has one always: who finds out what takes up all others, and ends

@@ -1,6 +1,6 @@
-//! PAUSE and RESUME: transactions that are open may end, new requests wait.
+//! PAUSE, SUSPEND and RESUME: transactions, or statements, that are open may end, new requests wait.
 
-use super::{Doing, Door, Seat};
+use super::{Doing, Door, Leave, Seat};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub struct Pauses {
     /// Something is: the only thing that a request looks at as long as nothing is.
     any: Cell<bool>,
     all: Cell<bool>,
+    /// Everybody waits, inside transactions too.
+    suspended: Cell<bool>,
     databases: RefCell<BTreeSet<String>>,
     changed: Notify,
 }
@@ -27,7 +29,22 @@ impl Pauses {
         self.any.get() && (self.all.get() || self.databases.borrow().contains(database))
     }
 
-    fn begin(&self, database: Option<&str>) {
+    /// Whether requests wait inside transactions too.
+    pub fn suspended(&self) -> bool {
+        self.suspended.get()
+    }
+
+    /// Whether requests wait in every database.
+    pub fn all(&self) -> bool {
+        self.all.get()
+    }
+
+    /// The databases whose requests wait.
+    pub fn databases(&self) -> Vec<String> {
+        self.databases.borrow().iter().cloned().collect()
+    }
+
+    pub(super) fn begin(&self, database: Option<&str>) {
         match database {
             None => self.all.set(true),
             Some(name) => drop(self.databases.borrow_mut().insert(name.to_owned())),
@@ -40,6 +57,7 @@ impl Pauses {
         match database {
             None => {
                 self.all.set(false);
+                self.suspended.set(false);
                 self.databases.borrow_mut().clear();
             }
             Some(name) => drop(self.databases.borrow_mut().remove(name)),
@@ -50,19 +68,24 @@ impl Pauses {
 
     /// A request that begins a transaction waits here while its database is paused, unless its client cancels it. One of which
     /// only the beginning is here (`open`) cannot be refused: it waits on.
-    pub(crate) async fn pass(&self, seat: &Seat, open: bool) {
+    ///
+    /// # Errors
+    /// The session is sent away.
+    pub(crate) async fn pass(&self, seat: &Seat, open: bool) -> Result<(), Leave> {
         while self.holds(&seat.database) && (open || !seat.running.is_cancelled()) {
             let changed = self.changed.notified();
             seat.waits();
             tokio::select! {
                 () = changed => {}
                 () = seat.running.cancelled_while_held() => {}
+                why = seat.sent_away() => return Err(why),
             }
             seat.goes_on();
         }
         if open {
             seat.running.forget();
         }
+        Ok(())
     }
 }
 
@@ -74,6 +97,26 @@ impl Door {
     pub async fn pause(&self, database: Option<&str>, limit: Duration) -> Result<(), String> {
         self.pauses.begin(database);
         tracing::warn!(database, "paused: new transactions wait until RESUME");
+        let open = self.quiet(limit, is_open).await;
+        open.map_err(|open| {
+            format!("{open} transactions are still open after {limit:?}; new ones wait until RESUME")
+        })
+    }
+
+    /// Holds every request, inside transactions too, and waits until none runs.
+    ///
+    /// # Errors
+    /// How many still run after `limit`. The others are held all the same.
+    pub async fn suspend(&self, limit: Duration) -> Result<(), String> {
+        self.pauses.begin(None);
+        self.pauses.suspended.set(true);
+        tracing::warn!("suspended: every statement waits until RESUME");
+        let open = self.quiet(limit, |seat| seat.doing() == Doing::Active).await;
+        open.map_err(|open| format!("{open} statements still run after {limit:?}; others wait until RESUME"))
+    }
+
+    /// Waits until no client of what is paused is like this, at most for `limit`; then it says how many are.
+    async fn quiet(&self, limit: Duration, is_open: fn(&Seat) -> bool) -> Result<(), usize> {
         let deadline = Instant::now() + limit;
         loop {
             let seats = self.seats();
@@ -84,9 +127,7 @@ impl Door {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!(
-                    "{open} transactions are still open after {limit:?}; new ones wait until RESUME"
-                ));
+                return Err(open);
             }
             sleep(QUIET_EVERY).await;
         }

@@ -1,10 +1,12 @@
 //! The place of one client: what others may see of it, and the bell that tells it to leave.
 
 use crate::door::cancels::Running;
+use crate::door::leave::Leave;
 use crate::socket::Origin;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use wire::{CancelRequest, Startup, Status};
 
@@ -21,14 +23,14 @@ pub enum Doing {
     Active,
 }
 
-/// Whether a session must go.
+/// Whether a session must go, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bell {
     Silent,
     /// When it is next idle outside a transaction block.
-    WhenIdle,
-    /// When it next waits for its client.
-    Now,
+    WhenIdle(Leave),
+    /// When it next waits for something but its statement.
+    Now(Leave),
 }
 
 /// The place of one client.
@@ -52,6 +54,8 @@ pub struct Seat {
     pub since: SystemTime,
     /// Its backend at the primary.
     pub pid: Cell<i32>,
+    /// When its connection there was opened.
+    pub opened: Cell<Option<tokio::time::Instant>>,
     /// Named statements that it has prepared.
     pub prepared: Cell<usize>,
     /// What it runs, for those who may cancel it.
@@ -61,7 +65,7 @@ pub struct Seat {
     /// Why it keeps its connection at the primary to itself, where sessions share them.
     pub tie: RefCell<Option<&'static str>>,
     /// It has proven who it is, and counts among the clients of its database and its user.
-    pub(super) entered: Cell<bool>,
+    pub(crate) entered: Cell<bool>,
     doing: Cell<Doing>,
     /// When its last request came.
     asked: Cell<SystemTime>,
@@ -88,6 +92,7 @@ impl Seat {
             tls,
             since: SystemTime::now(),
             pid: Cell::new(0),
+            opened: Cell::new(None),
             prepared: Cell::new(0),
             running: Rc::default(),
             key: RefCell::new(None),
@@ -171,24 +176,35 @@ impl Seat {
     }
 
     /// Tells the session to leave: when it is outside a block, or at once.
-    pub fn ring(&self, at_once: bool) {
-        self.bell.set(if at_once { Bell::Now } else { Bell::WhenIdle });
+    pub fn ring(&self, at_once: bool, why: Leave) {
+        if !matches!(self.bell.get(), Bell::Now(_)) {
+            self.bell.set(if at_once { Bell::Now(why) } else { Bell::WhenIdle(why) });
+        }
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    /// The session waits for its client: must it go? If not, it is woken when it must.
-    pub(crate) fn must_leave(&self, outside_block: bool, cx: &Context<'_>) -> bool {
+    /// The session waits: must it go? If not, it is woken when it must.
+    pub(crate) fn must_leave(&self, outside_block: bool, cx: &Context<'_>) -> Option<Leave> {
         match self.bell.get() {
-            Bell::Now => return true,
-            Bell::WhenIdle if outside_block => return true,
-            Bell::Silent | Bell::WhenIdle => {}
+            Bell::Now(why) => return Some(why),
+            Bell::WhenIdle(why) if outside_block => return Some(why),
+            Bell::Silent | Bell::WhenIdle(_) => {}
         }
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
-        false
+        None
+    }
+
+    /// Completes when the session must go at once.
+    pub(crate) async fn sent_away(&self) -> Leave {
+        poll_fn(|cx| match self.must_leave(false, cx) {
+            Some(why) => Poll::Ready(why),
+            None => Poll::Pending,
+        })
+        .await
     }
 }

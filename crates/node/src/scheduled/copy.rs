@@ -1,8 +1,9 @@
 //! A connection at a replica that executes transactions: the client's role, one transaction at a time. It knows no
 //! statement by name: each is parsed when it runs, so that nothing of a session lives there but its settings.
 
-use crate::log_in::{Refusal, Wish, log_in};
+use crate::log_in::{Wish, log_in};
 use crate::peer::{Peer, Rooms, malformed};
+use crate::service::said;
 use analysis::session::{Interner, Settings};
 use history::Incarnation;
 use scheduler::StandbyId;
@@ -76,15 +77,7 @@ impl Copy {
         (replica, life): (StandbyId, Incarnation),
         interner: &RefCell<Interner>,
     ) -> Result<Copy, String> {
-        let logged_in = log_in(wish, rooms).await.map_err(|refusal| match refusal {
-            Refusal::Unreachable(why) => why,
-            Refusal::NoServer(_) => "no connection became free".to_owned(),
-            Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
-            Refusal::MayNotLead => "another Consort may lead".to_owned(),
-            Refusal::Answered(error) => Frame::new(&error)
-                .map(|frame| String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned())
-                .unwrap_or_default(),
-        })?;
+        let logged_in = log_in(wish, rooms).await.map_err(|refusal| said(&refusal))?;
         let mut copy = Copy { peer: logged_in.peer, replica, life, settings: None, has_set: false };
         copy.ask_settings(interner).await?;
         Ok(copy)

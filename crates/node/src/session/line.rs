@@ -87,6 +87,7 @@ impl Line {
         let strange = lent.last != self.seat.id;
         self.statements.attach(statements, strange);
         self.seat.pid.set(key.pid);
+        self.seat.opened.set(Some(lent.since()));
         self.seat.running.settled(&place, &key);
         self.primary = Primary::new(peer, place, key);
         (self.away, self.primary_gone, self.lent) = (false, false, Some(lent));
@@ -99,6 +100,7 @@ impl Line {
         let primary = std::mem::replace(&mut self.primary, Primary::nowhere(&self.door.rooms));
         let struck = self.seat.running.unsettled();
         self.seat.pid.set(0);
+        self.seat.opened.set(None);
         self.away = true;
         let Primary { peer, place, key, .. } = primary;
         lent.last = self.seat.id;
@@ -131,8 +133,10 @@ impl Line {
         self.seat.prepared.set(self.statements.named());
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
         self.seat.running.forget();
-        if self.status() == Status::Idle && request.kind.is_asked() {
-            self.door.pauses.pass(&self.seat, request.kind == Kind::Open).await;
+        let is_held = self.status() == Status::Idle || self.door.pauses.suspended();
+        if is_held && request.kind.is_asked() {
+            let passed = self.door.pauses.pass(&self.seat, request.kind == Kind::Open).await;
+            passed.map_err(Ended::SentAway)?;
         }
         self.seat.active();
         Ok(request)
@@ -164,8 +168,8 @@ impl Line {
                 Poll::Pending => {
                     self.client.rest();
                     self.primary.peer.rest();
-                    if self.seat.must_leave(self.status() == Status::Idle, cx) {
-                        return Poll::Ready(Err(Ended::Drained));
+                    if let Some(why) = self.seat.must_leave(self.status() == Status::Idle, cx) {
+                        return Poll::Ready(Err(Ended::SentAway(why)));
                     }
                     return Poll::Pending;
                 }
@@ -346,9 +350,7 @@ impl Line {
             | Ended::NoServer
             | Ended::PrimaryLost(Told::ByPrimary) => None,
             Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
-            Ended::Drained => {
-                Some(Problem::fatal("57P01", "terminating connection due to administrator command"))
-            }
+            Ended::SentAway(why) => Some(why.word()),
             Ended::BlockCutOff => Some(
                 Problem::fatal("08006", "the standby that answered failed in the middle of the result")
                     .hint("Nothing of the transaction was committed. Run it again."),

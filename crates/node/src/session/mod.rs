@@ -364,7 +364,7 @@ impl Session {
             self.changes_everywhere |= everywhere;
             for database in self.service.cluster.databases() {
                 if alone.iter().any(|name| name == database.name()) {
-                    self.service.servers.let_go(database.name());
+                    self.service.servers.let_go(Some(database.name()));
                     holds.push(barrier::let_go(&self.service.cluster, &database).await);
                 }
             }

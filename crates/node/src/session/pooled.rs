@@ -133,6 +133,7 @@ impl Session {
                 return Err(Ended::NoServer);
             }
         };
+        self.database.traffic().count(|counts| counts.assignments += 1);
         self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
         let (first, mut base) = (server.lent.first.clone(), server.lent.settings.clone());
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);

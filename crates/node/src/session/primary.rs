@@ -8,6 +8,7 @@ mod standing;
 use super::meanwhile::Awake;
 use super::request::Kind;
 use super::statements::{Lack, Owed, Statement, Statements, Undo, deallocated};
+use crate::door::Leave;
 use crate::log_in::SERVER_HOLD_BYTES;
 use crate::peer::{GATHERED_BYTES, Peer, Rooms};
 use crate::socket::{Place, Socket};
@@ -121,8 +122,8 @@ pub enum Ended {
     Malformed(Malformed),
     /// The connection at the primary is lost; the client was told by the primary itself, or not yet.
     PrimaryLost(Told),
-    /// It has stayed too long in a process that ends.
-    Drained,
+    /// It is sent away.
+    SentAway(Leave),
     /// A standby's answer broke off inside a message: nothing more can be said on this connection.
     CutOff,
     /// A standby's answer broke off in a block, which must not go on.
