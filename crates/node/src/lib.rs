@@ -13,6 +13,7 @@ pub mod http;
 pub mod log_in;
 mod members;
 pub mod metrics;
+mod overdue;
 pub mod peer;
 pub mod plan;
 pub mod pool;

@@ -47,7 +47,7 @@ pub struct LoggedIn {
 }
 
 /// Why nobody got in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Refusal {
     /// The server does not answer, or not in time.
     Unreachable(String),

@@ -47,6 +47,8 @@ pub struct Pooling {
     pub mode: PoolMode,
     /// Connections for one user in one database.
     pub size: usize,
+    /// So many are kept open, as long as a client is there that shares them.
+    pub min_size: usize,
     /// So many more, once a client has waited for `reserve_wait`.
     pub reserve: usize,
     /// See `reserve`; zero: they are never used.
@@ -65,6 +67,18 @@ pub struct Pooling {
     pub idle: Duration,
     /// One that is older is closed when its client leaves it; zero: it is used once.
     pub life: Duration,
+    /// The primary lets somebody in within this time, or does not answer.
+    pub connect: Duration,
+    /// Behind a log-in that has failed none is tried for so long.
+    pub retry: Duration,
+    /// A client that asks for nothing leaves after so long: outside a transaction,
+    pub client_idle: Duration,
+    /// or inside one.
+    pub idle_transaction: Duration,
+    /// A transaction takes no longer.
+    pub transaction: Duration,
+    /// A statement takes no longer.
+    pub query: Duration,
 }
 
 impl Default for Pooling {
@@ -72,6 +86,7 @@ impl Default for Pooling {
         Pooling {
             mode: PoolMode::Session,
             size: 20,
+            min_size: 0,
             reserve: 0,
             reserve_wait: Duration::from_secs(5),
             database_connections: 0,
@@ -81,6 +96,12 @@ impl Default for Pooling {
             wait: Duration::from_secs(120),
             idle: Duration::from_secs(600),
             life: Duration::from_secs(3600),
+            connect: Duration::from_secs(5),
+            retry: Duration::ZERO,
+            client_idle: Duration::ZERO,
+            idle_transaction: Duration::ZERO,
+            transaction: Duration::ZERO,
+            query: Duration::ZERO,
         }
     }
 }
@@ -92,12 +113,24 @@ pub struct Said {
     pub mode: Option<PoolMode>,
     /// [`Pooling::size`].
     pub size: Option<usize>,
+    /// [`Pooling::min_size`].
+    pub min_size: Option<usize>,
     /// [`Pooling::reserve`].
     pub reserve: Option<usize>,
     /// Connections in the database, or of the user.
     pub connections: Option<usize>,
     /// Clients in the database, or of the user.
     pub clients: Option<usize>,
+    /// [`Pooling::life`].
+    pub life: Option<Duration>,
+    /// [`Pooling::client_idle`].
+    pub client_idle: Option<Duration>,
+    /// [`Pooling::idle_transaction`].
+    pub idle_transaction: Option<Duration>,
+    /// [`Pooling::transaction`].
+    pub transaction: Option<Duration>,
+    /// [`Pooling::query`].
+    pub query: Option<Duration>,
 }
 
 /// What is said of all, of databases and of users.
@@ -119,6 +152,17 @@ impl Pools {
         Pools { all, ..Pools::default() }
     }
 
+    /// A time limit is set for somebody.
+    pub fn has_time_limits(&self) -> bool {
+        let said = self.users.values().map(|said| {
+            [said.client_idle, said.idle_transaction, said.transaction, said.query]
+                .map(Option::unwrap_or_default)
+        });
+        let Pooling { client_idle, idle_transaction, transaction, query, .. } = self.all;
+        let mut limits = said.chain([[client_idle, idle_transaction, transaction, query]]).flatten();
+        limits.any(|limit| !limit.is_zero())
+    }
+
     /// What holds for this user in this database. A client that keeps its connection is no part of the default size: it is
     /// limited by what is said of its database or of itself.
     pub fn of(&self, database: &str, user: &str) -> Pooling {
@@ -130,17 +174,25 @@ impl Pools {
             false => by_user.mode.or(by_database.mode).unwrap_or(all.mode),
         };
         let limit = |said: Option<usize>, all: usize| said.filter(|limit| *limit > 0).unwrap_or(all);
+        let time =
+            |said: Option<Duration>, all: Duration| said.filter(|limit| !limit.is_zero()).unwrap_or(all);
         Pooling {
             mode,
             size: by_user.size.or(by_database.size).unwrap_or(match mode.shares() {
                 true => all.size,
                 false => usize::MAX,
             }),
+            min_size: by_database.min_size.unwrap_or(all.min_size),
             reserve: by_user.reserve.or(by_database.reserve).unwrap_or(all.reserve),
             database_connections: limit(by_database.connections, all.database_connections),
             database_clients: limit(by_database.clients, all.database_clients),
             user_connections: limit(by_user.connections, all.user_connections),
             user_clients: limit(by_user.clients, all.user_clients),
+            life: time(by_database.life, all.life),
+            client_idle: time(by_user.client_idle, all.client_idle),
+            idle_transaction: time(by_user.idle_transaction, all.idle_transaction),
+            transaction: time(by_user.transaction, all.transaction),
+            query: time(by_user.query, all.query),
             ..*all
         }
     }

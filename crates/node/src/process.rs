@@ -32,6 +32,7 @@ use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Memberships, 
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
+use crate::overdue;
 use crate::room::check_room;
 use crate::service::Service;
 use crate::shadow;
@@ -162,6 +163,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
         spawn_local(async move { http::serve(listener, pages).await });
     }
     spawn_local(end_periods(process.cluster.clone()));
+    spawn_local(overdue::look(Rc::downgrade(&process)));
     spawn_local(supervisor::lives());
     supervisor::waits();
     let begun = async {
@@ -523,7 +525,6 @@ fn door_options(config: &Config) -> Result<door::Options, StartError> {
         tls: tls.transpose().map_err(StartError)?,
         tls_required: config.tls_required,
         console_database: config.console_database.clone(),
-        ..door::Options::default()
     })
 }
 

@@ -13,6 +13,7 @@ use crate::door::Seat;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::{Peer, Rooms, malformed};
 use crate::pooling::{Pooling, Pools};
+use crate::service::said;
 use crate::session::statements::There;
 use crate::socket::Place;
 use analysis::session::{Interner, SessionState, Settings};
@@ -183,9 +184,63 @@ pub struct Pool {
     /// Connections that were opened before are closed when their clients leave them.
     reconnects: Cell<Option<Instant>>,
     greeted: RefCell<BTreeMap<Parameters, Rc<Greeted>>>,
+    /// How many clients are there.
+    clients: Cell<usize>,
+    /// How one of them was last let in.
+    opening: RefCell<Option<Opening>>,
+    /// Some are being opened that nobody waits for.
+    fills: Cell<bool>,
+    /// When the primary has let nobody in, and why.
+    refused: RefCell<Option<(Instant, Refusal)>>,
+}
+
+/// How a connection is opened.
+#[derive(Clone)]
+struct Opening {
+    cluster: Cluster,
+    wish: Wish,
+    rooms: Rooms,
+}
+
+/// A client of a pool; it counts there until this is dropped.
+pub struct Member(Rc<Pool>);
+
+impl std::ops::Deref for Member {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        &self.0
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.clients.set(self.0.clients.get() - 1);
+    }
 }
 
 impl Pool {
+    /// Why nobody is to be let in for a while, if it was tried in vain a moment ago.
+    fn refuses(&self) -> Option<Refusal> {
+        let refused = self.refused.borrow();
+        let (then, why) = refused.as_ref()?;
+        (then.elapsed() < self.pooling().retry).then(|| why.clone())
+    }
+
+    /// Whether the primary has let somebody in.
+    pub(crate) fn heeds<T>(&self, logged_in: &Result<T, Refusal>) {
+        let refused = logged_in.as_ref().err().filter(|_| !self.pooling().retry.is_zero());
+        *self.refused.borrow_mut() = refused.map(|why| (Instant::now(), why.clone()));
+    }
+
+    /// So many are missing that are to be open.
+    fn lacks(&self) -> usize {
+        let Pooling { mode, size, min_size, database_connections, user_connections, .. } = self.pooling();
+        let is_free = database_connections == 0 && user_connections == 0;
+        let wanted = if mode.shares() && self.clients.get() > 0 && is_free { min_size.min(size) } else { 0 };
+        wanted.saturating_sub(self.open.get())
+    }
+
     fn is_in(&self, database: Option<&str>) -> bool {
         database.is_none_or(|database| database == self.database)
     }
@@ -279,10 +334,26 @@ impl Servers {
                 queue: Queue::default(),
                 reconnects: Cell::new(None),
                 greeted: RefCell::default(),
+                clients: Cell::new(0),
+                opening: RefCell::new(None),
+                fills: Cell::new(false),
+                refused: RefCell::new(None),
             })
         };
         let owner = (database.to_owned(), user.to_owned());
         self.pools.borrow_mut().entry(owner).or_insert_with(new).clone()
+    }
+
+    /// A client of this role in this database.
+    pub fn member(&self, database: &str, user: &str) -> Member {
+        let pool = self.pool(database, user);
+        pool.clients.set(pool.clients.get() + 1);
+        Member(pool)
+    }
+
+    /// Somebody may stay, or run something, for so long and no longer.
+    pub(crate) fn has_time_limits(&self) -> bool {
+        self.pools_said.borrow().has_time_limits()
     }
 
     /// Something has changed that may let somebody through: who is first anywhere looks again, who came earlier before others.
@@ -341,7 +412,16 @@ impl Servers {
             Got::Idle(server) => return Ok(*server),
             Got::New(counted) => counted,
         };
-        let server = self.open(counted, cluster, wish, rooms).await?;
+        if let Some(refusal) = pool.refuses() {
+            return Err(refusal);
+        }
+        let server = self.open(counted, cluster, wish, rooms).await;
+        pool.heeds(&server);
+        let server = server?;
+        if pool.pooling().min_size > 0 {
+            let opening = Opening { cluster: cluster.clone(), wish: wish.clone(), rooms: rooms.clone() };
+            *pool.opening.borrow_mut() = Some(opening);
+        }
         // One that was opened before another Consort takes over is ended by then.
         if cluster.serves_nobody() {
             server.close();
@@ -357,7 +437,7 @@ impl Servers {
     pub async fn own(self: &Rc<Servers>, wish: &Wish, seat: &Seat) -> Result<Counted, Refusal> {
         let pool = self.pool(&wish.database, &wish.user);
         match self.get(&pool, Wanted::Own, seat).await? {
-            Got::New(counted) => Ok(counted),
+            Got::New(counted) => pool.refuses().map_or(Ok(counted), Err),
             Got::Idle(_) => unreachable!("an idle one is not wanted"),
         }
     }
@@ -488,6 +568,30 @@ impl Servers {
         Ok(Server { peer, place: wish.place.clone(), key, statements: There::new(), lent })
     }
 
+    /// Opens connections that nobody waits for, until there are as many as are to be kept.
+    async fn fill(self: Rc<Servers>, pool: Rc<Pool>) {
+        let Some(Opening { cluster, wish, rooms }) = pool.opening.borrow().clone() else { return };
+        if pool.fills.replace(true) {
+            return;
+        }
+        while pool.lacks() > 0 && pool.refuses().is_none() {
+            let opened = self.open(Counted::new(&pool, &self), &cluster, &wish, &rooms).await;
+            pool.heeds(&opened);
+            match opened {
+                Ok(server) => {
+                    // Who used one last is to find that first.
+                    pool.idle.borrow_mut().insert(0, server);
+                    self.call();
+                }
+                Err(why) => {
+                    tracing::debug!(pool.database, pool.user, why = said(&why), "no connection beforehand");
+                    break;
+                }
+            }
+        }
+        pool.fills.set(false);
+    }
+
     /// A session has left this connection, whose settings are these.
     pub fn give_back(&self, mut server: Server, settings: &Settings) {
         let now = Instant::now();
@@ -597,14 +701,20 @@ async fn sweep(servers: Weak<Servers>) {
         let Some(servers) = servers.upgrade() else { return };
         let now = Instant::now();
         for pool in servers.pools.borrow().values() {
-            let Pooling { idle, .. } = pool.pooling();
-            let mut kept = pool.idle.borrow_mut();
-            for mut server in std::mem::take(&mut *kept) {
-                if (!idle.is_zero() && server.lent.used + idle < now) || server.is_gone() {
+            let Pooling { idle, min_size, .. } = pool.pooling();
+            let mut kept = Vec::new();
+            for mut server in pool.idle.take() {
+                let is_needed = pool.open.get() <= min_size && pool.clients.get() > 0;
+                let is_old = !idle.is_zero() && server.lent.used + idle < now && !is_needed;
+                if is_old || server.is_gone() {
                     server.close();
                 } else {
                     kept.push(server);
                 }
+            }
+            *pool.idle.borrow_mut() = kept;
+            if pool.lacks() > 0 {
+                tokio::task::spawn_local(servers.clone().fill(pool.clone()));
             }
         }
         // Nothing is remembered of who was never let in.

@@ -115,6 +115,20 @@ fn reconnect_closes_what_nobody_has_and_wait_close_waits_for_the_rest() {
     assert_ne!(one.one("SELECT pg_backend_pid()").unwrap(), kept);
 }
 
+/// So that the database can be dropped, or the server restarted.
+#[test]
+fn pause_closes_the_connections_that_nobody_has() {
+    let (serving, console, url) = stage(SHARING);
+    let mut client = Client::connect(&url).unwrap();
+    let pid = client.one("SELECT pg_backend_pid()").unwrap();
+    let is_there = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {pid}");
+    assert!(!serving.servers.query(&is_there).is_empty());
+    psql(&console, "PAUSE postgres").worked();
+    eventually("its end", || serving.servers.query(&is_there).is_empty());
+    psql(&console, "RESUME postgres").worked();
+    assert_ne!(client.one("SELECT pg_backend_pid()").unwrap(), pid);
+}
+
 #[test]
 fn suspend_holds_statements_inside_transactions_too() {
     let (_serving, console, url) = stage("");

@@ -40,5 +40,6 @@ mod snapshots;
 mod statements;
 mod subcommands;
 mod supervised;
+mod timeouts;
 mod verify;
 mod waiting;

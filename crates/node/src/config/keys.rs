@@ -85,8 +85,14 @@ pub(super) enum Set {
     Procedure(Reads<Procedure>),
 }
 
+/// PgBouncer's names of global keys that have another one here: both are understood.
+pub const ALIASES: &[(&str, &str)] =
+    &[("max_client_conn", "max_clients"), ("client_login_timeout", "login_time")];
+
 /// The key of this name in this place.
 pub fn find(place: Place, name: &str) -> Option<&'static Key> {
+    let alias = ALIASES.iter().find(|(alias, _)| place == Place::Global && *alias == name);
+    let name = alias.map_or(name, |(_, name)| name);
     KEYS.iter().find(|key| key.stands_in(place) && key.name == name)
 }
 
@@ -365,13 +371,16 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "max_clients",
         "80",
-        "Clients at one time. With `pool_mode = \"session\"` each owns a connection at the primary, so that its \
+        "Clients at one time (PgBouncer's `max_client_conn`, which is understood too). With `pool_mode = \"session\"` each owns a connection at the primary, so that its \
          `max_connections` must be larger.",
         |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
     )),
-    reloaded(global("login_time", "\"60s\"", "How long a client may take to log in.", |config, value| {
-        put(&mut config.login_time, duration(value))
-    })),
+    reloaded(global(
+        "login_time",
+        "\"60s\"",
+        "How long a client may take to log in (PgBouncer's `client_login_timeout`, which is understood too).",
+        |config, value| put(&mut config.login_time, duration(value)),
+    )),
     reloaded(global(
         "max_half_open_per_address",
         "0",
@@ -402,6 +411,13 @@ pub static KEYS: &[Key] = &[
          \"session\"` each client has its own, and `max_clients`, `max_db_connections` and `max_user_connections` limit them, or a \
          `pool_size` of their database or their role.)",
         |config, value| put(&mut config.pool.size, number(value, 1, MOST_CONNECTIONS)),
+    )),
+    reloaded(global(
+        "min_pool_size",
+        "0",
+        "Where clients share connections, and there are any: so many are kept open for one role in one database, used or not. Not where \
+         `max_db_connections` or `max_user_connections` limits them.",
+        |config, value| put(&mut config.pool.min_size, number(value, 0, MOST_CONNECTIONS)),
     )),
     reloaded(global(
         "reserve_pool_size",
@@ -457,6 +473,44 @@ pub static KEYS: &[Key] = &[
         "\"1h\"",
         "A shared connection that is older is closed when its client leaves it; `\"0s\"`: it is used once.",
         |config, value| put(&mut config.pool.life, duration(value)),
+    )),
+    reloaded(global(
+        "server_connect_timeout",
+        "\"5s\"",
+        "A log-in at the primary that takes longer has failed. Counts for clients that come after a RELOAD.",
+        |config, value| put(&mut config.pool.connect, duration(value)),
+    )),
+    reloaded(global(
+        "server_login_retry",
+        "\"0s\"",
+        "Behind a log-in at the primary that has failed, so long the next ones of this role in this database get the same error \
+         without another try; `\"0s\"`: each is tried.",
+        |config, value| put(&mut config.pool.retry, duration(value)),
+    )),
+    reloaded(global(
+        "client_idle_timeout",
+        "\"0s\"",
+        "A client that has asked for nothing for so long, outside a transaction, is sent away (57P05); `\"0s\"`: it stays.",
+        |config, value| put(&mut config.pool.client_idle, duration(value)),
+    )),
+    reloaded(global(
+        "idle_transaction_timeout",
+        "\"0s\"",
+        "A client that has asked for nothing for so long inside a transaction is sent away (25P03); `\"0s\"`: it stays.",
+        |config, value| put(&mut config.pool.idle_transaction, duration(value)),
+    )),
+    reloaded(global(
+        "transaction_timeout",
+        "\"0s\"",
+        "A client whose transaction takes longer is sent away (25P04), and what it runs is ended; `\"0s\"`: it may.",
+        |config, value| put(&mut config.pool.transaction, duration(value)),
+    )),
+    reloaded(global(
+        "query_timeout",
+        "\"0s\"",
+        "A client whose statement takes longer, its wait for a connection included, is sent away (57014), and the statement is ended; \
+         `\"0s\"`: it may. PostgreSQL's `statement_timeout` does less harm.",
+        |config, value| put(&mut config.pool.query, duration(value)),
     )),
     global(
         "standby_connections",
@@ -662,6 +716,15 @@ pub static KEYS: &[Key] = &[
         "As the global key, for clients in this database or of this user; the user's wins.",
         |choice, value| put(&mut choice.pool.reserve, number(value, 0, MOST_CONNECTIONS).map(Some)),
     ),
+    choice_in(Place::Database, "min_pool_size", "As the global key, for this database.", |choice, value| {
+        put(&mut choice.pool.min_size, number(value, 0, MOST_CONNECTIONS).map(Some))
+    }),
+    choice_in(
+        Place::Database,
+        "server_lifetime",
+        "As the global key, for this database; `\"0s\"`: the global one.",
+        |choice, value| put(&mut choice.pool.life, duration(value).map(Some)),
+    ),
     choice_in(
         Place::Database,
         "max_db_connections",
@@ -685,6 +748,30 @@ pub static KEYS: &[Key] = &[
         "max_user_client_connections",
         "As the global key, for this user; 0: the global one.",
         |choice, value| put(&mut choice.pool.clients, number(value, 0, MOST_CONNECTIONS).map(Some)),
+    ),
+    choice_in(
+        Place::User,
+        "client_idle_timeout",
+        "As the global key, for this user; `\"0s\"`: the global one.",
+        |choice, value| put(&mut choice.pool.client_idle, duration(value).map(Some)),
+    ),
+    choice_in(
+        Place::User,
+        "idle_transaction_timeout",
+        "As the global key, for this user; `\"0s\"`: the global one.",
+        |choice, value| put(&mut choice.pool.idle_transaction, duration(value).map(Some)),
+    ),
+    choice_in(
+        Place::User,
+        "transaction_timeout",
+        "As the global key, for this user; `\"0s\"`: the global one.",
+        |choice, value| put(&mut choice.pool.transaction, duration(value).map(Some)),
+    ),
+    choice_in(
+        Place::User,
+        "query_timeout",
+        "As the global key, for this user; `\"0s\"`: the global one.",
+        |choice, value| put(&mut choice.pool.query, duration(value).map(Some)),
     ),
     procedure(
         "tables_read",

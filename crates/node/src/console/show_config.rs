@@ -2,7 +2,7 @@
 
 use super::view::View;
 use super::{Column, Show, Table, text, value};
-use crate::config::keys::shown_default;
+use crate::config::keys::{ALIASES, shown_default};
 
 pub(super) const SHOW: Show =
     Show { name: "CONFIG", meaning: "every setting with the value that counts now, and its default", rows };
@@ -15,5 +15,13 @@ fn rows(view: &dyn View) -> Table {
         let changeable = if key.reloads { "yes" } else { "no" };
         vec![value(key.name), value(written), Some(shown_default(key)), value(changeable)]
     };
-    Table { columns: COLUMNS, rows: view.config().shown().map(row).collect() }
+    // What has another name in PgBouncer is there under that as well.
+    let alias = |(alias, name): &(&'static str, &'static str)| {
+        let (key, written) = view.config().shown().find(|(key, _)| key.name == *name)?;
+        let mut row = row((key, written));
+        row[0] = value(alias);
+        Some(row)
+    };
+    let aliases = ALIASES.iter().filter_map(alias);
+    Table { columns: COLUMNS, rows: view.config().shown().map(row).chain(aliases).collect() }
 }

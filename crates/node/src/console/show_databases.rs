@@ -44,7 +44,7 @@ fn rows(view: &dyn View) -> Table {
             Some(database.name),
             None,
             value(pooling.size.min(config.max_clients)),
-            value(0),
+            value(pooling.min_size),
             value(pooling.reserve),
             value(pooling.life.as_secs()),
             value(pooling.mode.name()),

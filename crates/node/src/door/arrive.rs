@@ -16,6 +16,7 @@ use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
 use analysis::session::Startup as Settings;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use wire::tag::front;
 use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Replication, Startup, Status};
@@ -240,10 +241,12 @@ async fn begun(
         database: startup.database,
         parameters: own.forward.clone(),
         secret,
-        limit: door.options.server_limit,
+        limit: Duration::ZERO,
     };
     let servers = &service.servers;
-    let pooling = servers.pool(&wish.database, &wish.user).pooling();
+    let pool = servers.pool(&wish.database, &wish.user);
+    let pooling = pool.pooling();
+    let wish = Wish { limit: pooling.connect, ..wish };
     crowd::enter(door, &pooling, seat)?;
     if pooling.mode.shares() {
         if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
@@ -262,6 +265,7 @@ async fn begun(
     if log_in.is_err() {
         backends.refused();
     }
+    pool.heeds(&log_in);
     Ok((own, wish, Begun::Own(Box::new((log_in?, counted)))))
 }
 

@@ -80,6 +80,11 @@ impl Running {
         self.struck.take()
     }
 
+    /// The process at the session's own connection is to be ended: nobody else may have that.
+    pub(crate) fn strike(&self) {
+        self.struck.set(true);
+    }
+
     /// The current statement goes to a connection that was lent to it. If it is cancelled while it is there, the
     /// connection must be closed afterwards, never lent to others: the request may reach it late.
     pub fn went(&self, there: &Rc<Cancel>) {

@@ -45,7 +45,8 @@ impl Door {
         Some(self.send_away(&[seat], Leave::Killed))
     }
 
-    fn send_away(self: &Rc<Door>, seats: &[Rc<Seat>], why: Leave) -> Vec<i32> {
+    /// Sends these away at once. The processes at the primary that are to be ended for it.
+    pub(crate) fn send_away(self: &Rc<Door>, seats: &[Rc<Seat>], why: Leave) -> Vec<i32> {
         seats.iter().for_each(|seat| seat.ring(true, why));
         self.cut_off(seats)
     }
@@ -61,6 +62,8 @@ impl Door {
                 let door = self.clone();
                 tokio::task::spawn_local(async move { door.cancels.cancel(&key).await });
             } else if seat.pid.get() != 0 {
+                // What is to end there must not meet another client.
+                seat.running.strike();
                 at_primary.push(seat.pid.get());
             }
         }

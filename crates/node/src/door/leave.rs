@@ -2,6 +2,9 @@
 
 use wire::Problem;
 
+/// What is to be known of a statement that is not answered.
+const IN_DOUBT: &str = "What was sent and not answered may have been committed, or not.";
+
 /// Why a session is sent away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
@@ -9,15 +12,51 @@ pub enum Leave {
     Ending,
     /// Somebody said so in the console.
     Killed,
+    /// It has asked for nothing for too long, outside a transaction,
+    ClientIdle,
+    /// or inside one.
+    IdleTransaction,
+    /// Its transaction takes too long.
+    Transaction,
+    /// Its statement takes too long.
+    Query,
 }
 
 impl Leave {
+    /// The setting that says so, or what else does.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Leave::Ending => "SHUTDOWN",
+            Leave::Killed => "KILL",
+            Leave::ClientIdle => "client_idle_timeout",
+            Leave::IdleTransaction => "idle_transaction_timeout",
+            Leave::Transaction => "transaction_timeout",
+            Leave::Query => "query_timeout",
+        }
+    }
+
+    /// It does not wait for the end of its statement. Who leaves because the process ends hears from the primary what becomes of
+    /// that.
+    pub(crate) fn interrupts(self) -> bool {
+        self != Leave::Ending
+    }
+
     /// The last word that its client hears.
     pub(crate) fn word(self) -> Problem {
         match self {
             Leave::Ending => Problem::fatal("57P01", "terminating connection due to administrator command"),
             Leave::Killed => Problem::fatal("57P01", "terminating connection due to administrator command")
-                .hint("KILL or KILL_CLIENT was said in Consort's console."),
+                .hint(format!("KILL or KILL_CLIENT was said in Consort's console. {IN_DOUBT}")),
+            Leave::ClientIdle => self.too_long("57P05", "client_idle_timeout"),
+            Leave::IdleTransaction => self.too_long("25P03", "idle transaction timeout"),
+            Leave::Transaction => self.too_long("25P04", "transaction timeout"),
+            Leave::Query => self.too_long("57014", "query timeout"),
         }
+    }
+
+    /// In PgBouncer's words, with PostgreSQL's codes for the like.
+    fn too_long(self, sqlstate: &'static str, word: &'static str) -> Problem {
+        let hint = format!("Consort's setting {} says how long at most. {IN_DOUBT}", self.key());
+        Problem::fatal(sqlstate, word).hint(hint)
     }
 }

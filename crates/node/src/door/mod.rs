@@ -66,8 +66,6 @@ pub struct Options {
     pub max_half_open: usize,
     /// Balancers, which say by the PROXY protocol who their clients are, at first.
     pub balancers: Vec<IpNet>,
-    /// A server that has not let us in by then does not answer.
-    pub server_limit: Duration,
     /// TLS at first, if a certificate is configured.
     pub tls: Option<ClientTls>,
     /// Whoever comes over TCP must speak TLS.
@@ -84,7 +82,6 @@ impl Default for Options {
             log_in_limit: Duration::from_secs(60),
             max_half_open: 0,
             balancers: Vec::new(),
-            server_limit: Duration::from_secs(5),
             tls: None,
             tls_required: false,
             console_database: "consort".to_owned(),

@@ -67,6 +67,10 @@ pub struct Seat {
     /// It has proven who it is, and counts among the clients of its database and its user.
     pub(crate) entered: Cell<bool>,
     doing: Cell<Doing>,
+    /// Since when it does that.
+    doing_since: Cell<tokio::time::Instant>,
+    /// Since when its transaction is open.
+    transaction_since: Cell<Option<tokio::time::Instant>>,
     /// When its last request came.
     asked: Cell<SystemTime>,
     requests: Cell<u64>,
@@ -99,6 +103,8 @@ impl Seat {
             tie: RefCell::new(None),
             entered: Cell::new(false),
             doing: Cell::new(Doing::Arriving),
+            doing_since: Cell::new(tokio::time::Instant::now()),
+            transaction_since: Cell::new(None),
             asked: Cell::new(SystemTime::now()),
             requests: Cell::new(0),
             queued: Cell::new(None),
@@ -119,7 +125,25 @@ impl Seat {
     }
 
     pub(crate) fn idle(&self, status: Status) {
-        self.doing.set(Doing::Idle(status));
+        self.begins(Doing::Idle(status));
+        if status == Status::Idle {
+            self.transaction_since.set(None);
+        }
+    }
+
+    fn begins(&self, doing: Doing) {
+        self.doing.set(doing);
+        self.doing_since.set(tokio::time::Instant::now());
+    }
+
+    /// Since when it does what it does.
+    pub(crate) fn doing_since(&self) -> tokio::time::Instant {
+        self.doing_since.get()
+    }
+
+    /// Since when its transaction is open, if one is.
+    pub(crate) fn transaction_since(&self) -> Option<tokio::time::Instant> {
+        self.transaction_since.get()
     }
 
     /// When its last request came.
@@ -165,12 +189,13 @@ impl Seat {
     }
 
     pub(crate) fn waits(&self) {
-        self.doing.set(Doing::Waiting);
+        self.begins(Doing::Waiting);
         self.asked.set(SystemTime::now());
     }
 
     pub(crate) fn active(&self) {
-        self.doing.set(Doing::Active);
+        self.begins(Doing::Active);
+        self.transaction_since.set(self.transaction_since.get().or(Some(self.doing_since.get())));
         self.asked.set(SystemTime::now());
         self.requests.set(self.requests.get() + 1);
     }

@@ -53,13 +53,13 @@ impl Line {
         (log_in, counted): (LoggedIn, Counted),
     ) -> Line {
         let reported = Reported(log_in.parameters);
-        let primary = Primary::new(log_in.peer, place, log_in.key);
+        let primary = Primary::new(log_in.peer, place, log_in.key, seat.clone());
         Line { counted: Some(counted), ..Line::with(door, seat, client, primary, reported) }
     }
 
     /// The line of a client that shares connections at the primary with others, and has none just now.
     pub fn shared(door: Rc<Door>, seat: Rc<Seat>, client: Peer, reported: Vec<(Vec<u8>, Vec<u8>)>) -> Line {
-        let primary = Primary::nowhere(&door.rooms);
+        let primary = Primary::nowhere(&door.rooms, seat.clone());
         Line { away: true, ..Line::with(door, seat, client, primary, Reported(reported)) }
     }
 
@@ -89,7 +89,7 @@ impl Line {
         self.seat.pid.set(key.pid);
         self.seat.opened.set(Some(lent.since()));
         self.seat.running.settled(&place, &key);
-        self.primary = Primary::new(peer, place, key);
+        self.primary = Primary::new(peer, place, key, self.seat.clone());
         (self.away, self.primary_gone, self.lent) = (false, false, Some(lent));
         strange
     }
@@ -97,7 +97,8 @@ impl Line {
     /// The session leaves its connection; `None` if that is of no use to anybody.
     pub(crate) fn detach(&mut self) -> Option<Server> {
         let mut lent = self.lent.take()?;
-        let primary = std::mem::replace(&mut self.primary, Primary::nowhere(&self.door.rooms));
+        let primary =
+            std::mem::replace(&mut self.primary, Primary::nowhere(&self.door.rooms, self.seat.clone()));
         let struck = self.seat.running.unsettled();
         self.seat.pid.set(0);
         self.seat.opened.set(None);

@@ -39,7 +39,7 @@ use crate::cluster::{Cluster, Database, Hold};
 use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
 use crate::pool::Shelf;
-use crate::servers::Pool;
+use crate::servers::Member;
 use crate::service::Service;
 use analysis::session::{BlockStatus, SessionState, Startup};
 use analysis::utility::{Statement, Utility, What};
@@ -130,7 +130,7 @@ pub struct Session {
     open: Option<scheduled::Open>,
     shares: pooled::Shares,
     /// What it counts among, for as long as it is there.
-    pool: Rc<Pool>,
+    pool: Member,
     /// The BEGIN of its transaction, which the primary has not run yet.
     owed: Option<Box<str>>,
     words: Words,
@@ -157,7 +157,7 @@ impl Session {
         }
         let mut session = Session {
             database: service.cluster.database(&wish.database),
-            pool: service.servers.pool(&wish.database, &wish.user),
+            pool: service.servers.member(&wish.database, &wish.user),
             line,
             service,
             wish,

@@ -8,7 +8,7 @@ mod standing;
 use super::meanwhile::Awake;
 use super::request::Kind;
 use super::statements::{Lack, Owed, Statement, Statements, Undo, deallocated};
-use crate::door::Leave;
+use crate::door::{Leave, Seat};
 use crate::log_in::SERVER_HOLD_BYTES;
 use crate::peer::{GATHERED_BYTES, Peer, Rooms};
 use crate::socket::{Place, Socket};
@@ -182,6 +182,8 @@ pub struct Primary {
     pub peer: Peer,
     /// Where it is.
     pub place: Place,
+    /// Whose it is, who may be sent away.
+    seat: Rc<Seat>,
     /// Cancels what it runs.
     pub key: CancelRequest,
     /// Where the session stands, as the primary said last.
@@ -232,8 +234,9 @@ pub struct Seen {
 
 impl Primary {
     /// A connection that is logged in and ready.
-    pub fn new(peer: Peer, place: Place, key: CancelRequest) -> Primary {
+    pub fn new(peer: Peer, place: Place, key: CancelRequest, seat: Rc<Seat>) -> Primary {
         Primary {
+            seat,
             peer,
             place,
             key,
@@ -251,9 +254,9 @@ impl Primary {
     }
 
     /// No connection.
-    pub fn nowhere(rooms: &Rooms) -> Primary {
+    pub fn nowhere(rooms: &Rooms, seat: Rc<Seat>) -> Primary {
         let peer = Peer::new(Socket::Nowhere, Server, SERVER_HOLD_BYTES, rooms);
-        Primary::new(peer, Place::Tcp(String::new(), 0), CancelRequest { pid: 0, secret: Vec::new() })
+        Primary::new(peer, Place::Tcp(String::new(), 0), CancelRequest { pid: 0, secret: Vec::new() }, seat)
     }
 
     /// A request of this kind begins.
@@ -651,8 +654,14 @@ impl Primary {
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::ClientGone)),
                 Poll::Pending => false,
             };
+            if self.is_settled() && client_has_it {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(why) = self.seat.must_leave(false, cx).filter(|why| why.interrupts()) {
+                return Poll::Ready(Err(Ended::SentAway(why)));
+            }
             if self.is_settled() {
-                return if client_has_it { Poll::Ready(Ok(())) } else { Poll::Pending };
+                return Poll::Pending;
             }
             let mut again = more_may_be_there && client_has_it;
             if (self.open || self.copying) && self.peer.unsent() == 0 {

@@ -1,0 +1,55 @@
+//! Clients that have stayed, or whose statements or transactions have run, longer than they may: they are sent away.
+
+use crate::door::{Doing, Leave, Seat};
+use crate::pooling::Pooling;
+use crate::process::Process;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use wire::Status;
+
+/// So often is looked; as often as PgBouncer looks.
+const LOOK_EVERY: Duration = Duration::from_millis(333);
+
+/// Looks for them until the process ends.
+pub(crate) async fn look(process: Weak<Process>) {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let Some(process) = process.upgrade() else { return };
+        let Some(service) = process.door.service.borrow().clone() else { continue };
+        if !service.servers.has_time_limits() {
+            continue;
+        }
+        let now = Instant::now();
+        let overdue = |seat: &Rc<Seat>| {
+            let pooling = service.servers.pool(&seat.database, &seat.user).pooling();
+            why(seat, &pooling, now)
+        };
+        let clients = process.door.seats().into_iter().filter(|seat| seat.entered.get());
+        let all: Vec<_> = clients.filter_map(|seat| overdue(&seat).map(|why| (seat, why))).collect();
+        let mut at_primary = Vec::new();
+        for (seat, why) in all {
+            let Seat { id, user, database, .. } = &*seat;
+            tracing::info!(id, user, database, why = why.key(), "a client is sent away");
+            at_primary.extend(process.door.send_away(&[seat], why));
+        }
+        process.end_at_primary(at_primary).await;
+    }
+}
+
+/// Why this client must go, if it must.
+fn why(seat: &Seat, pooling: &Pooling, now: Instant) -> Option<Leave> {
+    let over = |limit: Duration, since: Instant| !limit.is_zero() && now - since > limit;
+    let since = seat.doing_since();
+    let by_doing = match seat.doing() {
+        Doing::Idle(Status::Idle) => (pooling.client_idle, Leave::ClientIdle),
+        Doing::Idle(_) => (pooling.idle_transaction, Leave::IdleTransaction),
+        Doing::Active => (pooling.query, Leave::Query),
+        Doing::Arriving | Doing::Waiting => return None,
+    };
+    let transaction = seat.transaction_since().is_some_and(|since| over(pooling.transaction, since));
+    match over(by_doing.0, since) {
+        true => Some(by_doing.1),
+        false => transaction.then_some(Leave::Transaction),
+    }
+}
