@@ -5,6 +5,7 @@
 //! right. Keys that the file leaves out have the table's defaults, which are read by the same code as the file.
 
 pub mod auth_file;
+mod key;
 pub mod keys;
 pub mod manual;
 mod value;
@@ -31,7 +32,8 @@ use scheduler::Writers;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use keys::{Key, Place, Set};
+use key::Set;
+use keys::{Key, Place};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default)]

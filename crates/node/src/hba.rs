@@ -121,7 +121,7 @@ impl Rules {
     pub fn by_origin(loopback: Method, elsewhere: Method) -> Rules {
         let rule = |way, hosts, method| Rule {
             way,
-            databases: vec![Name::All],
+            databases: vec![Name::All, Name::Replication],
             users: vec![Name::All],
             hosts,
             method,

@@ -45,7 +45,7 @@ fn why(seat: &Seat, pooling: &Pooling, now: Instant) -> Option<Leave> {
         Doing::Idle(Status::Idle) => (pooling.client_idle, Leave::ClientIdle),
         Doing::Idle(_) => (pooling.idle_transaction, Leave::IdleTransaction),
         Doing::Active => (pooling.query, Leave::Query),
-        Doing::Arriving | Doing::Waiting => return None,
+        Doing::Arriving | Doing::Replicating | Doing::Waiting => return None,
     };
     let transaction = seat.transaction_since().is_some_and(|since| over(pooling.transaction, since));
     match over(by_doing.0, since) {

@@ -323,7 +323,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
         _ if seat.is_queued() => ClientState::Waiting,
         Doing::Waiting => ClientState::Waiting,
         Doing::Idle(wire::Status::Idle) | Doing::Arriving => ClientState::Idle,
-        Doing::Idle(_) | Doing::Active => ClientState::Active,
+        Doing::Idle(_) | Doing::Active | Doing::Replicating => ClientState::Active,
     };
     let host = match seat.origin {
         Origin::Local => "unix".to_owned(),

@@ -190,3 +190,17 @@ fn shutdown_waits_for_clients_or_for_their_transactions() {
     busy.rows("COMMIT").unwrap();
     assert!(serving.ended().success());
 }
+
+/// Where clients share connections, their own numbers are no processes of the primary.
+#[test]
+fn shutdown_ends_what_runs_on_shared_connections() {
+    let (mut serving, console, url) = stage(&format!("{SHARING}\ndrain_time = \"100ms\""));
+    let asleep = running(&url, "SELECT pg_sleep(600)");
+    let sleeps = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    eventually("a running statement", || !serving.servers.query(sleeps).is_empty());
+    psql(&console, "SHUTDOWN");
+    assert!(serving.ended().success());
+    let told = said(asleep);
+    assert!(told.contains("terminating connection due to administrator command"), "{told}");
+    eventually("its end at the primary", || serving.servers.query(sleeps).is_empty());
+}

@@ -144,7 +144,7 @@ fn clients_share_connections_when_the_configuration_says_so() {
 /// Modes and limits count from a RELOAD on, for who waits too.
 #[test]
 fn how_clients_share_connections_is_reloaded() {
-    let said = "pool_mode = \"transaction\"\ndefault_pool_size = 1\nquery_wait_timeout = \"0s\"";
+    let said = "pool_mode = \"transaction\"\ndefault_pool_size = 1\nquery_wait_timeout = \"1min\"";
     let serving = Serving::start(0, said);
     let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
     let mut one = Client::connect(&url).unwrap();

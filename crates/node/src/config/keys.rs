@@ -1,7 +1,6 @@
 //! The table of keys: name, default, what it is for, and how it is read. The only place that knows them; the manual's
 //! table is generated from it.
 
-use analysis::catalog::Procedure;
 use design::Design;
 use history::Grain;
 use postgres::tls::Checks;
@@ -9,81 +8,13 @@ use scheduler::Writers;
 use std::time::Duration;
 use toml::de::DeValue;
 
+pub use super::key::{Key, Place};
+use super::key::{choice, choice_in, global, procedure, reloaded, reloaded_server, server};
 use super::value::{
     Read, declared, default, duration, flag, networks, number, one_of, shown, size, tables, text, texts,
 };
-use super::{AuthType, Choice, Config, LogFormat, Server};
+use super::{AuthType, Choice, LogFormat, Server};
 use crate::pooling::PoolMode;
-
-/// One key of the file.
-pub struct Key {
-    /// Where it stands.
-    pub place: Place,
-    /// Its name.
-    pub name: &'static str,
-    /// What is meant when the file leaves it out, as the file would write it; empty if it must be given.
-    pub default: &'static str,
-    /// `RELOAD` takes a new value over; otherwise it counts from the next start.
-    pub reloads: bool,
-    /// What it is for, in one or two sentences.
-    pub doc: &'static str,
-    pub(super) set: Set,
-}
-
-/// Where a key may stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// At the top of the file.
-    Global,
-    /// In `[primary]`.
-    Primary,
-    /// In each `[[standby]]`.
-    Standby,
-    /// In each `[[replica]]`.
-    Replica,
-    /// In `[database.NAME]` and `[user.NAME]`.
-    Choice,
-    /// In `[database.NAME]` alone.
-    Database,
-    /// In `[user.NAME]` alone.
-    User,
-    /// In `[procedure."SCHEMA.NAME"]`.
-    Procedure,
-}
-
-impl Place {
-    /// The table's name in the file.
-    pub fn table(self) -> &'static str {
-        match self {
-            Self::Global => "",
-            Self::Primary => "primary",
-            Self::Standby => "standby",
-            Self::Replica => "replica",
-            Self::Choice => "database or user",
-            Self::Database => "database",
-            Self::User => "user",
-            Self::Procedure => "procedure",
-        }
-    }
-}
-
-impl Key {
-    /// Whether it may stand there.
-    fn stands_in(&self, place: Place) -> bool {
-        self.place == place || self.place == Place::Choice && matches!(place, Place::Database | Place::User)
-    }
-}
-
-type Reads<T> = fn(&mut T, &DeValue<'_>) -> Read<()>;
-
-/// How a value is read into its place.
-#[derive(Clone, Copy)]
-pub(super) enum Set {
-    Global(Reads<Config>),
-    Server(Reads<Server>),
-    Choice(Reads<Choice>),
-    Procedure(Reads<Procedure>),
-}
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -113,42 +44,6 @@ pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-const fn global(name: &'static str, default: &'static str, doc: &'static str, set: Reads<Config>) -> Key {
-    Key { place: Place::Global, name, default, reloads: false, doc, set: Set::Global(set) }
-}
-
-const fn reloaded_server(
-    place: Place,
-    name: &'static str,
-    default: &'static str,
-    doc: &'static str,
-    set: Reads<Server>,
-) -> Key {
-    reloaded(server(place, name, default, doc, set))
-}
-
-const fn reloaded(key: Key) -> Key {
-    Key { reloads: true, ..key }
-}
-
-const fn server(
-    place: Place,
-    name: &'static str,
-    default: &'static str,
-    doc: &'static str,
-    set: Reads<Server>,
-) -> Key {
-    Key { place, name, default, reloads: false, doc, set: Set::Server(set) }
-}
-
-const fn choice(name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
-    choice_in(Place::Choice, name, doc, set)
-}
-
-const fn choice_in(place: Place, name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
-    Key { place, name, default: "", reloads: true, doc, set: Set::Choice(set) }
-}
-
 /// A lease is long enough to be renewed a few times, or there is none.
 fn lease(value: &DeValue<'_>) -> Read<Duration> {
     let lease = duration(value)?;
@@ -158,11 +53,6 @@ fn lease(value: &DeValue<'_>) -> Read<Duration> {
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 const LONGEST_LEASE: Duration = Duration::from_secs(3600);
-
-const fn procedure(name: &'static str, doc: &'static str, set: Reads<Procedure>) -> Key {
-    let set = Set::Procedure(set);
-    Key { place: Place::Procedure, name, default: "\"\"", reloads: true, doc, set }
-}
 
 /// Every key.
 pub static KEYS: &[Key] = &[

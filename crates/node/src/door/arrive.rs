@@ -110,8 +110,9 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
     }
     if let Err(value) = startup.replication() {
         let why = format!("invalid value for parameter \"replication\": \"{value}\"");
-        return Err(Problem::fatal("22023", why)
-            .hint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."));
+        return Err(
+            Problem::fatal("22023", why).hint("Valid values are: \"false\", 0, \"true\", 1, \"database\".")
+        );
     }
     if door.closing.get() && startup.database != door.options.console_database {
         return Err(Problem::fatal("57P03", "Consort is shutting down"));

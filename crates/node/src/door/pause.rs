@@ -143,7 +143,7 @@ impl Door {
 /// Whether a transaction is open in this session.
 fn is_open(seat: &Seat) -> bool {
     match seat.doing() {
-        Doing::Arriving | Doing::Waiting | Doing::Idle(Status::Idle) => false,
+        Doing::Arriving | Doing::Replicating | Doing::Waiting | Doing::Idle(Status::Idle) => false,
         Doing::Idle(_) | Doing::Active => true,
     }
 }

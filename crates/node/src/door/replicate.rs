@@ -1,9 +1,10 @@
 //! Replication connections: a walsender of the primary's, to which bytes pass both ways unread.
 
 use super::arrive::{note_refused, own_settings, refuse};
-use super::{Door, Seat, Secret};
+use super::{Door, Seat, Secret, crowd};
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::Peer;
+use crate::servers::Counted;
 use crate::service::Service;
 use crate::socket::Socket;
 use scheduler::Writers;
@@ -26,11 +27,11 @@ pub(super) async fn replicate(
     secret: Option<Secret>,
 ) {
     let logged_in = match door.service.borrow().clone() {
-        Some(service) => enter(door, &service, (startup, kind), secret).await,
+        Some(service) => enter(door, &service, &seat, (startup, kind), secret).await,
         None => Err(answered(Problem::fatal("57P03", "Consort is starting up"))),
     };
-    let log_in = match logged_in {
-        Ok(log_in) => log_in,
+    let (log_in, counted) = match logged_in {
+        Ok(entered) => entered,
         Err(refusal) => {
             note_refused(door, &seat, &refusal);
             refuse(door, client.out(), refusal);
@@ -52,15 +53,15 @@ pub(super) async fn replicate(
         seat.running.settled(&place, &key);
     }
     door.cancels.enter(key, seat.running.clone());
-    seat.active();
+    seat.opened.set(Some(counted.since()));
+    seat.replicates();
     if client.send().await.is_ok()
         && let (Some(mut client), Some(mut server)) = (bare(client), bare(server))
     {
-        let told = poll_fn(|cx| if seat.must_leave(true, cx) { Poll::Ready(()) } else { Poll::Pending });
         // A client that is told to leave comes back on its own and goes on where it was: it is not waited for.
         tokio::select! {
             _ = pass(&mut client, &mut server) => {}
-            () = told => {}
+            _ = poll_fn(|cx| seat.must_leave(true, cx).map_or(Poll::Pending, Poll::Ready)) => {}
         }
     }
     door.leave(&seat);
@@ -70,9 +71,10 @@ pub(super) async fn replicate(
 async fn enter(
     door: &Door,
     service: &Service,
+    seat: &Seat,
     (startup, kind): (Startup, Replication),
     secret: Option<Secret>,
-) -> Result<LoggedIn, Refusal> {
+) -> Result<(LoggedIn, Counted), Refusal> {
     if service.cluster.serves_nobody() {
         return Err(Refusal::MayNotLead);
     }
@@ -84,15 +86,21 @@ async fn enter(
     }
     let own = own_settings(service, &startup)?;
     let place = door.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
+    let pool = service.servers.pool(&startup.database, &startup.user);
+    let pooling = pool.pooling();
     let wish = Wish {
         place,
         user: startup.user,
         database: startup.database,
         parameters: own.forward,
         secret,
-        limit: door.options.server_limit,
+        limit: pooling.connect,
     };
-    log_in(&wish, &door.rooms).await
+    crowd::enter(door, &pooling, seat)?;
+    let counted = service.servers.own(&wish, seat).await?;
+    let log_in = log_in(&wish, &door.rooms).await;
+    pool.heeds(&log_in);
+    Ok((log_in?, counted))
 }
 
 fn answered(problem: Problem) -> Refusal {

@@ -15,6 +15,8 @@ use wire::{CancelRequest, Startup, Status};
 pub enum Doing {
     /// It logs in.
     Arriving,
+    /// Bytes of a replication connection pass, for as long as they come.
+    Replicating,
     /// It waits for its client, with its transaction in this state.
     Idle(Status),
     /// It waits for RESUME.
@@ -174,7 +176,7 @@ impl Seat {
         }
         match self.doing.get() {
             Doing::Waiting => self.asked.get().elapsed().unwrap_or_default(),
-            Doing::Arriving | Doing::Idle(_) | Doing::Active => Duration::ZERO,
+            Doing::Arriving | Doing::Idle(_) | Doing::Active | Doing::Replicating => Duration::ZERO,
         }
     }
 
@@ -191,6 +193,10 @@ impl Seat {
     pub(crate) fn waits(&self) {
         self.begins(Doing::Waiting);
         self.asked.set(SystemTime::now());
+    }
+
+    pub(crate) fn replicates(&self) {
+        self.begins(Doing::Replicating);
     }
 
     pub(crate) fn active(&self) {

@@ -47,7 +47,8 @@ fn method(rules: &Rules, from: &str, database: &str, user: &str) -> Option<Metho
         "local" => Origin::Local,
         address => Origin::Machine(address.parse::<IpAddr>().unwrap()),
     };
-    let caller = Caller { origin, encrypted: from.ends_with('+'), database, replicates: false, user, roles: None };
+    let caller =
+        Caller { origin, encrypted: from.ends_with('+'), database, replicates: false, user, roles: None };
     rules.rule(&caller).unwrap().map(|rule| rule.method)
 }
 
@@ -225,7 +226,14 @@ fn memberships_are_wanted_where_nothing_else_decides() {
     let none = BTreeSet::new();
     let staff = BTreeSet::from(["bob".to_owned(), "staff".to_owned(), "store".to_owned()]);
     let method = |from: [u8; 4], database, user, roles| {
-        let caller = Caller { origin: Origin::Machine(from.into()), encrypted: false, database, replicates: false, user, roles };
+        let caller = Caller {
+            origin: Origin::Machine(from.into()),
+            encrypted: false,
+            database,
+            replicates: false,
+            user,
+            roles,
+        };
         rules.rule(&caller).map(|rule| rule.map(|rule| rule.method))
     };
     let (near, far) = ([10, 0, 0, 1], [127, 0, 0, 1]);
@@ -253,7 +261,14 @@ fn maps_say_who_may_be_whom() {
     ]);
     let rules = folder.rules().unwrap();
     let may = |database: &str, system: &str, role: &str| {
-        let caller = Caller { origin: Origin::Local, encrypted: false, database, replicates: false, user: role, roles: None };
+        let caller = Caller {
+            origin: Origin::Local,
+            encrypted: false,
+            database,
+            replicates: false,
+            user: role,
+            roles: None,
+        };
         rules.allow(rules.rule(&caller).unwrap().unwrap(), system, role)
     };
     for (system, role, wanted) in [

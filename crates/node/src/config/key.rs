@@ -1,0 +1,127 @@
+//! What a key of the file is, and how its entry in the table is written.
+
+use super::value::Read;
+use super::{Choice, Config, Server};
+use analysis::catalog::Procedure;
+use toml::de::DeValue;
+
+/// One key of the file.
+pub struct Key {
+    /// Where it stands.
+    pub place: Place,
+    /// Its name.
+    pub name: &'static str,
+    /// What is meant when the file leaves it out, as the file would write it; empty if it must be given.
+    pub default: &'static str,
+    /// `RELOAD` takes a new value over; otherwise it counts from the next start.
+    pub reloads: bool,
+    /// What it is for, in one or two sentences.
+    pub doc: &'static str,
+    pub(super) set: Set,
+}
+
+/// Where a key may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the top of the file.
+    Global,
+    /// In `[primary]`.
+    Primary,
+    /// In each `[[standby]]`.
+    Standby,
+    /// In each `[[replica]]`.
+    Replica,
+    /// In `[database.NAME]` and `[user.NAME]`.
+    Choice,
+    /// In `[database.NAME]` alone.
+    Database,
+    /// In `[user.NAME]` alone.
+    User,
+    /// In `[procedure."SCHEMA.NAME"]`.
+    Procedure,
+}
+
+impl Place {
+    /// The table's name in the file.
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::Global => "",
+            Self::Primary => "primary",
+            Self::Standby => "standby",
+            Self::Replica => "replica",
+            Self::Choice => "database or user",
+            Self::Database => "database",
+            Self::User => "user",
+            Self::Procedure => "procedure",
+        }
+    }
+}
+
+impl Key {
+    /// Whether it may stand there.
+    pub(super) fn stands_in(&self, place: Place) -> bool {
+        self.place == place || self.place == Place::Choice && matches!(place, Place::Database | Place::User)
+    }
+}
+
+type Reads<T> = fn(&mut T, &DeValue<'_>) -> Read<()>;
+
+/// How a value is read into its place.
+#[derive(Clone, Copy)]
+pub(super) enum Set {
+    Global(Reads<Config>),
+    Server(Reads<Server>),
+    Choice(Reads<Choice>),
+    Procedure(Reads<Procedure>),
+}
+
+pub(super) const fn global(
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Config>,
+) -> Key {
+    Key { place: Place::Global, name, default, reloads: false, doc, set: Set::Global(set) }
+}
+
+pub(super) const fn reloaded_server(
+    place: Place,
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Server>,
+) -> Key {
+    reloaded(server(place, name, default, doc, set))
+}
+
+pub(super) const fn reloaded(key: Key) -> Key {
+    Key { reloads: true, ..key }
+}
+
+pub(super) const fn server(
+    place: Place,
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Server>,
+) -> Key {
+    Key { place, name, default, reloads: false, doc, set: Set::Server(set) }
+}
+
+pub(super) const fn choice(name: &'static str, doc: &'static str, set: Reads<Choice>) -> Key {
+    choice_in(Place::Choice, name, doc, set)
+}
+
+pub(super) const fn choice_in(
+    place: Place,
+    name: &'static str,
+    doc: &'static str,
+    set: Reads<Choice>,
+) -> Key {
+    Key { place, name, default: "", reloads: true, doc, set: Set::Choice(set) }
+}
+
+pub(super) const fn procedure(name: &'static str, doc: &'static str, set: Reads<Procedure>) -> Key {
+    let set = Set::Procedure(set);
+    Key { place: Place::Procedure, name, default: "\"\"", reloads: true, doc, set }
+}
