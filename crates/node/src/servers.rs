@@ -408,10 +408,36 @@ impl Servers {
     ) -> Result<Server, Refusal> {
         let pool = self.pool(&wish.database, &wish.user);
         let wanted = Wanted::Shared(wish, cluster.configured().floor());
-        let counted = match self.get(&pool, wanted, seat).await? {
-            Got::Idle(server) => return Ok(*server),
-            Got::New(counted) => counted,
-        };
+        match self.get(&pool, wanted, seat).await? {
+            Got::Idle(server) => Ok(*server),
+            Got::New(counted) => self.opened(&pool, counted, cluster, wish, rooms).await,
+        }
+    }
+
+    /// A connection that nobody has had, for a client that shows how clients like it begin.
+    ///
+    /// # Errors
+    /// As [`Servers::take`].
+    pub async fn take_new(
+        self: &Rc<Servers>,
+        cluster: &Cluster,
+        wish: &Wish,
+        seat: &Seat,
+        rooms: &Rooms,
+    ) -> Result<Server, Refusal> {
+        let counted = self.own(wish, seat).await?;
+        self.opened(&self.pool(&wish.database, &wish.user), counted, cluster, wish, rooms).await
+    }
+
+    /// Opens a connection for a client that waits for it.
+    async fn opened(
+        &self,
+        pool: &Pool,
+        counted: Counted,
+        cluster: &Cluster,
+        wish: &Wish,
+        rooms: &Rooms,
+    ) -> Result<Server, Refusal> {
         if let Some(refusal) = pool.refuses() {
             return Err(refusal);
         }
@@ -430,7 +456,7 @@ impl Servers {
         Ok(server)
     }
 
-    /// The right to open a connection that this client keeps.
+    /// The right to open a connection for this client alone.
     ///
     /// # Errors
     /// There may be no other one, and none was closed in time.

@@ -253,7 +253,8 @@ async fn begun(
         if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
             return Ok((own, wish, Begun::Greeted(greeted)));
         }
-        let server = servers.take(&service.cluster, &wish, seat, &door.rooms).await?;
+        // Where another has been before, nothing tells how a session begins.
+        let server = servers.take_new(&service.cluster, &wish, seat, &door.rooms).await?;
         return Ok((own, wish, Begun::Shares(Box::new(server))));
     }
     let counted = servers.own(&wish, seat).await?;

@@ -7,6 +7,7 @@ mod door;
 mod far;
 mod grain;
 mod in_block;
+mod in_turn;
 mod malformed;
 mod meanwhile;
 mod messages;

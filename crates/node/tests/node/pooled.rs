@@ -1,14 +1,10 @@
-//! Sessions that share connections at the primary: what they take along, what keeps them where they are, and that nobody
-//! sees anything of another.
+//! Sessions that share connections at the primary: what they take along, and what keeps them where they are.
 
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use node::pooling::{PoolMode, Pooling, Pools};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use scheduler::Writers;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame};
 
@@ -19,7 +15,7 @@ fn shared(size: usize) -> Pooling {
 }
 
 /// A door whose sessions share `size` connections.
-fn sharing(size: usize) -> Open {
+pub(crate) fn sharing(size: usize) -> Open {
     pooling(Pools::of_all(shared(size)))
 }
 
@@ -86,6 +82,27 @@ fn settings_go_with_their_session() {
     query(&mut other, "UPDATE items SET name = 'x' WHERE id = 1");
     assert_eq!(query(&mut one, asked)[0], "ISO, MDYone7MBpostgres");
     query(&mut one, "DROP ROLE carried_role");
+}
+
+#[test]
+fn a_client_that_comes_after_ddl_begins_with_nothing_of_another() {
+    database("begun_after_ddl");
+    let open = sharing(1);
+    let version = || open.cluster(|cluster| cluster.database("begun_after_ddl").version());
+    let asked = "SELECT current_user || current_setting('work_mem') || coalesce(current_setting('app.own', true), '')";
+    let mut one = Raw::ready(&open, "begun_after_ddl");
+    query(&mut one, "SET app.own = 'one'");
+    let before = version();
+    query(&mut one, "CREATE TABLE made (v int)");
+    until(|| version() > before);
+    query(&mut one, "SET work_mem = '9MB'");
+    query(&mut one, "SET ROLE pg_monitor");
+    // How sessions begin is not known any more: the first one shows it to the second.
+    for _ in 0..2 {
+        let mut other = Raw::ready(&open, "begun_after_ddl");
+        assert_eq!(query(&mut other, &format!("{asked} FROM pg_backend_pid()")), ["postgres4MB"]);
+    }
+    assert_eq!(query(&mut one, &format!("{asked} FROM pg_backend_pid()")), ["pg_monitor9MBone"]);
 }
 
 #[test]
@@ -310,143 +327,4 @@ fn a_cancel_request_finds_its_statement_and_no_other() {
     until(|| !SERVERS.query(asleep).is_empty());
     cancel();
     assert_eq!(answer(&mut other).0, ["rested"], "it was not the other's statement that was cancelled");
-}
-
-/// A client as one server would have it.
-#[derive(Clone, Debug, Default)]
-struct Alone {
-    setting: String,
-    memory: Option<u32>,
-    has_role: bool,
-    statements: BTreeMap<u8, u32>,
-    temporary: Option<u32>,
-    listens: bool,
-    locks: bool,
-    cursor: bool,
-    /// Its settings and its role before its block.
-    before: Option<(String, bool)>,
-}
-
-impl Alone {
-    /// It needs a connection for itself.
-    fn is_tied(&self) -> bool {
-        self.temporary.is_some() || self.listens || self.locks || self.cursor || self.before.is_some()
-    }
-
-    /// The client has what it should have, and nothing else.
-    fn check(&self, raw: &mut Raw) {
-        let seen = query(
-            raw,
-            "SELECT coalesce(current_setting('app.mine', true), ''), current_setting('work_mem'), current_user, \
-             (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels()), \
-             (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()), \
-             (SELECT count(*) FROM pg_cursors WHERE is_holdable), \
-             (SELECT count(*) FROM pg_class WHERE relname = 'own' AND relpersistence = 't' \
-              AND relnamespace = pg_my_temp_schema())",
-        );
-        let memory = self.memory.map_or_else(|| "4MB".to_owned(), |memory| format!("{memory}MB"));
-        let expected = [
-            self.setting.clone(),
-            memory,
-            if self.has_role { "pg_monitor" } else { "postgres" }.to_owned(),
-            self.statements.len().to_string(),
-            u8::from(self.listens).to_string(),
-            u8::from(self.locks).to_string(),
-            u8::from(self.cursor).to_string(),
-            u8::from(self.temporary.is_some()).to_string(),
-        ];
-        assert_eq!(seen, expected);
-    }
-
-    /// Does something that one server would answer so.
-    fn act(&mut self, raw: &mut Raw, rng: &mut StdRng, may_tie: bool) {
-        let value: u32 = rng.random_range(1..1000);
-        let name = rng.random_range(0..3u8);
-        let statement = format!("S_{name}");
-        match rng.random_range(0..14) {
-            0 | 1 => {
-                query(raw, &format!("SET app.mine = '{value}'"));
-                self.setting = value.to_string();
-            }
-            2 => {
-                self.has_role = !self.has_role;
-                query(raw, if self.has_role { "SET ROLE pg_monitor" } else { "RESET ROLE" });
-            }
-            3 if self.before.is_some() => {
-                let ends = ["COMMIT", "ROLLBACK"][usize::from(value.is_multiple_of(2))];
-                query(raw, ends);
-                let before = self.before.take();
-                if let (Some((setting, has_role)), "ROLLBACK") = (before, ends) {
-                    (self.setting, self.has_role) = (setting, has_role);
-                }
-            }
-            // What follows may fail, which a block would not survive.
-            _ if self.before.is_some() => self.check(raw),
-            3 if may_tie => {
-                self.before = Some((self.setting.clone(), self.has_role));
-                query(raw, "BEGIN");
-            }
-            4 => {
-                self.memory = Some(64 + value);
-                query(raw, &format!("SELECT set_config('work_mem', '{}MB', false)", 64 + value));
-            }
-            5 | 6 => {
-                let text = format!("SELECT '{value}' FROM pg_backend_pid()");
-                let code = parse_named(raw, statement.as_bytes(), &text);
-                assert_eq!(code, if self.statements.contains_key(&name) { "42P05" } else { "" });
-                self.statements.entry(name).or_insert(value);
-            }
-            7 | 8 => {
-                let known = self.statements.get(&name).map_or_else(|| "26000".to_owned(), u32::to_string);
-                assert_eq!(run_named(raw, statement.as_bytes()), [known]);
-            }
-            9 if self.statements.remove(&name).is_some() => {
-                query(raw, &format!("DEALLOCATE \"{statement}\""));
-            }
-            10 if !self.has_role && self.temporary.take().is_some() => {
-                query(raw, "DROP TABLE pg_temp.own");
-            }
-            10 if may_tie && !self.has_role => {
-                self.temporary = Some(value);
-                query(raw, &format!("CREATE TEMPORARY TABLE own AS SELECT {value} AS v"));
-            }
-            11 if self.listens || may_tie => {
-                self.listens = !self.listens;
-                query(raw, if self.listens { "LISTEN news" } else { "UNLISTEN news" });
-            }
-            12 if self.locks || may_tie => {
-                self.locks = !self.locks;
-                let does = if self.locks { "pg_advisory_lock_shared" } else { "pg_advisory_unlock_shared" };
-                query(raw, &format!("SELECT {does}(7)"));
-            }
-            13 if self.cursor || may_tie => {
-                self.cursor = !self.cursor;
-                query(
-                    raw,
-                    if self.cursor { "DECLARE held CURSOR WITH HOLD FOR SELECT 1" } else { "CLOSE held" },
-                );
-            }
-            _ => self.check(raw),
-        }
-    }
-}
-
-#[test]
-fn whatever_clients_do_in_turn_nobody_sees_anything_of_another() {
-    const SHARED: usize = 3;
-    database("in_turn");
-    for seed in 0..6 {
-        let open = sharing(SHARED);
-        let mut rng = StdRng::seed_from_u64(seed);
-        let mut clients: Vec<(Raw, Alone)> =
-            (0..6).map(|_| (Raw::ready(&open, "in_turn"), Alone::default())).collect();
-        for _ in 0..150 {
-            let tied = clients.iter().filter(|(_, alone)| alone.is_tied()).count();
-            let at = rng.random_range(0..clients.len());
-            let (raw, alone) = &mut clients[at];
-            let may_tie = alone.is_tied() || tied + 1 < SHARED;
-            alone.act(raw, &mut rng, may_tie);
-        }
-        clients.iter_mut().for_each(|(raw, alone)| alone.check(raw));
-    }
 }

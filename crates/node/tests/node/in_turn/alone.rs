@@ -1,0 +1,398 @@
+//! A client as one server would have it: what it may do next, what it hears then, and what a look at its session shows.
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A setting, and the values that clients give it; the first is the one that it begins with.
+type Setting = (&'static str, [&'static str; 4]);
+
+const SETTINGS: [Setting; 7] = [
+    ("app.mine", ["", "one", "two", "three"]),
+    ("work_mem", ["4MB", "5MB", "6MB", "7MB"]),
+    ("datestyle", ["ISO, MDY", "German, DMY", "SQL, MDY", "Postgres, DMY"]),
+    ("search_path", ["\"$user\", public", "public", "pg_catalog", "nowhere, public"]),
+    ("statement_timeout", ["0", "1min", "2min", "3min"]),
+    ("extra_float_digits", ["1", "0", "2", "3"]),
+    (ROLE, ["none", "pg_monitor", "pg_read_all_data", "pg_read_all_stats"]),
+];
+const ROLE: &str = "role";
+const ROLE_AT: usize = SETTINGS.len() - 1;
+const CUSTOM_AT: usize = 0;
+const DATES_AT: usize = 2;
+/// 4 February 2024, in each of the styles.
+const DATES: [&str; 4] = ["2024-02-04", "04.02.2024", "02/04/2024", "04-02-2024"];
+
+/// Asks for everything that one select can tell.
+pub(super) fn look() -> String {
+    let settings: String =
+        SETTINGS.iter().map(|(name, _)| format!("coalesce(current_setting('{name}', true), ''), ")).collect();
+    let names = |what: &str, from: &str| {
+        format!("(SELECT coalesce(string_agg({what}, ',' ORDER BY {what}), '') FROM {from}), ")
+    };
+    [
+        "SELECT ".to_owned(),
+        settings,
+        "current_user, ".to_owned(),
+        names("name", "pg_prepared_statements"),
+        names("name", "pg_cursors"),
+        names("channel", "pg_listening_channels() AS channel"),
+        names("objid::text", "pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"),
+        names("relname::text", "pg_class WHERE relpersistence = 't' AND relnamespace = pg_my_temp_schema()"),
+        "now() = statement_timestamp() AND pg_current_xact_id_if_assigned() IS NULL".to_owned(),
+    ]
+    .concat()
+}
+
+/// How a client says something.
+#[derive(Debug)]
+pub(super) enum How {
+    /// In the simple protocol.
+    Query,
+    /// As a statement that is to be known under this name.
+    Parse(String),
+    /// By running what is known under this name.
+    Run(String),
+}
+
+/// Something that a client does, and what it hears.
+#[derive(Debug)]
+pub(super) struct Act {
+    pub(super) how: How,
+    pub(super) text: String,
+    pub(super) hears: Vec<String>,
+}
+
+impl Act {
+    fn query(text: impl Into<String>) -> Act {
+        Act { how: How::Query, text: text.into(), hears: Vec::new() }
+    }
+
+    fn hears(mut self, value: impl Into<String>) -> Act {
+        self.hears.push(value.into());
+        self
+    }
+}
+
+/// What goes back to what it was if its transaction is rolled back.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    /// Which of its values each setting has.
+    settings: [usize; SETTINGS.len()],
+    temporary: bool,
+    listens: bool,
+    /// A cursor that outlives its transaction.
+    held: bool,
+}
+
+/// An open transaction block.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// What a COMMIT keeps.
+    kept: Kept,
+    /// What SET LOCAL has set.
+    local: [Option<usize>; SETTINGS.len()],
+    cursor: bool,
+    lock: bool,
+    failed: bool,
+    /// As it was at its savepoint.
+    savepoint: Option<Box<Block>>,
+}
+
+/// A client as one server would have it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alone {
+    settled: Kept,
+    block: Option<Block>,
+    /// Statements by name, made by the protocol (`P_`) or by SQL (`q_`).
+    prepared: BTreeMap<String, u32>,
+    locks: BTreeSet<u32>,
+}
+
+impl Alone {
+    pub(super) fn has_failed(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.failed)
+    }
+
+    pub(super) fn status(&self) -> char {
+        match &self.block {
+            None => 'I',
+            Some(block) if block.failed => 'E',
+            Some(_) => 'T',
+        }
+    }
+
+    /// It needs a connection for itself.
+    pub(super) fn is_tied(&self) -> bool {
+        let Kept { temporary, listens, held, .. } = self.settled;
+        let by_sql = self.prepared.keys().any(|name| name.starts_with('q'));
+        self.block.is_some() || temporary || listens || held || by_sql || !self.locks.is_empty()
+    }
+
+    fn kept(&self) -> &Kept {
+        self.block.as_ref().map_or(&self.settled, |block| &block.kept)
+    }
+
+    fn kept_mut(&mut self) -> &mut Kept {
+        self.block.as_mut().map_or(&mut self.settled, |block| &mut block.kept)
+    }
+
+    /// What it has whatever becomes of its transaction.
+    fn everywhere(&mut self, change: impl Fn(&mut Kept)) {
+        change(&mut self.settled);
+        let mut block = self.block.as_mut();
+        while let Some(at) = block {
+            change(&mut at.kept);
+            block = at.savepoint.as_deref_mut();
+        }
+    }
+
+    /// Which of its values a setting has.
+    fn value(&self, at: usize) -> usize {
+        let local = self.block.as_ref().and_then(|block| block.local[at]);
+        local.unwrap_or(self.kept().settings[at])
+    }
+
+    /// What a look at its session shows.
+    pub(super) fn expected(&self) -> Vec<String> {
+        let names = |names: &[(&str, bool)]| {
+            let there = names.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
+            there.collect::<Vec<_>>().join(",")
+        };
+        let mut seen: Vec<String> =
+            SETTINGS.iter().enumerate().map(|(at, (_, values))| values[self.value(at)].to_owned()).collect();
+        let role = self.value(ROLE_AT);
+        seen.push(if role == 0 { "postgres" } else { SETTINGS[ROLE_AT].1[role] }.to_owned());
+        seen.push(self.prepared.keys().cloned().collect::<Vec<_>>().join(","));
+        let block = self.block.as_ref();
+        let cursor = block.is_some_and(|block| block.cursor);
+        seen.push(names(&[("brief", cursor), ("held", self.kept().held)]));
+        seen.push(names(&[("news", self.settled.listens)]));
+        let mut locks: Vec<String> = self.locks.iter().map(u32::to_string).collect();
+        locks.extend(block.is_some_and(|block| block.lock).then(|| "9".to_owned()));
+        seen.push(locks.join(","));
+        seen.push(names(&[("own", self.kept().temporary)]));
+        seen.push(if block.is_none() { "t" } else { "f" }.to_owned());
+        seen
+    }
+
+    /// What 4 February 2024 looks like to it.
+    pub(super) fn date(&self) -> &'static str {
+        DATES[self.value(DATES_AT)]
+    }
+
+    /// BEGIN was answered.
+    pub(super) fn begin(&mut self) {
+        self.block = Some(Block { kept: self.settled.clone(), ..Block::default() });
+    }
+
+    /// What follows changes the session as if it had been done.
+    pub(super) fn choose(&mut self, rng: &mut StdRng, may_tie: bool) -> Act {
+        if self.has_failed() {
+            return self.out_of_failure(rng);
+        }
+        match rng.random_range(0..64) {
+            0..16 => self.set(rng),
+            16..20 => self.reset(rng),
+            20..28 => self.prepare(rng),
+            28..34 => self.run(rng),
+            34..38 => self.forget(rng),
+            38..48 => self.of_block(rng, may_tie),
+            48..52 if may_tie => self.prepare_by_sql(rng),
+            52..55 if may_tie => self.lock(rng),
+            55..58 if may_tie => self.cursor(rng),
+            58..61 if may_tie => self.listen(),
+            // Seldom: after DDL sessions begin anew, and all catalogs are read again.
+            61 if may_tie => self.temporary(),
+            _ => Act::query("SELECT 1 FROM pg_backend_pid()").hears("1"),
+        }
+    }
+
+    fn out_of_failure(&mut self, rng: &mut StdRng) -> Act {
+        match rng.random_range(0..4) {
+            0 => Act::query("SELECT 1").hears("25P02"),
+            1 if self.block.as_ref().is_some_and(|block| block.savepoint.is_some()) => {
+                self.back_to_savepoint()
+            }
+            2 => self.roll_back("COMMIT"),
+            _ => self.roll_back("ROLLBACK"),
+        }
+    }
+
+    /// A setting, in each of the ways to set one.
+    fn set(&mut self, rng: &mut StdRng) -> Act {
+        let (at, to) = (rng.random_range(0..SETTINGS.len()), rng.random_range(1..4));
+        let (name, values) = SETTINGS[at];
+        let local = rng.random_range(0..3) == 0;
+        let value = values[to];
+        // A list is written without quotes around it.
+        let written =
+            if matches!(name, "search_path" | "datestyle") { value.to_owned() } else { format!("'{value}'") };
+        let act = match rng.random_range(0..2) {
+            // A custom setting that a function makes for the session goes with the connection (docs/operation.md).
+            _ if at == CUSTOM_AT && !local => Act::query(format!("SET {name} = {written}")),
+            0 => Act::query(format!("SET {}{name} = {written}", if local { "LOCAL " } else { "" })),
+            _ => Act::query(format!("SELECT set_config('{name}', '{value}', {local})")).hears(value),
+        };
+        match &mut self.block {
+            Some(block) if local => block.local[at] = Some(to),
+            Some(block) => (block.kept.settings[at], block.local[at]) = (to, None),
+            None if local => {}
+            None => self.settled.settings[at] = to,
+        }
+        act
+    }
+
+    fn reset(&mut self, rng: &mut StdRng) -> Act {
+        let all = rng.random_range(0..3) == 0;
+        let one = rng.random_range(0..SETTINGS.len());
+        for at in 0..SETTINGS.len() {
+            if at == one && !all || all && at != ROLE_AT {
+                self.kept_mut().settings[at] = 0;
+                self.block.iter_mut().for_each(|block| block.local[at] = None);
+            }
+        }
+        Act::query(if all { "RESET ALL".to_owned() } else { format!("RESET {}", SETTINGS[one].0) })
+    }
+
+    /// An error, which fails a block.
+    fn fails(&mut self, act: Act, sqlstate: &str) -> Act {
+        self.block.iter_mut().for_each(|block| block.failed = true);
+        act.hears(sqlstate)
+    }
+
+    fn prepare(&mut self, rng: &mut StdRng) -> Act {
+        let (name, value) = (format!("P_{}", rng.random_range(0..3)), rng.random_range(1..1000));
+        let text = format!("SELECT {value} FROM pg_backend_pid()");
+        let act = Act { how: How::Parse(name.clone()), text, hears: Vec::new() };
+        if self.prepared.contains_key(&name) {
+            return self.fails(act, "42P05");
+        }
+        self.prepared.insert(name, value);
+        act
+    }
+
+    fn prepare_by_sql(&mut self, rng: &mut StdRng) -> Act {
+        let (name, value) = (format!("q_{}", rng.random_range(0..2)), rng.random_range(1..1000));
+        let act = Act::query(format!("PREPARE {name} AS SELECT {value} FROM pg_backend_pid()"));
+        if self.prepared.contains_key(&name) {
+            return self.fails(act, "42P05");
+        }
+        self.prepared.insert(name, value);
+        act
+    }
+
+    fn run(&mut self, rng: &mut StdRng) -> Act {
+        let (by_sql, number) = (rng.random_range(0..2) == 0, rng.random_range(0..3));
+        let name = format!("{}_{number}", if by_sql { "q" } else { "P" });
+        let act = match by_sql {
+            true => Act::query(format!("EXECUTE {name}")),
+            false => Act { how: How::Run(name.clone()), text: String::new(), hears: Vec::new() },
+        };
+        match self.prepared.get(&name) {
+            Some(value) => act.hears(value.to_string()),
+            None => self.fails(act, "26000"),
+        }
+    }
+
+    /// Something that takes away, whoever made it.
+    fn forget(&mut self, rng: &mut StdRng) -> Act {
+        match rng.random_range(0..4) {
+            0 => {
+                self.prepared.clear();
+                Act::query("DEALLOCATE ALL")
+            }
+            1 => match self.prepared.pop_first() {
+                Some((name, _)) => Act::query(format!("DEALLOCATE \"{name}\"")),
+                None => self.fails(Act::query("DEALLOCATE \"P_0\""), "26000"),
+            },
+            2 if self.block.is_none() => {
+                *self = Alone::default();
+                Act::query("DISCARD ALL")
+            }
+            _ => {
+                self.locks.clear();
+                Act::query("SELECT pg_advisory_unlock_all()").hears("")
+            }
+        }
+    }
+
+    fn of_block(&mut self, rng: &mut StdRng, may_tie: bool) -> Act {
+        let Some(block) = &mut self.block else {
+            if may_tie {
+                self.begin();
+                return Act::query("BEGIN");
+            }
+            return Act::query("SELECT 1 / 0").hears("22012");
+        };
+        match rng.random_range(0..6) {
+            0 => self.fails(Act::query("SELECT 1 / 0"), "22012"),
+            1 if block.savepoint.is_some() => self.back_to_savepoint(),
+            1 => {
+                block.savepoint = Some(Box::new(block.clone()));
+                Act::query("SAVEPOINT here")
+            }
+            2 if !block.lock => {
+                block.lock = true;
+                Act::query("SELECT pg_advisory_xact_lock_shared(9)").hears("")
+            }
+            3 if !block.cursor => {
+                block.cursor = true;
+                Act::query("DECLARE brief CURSOR FOR SELECT 1")
+            }
+            4 => self.roll_back("ROLLBACK"),
+            _ => {
+                self.settled = self.block.take().expect("it is open").kept;
+                Act::query("COMMIT")
+            }
+        }
+    }
+
+    fn back_to_savepoint(&mut self) -> Act {
+        let block = self.block.as_mut().expect("it is open");
+        let savepoint = block.savepoint.take().expect("it was made");
+        *block = Block { savepoint: Some(savepoint.clone()), ..*savepoint };
+        Act::query("ROLLBACK TO here")
+    }
+
+    fn roll_back(&mut self, by: &str) -> Act {
+        self.block = None;
+        Act::query(by)
+    }
+
+    fn temporary(&mut self) -> Act {
+        let there = self.kept().temporary;
+        if self.value(ROLE_AT) != 0 {
+            return Act::query("SELECT 1 FROM pg_backend_pid()").hears("1");
+        }
+        self.kept_mut().temporary = !there;
+        Act::query(if there { "DROP TABLE pg_temp.own" } else { "CREATE TEMPORARY TABLE own (v int)" })
+    }
+
+    fn lock(&mut self, rng: &mut StdRng) -> Act {
+        let key = rng.random_range(7..9);
+        if self.locks.remove(&key) {
+            return Act::query(format!("SELECT pg_advisory_unlock_shared({key})")).hears("t");
+        }
+        self.locks.insert(key);
+        Act::query(format!("SELECT pg_advisory_lock_shared({key})")).hears("")
+    }
+
+    fn cursor(&mut self, rng: &mut StdRng) -> Act {
+        if !self.kept().held {
+            self.kept_mut().held = true;
+            return Act::query("DECLARE held CURSOR WITH HOLD FOR SELECT 1 FROM generate_series(1, 9)");
+        }
+        if rng.random_range(0..2) == 0 {
+            return Act::query("MOVE 0 FROM held");
+        }
+        self.everywhere(|kept| kept.held = false);
+        Act::query("CLOSE held")
+    }
+
+    fn listen(&mut self) -> Act {
+        let listens = !self.kept().listens;
+        self.kept_mut().listens = listens;
+        Act::query(if listens { "LISTEN news" } else { "UNLISTEN *" })
+    }
+}
