@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all drivers regress shadow bench acceptance bench-papers experiments package image
+.PHONY: help demo test check test-all fuzz drivers regress shadow bench acceptance bench-papers experiments package image
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -28,12 +28,16 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	$(CARGO) test -q -p tidy --locked
 
 test-all: check ## check, then test with more seeds, drivers, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, the package
-	@SIM_SEEDS=25000 $(MAKE) test
+	@SIM_SEEDS=25000 LEAK_SEEDS=100000 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) regress
 	@$(MAKE) shadow
 	@$(MAKE) experiments
 	@$(MAKE) package
+
+fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
+	@scripts/prerequisites.sh rust build fuzz
+	scripts/fuzz.sh $(FUZZ)
 
 drivers: ## psql, pg_dump, psycopg and pgx in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
 	@scripts/prerequisites.sh rust build server

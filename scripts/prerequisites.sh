@@ -7,6 +7,7 @@
 #   headers    what PostgreSQL's own tests are compiled against
 #   pgbouncer  PgBouncer, which the benchmarks and some tests stand beside
 #   pgpool     Pgpool-II, which an experiment stands beside
+#   fuzz       a nightly toolchain and cargo-fuzz
 #   fonts      a TrueType font, for the words on plots
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
@@ -84,6 +85,13 @@ pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbounce
 # The server, which is started in a folder of its own. (Debian's package starts one by itself, too: never used.)
 pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
 
+# Fuzzing needs what only a nightly compiler has.
+fuzz() {
+    have rustup || fail "a nightly toolchain is needed, which rustup installs: rustup toolchain install nightly"
+    rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
+    have cargo-fuzz || cargo install --locked cargo-fuzz
+}
+
 # Any will do; this one is small.
 fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
 
@@ -107,8 +115,8 @@ install() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | pgbouncer | pgpool | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fonts)" ;;
+        rust | build | server | headers | pgbouncer | pgpool | fuzz | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fuzz, fonts)" ;;
     esac
 done
 [ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"

@@ -147,6 +147,7 @@ fn answer(
             begin_scram(out, secret)
         }
         (Authentication::SaslContinue(challenge), Proof::Password(mut exchange), _) => {
+            wire::bearable(challenge).map_err(crate::peer::malformed)?;
             exchange.update(challenge)?;
             out.sasl_next(exchange.message());
             Ok(Proof::Password(exchange))

@@ -29,5 +29,7 @@ pub use reply::{
     status,
 };
 pub use request::{Bind, Close, Describe, Execute, Parameters, Parse, Target, query_text};
-pub use scram::{ClientExchange, Keys, MECHANISM, MECHANISM_PLUS, Refused, ServerExchange, Verifier};
+pub use scram::{
+    ClientExchange, Keys, MECHANISM, MECHANISM_PLUS, Refused, ServerExchange, Verifier, bearable,
+};
 pub use startup::{CancelRequest, FirstPacket, MAX_STARTUP_BYTES, Replication, Startup, first_packet};

@@ -64,7 +64,7 @@ pub fn parameter_description_in(
     told: impl Fn(usize, u32) -> Option<u32>,
 ) -> Result<Option<()>, Malformed> {
     let begin = out.len();
-    out.extend_from_slice(&frame.bytes()[..HEADER_BYTES + 2]);
+    out.extend_from_slice(frame.bytes().get(..HEADER_BYTES + 2).ok_or(Malformed::Body)?);
     let mut scan = Scan::new(frame.body());
     for place in 0..scan.count()? {
         let type_id = u32::from_be_bytes(scan.take(4)?.try_into().expect("four bytes"));

@@ -203,6 +203,29 @@ impl ServerExchange {
     }
 }
 
+/// What a server's challenge asks for.
+struct Challenge<'a> {
+    text: &'a str,
+    nonce: &'a str,
+}
+
+impl<'a> Challenge<'a> {
+    fn read(challenge: &'a [u8]) -> Result<Challenge<'a>, Malformed> {
+        let text = utf8(challenge)?;
+        let (nonce, rest) = attribute(text, "r")?;
+        let (_salt, rest) = attribute(rest, "s")?;
+        let (iterations, _) = attribute(rest, "i")?;
+        let iterations: u32 = iterations.parse().map_err(|_| Malformed::Scram)?;
+        if iterations > MAX_ITERATIONS { Err(Malformed::Scram) } else { Ok(Challenge { text, nonce }) }
+    }
+}
+
+/// Whether a challenge asks for no more work than a client may be asked for: for exchanges by password, which whoever
+/// conducts them does not bound.
+pub fn bearable(challenge: &[u8]) -> Result<(), Malformed> {
+    Challenge::read(challenge).map(|_| ())
+}
+
 /// The client's side of one exchange, by keys.
 #[derive(Debug)]
 pub struct ClientExchange {
@@ -224,16 +247,12 @@ impl ClientExchange {
 
     /// Takes the server's challenge: the message for the SASLResponse.
     pub fn answer(&mut self, challenge: &[u8]) -> Result<String, Malformed> {
-        let challenge = utf8(challenge)?;
-        let (nonce, rest) = attribute(challenge, "r")?;
-        let (_salt, rest) = attribute(rest, "s")?;
-        let (iterations, _) = attribute(rest, "i")?;
-        let iterations: u32 = iterations.parse().map_err(|_| Malformed::Scram)?;
-        if !nonce.starts_with(&self.nonce) || iterations > MAX_ITERATIONS {
+        let Challenge { text, nonce } = Challenge::read(challenge)?;
+        if !nonce.starts_with(&self.nonce) {
             return Err(Malformed::Scram);
         }
         let bare = format!("c={},r={nonce}", STANDARD.encode("n,,"));
-        let message = format!("n=,r={},{challenge},{bare}", self.nonce);
+        let message = format!("n=,r={},{text},{bare}", self.nonce);
         let signature = mac(&hash(&self.keys.client_key), message.as_bytes());
         self.signature = mac(&self.keys.server_key, message.as_bytes());
         Ok(format!("{bare},p={}", STANDARD.encode(xor(&self.keys.client_key, &signature))))
@@ -353,6 +372,10 @@ mod tests {
         for response in ["", "p=", "c=biws,r=abcn,p=AAAA", "c=biws,r=wrong,p=AAAA", "c=eSws,r=abcn,p=AAAA"] {
             let exchange = ServerExchange::begin(verifier(), "n", &initial(b"n,,n=,r=abc"), None).unwrap();
             assert_eq!(exchange.finish(response.as_bytes()).unwrap_err(), Refused::Malformed, "{response}");
+        }
+        assert_eq!(bearable(b"r=a,s=AA==,i=100000"), Ok(()));
+        for challenge in [&b"r=a,s=AA==,i=100001"[..], b"r=a,s=AA==,i=-1", b"r=a,s=AA==", b"\xff"] {
+            assert_eq!(bearable(challenge), Err(Malformed::Scram));
         }
         for text in
             ["", "SCRAM-SHA-256$", "SCRAM-SHA-256$0:AA==$AA==:AA==", "SCRAM-SHA-256$4096:AA==$AA==:AA=="]

@@ -512,8 +512,19 @@ fn error(error: PgWireError) -> Error {
 }
 
 #[cfg(test)]
+mod fuzzed;
+#[cfg(test)]
+#[path = "../../../../fuzz/play.rs"]
+mod play;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_bytes_are_a_message_or_refused() {
+        play::play("rows", fuzzed::check);
+    }
 
     #[test]
     fn only_who_asks_twice_at_once_is_stopping() {

@@ -1,0 +1,9 @@
+#![no_main]
+#![expect(dead_code, reason = "the decoder reads more of a message than is checked")]
+
+#[path = "../../crates/postgres/src/decoder/fuzzed.rs"]
+mod fuzzed;
+#[path = "../../crates/postgres/src/decoder/message.rs"]
+mod message;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzed::check(bytes));
