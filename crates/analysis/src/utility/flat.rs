@@ -28,7 +28,12 @@ pub(super) fn parsed(piece: &str, strings: Strings) -> Option<NodeEnum> {
         Strings::Standard => ParserOptions::DEFAULT,
         Strings::Escaping => ParserOptions::DISABLE_STANDARD_CONFORMING_STRINGS,
     };
-    let parsed = pg_query::parse(piece, options).ok()?;
+    let parsed = pg_query::parse(piece, options);
+    if strings == Strings::Escaping {
+        // The library's scanner goes on by the rules of the last parse, and the next text may be another session's.
+        let _ = pg_query::parse("", ParserOptions::DEFAULT);
+    }
+    let parsed = parsed.ok()?;
     let [statement] = <[_; 1]>::try_from(parsed.protobuf.stmts).ok()?;
     statement.stmt?.node
 }

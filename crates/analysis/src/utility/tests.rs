@@ -415,3 +415,13 @@ fn the_cache_asks_once_and_stays_small() {
     }
     assert!(utilities.bytes() <= 64 * 1024 && utilities.bytes() > 16 * 1024);
 }
+
+#[test]
+fn what_a_backslash_meant_to_one_session_is_nothing_to_the_next() {
+    let text = r"COPY t FROM g('\' 'x'";
+    let before = split(text, Strings::Standard);
+    split(r"SET app.x = 'a\'b'", Strings::Escaping);
+    assert_eq!(split(text, Strings::Standard), before);
+    let others = r"; COPY t FROM g('a'b]\'y'";
+    assert_eq!(split(others, Strings::Escaping), split(others, Strings::Escaping));
+}
