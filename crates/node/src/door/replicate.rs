@@ -26,7 +26,8 @@ pub(super) async fn replicate(
     (startup, kind): (Startup, Replication),
     secret: Option<Secret>,
 ) {
-    let logged_in = match door.service.borrow().clone() {
+    let service = door.service.borrow().clone();
+    let logged_in = match service {
         Some(service) => enter(door, &service, &seat, (startup, kind), secret).await,
         None => Err(answered(Problem::fatal("57P03", "Consort is starting up"))),
     };

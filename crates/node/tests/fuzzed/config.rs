@@ -10,8 +10,8 @@ pub(crate) fn check(bytes: &[u8]) {
         Ok(mut config) => {
             let own = config.defaults("postgres", "ann");
             assert_eq!(own, config.defaults("postgres", "ann"));
-            assert!(config.shown().count() > 0 && !config.pools().0.is_empty());
-            let _ = (config.pooling(), config.writers(), config.tls(), config.read_nodes().count());
+            assert!(config.shown().count() > 0 && config.pools().of("postgres", "ann").size > 0);
+            let _ = (config.rules(), config.writers(), config.tls(), config.read_nodes().count());
             assert!(config.changed_until_start(&config).is_empty());
             let same = config.clone();
             config.until_start(&same);

@@ -1,7 +1,8 @@
 //! Any bytes as what a client says at the door before it has a session: whole conversations over a socket, by each way to
 //! prove who it is, with the console behind it.
 
-use node::door::{Admission, Console, Door, Listen, Listener, Method, Options, Secrets, Soon};
+use node::door::{Console, Door, Listen, Listener, Options, Secrets, Soon};
+use node::hba::{Method, Rules};
 use std::path::PathBuf;
 use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,9 +45,9 @@ impl Doors {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let tasks = LocalSet::new();
         for (port, method) in (0..).zip(METHODS) {
-            let admission = Admission { loopback: method, elsewhere: method };
+            let rules = Rules::by_origin(method, method);
             let secrets = Secrets::gather([("ann", "pencil"), ("bob", PENCIL)]);
-            let door = Door::new(Options { admission, ..Options::default() }, secrets, None);
+            let door = Door::new(Options { rules, ..Options::default() }, secrets, None);
             *door.console.borrow_mut() = Some(Rc::new(Echo));
             let place = Listen::Unix(folder.clone(), port);
             let listener = tasks.block_on(&runtime, Listener::open(&place)).expect("a socket");

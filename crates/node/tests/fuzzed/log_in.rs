@@ -27,7 +27,7 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
          p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
     let verifier = Verifier::parse(secret).expect("it is one");
     let exchange =
-        ServerExchange::begin(verifier, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", first).expect("it begins");
+        ServerExchange::begin(verifier, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", first, None).expect("it begins");
     exchange.finish(proof).expect("it proves").1
 });
 

@@ -11,7 +11,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut again = Vec::new();
     match &packet {
         FirstPacket::Startup(startup) => {
-            let _ = (startup.needs_negotiation(), startup.wants_replication());
+            let _ = (startup.needs_negotiation(), startup.replication());
             let named = [("user", startup.user.as_str()), ("database", startup.database.as_str())];
             let others = startup.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let options = startup.unknown.iter().map(|name| (name.as_str(), ""));

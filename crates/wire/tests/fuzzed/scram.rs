@@ -14,7 +14,7 @@ const PROOF: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0
 static VERIFIER: LazyLock<Verifier> = LazyLock::new(|| Verifier::parse(SECRET).expect("it is one"));
 /// What that proof gives.
 static KEYS: LazyLock<Keys> = LazyLock::new(|| {
-    let exchange = ServerExchange::begin(VERIFIER.clone(), OURS, &initial(FIRST.as_bytes()));
+    let exchange = ServerExchange::begin(VERIFIER.clone(), OURS, &initial(FIRST.as_bytes()), None);
     exchange.expect("the example begins").finish(PROOF.as_bytes()).expect("it proves").1
 });
 
@@ -30,7 +30,9 @@ pub(crate) fn check(bytes: &[u8]) {
     let (first, second) = (&said[..middle], said.get(middle + 1..).unwrap_or_default());
     match whose % 5 {
         0 => {
-            let _ = ServerExchange::begin(VERIFIER.clone(), OURS, said);
+            for end_point in [None, Some(&b"end point"[..])] {
+                let _ = ServerExchange::begin(VERIFIER.clone(), OURS, said, end_point);
+            }
         }
         1 => server(first, second),
         2 => client(first, second),
@@ -41,7 +43,7 @@ pub(crate) fn check(bytes: &[u8]) {
 
 /// Whoever is let in has sent the proof, with nothing but an extension beside it.
 fn server(first: &[u8], second: &[u8]) {
-    let Ok(exchange) = ServerExchange::begin(VERIFIER.clone(), OURS, &initial(first)) else { return };
+    let Ok(exchange) = ServerExchange::begin(VERIFIER.clone(), OURS, &initial(first), None) else { return };
     assert!(exchange.challenge().ends_with(b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"));
     if let Ok((last, keys)) = exchange.finish(second) {
         assert!(last.starts_with("v=") && keys == *KEYS);
@@ -63,7 +65,7 @@ fn client(first: &[u8], second: &[u8]) {
 fn stored(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let Some(verifier) = Verifier::parse(text) else { return };
-    let exchange = ServerExchange::begin(verifier, OURS, &initial(FIRST.as_bytes()));
+    let exchange = ServerExchange::begin(verifier, OURS, &initial(FIRST.as_bytes()), None);
     let _ = exchange.expect("any verifier begins").finish(PROOF.as_bytes());
 }
 
