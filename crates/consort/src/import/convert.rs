@@ -144,13 +144,7 @@ pub(super) fn log_level(value: &str) -> Result<Converted, String> {
 
 /// How clients share connections.
 pub(super) fn pool_mode(value: &str) -> Result<Converted, String> {
-    match value.to_lowercase().as_str() {
-        "statement" => Ok(Converted {
-            written: quoted("transaction"),
-            note: Some("statement pooling is carried as transaction: blocks of several statements work, too"),
-        }),
-        other => plain(quoted(other)),
-    }
+    plain(quoted(&value.to_lowercase()))
 }
 
 /// How clients prove who they are.
@@ -173,7 +167,9 @@ pub(super) fn client_tls(value: &str) -> Result<Converted, String> {
         "require" => plain("true".to_owned()),
         "verify-ca" | "verify-full" => Ok(Converted {
             written: "true".to_owned(),
-            note: Some("TLS is demanded, but no certificate of clients: let them prove themselves by SCRAM"),
+            note: Some(
+                "TLS is demanded, but no certificate: auth_type = \"hba\" does that with hostssl .. clientcert=verify-ca, or with the method cert",
+            ),
         }),
         _ => Err(format!("{value} is none of libpq's words for sslmode")),
     }

@@ -20,7 +20,7 @@ pub(super) fn read(path: &Path) -> Result<Foreign, Failure> {
     reader.file(path, 0)?;
     let mut foreign = reader.foreign;
     said_twice(&mut foreign);
-    what_md5_means(&mut foreign)?;
+    look_into_auth_file(&mut foreign)?;
     socket_hosts(&mut foreign);
     Ok(foreign)
 }
@@ -214,44 +214,18 @@ fn said_twice(foreign: &mut Foreign) {
     foreign.settings = kept;
 }
 
-/// With `auth_type = md5` PgBouncer asks a role whose secret is a SCRAM key by SCRAM. Consort asks all in one way.
-fn what_md5_means(foreign: &mut Foreign) -> Result<(), Failure> {
-    let Some(file) = foreign.said("pgbouncer", "auth_file").filter(|file| !file.value.is_empty()).cloned()
-    else {
-        return Ok(());
-    };
-    let path = Path::new(&file.value);
-    let secrets = match AuthFile::read(path) {
-        Ok(secrets) => secrets,
+/// Whether its `auth_file` is one: Consort reads the same file. One that is not there may be at another machine.
+fn look_into_auth_file(foreign: &mut Foreign) -> Result<(), Failure> {
+    let said = foreign.said("pgbouncer", "auth_file").filter(|file| !file.value.is_empty());
+    let Some((at, value)) = said.map(|file| (file.at.clone(), file.value.clone())) else { return Ok(()) };
+    let path = Path::new(&value);
+    match AuthFile::read(path) {
+        Ok(_) => {}
         Err(bad) if bad.line == 0 => {
-            foreign.notes.push((file.at, format!("{}; it was not looked into", bad.said_of(path))));
-            return Ok(());
+            foreign.notes.push((at, format!("{}; it was not looked into", bad.said_of(path))));
         }
         Err(bad) => return Err(Failure::new(bad.said_of(path))),
-    };
-    let keys = secrets.pairs().filter(|(_, secret)| secret.starts_with("SCRAM-SHA-256$")).count();
-    let is_hash = |secret: &str| secret.starts_with("md5") && secret.len() == 35;
-    let hashes: Vec<&str> =
-        secrets.pairs().filter(|(_, secret)| is_hash(secret)).map(|(role, _)| role).collect();
-    let said = foreign.said("pgbouncer", "auth_type").map(|said| (said.at.clone(), said.value.clone()));
-    let (at, value) = said.unwrap_or_else(|| (file.at.clone(), "md5".to_owned()));
-    if value != "md5" || keys == 0 {
-        return Ok(());
     }
-    let mut note = "auth_type = md5 is carried as scram-sha-256, since auth_file holds SCRAM keys".to_owned();
-    if !hashes.is_empty() {
-        note += &format!("; not by an MD5 hash: give these roles a SCRAM key: {}", hashes.join(", "));
-    }
-    foreign.notes.push((at.clone(), note));
-    foreign.settings.retain(|setting| setting.section != "pgbouncer" || setting.key != "auth_type");
-    foreign.settings.push(Setting {
-        at,
-        section: "pgbouncer".to_owned(),
-        of: String::new(),
-        entry: None,
-        key: "auth_type".to_owned(),
-        value: "scram-sha-256".to_owned(),
-    });
     Ok(())
 }
 

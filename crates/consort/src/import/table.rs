@@ -140,8 +140,7 @@ mod why {
     pub(super) const OWN_ROLE: &str = "Consort logs in at the servers as the client's own role: let clients log in as the role that is meant";
     pub(super) const ROLES: &str =
         "write the roles' lines to auth_file; docs/operation.md has the query that prints them";
-    pub(super) const CLIENT_CERTIFICATES: &str =
-        "clients' certificates are not looked at: let clients prove themselves by SCRAM";
+    pub(super) const CLIENT_CERTIFICATES: &str = "auth_type = \"hba\" with client_tls_ca: hostssl with the method cert, or with clientcert=verify-full";
     pub(super) const SERVER_CERTIFICATES: &str =
         "Consort shows servers no certificate: let its roles log in by SCRAM";
     pub(super) const RESTART: &str = "clients lose their connections when Consort is restarted; a second Consort takes over, with lease_time";

@@ -143,7 +143,7 @@ fn what_pgbouncer_served_is_served_by_what_its_file_became() {
         &format!("listen = [\"127.0.0.1:{port}\"]  # "),
         "max_clients = 50  # ",
         "query_wait_timeout = \"1500ms\"  # ",
-        "server_idle_timeout = \"3650d\"  # ",
+        "server_idle_timeout = \"0s\"  # ",
         "databases = [\"shop\"]\n",
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
@@ -241,7 +241,7 @@ fn pgcats_file_becomes_ours_and_each_of_its_settings_is_told_of() {
         "metrics_listen = \"0.0.0.0:9931\"  # ",
         "drain_time = \"45500ms\"  # ",
         "pool_mode = \"session\"  # ",
-        "default_pool_size = 7  # ",
+        "pool_size = 7  # ",
         "tls_key = \"/etc/proxy/key.pem\"  # ",
         "admin_users = [\"boss\"]  # ",
         "databases = [\"goods\"]\n",
@@ -450,9 +450,6 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
         "p.ini:2: databases.shop.connect_query = SELECT 1: not carried: ",
         "p.ini:4: not carried: reports is at another server, 10.0.0.3:5432",
         "p.ini:8: note: * is carried as 0.0.0.0; add \"[::]:6432\"",
-        "p.ini:9: note: auth_type = md5 is carried as scram-sha-256",
-        "give these roles a SCRAM key: old",
-        "p.ini:10: note: pgbouncer.pool_mode: statement pooling is carried as transaction",
         "p.ini:11: note: pgbouncer.max_client_conn is said again in ",
         "p.ini:12: pgbouncer.server_tls_sslmode = prefer: not carried: server_tls: expected \"disable\" or \"require\"",
         "p.ini:15: pgbouncer.no_such = 1: not carried: `consort import` does not know this setting",
@@ -464,7 +461,9 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
         assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
     }
     assert!(
-        done.out.contains("max_clients = 40  # ") && done.out.contains("auth_type = \"scram-sha-256\"  # "),
+        ["max_clients = 40  # ", "auth_type = \"md5\"  # ", "pool_mode = \"statement\"  # "]
+            .iter()
+            .all(|line| done.out.contains(line)),
         "{}",
         done.out
     );

@@ -38,14 +38,12 @@ pub(super) static ROWS: &[Row] = &[
     key(P, &["min_pool_size"], "min_pool_size", number).idle(&["0"]),
     key(P, &["reserve_pool_size"], "reserve_pool_size", number).idle(&["0"]),
     key(P, &["reserve_pool_timeout"], "reserve_pool_timeout", seconds).with("reserve_pool_size", &[]),
-    key(P, &["max_db_connections"], "max_db_connections", number).idle(&["0"]).or("default_pool_size bounds them for each role"),
+    key(P, &["max_db_connections"], "max_db_connections", number).idle(&["0"]),
     key(P, &["max_user_connections"], "max_user_connections", number)
-        .idle(&["0"])
-        .or("ALTER ROLE .. CONNECTION LIMIT bounds them at the servers"),
-    key(P, &["max_db_client_connections"], "max_db_client_connections", number).idle(&["0"]).or("max_clients bounds all together"),
+        .idle(&["0"]),
+    key(P, &["max_db_client_connections"], "max_db_client_connections", number).idle(&["0"]),
     key(P, &["max_user_client_connections"], "max_user_client_connections", number)
-        .idle(&["0"])
-        .or("max_clients bounds all together"),
+        .idle(&["0"]),
     missing(P, &["server_round_robin"], "the connection that was used last is taken first").idle(&["0"]),
     nothing(P, &["track_extra_parameters"], why::RESTORED),
     nothing(P, &["ignore_startup_parameters"], "start-up parameters are not refused: they reach the servers, as from a client that is connected there"),
@@ -58,12 +56,12 @@ pub(super) static ROWS: &[Row] = &[
     key(P, &["auth_type"], "auth_type", auth_type)
         .default("md5")
         .or("roles prove themselves by their lines in auth_file"),
-    key(P, &["auth_hba_file"], "auth_hba_file", path).idle(&[""]).or("pg_hba.conf of the servers sees Consort's address; firewall its port"),
-    key(P, &["auth_ident_file"], "auth_ident_file", path).idle(&[""]).or("clients log in as the role that they name"),
+    key(P, &["auth_hba_file"], "auth_hba_file", path).idle(&[""]),
+    key(P, &["auth_ident_file"], "auth_ident_file", path).idle(&[""]),
     key(P, &["auth_file"], "auth_file", path),
-    key(P, &["auth_user"], "auth_user", text).idle(&[""]).or(why::ROLES),
-    key(P, &["auth_query"], "auth_query", text).idle(&[""]).or(why::ROLES),
-    key(P, &["auth_dbname"], "auth_dbname", text).idle(&[""]).or(why::ROLES),
+    key(P, &["auth_user"], "auth_user", text).idle(&[""]),
+    key(P, &["auth_query"], "auth_query", text).idle(&[""]),
+    key(P, &["auth_dbname"], "auth_dbname", text).idle(&[""]),
     missing(P, &["auth_ldap_options"], "roles prove themselves by their lines in auth_file").idle(&[""]),
     missing(P, &["auth_pam_confdir"], "roles prove themselves by their lines in auth_file").idle(&[""]),
     missing(P, &["auth_gss_parameter", "auth_krb_server_keyfile", "auth_krb_caseins_users"], "roles prove themselves by their lines in auth_file")
@@ -84,9 +82,9 @@ pub(super) static ROWS: &[Row] = &[
     nothing(P, &["server_check_query", "server_check_delay"], "a connection that has ended is seen before it is given to anybody"),
     missing(P, &["server_fast_close"], "RELOAD closes no connection that a client has").idle(&["0"]),
     key(P, &["server_lifetime"], "server_lifetime", seconds),
-    key(P, &["server_idle_timeout"], "server_idle_timeout", seconds_or_never),
-    key(P, &["server_connect_timeout"], "server_connect_timeout", seconds).or("login_time bounds how long a log-in takes in all"),
-    key(P, &["server_login_retry"], "server_login_retry", seconds).or("the next client that needs a connection tries it again"),
+    key(P, &["server_idle_timeout"], "server_idle_timeout", seconds),
+    key(P, &["server_connect_timeout"], "server_connect_timeout", seconds).default("15"),
+    key(P, &["server_login_retry"], "server_login_retry", seconds).default("15"),
     key(P, &["client_login_timeout"], "login_time", seconds_or_never),
     nothing(P, &["autodb_idle_timeout", "pool_idle_timeout"], "what nobody uses any more is forgotten"),
     nothing(P, &["dns_max_ttl", "dns_nxdomain_ttl", "dns_zone_check_period"], why::NAMES),
@@ -95,7 +93,7 @@ pub(super) static ROWS: &[Row] = &[
     key(P, &["client_tls_sslmode"], "tls_required", client_tls),
     key(P, &["client_tls_key_file"], "tls_key", path).idle(&[""]).with("client_tls_sslmode", OFFERED),
     key(P, &["client_tls_cert_file"], "tls_certificate", path).idle(&[""]).with("client_tls_sslmode", OFFERED),
-    missing(P, &["client_tls_ca_file"], why::CLIENT_CERTIFICATES).idle(&[""]),
+    key(P, &["client_tls_ca_file"], "client_tls_ca", path).idle(&[""]).with("client_tls_sslmode", OFFERED),
     nothing(
         P,
         &[
@@ -114,16 +112,15 @@ pub(super) static ROWS: &[Row] = &[
     key(P, &["server_tls_ca_file"], "server_tls_ca", path),
     missing(P, &["server_tls_key_file", "server_tls_cert_file"], why::SERVER_CERTIFICATES).idle(&[""]),
     // Time-outs that are called dangerous.
-    key(P, &["query_timeout"], "query_timeout", seconds).idle(&["0", "0.0"]).or("PostgreSQL's statement_timeout"),
-    key(P, &["transaction_timeout"], "transaction_timeout", seconds).idle(&["0", "0.0"]).or("PostgreSQL's statement_timeout"),
-    key(P, &["query_wait_timeout"], "query_wait_timeout", seconds_or_never),
+    key(P, &["query_timeout"], "query_timeout", seconds).idle(&["0", "0.0"]),
+    key(P, &["transaction_timeout"], "transaction_timeout", seconds).idle(&["0", "0.0"]),
+    key(P, &["query_wait_timeout"], "query_wait_timeout", seconds),
     missing(P, &["query_wait_notify"], "a client that waits for a connection is told nothing until it has one").idle(&["0"]),
     missing(P, &["login_notify_message"], "clients are greeted with nothing").idle(&[""]),
     nothing(P, &["cancel_wait_timeout"], "a cancel request waits for no place in a pool"),
-    key(P, &["client_idle_timeout"], "client_idle_timeout", seconds).idle(&["0", "0.0"]).or("PostgreSQL's idle_session_timeout, with pool_mode = \"session\""),
+    key(P, &["client_idle_timeout"], "client_idle_timeout", seconds).idle(&["0", "0.0"]),
     key(P, &["idle_transaction_timeout"], "idle_transaction_timeout", seconds)
-        .idle(&["0", "0.0"])
-        .or("PostgreSQL's idle_in_transaction_session_timeout"),
+        .idle(&["0", "0.0"]),
     nothing(P, &["suspend_timeout"], why::RESTART),
     // The network.
     nothing(P, &["pkt_buf", "max_packet_size", "listen_backlog", "sbuf_loopcnt", "tcp_defer_accept", "tcp_socket_buffer"], "Consort sizes its buffers itself"),
@@ -133,36 +130,31 @@ pub(super) static ROWS: &[Row] = &[
     // A database.
     elsewhere(D, &["dbname", "host", "port"]),
     missing(D, &["user", "password"], why::OWN_ROLE),
-    key_or_common(D, &["auth_user"], "auth_user", "auth_user", text).or(why::ROLES),
-    key_or_common(D, &["auth_query"], "auth_query", "auth_query", text).or(why::ROLES),
-    key_or_common(D, &["auth_dbname"], "auth_dbname", "auth_dbname", text).or(why::ROLES),
-    key_or_common(D, &["pool_size"], "pool_size", "default_pool_size", number).or("default_pool_size counts for all"),
+    key_or_common(D, &["auth_user"], "auth_user", "auth_user", text),
+    key_or_common(D, &["auth_query"], "auth_query", "auth_query", text),
+    key_or_common(D, &["auth_dbname"], "auth_dbname", "auth_dbname", text),
+    key_or_common(D, &["pool_size"], "pool_size", "default_pool_size", number),
     key_or_common(D, &["min_pool_size"], "min_pool_size", "min_pool_size", number).idle(&["0"]),
     key_or_common(D, &["reserve_pool_size", "reserve_pool"], "reserve_pool_size", "reserve_pool_size", number).idle(&["0"]),
-    key_or_common(D, &["pool_mode"], "pool_mode", "pool_mode", pool_mode).or("pool_mode counts for all"),
+    key_or_common(D, &["pool_mode"], "pool_mode", "pool_mode", pool_mode),
     key_or_common(D, &["max_db_connections"], "max_db_connections", "max_db_connections", number)
-        .idle(&["0"])
-        .or("ALTER DATABASE .. CONNECTION LIMIT bounds them at the servers"),
+        .idle(&["0"]),
     key_or_common(D, &["max_db_client_connections"], "max_db_client_connections", "max_db_client_connections", number)
-        .idle(&["0"])
-        .or("max_clients bounds all together"),
-    key_or_common(D, &["server_lifetime"], "server_lifetime", "server_lifetime", seconds).or("server_lifetime counts for all"),
+        .idle(&["0"]),
+    key_or_common(D, &["server_lifetime"], "server_lifetime", "server_lifetime", seconds),
     missing(D, &["connect_query", "client_encoding", "datestyle", "timezone", "application_name"], why::ALTER_ROLE),
     missing(D, &["load_balance_hosts"], "name the standbys in a [[standby]] each: reads go there when they are as fresh as at the primary"),
     // A user.
-    key(U, &["pool_mode"], "pool_mode", pool_mode).or("pool_mode counts for all"),
-    key(U, &["pool_size"], "pool_size", number).or("default_pool_size counts for all"),
+    key(U, &["pool_mode"], "pool_mode", pool_mode),
+    key(U, &["pool_size"], "pool_size", number),
     key(U, &["reserve_pool_size"], "reserve_pool_size", number).idle(&["0"]),
     key(U, &["max_user_connections"], "max_user_connections", number)
-        .idle(&["0"])
-        .or("ALTER ROLE .. CONNECTION LIMIT bounds them at the servers"),
+        .idle(&["0"]),
     key(U, &["max_user_client_connections"], "max_user_client_connections", number)
-        .idle(&["0"])
-        .or("max_clients bounds all together"),
-    key(U, &["query_timeout"], "query_timeout", seconds).idle(&["0"]).or("ALTER ROLE .. SET statement_timeout"),
-    key(U, &["transaction_timeout"], "transaction_timeout", seconds).idle(&["0"]).or("ALTER ROLE .. SET statement_timeout"),
+        .idle(&["0"]),
+    key(U, &["query_timeout"], "query_timeout", seconds).idle(&["0"]),
+    key(U, &["transaction_timeout"], "transaction_timeout", seconds).idle(&["0"]),
     key(U, &["idle_transaction_timeout"], "idle_transaction_timeout", seconds)
-        .idle(&["0"])
-        .or("ALTER ROLE .. SET idle_in_transaction_session_timeout"),
+        .idle(&["0"]),
     key(U, &["client_idle_timeout"], "client_idle_timeout", seconds).idle(&["0"]),
 ];

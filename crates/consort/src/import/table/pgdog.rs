@@ -53,7 +53,7 @@ pub(super) static ROWS: &[Row] = &[
     key(G, &["tls_certificate"], "tls_certificate", path),
     key(G, &["tls_private_key"], "tls_key", path),
     key(G, &["tls_client_required"], "tls_required", flag),
-    missing(G, &["tls_client_ca_certificate"], why::CLIENT_CERTIFICATES),
+    key(G, &["tls_client_ca_certificate"], "client_tls_ca", path),
     key(G, &["tls_verify"], "server_tls", server_tls),
     key(G, &["tls_server_ca_certificate"], "server_tls_ca", path),
     key(G, &["shutdown_timeout"], "drain_time", millis).default("60000"),
