@@ -27,7 +27,7 @@ impl Pace {
 }
 
 /// So long somebody has worked before anything is said of how quickly.
-const ENOUGH_S: f64 = 1.0;
+const ENOUGH_S: f64 = 0.5;
 
 /// How quickly somebody works who has enough to do. What takes long only at first (connections, plans, cold caches) is not counted:
 /// the time runs from one part that is done to the next one.
@@ -88,9 +88,9 @@ mod tests {
         let mut work = Work::default();
         let at = Duration::from_millis;
         work.done(1000, at(30_000));
-        work.done(100, at(30_500));
-        assert_eq!(work.per_second(), None, "half a second is too little");
-        work.done(100, at(31_000));
+        work.done(50, at(30_250));
+        assert_eq!(work.per_second(), None, "a quarter of a second is too little");
+        work.done(150, at(31_000));
         assert!(work.per_second().is_some_and(|pace| (pace - 200.0).abs() < 1e-9), "{work:?}");
         work.pause();
         work.done(100, at(90_000));
