@@ -58,8 +58,9 @@ gone() {
     wait "$1" 2>/dev/null || true
 }
 
-# A plain server in the C locale, on a Unix socket alone.
+# A plain server in the C locale, on a Unix socket, and with [PORT] at 127.0.0.1, too.
 start_plain() {
+    local port=${1:-5432} listen=${1:+127.0.0.1}
     plain_host=$work/plain-server
     mkdir "$plain_host"
     own "$plain_host"
@@ -68,9 +69,9 @@ start_plain() {
     local who=()
     [ "$(id -u)" -ne 0 ] || who=(--reuid postgres --regid postgres --init-groups)
     (cd "$plain_host" && exec setpriv "${who[@]}" --pdeathsig INT -- "$bin/postgres" -D "$plain_host/data" \
-        -c listen_addresses= -c unix_socket_directories="$plain_host") >"$work/plain.log" 2>&1 </dev/null &
+        -p "$port" -c listen_addresses="$listen" -c unix_socket_directories="$plain_host") >"$work/plain.log" 2>&1 </dev/null &
     plain_pid=$!
-    until_answers "$plain_pid" "$plain_host" 5432
+    until_answers "$plain_pid" "$plain_host" "$port"
 }
 
 stop_plain() {

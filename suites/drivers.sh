@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Drivers in ordinary use through Consort: suites/drivers.sh [psql|pg_dump|psycopg|pgx ..]     (all of them)
+# Drivers in ordinary use through Consort: suites/drivers.sh [psql|pg_dump|psycopg|pgx|node|sqlalchemy|asyncpg|jdbc|pq ..]
+# (all of them), with a connection of its own for each client, then with four that all clients share.
 #
-# psycopg comes from PyPI into a virtual environment, pgx from the Go proxy, both in the temporary folder; a driver whose
-# language is not installed is named and left out, unless it was asked for. psql is compared with what it says on a
-# plain server, pg_dump by restoring what it writes.
+# Packages come from their languages' registries into the temporary folder, at the versions that the files beside the
+# scripts name; a driver whose language is not installed is named and left out, unless it was asked for. pg_dump is
+# checked by restoring what it writes, psycopg and pgx by the answers in their scripts, and what the others print is
+# compared with what they print on a plain server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -15,16 +17,25 @@ left_out() { [ -z "$asked" ] || fail "$1"; echo "left out: $1"; }
 
 psql() { command psql -X -h 127.0.0.1 -p "$port" -U postgres "$@"; }
 
+# What a program prints on the plain server and through Consort, without psql's footers: NAME PROGRAM ARGUMENT.., and the
+# address last.
+compare() {
+    local name=$1 said
+    shift
+    for said in "plain $plain_port" "consort $port"; do
+        "$@" "postgres://postgres@127.0.0.1:${said#* }/drivers" >"$work/$name.${said% *}" 2>&1 || echo "status $?" >>"$work/$name.${said% *}"
+        awk -f suites/footers.awk "$work/$name.${said% *}" >"$work/$name.${said% *}.filtered"
+    done
+    diff "$work/$name.plain.filtered" "$work/$name.consort.filtered" || { different+=" $name"; return 0; }
+    ! grep '^status ' "$work/$name.consort" || { cat "$work/$name.consort"; fail "$name stopped half-way"; }
+    echo "$name: as on plain PostgreSQL, $(wc -l <"$work/$name.consort") lines"
+}
+
+psql_ordinary() { command psql -X -f suites/drivers/psql_ordinary.sql "$1" || [ $? -eq 3 ]; }
+
 try_psql() {
-    start_plain
-    command psql -X -q -h "$plain_host" -U postgres -c 'CREATE DATABASE drivers'
-    command psql -X -h "$plain_host" -U postgres -d drivers -f suites/drivers/psql_ordinary.sql >"$work/psql.plain" 2>&1 || true
-    psql -d drivers -f suites/drivers/psql_ordinary.sql >"$work/psql.consort" 2>&1 || true
-    stop_plain
-    for said in plain consort; do awk -f suites/footers.awk "$work/psql.$said" >"$work/psql.$said.filtered"; done
-    diff "$work/psql.plain.filtered" "$work/psql.consort.filtered" || fail "psql answers otherwise than on plain PostgreSQL"
+    compare psql psql_ordinary
     [ "$(tail -n 1 "$work/psql.consort")" = 42703 ] || { cat "$work/psql.consort"; fail "psql stopped half-way"; }
-    echo "psql: as on plain PostgreSQL, $(wc -l <"$work/psql.consort") lines"
 }
 
 try_pg_dump() {
@@ -51,26 +62,94 @@ try_pg_dump() {
     echo "pg_dump: plain, custom, whole and parallel directory; restored rows are the same"
 }
 
+# python3 with the packages of requirements.txt, once: DRIVER.
+python() {
+    [ -x "$work/venv/bin/python" ] && return
+    have python3 && python3 -m venv "$work/venv" 2>/dev/null || { left_out "$1: python3 with venv"; return 1; }
+    "$work/venv/bin/pip" install -q --disable-pip-version-check --no-deps -r suites/drivers/requirements.txt
+}
+
 try_psycopg() {
-    have python3 && python3 -m venv "$work/venv" 2>/dev/null || { left_out "psycopg: python3 with venv"; return 0; }
-    "$work/venv/bin/pip" install -q --disable-pip-version-check 'psycopg[binary]==3.2.*' 2>&1 | tail -n 3
+    python psycopg || return 0
     "$work/venv/bin/python" suites/drivers/psycopg_ordinary.py "postgres://postgres@127.0.0.1:$port/drivers" || fail psycopg
 }
 
-try_pgx() {
-    have go || { left_out "pgx: Go"; return 0; }
-    cp -r suites/drivers/pgx "$work/pgx"
-    (cd "$work/pgx" && go build -o pgx . && ./pgx "postgres://postgres@127.0.0.1:$port/drivers") || fail pgx
+try_sqlalchemy() {
+    python SQLAlchemy || return 0
+    compare sqlalchemy "$work/venv/bin/python" suites/drivers/sqlalchemy_ordinary.py
 }
 
-take_folder
-program=$(consort_program)
-start_consort
-psql -q -d postgres -c 'CREATE DATABASE drivers'
-for driver in ${asked:-psql pg_dump psycopg pgx}; do
-    case $driver in
-        psql | pg_dump | psycopg | pgx) "try_$driver" ;;
+try_asyncpg() {
+    python asyncpg || return 0
+    compare asyncpg "$work/venv/bin/python" suites/drivers/asyncpg_ordinary.py
+}
+
+# A script in Go, built once: FOLDER.
+go_program() {
+    have go || { left_out "$1: Go"; return 1; }
+    [ -x "$work/$1/$1" ] && return
+    cp -r "suites/drivers/$1" "$work/"
+    (cd "$work/$1" && go build -o "$1" .) || fail "$1 cannot be built"
+}
+
+try_pgx() {
+    go_program pgx || return 0
+    "$work/pgx/pgx" "postgres://postgres@127.0.0.1:$port/drivers" || fail pgx
+}
+
+try_pq() {
+    go_program pq || return 0
+    compare pq "$work/pq/pq"
+}
+
+try_node() {
+    have node && have npm || { left_out "node-postgres: node with npm"; return 0; }
+    if [ ! -d "$work/node" ]; then
+        cp -r suites/drivers/node "$work/"
+        (cd "$work/node" && npm ci --silent --no-audit --no-fund --ignore-scripts) || fail "node-postgres cannot be had"
+    fi
+    compare node node --no-deprecation "$work/node/ordinary.mjs"
+}
+
+# The jar by Maven, which runs nothing else; Java compiles the script itself.
+try_jdbc() {
+    have javac && have mvn || { left_out "JDBC: a JDK with Maven"; return 0; }
+    if [ ! -d "$work/jdbc" ]; then
+        cp -r suites/drivers/jdbc "$work/"
+        (cd "$work/jdbc" && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=. \
+            && sha256sum --quiet -c sha256) || fail "pgjdbc cannot be had"
+    fi
+    compare jdbc java -cp "$work/jdbc/*" "$work/jdbc/Ordinary.java"
+}
+
+try_all() {
+    start_consort
+    psql -q -d postgres -c 'CREATE DATABASE drivers'
+    for driver in $drivers; do "try_$driver"; done
+    share_of_reads
+    stop_consort
+    rm -rf "$work/cluster" "$work"/dump*
+}
+
+known=" psql pg_dump psycopg pgx node sqlalchemy asyncpg jdbc pq "
+drivers=${asked:-$known}
+for driver in $drivers; do
+    case $known in
+        *" $driver "*) ;;
         *) fail "no such driver: $driver" ;;
     esac
 done
-share_of_reads
+different=
+take_folder
+program=$(consort_program)
+plain_port=$(free_port)
+start_plain "$plain_port"
+command psql -X -q -h "$plain_host" -p "$plain_port" -U postgres -c 'CREATE DATABASE drivers'
+echo "each client has its own connection"
+try_all
+# pg_dump -j 3 holds four at one time.
+echo "clients share four connections"
+mkdir "$work/cluster"
+printf '%s\n' 'pool_mode = "transaction"' 'default_pool_size = 4' >"$work/cluster/consort.toml"
+try_all
+[ -z "$different" ] || fail "otherwise than on plain PostgreSQL:$different"
