@@ -116,7 +116,7 @@ try_jdbc() {
     have javac && have mvn || { left_out "JDBC: a JDK with Maven"; return 0; }
     if [ ! -d "$work/jdbc" ]; then
         cp -r suites/drivers/jdbc "$work/"
-        (cd "$work/jdbc" && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=. \
+        (cd "$work/jdbc" && mvn -q -B -ntp -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=. \
             && sha256sum --quiet -c sha256) || fail "pgjdbc cannot be had"
     fi
     compare jdbc java -cp "$work/jdbc/*" "$work/jdbc/Ordinary.java"

@@ -20,7 +20,7 @@ class Author(Base):
     __tablename__ = "drv_author"
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
-    version: Mapped[int]
+    version: Mapped[int] = mapped_column()
     born: Mapped[datetime.datetime | None] = mapped_column(sa.DateTime(timezone=True))
     worth: Mapped[decimal.Decimal | None] = mapped_column(sa.Numeric(30, 10))
     tags: Mapped[list[str] | None] = mapped_column(pg.ARRAY(sa.Text))

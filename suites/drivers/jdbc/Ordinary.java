@@ -37,11 +37,20 @@ public class Ordinary {
         var rows = new ArrayList<List<Object>>();
         while (result.next()) {
             var row = new ArrayList<Object>();
-            for (int i = 1; i <= result.getMetaData().getColumnCount(); i++) row.add(result.getString(i));
+            for (int i = 1; i <= result.getMetaData().getColumnCount(); i++) row.add(shown(result, i));
             rows.add(row);
         }
         result.close();
         return rows;
+    }
+
+    // By its type: as text, binary and textual results of arrays look otherwise, and the driver has no text for binary bytes.
+    static Object shown(ResultSet result, int i) throws SQLException {
+        return switch (result.getMetaData().getColumnType(i)) {
+            case Types.ARRAY -> Arrays.toString((Object[]) result.getArray(i).getArray());
+            case Types.BINARY -> HexFormat.of().formatHex(result.getBytes(i));
+            default -> result.getString(i);
+        };
     }
 
     static List<List<Object>> query(Connection connection, String text) throws SQLException {
