@@ -39,7 +39,7 @@ fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 mil
 	@scripts/prerequisites.sh rust build fuzz
 	scripts/fuzz.sh $(FUZZ)
 
-drivers: ## psql, pg_dump, psycopg and pgx in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
+drivers: ## psql, pg_dump and seven drivers in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
 	@scripts/prerequisites.sh rust build server
 	$(CARGO) build --release --locked -p consort
 	suites/drivers.sh

@@ -42,6 +42,7 @@ async def main():
     prepared = await one.prepare("SELECT v FROM drv_async WHERE id = $1")
     say("prepared", (await prepared.fetchval(3), [p.name for p in prepared.get_parameters()], [a.name for a in prepared.get_attributes()]))
     # The kept statement behind a change of its table.
+    await one.fetch("SELECT * FROM drv_async WHERE id = $1", 1)
     await two.execute("ALTER TABLE drv_async ADD COLUMN more int DEFAULT 5")
     await refused("a kept statement behind DDL", one.fetch("SELECT * FROM drv_async WHERE id = $1", 1))
     say("and once more", [tuple(row) for row in await one.fetch("SELECT * FROM drv_async WHERE id = $1", 1)])
