@@ -71,7 +71,7 @@ python() {
 
 try_psycopg() {
     python psycopg || return 0
-    "$work/venv/bin/python" suites/drivers/psycopg_ordinary.py "postgres://postgres@127.0.0.1:$port/drivers" || fail psycopg
+    "$work/venv/bin/python" suites/drivers/psycopg_ordinary.py "postgres://postgres@127.0.0.1:$port/drivers" $shared || fail psycopg
 }
 
 try_sqlalchemy() {
@@ -139,7 +139,7 @@ for driver in $drivers; do
         *) fail "no such driver: $driver" ;;
     esac
 done
-different=
+different= shared=
 take_folder
 program=$(consort_program)
 plain_port=$(free_port)
@@ -149,6 +149,7 @@ echo "each client has its own connection"
 try_all
 # pg_dump -j 3 holds four at one time.
 echo "clients share four connections"
+shared=shared
 mkdir "$work/cluster"
 printf '%s\n' 'pool_mode = "transaction"' 'default_pool_size = 4' >"$work/cluster/consort.toml"
 try_all
