@@ -125,9 +125,11 @@ try_jdbc() {
 try_all() {
     start_consort
     psql -q -d postgres -c 'CREATE DATABASE drivers'
+    command psql -X -q -h "$plain_host" -p "$plain_port" -U postgres -c 'CREATE DATABASE drivers'
     for driver in $drivers; do "try_$driver"; done
     share_of_reads
     stop_consort
+    command psql -X -q -h "$plain_host" -p "$plain_port" -U postgres -c 'DROP DATABASE drivers'
     rm -rf "$work/cluster" "$work"/dump*
 }
 
@@ -144,7 +146,6 @@ take_folder
 program=$(consort_program)
 plain_port=$(free_port)
 start_plain "$plain_port"
-command psql -X -q -h "$plain_host" -p "$plain_port" -U postgres -c 'CREATE DATABASE drivers'
 echo "each client has its own connection"
 try_all
 # pg_dump -j 3 holds four at one time.
