@@ -62,16 +62,21 @@ impl Startup {
         self.minor > 0 || !self.unknown.is_empty()
     }
 
-    /// What kind of replication connection is wanted, if one is: a server reads the parameter as it reads a boolean, besides
-    /// `database`, and the last one counts (`ProcessStartupPacket` in `postmaster.c`).
+    /// What kind of replication connection is wanted, if one is, as a server reads it (`ProcessStartupPacket` in `postmaster.c`):
+    /// `database`, or a boolean. Of several the last one says whether; and who has said `database` once has said it for good.
     ///
     /// Errors: the value, if it is neither.
     pub fn replication(&self) -> Result<Option<Replication>, &str> {
         let values = self.parameters.iter().filter(|(name, _)| name == "replication");
-        values.map(|(_, value)| value.as_str()).try_fold(None, |_, value| match value {
-            "database" => Ok(Some(Replication::Logical)),
-            _ => Ok(boolean(value).ok_or(value)?.then_some(Replication::Physical)),
-        })
+        let (mut wanted, mut of_database) = (false, false);
+        for (_, value) in values {
+            if value == "database" {
+                (wanted, of_database) = (true, true);
+            } else {
+                wanted = boolean(value).ok_or(value.as_str())?;
+            }
+        }
+        Ok(wanted.then_some(if of_database { Replication::Logical } else { Replication::Physical }))
     }
 }
 

@@ -304,5 +304,11 @@ fn replication_is_wanted_as_a_server_reads_it() {
     }
     assert_eq!(wanted(&[]), Ok(None));
     assert_eq!(wanted(&["database", "off"]), Ok(None), "the last one counts");
+    assert_eq!(
+        wanted(&["database", "true"]),
+        Ok(Some(Replication::Logical)),
+        "a server does not forget the database"
+    );
+    assert_eq!(wanted(&["database", "off", "on"]), Ok(Some(Replication::Logical)));
     assert_eq!(wanted(&["off", "database"]), Ok(Some(Replication::Logical)));
 }

@@ -108,11 +108,17 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
     if startup.user.is_empty() {
         return Err(Problem::fatal("28000", "no PostgreSQL user name specified in startup packet"));
     }
-    if let Err(value) = startup.replication() {
-        let why = format!("invalid value for parameter \"replication\": \"{value}\"");
-        return Err(
-            Problem::fatal("22023", why).hint("Valid values are: \"false\", 0, \"true\", 1, \"database\".")
-        );
+    match startup.replication() {
+        // Rules for replication say nothing of who may command.
+        Ok(Some(_)) if startup.database == door.options.console_database => {
+            return Err(Problem::fatal("0A000", "the console replicates nothing"));
+        }
+        Ok(_) => {}
+        Err(value) => {
+            let why = format!("invalid value for parameter \"replication\": \"{value}\"");
+            return Err(Problem::fatal("22023", why)
+                .hint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."));
+        }
     }
     if door.closing.get() && startup.database != door.options.console_database {
         return Err(Problem::fatal("57P03", "Consort is shutting down"));

@@ -75,7 +75,7 @@ pub(super) async fn first(
                 door.cancels.cancel(&request).await;
                 return None;
             }
-            FirstPacket::Ssl if door.tls.borrow().is_some() && !way.tls => {
+            FirstPacket::Ssl if door.tls.borrow().is_some() && !way.tls && way.origin != Origin::Local => {
                 client = asked_for_tls(door, client, &mut way).await?;
             }
             FirstPacket::Ssl | FirstPacket::Gss => {
@@ -114,7 +114,9 @@ async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket>
     }
     match proxy::header(&mut stream).await {
         Ok(client) => {
-            if let Some(client) = client {
+            // Who is local to the balancer is not local here.
+            let is_here = |client: &std::net::SocketAddr| client.ip().is_loopback() && !from.is_loopback();
+            if let Some(client) = client.filter(|client| !is_here(client)) {
                 (way.origin, way.port) = (Origin::Machine(client.ip()), client.port());
             }
             Some(Socket::Tcp(stream))

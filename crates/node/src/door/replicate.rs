@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
-use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncWriteExt, copy, split};
 use wire::{Answers, Problem, Replication, Startup, Status};
 
 /// Why a client keeps its connection at the primary to itself.
@@ -87,8 +87,7 @@ async fn enter(
     }
     let own = own_settings(service, &startup)?;
     let place = door.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
-    let pool = service.servers.pool(&startup.database, &startup.user);
-    let pooling = pool.pooling();
+    let pooling = service.servers.pool(&startup.database, &startup.user).pooling();
     let wish = Wish {
         place,
         user: startup.user,
@@ -99,9 +98,8 @@ async fn enter(
     };
     crowd::enter(door, &pooling, seat)?;
     let counted = service.servers.own(&wish, seat).await?;
-    let log_in = log_in(&wish, &door.rooms).await;
-    pool.heeds(&log_in);
-    Ok((log_in?, counted))
+    // A refusal says nothing of ordinary sessions of this role.
+    Ok((log_in(&wish, &door.rooms).await?, counted))
 }
 
 fn answered(problem: Problem) -> Refusal {
@@ -126,5 +124,11 @@ fn bare(mut peer: Peer) -> Option<End> {
 async fn pass(client: &mut End, server: &mut End) -> io::Result<()> {
     server.socket.write_all(&std::mem::take(&mut client.come)).await?;
     client.socket.write_all(&std::mem::take(&mut server.come)).await?;
-    copy_bidirectional(&mut client.socket, &mut server.socket).await.map(drop)
+    let (mut from_client, mut to_client) = split(&mut client.socket);
+    let (mut from_server, mut to_server) = split(&mut server.socket);
+    tokio::select! {
+        ended = copy(&mut from_client, &mut to_server) => ended,
+        ended = copy(&mut from_server, &mut to_client) => ended,
+    }
+    .map(drop)
 }

@@ -61,7 +61,16 @@ fn a_replication_connection_is_taken_where_it_harms_nothing() {
     assert_eq!(physical.until_ready(), "EZ");
     // What this one writes would not be known.
     assert_eq!(word(&open, "database").last_word(), "0A000");
+    let mut twice = Raw::connect(&open);
+    twice.ask(|out| {
+        let replication = [("replication", "database"), ("replication", "true")];
+        out.startup(&[&[("user", "postgres"), ("database", "postgres")], &replication[..]].concat());
+    });
+    assert_eq!(twice.last_word(), "0A000", "a server does not forget the database");
     assert_eq!(word(&open, "perhaps").last_word(), "22023");
+    let mut console = Raw::connect(&open);
+    console.ask(|out| out.startup(&[("user", "postgres"), ("database", "consort"), ("replication", "true")]));
+    assert_eq!(console.last_word(), "0A000", "what lets replicate lets nobody command");
     // An ordinary session, whose statements are read.
     let mut none = word(&open, "f");
     none.until_ready();
