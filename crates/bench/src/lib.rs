@@ -11,6 +11,7 @@ pub mod check;
 mod console;
 mod ground;
 pub mod histories;
+pub mod idle;
 pub mod knowledge;
 pub mod latency;
 pub mod mix;
@@ -40,8 +41,10 @@ use clap::Subcommand;
 pub enum Command {
     /// Look for stale reads and for reads that go backwards, of hot rows, beside reads of a cold table
     Stale(stale::Options),
-    /// Run pgbench through a proxy, through PgBouncer and directly, in turns: what each costs
+    /// Run pgbench, log-ins, COPY or large rows through proxies, through PgBouncer and directly, in turns: what each costs
     Overhead(overhead::Options),
+    /// Connect many clients that do nothing, through a proxy and through PgBouncer: the memory of each
+    Idle(idle::Options),
     /// Run the demo's mix of bank and catalogue and count what is stale, backwards or wrong
     Mix(mix::Options),
     /// Run list-append transactions and judge what the clients saw under every consistency model
@@ -64,7 +67,11 @@ impl Command {
     /// The arguments that all workloads have, if it is one.
     pub fn workload(&mut self) -> Option<&mut workload::Options> {
         match self {
-            Command::Stale(_) | Command::Overhead(_) | Command::Mix(_) | Command::Histories(_) => None,
+            Command::Stale(_)
+            | Command::Overhead(_)
+            | Command::Idle(_)
+            | Command::Mix(_)
+            | Command::Histories(_) => None,
             Command::Tpcc(options) => Some(&mut options.run),
             Command::Chbench(options) => Some(&mut options.run),
             Command::Ycsb(options) => Some(&mut options.run),
@@ -110,6 +117,9 @@ pub enum Error {
         /// What it said.
         problem: String,
     },
+    /// Addresses that do not go together.
+    #[error("each --url needs a --proxy-pid and a --name of its own")]
+    Unpaired,
     /// Only workloads have such a report.
     #[error("that is no workload of a specification")]
     NoWorkload,
@@ -126,6 +136,7 @@ pub async fn run(command: &Command) -> Result<Verdict, Error> {
     match command {
         Command::Stale(options) => stale::run(options).await,
         Command::Overhead(options) => overhead::run(options).await,
+        Command::Idle(options) => idle::run(options).await,
         Command::Mix(options) => mix::run(options).await,
         Command::Histories(options) => histories::run(options).await,
         Command::Tpcc(options) => tpcc::run(options).await,
@@ -147,7 +158,11 @@ pub async fn measure(
     progress: &mut progress::Progress,
 ) -> Result<workload::Report, Error> {
     let report = match command {
-        Command::Stale(_) | Command::Overhead(_) | Command::Mix(_) | Command::Histories(_) => {
+        Command::Stale(_)
+        | Command::Overhead(_)
+        | Command::Idle(_)
+        | Command::Mix(_)
+        | Command::Histories(_) => {
             return Err(Error::NoWorkload);
         }
         Command::Tpcc(options) => tpcc::measure(options, stop, progress).await?,

@@ -1,15 +1,21 @@
-//! `consort bench overhead`: what a proxy costs. pgbench runs through the proxy, through PgBouncer in two modes, and
+//! `consort bench overhead`: what proxies cost. The same work runs through each proxy, through PgBouncer in two modes, and
 //! directly, in turns, so that whatever else the machine does falls on all of them; the CPU time of the proxy and of the
 //! servers is read from `/proc` around each run, and the proxy's system calls are counted in a short run of its own.
 
 mod calls;
+mod copy;
 mod cpu;
 pub mod pgbench;
 mod pgbouncer;
 mod report;
+mod script;
+mod ways;
 
-pub use pgbench::Script;
+pub(crate) use cpu::tree;
 pub use report::{Cell, Report};
+pub use script::{Run, Said, Script};
+pub use ways::Addresses;
+pub(crate) use ways::Way;
 
 use crate::progress::Progress;
 use crate::session::{Protocol, Session};
@@ -19,7 +25,6 @@ use crate::table::write_json;
 use crate::{Error, Verdict, pause};
 use calls::Counting;
 use clap::Args;
-use pgbouncer::{PgBouncer, Pooling};
 use report::Sample;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,28 +32,13 @@ use std::time::Duration;
 /// Arguments of `overhead`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The server's own address, with pgbench's database
-    #[arg(long, value_name = "URL")]
-    pub direct: String,
-    /// The proxy's address, with the same database
-    #[arg(long, value_name = "URL", requires = "proxy_pid")]
-    pub url: Option<String>,
-    /// The proxy's process; its children count with it
-    #[arg(long, value_name = "PID")]
-    pub proxy_pid: Option<u32>,
-    /// What the tables call the proxy
-    #[arg(long, default_value = "consort")]
-    pub name: String,
-    /// PgBouncer's program
-    #[arg(long, value_name = "FILE", default_value = "/usr/sbin/pgbouncer")]
-    pub pgbouncer: PathBuf,
-    /// Leave PgBouncer out
-    #[arg(long)]
-    pub no_pgbouncer: bool,
+    /// The ways that are compared.
+    #[command(flatten)]
+    pub addresses: Addresses,
     /// Another server whose CPU time counts (the direct one always does); it must run on this machine
     #[arg(long = "server", value_name = "NAME=URL")]
     pub servers: Vec<Server>,
-    /// pgbench's scripts to run
+    /// What to run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "select-only")]
     pub script: Vec<Script>,
     /// Protocols to run
@@ -77,15 +67,6 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-/// One way to the server.
-struct Way {
-    name: String,
-    url: String,
-    pid: Option<u32>,
-    /// Kept for its life.
-    _bouncer: Option<PgBouncer>,
-}
-
 /// Runs the subcommand and prints its results.
 ///
 /// # Errors
@@ -112,15 +93,17 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
 /// A program or an address cannot be used at all; one kind of run that fails is only noted.
 pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Report, Error> {
     if let Some(scale) = options.initialize {
-        pgbench::initialize(&options.direct, scale).await?;
+        pgbench::initialize(&options.addresses.direct, scale).await?;
     }
-    let ways = ways(options).await?;
+    let ways = options.addresses.open(options.clients).await?;
     let servers = postmasters(options).await?;
     let mut report = Report::default();
     let kinds: Vec<(Script, Protocol)> = options
         .script
         .iter()
-        .flat_map(|&script| options.protocol.iter().map(move |&protocol| (script, protocol)))
+        .flat_map(|&script| {
+            script.protocols(&options.protocol).iter().map(move |&protocol| (script, protocol))
+        })
         .collect();
     let all = options.rounds as usize * kinds.len() * ways.len();
     let mut done = 0;
@@ -133,7 +116,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
                 progress.say(|| format!("overhead: run {} of {all}", done + 1));
                 // Each round begins with another way, so that none always follows the same.
                 let way = &ways[(place + round) % ways.len()];
-                let run = pgbench::Run { script, protocol, clients: options.clients, time: options.time };
+                let run = Run { script, protocol, clients: options.clients, time: options.time };
                 report.add(&way.name, script, protocol, sample(way, &run, &servers).await);
                 done += 1;
             }
@@ -143,8 +126,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
         for &(script, protocol) in &kinds {
             for way in ways.iter().filter(|way| way.pid.is_some()) {
                 progress.say(|| format!("overhead: counting the system calls of {}", way.name));
-                let run =
-                    pgbench::Run { script, protocol, clients: options.clients, time: Duration::from_secs(1) };
+                let run = Run { script, protocol, clients: options.clients, time: Duration::from_secs(1) };
                 if let Some(calls) = calls_per_transaction(way, &run).await {
                     report.set_calls(&way.name, script, protocol, calls);
                 }
@@ -154,33 +136,12 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
     Ok(report)
 }
 
-async fn ways(options: &Options) -> Result<Vec<Way>, Error> {
-    let plain =
-        |name: &str, url: &str, pid| Way { name: name.to_owned(), url: url.to_owned(), pid, _bouncer: None };
-    let mut ways = vec![plain("direct", &options.direct, None)];
-    if let Some(url) = &options.url {
-        ways.push(plain(&options.name, url, options.proxy_pid));
-    }
-    if !options.no_pgbouncer {
-        for pooling in [Pooling::Session, Pooling::Transaction] {
-            let bouncer =
-                PgBouncer::start(&options.pgbouncer, &options.direct, pooling, options.clients).await?;
-            ways.push(Way {
-                name: format!("pgbouncer {pooling}"),
-                url: bouncer.url().to_owned(),
-                pid: Some(bouncer.pid()),
-                _bouncer: Some(bouncer),
-            });
-        }
-    }
-    Ok(ways)
-}
-
 /// The postmasters of the servers that run here: the parents of the backends that answer us. A server elsewhere gives
 /// nothing.
 async fn postmasters(options: &Options) -> Result<Vec<u32>, Error> {
     let mut postmasters = Vec::new();
-    let urls = std::iter::once(&options.direct).chain(options.servers.iter().map(|server| &server.url));
+    let urls =
+        std::iter::once(&options.addresses.direct).chain(options.servers.iter().map(|server| &server.url));
     for url in urls {
         let session = Session::open(url, Protocol::Simple).await?;
         let rows = session.texts("SELECT pg_backend_pid() AS pid").await?;
@@ -198,18 +159,18 @@ async fn postmasters(options: &Options) -> Result<Vec<u32>, Error> {
     Ok(postmasters)
 }
 
-async fn sample(way: &Way, run: &pgbench::Run, servers: &[u32]) -> Result<Sample, Error> {
+async fn sample(way: &Way, run: &Run, servers: &[u32]) -> Result<Sample, Error> {
     let proxy: Vec<u32> = way.pid.into_iter().collect();
     let before = (cpu::used(&proxy), cpu::used(servers));
-    let said = pgbench::run(&way.url, run).await?;
+    let said = script::run(&way.url, run).await?;
     let proxy_cpu = cpu::used(&proxy) - before.0;
     let server_cpu = cpu::used(servers) - before.1;
     Ok(Sample::new(said, way.pid.map(|_| proxy_cpu), (!servers.is_empty()).then_some(server_cpu)))
 }
 
-async fn calls_per_transaction(way: &Way, run: &pgbench::Run) -> Option<f64> {
+async fn calls_per_transaction(way: &Way, run: &Run) -> Option<f64> {
     let counting = Counting::start(way.pid?).await?;
-    let said = pgbench::run(&way.url, run).await.ok()?;
+    let said = script::run(&way.url, run).await.ok()?;
     let calls = counting.finish().await?;
     (said.transactions > 0).then(|| crate::share::ratio(calls, said.transactions))
 }

@@ -1,66 +1,11 @@
 //! Runs PostgreSQL's own `pgbench` against an address and reads what it says.
 
+use super::script::{Run, Said, Script};
 use crate::Error;
-use crate::session::{Protocol, without_password};
-use clap::ValueEnum;
-use serde::Serialize;
-use std::fmt;
+use crate::session::without_password;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 use tokio::process::Command;
-
-/// pgbench's own scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Script {
-    /// One select by primary key.
-    SelectOnly,
-    /// An update, a select and an insert.
-    SimpleUpdate,
-    /// Three updates, a select and an insert.
-    TpcbLike,
-}
-
-impl Script {
-    fn name(self) -> &'static str {
-        match self {
-            Script::SelectOnly => "select-only",
-            Script::SimpleUpdate => "simple-update",
-            Script::TpcbLike => "tpcb-like",
-        }
-    }
-}
-
-impl fmt::Display for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What one run is.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// The script.
-    pub script: Script,
-    /// How statements travel.
-    pub protocol: Protocol,
-    /// How many clients there are.
-    pub clients: u32,
-    /// How long it takes.
-    pub time: Duration,
-}
-
-/// What pgbench said.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Said {
-    /// Transactions that were done.
-    pub transactions: u64,
-    /// The same per second.
-    pub per_second: f64,
-    /// How long one took on average.
-    pub latency_ms: f64,
-}
 
 /// Makes pgbench's tables.
 ///
@@ -78,11 +23,21 @@ pub async fn initialize(url: &str, scale: u32) -> Result<(), Error> {
 /// pgbench is not there, or what it says.
 pub async fn run(url: &str, run: &Run) -> Result<Said, Error> {
     let mut command = pgbench();
-    command.args(["-n", "-M", &run.protocol.to_string(), "-b", run.script.name()]);
+    command.args(["-n", "-M", &run.protocol.to_string()]).args(script(run.script));
     command.args(["-c", &run.clients.to_string(), "-T", &run.time.as_secs().max(1).to_string(), url]);
     let text = output(command, url).await?;
     parse(&text)
         .ok_or_else(|| Error::Program { name: "pgbench".to_owned(), problem: format!("it said {text:?}") })
+}
+
+/// The arguments that choose the work.
+fn script(script: Script) -> Vec<String> {
+    let builtin = |name: &str| vec!["-b".to_owned(), name.to_owned()];
+    match script {
+        Script::Mix => [builtin("select-only@9"), builtin("simple-update@1")].concat(),
+        Script::Connect => [builtin("select-only"), vec!["-C".to_owned()]].concat(),
+        named => builtin(&named.to_string()),
+    }
 }
 
 fn pgbench() -> Command {

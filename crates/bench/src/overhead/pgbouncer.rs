@@ -51,12 +51,13 @@ impl Drop for PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts it in front of the server at `direct`.
+    /// Starts it in front of the server at `direct`, with lines of its configuration that come last and so count.
     pub(crate) async fn start(
         program: &Path,
         direct: &str,
         pooling: Pooling,
         clients: u32,
+        settings: &[String],
     ) -> Result<PgBouncer, Error> {
         let failed = |problem: String| Error::Program { name: program.display().to_string(), problem };
         let port = free_port().map_err(|error| failed(error.to_string()))?;
@@ -70,7 +71,8 @@ impl PgBouncer {
             give_away(&file)
         };
         write().map_err(|error: std::io::Error| failed(error.to_string()))?;
-        let text = configuration(direct, pooling, clients, port).map_err(&failed)?;
+        let text =
+            configuration(direct, pooling, clients, port).map_err(&failed)? + &settings.join("\n") + "\n";
         fs::write(&file, text).map_err(|error| failed(error.to_string()))?;
         let child = command(program, &file).spawn().map_err(|error| failed(error.to_string()))?;
         let url = format!("host=127.0.0.1 port={port} user=bench dbname=bench");

@@ -1,7 +1,7 @@
 //! The medians over the rounds, and the ratios to PgBouncer in the same round.
 
 use super::cpu::Cpu;
-use super::pgbench::{Said, Script};
+use super::script::{Said, Script};
 use crate::Error;
 use crate::session::Protocol;
 use crate::share::ratio;
@@ -46,7 +46,7 @@ struct Kind {
 /// The figures of one way in one kind of run: medians over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// pgbench's script.
+    /// What was run.
     pub script: Script,
     /// How its statements travelled.
     pub protocol: Protocol,

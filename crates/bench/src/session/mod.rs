@@ -5,7 +5,9 @@ mod typed;
 
 pub use typed::{Answer, Sent};
 
+use bytes::Bytes;
 use clap::ValueEnum;
+use futures_util::{SinkExt, TryStreamExt};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -205,6 +207,34 @@ impl Session {
     /// See `Trouble`.
     pub async fn execute(&self, statements: &str) -> Result<(), Trouble> {
         self.within(self.client.batch_execute(statements)).await
+    }
+
+    /// Runs `COPY .. TO STDOUT` and forgets what comes.
+    ///
+    /// # Errors
+    /// See `Trouble`.
+    pub async fn copy_out(&self, statement: &str) -> Result<(), Trouble> {
+        self.within(async {
+            let mut rows = std::pin::pin!(self.client.copy_out(statement).await?);
+            while rows.try_next().await?.is_some() {}
+            Ok(())
+        })
+        .await
+    }
+
+    /// Runs `COPY .. FROM STDIN` with so many times the same piece: whole rows in COPY's text format.
+    ///
+    /// # Errors
+    /// See `Trouble`.
+    pub async fn copy_in(&self, statement: &str, piece: &Bytes, times: usize) -> Result<(), Trouble> {
+        self.within(async {
+            let mut server = std::pin::pin!(self.client.copy_in(statement).await?);
+            for _ in 0..times {
+                server.as_mut().feed(piece.clone()).await?;
+            }
+            server.finish().await.map(drop)
+        })
+        .await
     }
 
     /// Runs a query by the simple protocol and returns its columns' names and its rows as text.

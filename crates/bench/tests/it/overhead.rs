@@ -31,6 +31,54 @@ async fn pgbouncer_is_measured_beside_the_server() {
 }
 
 #[tokio::test]
+async fn log_ins_copies_and_large_rows_are_measured() {
+    let servers = fixture::servers(0).await;
+    let url = fixture::url(servers.primary());
+    let mut line = vec!["overhead", "--direct", &url, "--initialize", "1", "--rounds", "1", "--time", "1s"];
+    line.extend(["--script", "mix,connect,large-rows,copy-out,copy-in", "--protocol", "extended"]);
+    line.extend(["--clients", "2", "--no-calls", "--pgbouncer-setting", "default_pool_size=3"]);
+    line.extend(["--pgbouncer-setting", "max_client_conn=7", "--pgbouncer-client", "application_name=it"]);
+    let command = fixture::command(&line);
+    let Command::Overhead(options) = &command else { panic!("overhead was asked") };
+    let stop = bench::stop::Stop::new();
+    let report: Report = bench::overhead::measure(options, &stop, &mut bench::progress::Progress::silent())
+        .await
+        .expect("a report");
+    // Debian's PgBouncer 1.18 knows no prepared statements where clients share connections, and COPY's driver makes them.
+    let unexpected = |way: &String| !way.starts_with("pgbouncer transaction, copy-");
+    assert!(!report.problems.keys().any(unexpected), "{:?}", report.problems);
+    let cells = report.cells();
+    assert_eq!(cells.len(), 5 * 3, "each once, whatever protocols were asked for");
+    let session = |name: &str| {
+        let cell =
+            cells.iter().find(|cell| cell.script.to_string() == name && cell.way == "pgbouncer session");
+        cell.and_then(|cell| cell.proxy_us).expect("a figure")
+    };
+    // 64 MB take longer than a select, and so do 8 MB and a log-in.
+    for name in ["connect", "large-rows", "copy-out", "copy-in"] {
+        assert!(session(name) > session("mix"), "{name}: {} and {}", session(name), session("mix"));
+    }
+}
+
+#[tokio::test]
+async fn idle_clients_have_their_memory() {
+    let servers = fixture::servers(0).await;
+    let url = fixture::url(servers.primary());
+    let line = ["idle", "--direct", &url, "--clients", "30"];
+    let command = fixture::command(&line);
+    let Command::Idle(options) = &command else { panic!("idle was asked") };
+    let stop = bench::stop::Stop::new();
+    let mut progress = bench::progress::Progress::silent();
+    let figures = bench::idle::measure(options, &stop, &mut progress).await.expect("figures");
+    let ways: Vec<&str> = figures.iter().map(|memory| memory.way.as_str()).collect();
+    assert_eq!(ways, ["pgbouncer session", "pgbouncer transaction"]);
+    for memory in figures {
+        assert_eq!(memory.problem, None);
+        assert!(memory.before_kib > 500 && memory.with_clients_kib > memory.before_kib, "{memory:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_told_with_its_address() {
     let line = ["mix", "--url", "postgres://u:secret@127.0.0.1:1/d"];
     let error = bench::run(&fixture::command(&line)).await.expect_err("nobody listens on port 1").to_string();
