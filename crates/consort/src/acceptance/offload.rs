@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bench::overhead::Script;
-use bench::overhead::pgbench;
+use bench::overhead::{self, Script, pgbench};
 use bench::progress::Progress;
 use bench::session::Protocol;
 use bench::slow_disk::SlowDisk;
@@ -92,7 +91,7 @@ impl Run<'_> {
                     return Ok(());
                 }
                 self.disk.set(slow)?;
-                let load = pgbench::Run {
+                let load = overhead::Run {
                     script: Script::TpcbLike,
                     protocol: Protocol::Prepared,
                     clients: CLIENTS,
