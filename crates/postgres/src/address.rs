@@ -145,10 +145,11 @@ impl Control {
         Control::with(address, address.config()).await
     }
 
+    /// The attempts have places of their own: they are large, and every future that may connect would be as large.
     async fn with(address: &Address, mut config: Config) -> Result<Control, Error> {
         let Some((host, port, tls)) = address.encrypted() else {
             let attempt = async { Ok(config.connect(NoTls).await?) };
-            let (client, connection) = within_limit(address, attempt).await?;
+            let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
             return Ok(Control { client, driver: tokio::spawn(driven(connection)) });
         };
         let attempt = async {
@@ -156,7 +157,7 @@ impl Control {
             // The encryption is ours already.
             Ok(config.ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
         };
-        let (client, connection) = within_limit(address, attempt).await?;
+        let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
         Ok(Control { client, driver: tokio::spawn(driven(connection)) })
     }
 }

@@ -21,23 +21,29 @@ use tokio::time::{Instant, timeout};
 use wire::tag::front;
 use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Replication, Startup, Status};
 
-/// A client's way in. Returns when its session has ended.
-pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port: u16) {
+/// A client's way in. Returns its session, or nothing when it has left again: refused, or done in the console or with replication.
+pub(super) async fn arrive(
+    door: &Rc<Door>,
+    socket: Socket,
+    origin: Origin,
+    port: u16,
+) -> Option<Box<Session>> {
     let limit = door.log_in_limit.get();
-    let Ok(Some((mut client, startup, way))) = timeout(limit, first(door, socket, origin, port)).await else {
-        return;
-    };
+    let first = timeout(limit, first(door, socket, origin, port)).await;
+    let (mut client, startup, way) = first.ok()??;
     let origin = way.origin;
     if let Err(problem) = acceptable(door, &startup, way.tls || origin == Origin::Local) {
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
-        return door.farewell(client).await;
+        door.farewell(client).await;
+        return None;
     }
     let Some(seat) = door.take_seat(origin, way.port, way.tls, &startup) else {
         let problem = too_many(door);
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
-        return door.farewell(client).await;
+        door.farewell(client).await;
+        return None;
     };
     if startup.needs_negotiation() {
         client.out().negotiate(&startup.unknown);
@@ -80,9 +86,10 @@ pub(super) async fn arrive(door: &Rc<Door>, socket: Socket, origin: Origin, port
         }
         Ok(secret) => match startup.replication().ok().flatten() {
             Some(kind) => replicate(door, client, seat, (startup, kind), secret).await,
-            None => begin(door, client, seat, startup, secret).await,
+            None => return begin(door, client, seat, startup, secret).await,
         },
     }
+    None
 }
 
 /// Tells the operator of a log-in that has failed, as long as there are not too many of them.
@@ -144,11 +151,18 @@ fn too_many(door: &Door) -> Problem {
 
 /// Begins the session of a client that was let in: with a connection of its own at the primary, which its role logs in to
 /// now, or with one that it shares.
-async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Startup, secret: Option<Secret>) {
+async fn begin(
+    door: &Rc<Door>,
+    mut client: Peer,
+    seat: Rc<Seat>,
+    startup: Startup,
+    secret: Option<Secret>,
+) -> Option<Box<Session>> {
     let Some(service) = door.service.borrow().clone() else {
         client.out().problem(&Problem::fatal("57P03", "Consort is starting up"));
         door.leave(&seat);
-        return door.farewell(client).await;
+        door.farewell(client).await;
+        return None;
     };
     let begun = match own_settings(&service, &startup) {
         _ if service.cluster.serves_nobody() => Err(Refusal::MayNotLead),
@@ -161,7 +175,8 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
             note_refused(door, &seat, &refusal);
             refuse(door, client.out(), refusal);
             door.leave(&seat);
-            return door.farewell(client).await;
+            door.farewell(client).await;
+            return None;
         }
     };
     // A connection that is shared is nobody's: its clients are told apart by their own numbers.
@@ -198,7 +213,7 @@ async fn begin(door: &Rc<Door>, mut client: Peer, seat: Rc<Seat>, startup: Start
             Session::greeted(line, service, &own, wish, &greeted.state)
         }
     };
-    session.run().await;
+    Some(Box::new(session))
 }
 
 /// How a session begins.

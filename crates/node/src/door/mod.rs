@@ -195,7 +195,10 @@ impl Door {
         }
         self.open_connections.set(self.open_connections.get() + 1);
         tokio::task::spawn_local(async move {
-            arrive::arrive(&self, socket, origin, port).await;
+            // What the log-in takes is given back before the session begins.
+            if let Some(session) = Box::pin(arrive::arrive(&self, socket, origin, port)).await {
+                session.run().await;
+            }
             self.open_connections.set(self.open_connections.get() - 1);
         });
     }

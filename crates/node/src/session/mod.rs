@@ -215,9 +215,11 @@ impl Session {
     }
 
     /// The whole life of a session: requests until somebody leaves.
-    pub async fn run(mut self) {
+    pub async fn run(mut self: Box<Self>) {
+        let mut request = None;
         let ended = loop {
-            if let Err(ended) = self.rest().await {
+            // What it takes to answer has a place of its own: a session that waits owns none.
+            if let Err(ended) = Box::pin(self.answer_and_rest(request.take())).await {
                 break ended;
             }
             self.line.outlives_primary = self.can_go_on_alone();
@@ -227,37 +229,44 @@ impl Session {
                 () = self.service.cluster.reader_let_go(pass) => None,
                 asked = self.line.next_request() => Some(asked),
             };
-            let request = match asked {
-                Some(Ok(request)) => request,
+            match asked {
+                Some(Ok(asked)) => request = Some(asked),
                 Some(Err(ended)) => break ended,
-                None => {
-                    self.let_snapshot_go();
-                    continue;
-                }
-            };
-            // Nothing that was let through before can come behind this: sessions end before another one trusts its own.
-            if self.service.cluster.serves_nobody() {
-                break Ended::MayNotLead;
-            }
-            let answered = match self.is_ordered() {
-                true => self.answer_ordered(request).await,
-                false => self.answer(request).await,
-            };
-            if let Err(ended) = answered {
-                break ended;
-            }
-            if self.line.status() != Status::Idle && self.stands_alone() {
-                break Ended::NoBlocks;
+                None => self.let_snapshot_go(),
             }
         };
+        let (line, _counted) = self.leave();
+        Box::pin(line.end(ended)).await;
+    }
+
+    /// Nothing is left of it but the line, and what it counts among until that has ended.
+    fn leave(self: Box<Self>) -> (Line, Member) {
         if !self.line.away && self.line.lent.is_none() {
             self.service.cluster.backends().ended(self.backend.pid);
         }
-        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, .. } = self;
+        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, pool, .. } = *self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
         drop((block, early, ours_changes, everywhere, snapshot));
         drop((turn, open));
-        line.end(ended).await;
+        (line, pool)
+    }
+
+    /// Answers, if there is a request, and gives back what it does not need until the next one.
+    async fn answer_and_rest(&mut self, request: Option<Request>) -> Result<(), Ended> {
+        if let Some(request) = request {
+            // Nothing that was let through before can come behind this: sessions end before another one trusts its own.
+            if self.service.cluster.serves_nobody() {
+                return Err(Ended::MayNotLead);
+            }
+            match self.is_ordered() {
+                true => self.answer_ordered(request).await?,
+                false => self.answer(request).await?,
+            }
+            if self.line.status() != Status::Idle && self.stands_alone() {
+                return Err(Ended::NoBlocks);
+            }
+        }
+        self.rest().await
     }
 
     /// Reads of this session may be proven while the primary is away: nothing of it is there alone.
