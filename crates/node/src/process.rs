@@ -148,7 +148,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
         defaults.upgrade().map_or_else(Own::default, |process| process.config().defaults(database, user))
     };
     let service = Service::new(process.cluster.clone(), Box::new(defaults));
-    *process.door.service.borrow_mut() = Some(service);
+    process.door.leads_to(service);
     console_access::open(&process);
     let mut signals = Signals::listen()?;
     for listen in listens(&config).await? {

@@ -6,14 +6,16 @@
 //! Whoever takes a connection brings it to the session's settings first, and tells it the named statements that it uses
 //! (`session/pooled.rs`).
 
+mod opening;
 mod queue;
 
-use crate::cluster::{Backends, Cluster};
-use crate::door::Seat;
-use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
-use crate::peer::{Peer, Rooms, malformed};
+pub use opening::{Open, Opening};
+
+use crate::cluster::Cluster;
+use crate::door::{Pauses, Seat};
+use crate::log_in::{LoggedIn, Refusal, Wish};
+use crate::peer::Peer;
 use crate::pooling::{Pooling, Pools};
-use crate::service::said;
 use crate::session::statements::There;
 use crate::socket::Place;
 use analysis::session::{Interner, SessionState, Settings};
@@ -24,12 +26,9 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::{Instant, sleep_until, timeout};
-use wire::tag::back;
-use wire::{Asks, CancelRequest, Frame};
+use tokio::time::{Instant, sleep_until};
+use wire::{Asks, CancelRequest};
 
-/// No answer to a question of ours is longer.
-const OWN_ANSWER_LIMIT: usize = 1 << 20;
 /// So many ways to begin are remembered for one role in one database.
 const MOST_GREETINGS: usize = 64;
 /// So often it is looked for connections that have been idle for too long.
@@ -63,12 +62,12 @@ pub struct Lent {
 impl Lent {
     /// How long its session keeps it, as it is said now.
     pub(crate) fn pooling(&self) -> Pooling {
-        self.open.counted.pool.pooling()
+        self.open.pool().pooling()
     }
 
     /// When it was begun to be opened.
     pub(crate) fn since(&self) -> Instant {
-        self.open.counted.since
+        self.open.since()
     }
 }
 
@@ -153,23 +152,6 @@ impl Drop for Counted {
     }
 }
 
-/// A shared connection that is open.
-struct Open {
-    counted: Counted,
-    cluster: Cluster,
-    pid: i32,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        backends(&self.cluster).ended(self.pid);
-    }
-}
-
-fn backends(cluster: &Cluster) -> &Backends {
-    cluster.backends()
-}
-
 /// The connections of one role in one database.
 ///
 /// Invariants: `open` counts those that somebody has, those that are being opened, and the idle ones; it is at most the size,
@@ -186,20 +168,12 @@ pub struct Pool {
     greeted: RefCell<BTreeMap<Parameters, Rc<Greeted>>>,
     /// How many clients are there.
     clients: Cell<usize>,
-    /// How one of them was last let in.
+    /// How the last of them who could was let in.
     opening: RefCell<Option<Opening>>,
     /// Some are being opened that nobody waits for.
     fills: Cell<bool>,
-    /// When the primary has let nobody in, and why.
+    /// When the primary could let nobody in, and why.
     refused: RefCell<Option<(Instant, Refusal)>>,
-}
-
-/// How a connection is opened.
-#[derive(Clone)]
-struct Opening {
-    cluster: Cluster,
-    wish: Wish,
-    rooms: Rooms,
 }
 
 /// A client of a pool; it counts there until this is dropped.
@@ -220,19 +194,6 @@ impl Drop for Member {
 }
 
 impl Pool {
-    /// Why nobody is to be let in for a while, if it was tried in vain a moment ago.
-    fn refuses(&self) -> Option<Refusal> {
-        let refused = self.refused.borrow();
-        let (then, why) = refused.as_ref()?;
-        (then.elapsed() < self.pooling().retry).then(|| why.clone())
-    }
-
-    /// Whether the primary has let somebody in.
-    pub(crate) fn heeds<T>(&self, logged_in: &Result<T, Refusal>) {
-        let refused = logged_in.as_ref().err().filter(|_| !self.pooling().retry.is_zero());
-        *self.refused.borrow_mut() = refused.map(|why| (Instant::now(), why.clone()));
-    }
-
     /// So many are missing that are to be open.
     fn lacks(&self) -> usize {
         let Pooling { mode, size, min_size, database_connections, user_connections, .. } = self.pooling();
@@ -297,6 +258,8 @@ pub struct Servers {
     /// How many wait, in all queues.
     waiters: Cell<usize>,
     next_waiter: Cell<u64>,
+    /// What PAUSE holds.
+    pauses: RefCell<Rc<Pauses>>,
 }
 
 impl Servers {
@@ -308,9 +271,15 @@ impl Servers {
             pools: RefCell::default(),
             waiters: Cell::new(0),
             next_waiter: Cell::new(0),
+            pauses: RefCell::default(),
         });
         tokio::task::spawn_local(sweep(Rc::downgrade(&servers)));
         servers
+    }
+
+    /// PAUSE is said of these from now on.
+    pub(crate) fn obeys(&self, pauses: Rc<Pauses>) {
+        *self.pauses.borrow_mut() = pauses;
     }
 
     /// Something else is said from now on.
@@ -399,18 +368,13 @@ impl Servers {
     ///
     /// # Errors
     /// No connection became free in time, or none could be opened.
-    pub async fn take(
-        self: &Rc<Servers>,
-        cluster: &Cluster,
-        wish: &Wish,
-        seat: &Seat,
-        rooms: &Rooms,
-    ) -> Result<Server, Refusal> {
+    pub async fn take(self: &Rc<Servers>, opening: Opening, seat: &Seat) -> Result<Server, Refusal> {
+        let Opening { cluster, wish, .. } = &opening;
         let pool = self.pool(&wish.database, &wish.user);
         let wanted = Wanted::Shared(wish, cluster.configured().floor());
         match self.get(&pool, wanted, seat).await? {
             Got::Idle(server) => Ok(*server),
-            Got::New(counted) => self.opened(&pool, counted, cluster, wish, rooms).await,
+            Got::New(counted) => self.opened(counted, opening).await,
         }
     }
 
@@ -418,42 +382,22 @@ impl Servers {
     ///
     /// # Errors
     /// As [`Servers::take`].
-    pub async fn take_new(
-        self: &Rc<Servers>,
-        cluster: &Cluster,
-        wish: &Wish,
-        seat: &Seat,
-        rooms: &Rooms,
-    ) -> Result<Server, Refusal> {
-        let counted = self.own(wish, seat).await?;
-        self.opened(&self.pool(&wish.database, &wish.user), counted, cluster, wish, rooms).await
+    pub async fn take_new(self: &Rc<Servers>, opening: Opening, seat: &Seat) -> Result<Server, Refusal> {
+        let counted = self.own(&opening.wish, seat).await?;
+        self.opened(counted, opening).await
     }
 
-    /// Opens a connection for a client that waits for it.
-    async fn opened(
-        &self,
-        pool: &Pool,
-        counted: Counted,
-        cluster: &Cluster,
-        wish: &Wish,
-        rooms: &Rooms,
-    ) -> Result<Server, Refusal> {
-        if let Some(refusal) = pool.refuses() {
-            return Err(refusal);
-        }
-        let server = self.open(counted, cluster, wish, rooms).await;
-        pool.heeds(&server);
-        let server = server?;
-        if pool.pooling().min_size > 0 {
-            let opening = Opening { cluster: cluster.clone(), wish: wish.clone(), rooms: rooms.clone() };
-            *pool.opening.borrow_mut() = Some(opening);
-        }
-        // One that was opened before another Consort takes over is ended by then.
-        if cluster.serves_nobody() {
-            server.close();
-            return Err(Refusal::MayNotLead);
-        }
-        Ok(server)
+    /// A connection that this client keeps.
+    ///
+    /// # Errors
+    /// As [`Servers::take`].
+    pub async fn take_own(
+        self: &Rc<Servers>,
+        opening: Opening,
+        seat: &Seat,
+    ) -> Result<(LoggedIn, Open), Refusal> {
+        let counted = self.own(&opening.wish, seat).await?;
+        opening::log_in_apart(counted, opening).await
     }
 
     /// The right to open a connection for this client alone.
@@ -551,80 +495,11 @@ impl Servers {
         Some(())
     }
 
-    /// Opens a connection, and reads what settings it begins with.
-    async fn open(
-        &self,
-        counted: Counted,
-        cluster: &Cluster,
-        wish: &Wish,
-        rooms: &Rooms,
-    ) -> Result<Server, Refusal> {
-        backends(cluster).arriving();
-        let logged_in = log_in(wish, rooms).await;
-        if logged_in.is_err() {
-            backends(cluster).refused();
-        }
-        let LoggedIn { mut peer, key, parameters, greeting } = logged_in?;
-        backends(cluster).arrived(key.pid);
-        let open = Open { counted, cluster: cluster.clone(), pid: key.pid };
-        let floor = cluster.configured().floor();
-        let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
-        let row = timeout(wish.limit, question(&mut peer, &Settings::probe())).await.map_err(silent)??;
-        let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
-        let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
-        let settings = Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
-        let now = Instant::now();
-        let greeting = Rc::new(Greeting {
-            messages: greeting,
-            reported: parameters,
-            parameters: wish.parameters.clone(),
-        });
-        let lent = Lent {
-            last: 0,
-            first: settings.clone(),
-            settings,
-            ran_code: false,
-            started_us: 0,
-            sequences: false,
-            greeting,
-            floor,
-            used: now,
-            open,
-        };
-        Ok(Server { peer, place: wish.place.clone(), key, statements: There::new(), lent })
-    }
-
-    /// Opens connections that nobody waits for, until there are as many as are to be kept.
-    async fn fill(self: Rc<Servers>, pool: Rc<Pool>) {
-        let Some(Opening { cluster, wish, rooms }) = pool.opening.borrow().clone() else { return };
-        if pool.fills.replace(true) {
-            return;
-        }
-        while pool.lacks() > 0 && pool.refuses().is_none() {
-            let opened = self.open(Counted::new(&pool, &self), &cluster, &wish, &rooms).await;
-            pool.heeds(&opened);
-            match opened {
-                Ok(server) => {
-                    // Who used one last is to find that first.
-                    pool.idle.borrow_mut().insert(0, server);
-                    self.call();
-                }
-                Err(why) => {
-                    tracing::debug!(pool.database, pool.user, why = said(&why), "no connection beforehand");
-                    break;
-                }
-            }
-        }
-        pool.fills.set(false);
-    }
-
     /// A session has left this connection, whose settings are these.
     pub fn give_back(&self, mut server: Server, settings: &Settings) {
         let now = Instant::now();
-        let pool = server.lent.open.counted.pool.clone();
-        let Pooling { mode, size, reserve, life, .. } = pool.pooling();
-        let is_old = server.lent.since() + life < now || pool.is_outdated(server.lent.since());
-        if is_old || pool.open.get() > size.saturating_add(reserve) || !mode.shares() {
+        let pool = server.lent.open.pool().clone();
+        if server.lent.since() + pool.pooling().life < now || !pool.may_keep(&server) {
             return server.close();
         }
         server.lent.settings = settings.clone();
@@ -692,31 +567,19 @@ impl Pool {
         Some(idle.remove(at))
     }
 
+    /// The one that nobody has used for longest.
     fn oldest(&self) -> Option<Server> {
         let mut idle = self.idle.borrow_mut();
-        (!idle.is_empty()).then(|| idle.remove(0))
+        let (at, _) = idle.iter().enumerate().min_by_key(|(_, server)| server.lent.used)?;
+        Some(idle.remove(at))
     }
-}
 
-/// Asks a question of ours: the columns of its only row, as text.
-async fn question(peer: &mut Peer, text: &str) -> Result<Vec<Option<String>>, Refusal> {
-    peer.out().query(text.as_bytes());
-    peer.send().await?;
-    let mut row = Vec::new();
-    loop {
-        let length = peer.whole_frame(OWN_ANSWER_LIMIT).await?;
-        let frame = Frame::new(&peer.unread()[..length]).map_err(malformed)?;
-        let tag = frame.tag();
-        match tag {
-            back::DATA_ROW => row = wire::row_texts(&frame).map_err(malformed)?,
-            back::ERROR => return Err(Refusal::Answered(frame.bytes().to_vec())),
-            _ => {}
-        }
-        peer.consume(length);
-        if tag == back::READY_FOR_QUERY {
-            peer.rest();
-            return Ok(row);
-        }
+    /// Whether a connection that nobody has may stay open.
+    fn may_keep(&self, server: &Server) -> bool {
+        let Pooling { mode, size, reserve, .. } = self.pooling();
+        mode.shares()
+            && self.open.get() <= size.saturating_add(reserve)
+            && !self.is_outdated(server.lent.since())
     }
 }
 

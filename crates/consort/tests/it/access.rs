@@ -492,3 +492,34 @@ fn a_log_in_and_a_commit_past_consort_are_noticed_and_reload_switches_back() {
     psql(&console, "RELOAD").worked();
     reads_are_proven(0);
 }
+
+/// Connections that are kept ready are opened with the secret of whoever came last.
+#[test]
+fn what_is_kept_ready_knows_the_newest_secret() {
+    let servers = guarded(0);
+    demand(&servers, "host all all all scram-sha-256\n");
+    let users = temporary("users").with_extension("txt");
+    let file = |word: &str| fs::write(&users, format!("\"postgres\" \"{OWN}\"\n\"typed\" \"{word}\"\n"));
+    file(TYPED).expect("a temporary file can be written");
+    let lines = "pool_mode = \"transaction\"\nmin_pool_size = 2\nauth_type = \"trust\"";
+    let serving = serve(&servers, "localhost", &format!("auth_file = \"{}\"\n{lines}", users.display()));
+    let url = serving.url("typed", "postgres");
+    let mut all = vec![Client::connect(&url).unwrap()];
+    let two = |than: Option<String>| {
+        let mut found = Vec::new();
+        eventually("two connections", || {
+            found = servers.query("SELECT pid FROM pg_stat_activity WHERE usename = 'typed' ORDER BY pid");
+            found.len() == 2 && !found.iter().any(|row| row[0] == than)
+        });
+        found[0][0].clone()
+    };
+    let first = two(None);
+    servers.query("ALTER ROLE typed PASSWORD 'another'");
+    file("another").expect("a temporary file can be written");
+    all[0].rows("SELECT 'it goes on'").unwrap();
+    crate::fixture::psql(&serving.url("postgres", "consort"), "RELOAD").worked();
+    all.push(Client::connect(&url).unwrap());
+    servers.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'typed'");
+    two(first);
+    let _ = fs::remove_file(users);
+}

@@ -26,6 +26,7 @@ mod locking;
 mod logged;
 mod matrix;
 mod members;
+mod opened;
 mod ordered;
 mod partial;
 mod procedures;

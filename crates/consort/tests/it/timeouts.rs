@@ -97,28 +97,100 @@ fn a_statement_of_a_user_that_takes_too_long_is_ended() {
 fn connections_are_kept_ready_as_long_as_a_client_is_there() {
     let lines = "pool_mode = \"transaction\"\nmin_pool_size = 3\nserver_idle_timeout = \"100ms\"";
     let (serving, _console, url) = stage(lines);
-    let count = || {
-        let of_clients = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ready'";
-        serving.servers.query(of_clients)[0][0].clone().unwrap()
-    };
+    let count = || kept_ready(&serving, "postgres").len();
     let mut client = Client::connect(&format!("{url}?application_name=ready")).unwrap();
     client.rows("SELECT pg_backend_pid()").unwrap();
-    eventually("three connections", || count() == "3");
+    eventually("three connections", || count() == 3);
     client.rows("SELECT pg_backend_pid()").unwrap();
     drop(client);
-    eventually("none", || count() == "0");
+    eventually("none", || count() == 0);
+}
+
+/// The processes that a pool has at the primary.
+fn kept_ready(serving: &Serving, database: &str) -> Vec<String> {
+    let of_clients = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ready' AND datname = ";
+    let rows = serving.servers.query(&format!("{of_clients}'{database}'"));
+    rows.into_iter().filter_map(|row| row[0].clone()).collect()
+}
+
+/// Waits for two of them, and for the end of those that there were before.
+fn two_others(serving: &Serving, database: &str, before: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    eventually("two connections", || {
+        found = kept_ready(serving, database);
+        found.len() == 2 && !found.iter().any(|pid| before.contains(pid))
+    });
+    found
+}
+
+/// Ends these processes.
+fn end_all(serving: &Serving, processes: &[String]) {
+    for pid in processes {
+        serving.servers.query(&format!("SELECT pg_terminate_backend({pid})"));
+    }
 }
 
 #[test]
-fn behind_a_log_in_that_failed_the_next_ones_are_not_tried() {
-    let (serving, console, _url) = stage("server_login_retry = \"1h\"");
-    let late = serving.url("late", "postgres");
+fn nothing_is_kept_ready_where_a_database_is_paused() {
+    let (serving, console, _url) = stage("pool_mode = \"transaction\"\nmin_pool_size = 2");
+    let databases = ["aa_paused", "zz_open"];
+    databases.iter().for_each(|name| drop(serving.servers.query(&format!("CREATE DATABASE {name}"))));
+    let url = |name: &str| format!("{}?application_name=ready", serving.url("postgres", name));
+    let _clients = databases.map(|name| Client::connect(&url(name)).unwrap());
+    let [paused, mut open] = databases.map(|name| two_others(&serving, name, &[]));
+    psql(&console, "PAUSE aa_paused").worked();
+    end_all(&serving, &paused);
+    // Both are looked after in the same round.
+    for _ in 0..2 {
+        end_all(&serving, &open);
+        open = two_others(&serving, "zz_open", &open);
+    }
+    assert!(kept_ready(&serving, "aa_paused").is_empty());
+    psql(&console, "RESUME aa_paused").worked();
+    two_others(&serving, "aa_paused", &paused);
+}
+
+#[test]
+fn what_nobody_has_used_for_longest_makes_room() {
+    let lines = "pool_mode = \"transaction\"\nmin_pool_size = 2\ndefault_pool_size = 2";
+    let (serving, _console, url) = stage(lines);
+    let mut client = Client::connect(&format!("{url}?application_name=ready")).unwrap();
+    let used = client.one("SELECT pg_backend_pid()").unwrap();
+    let mut others = two_others(&serving, "postgres", &[]);
+    others.retain(|pid| *pid != used);
+    end_all(&serving, &others);
+    eventually("a newer one", || {
+        let found = kept_ready(&serving, "postgres");
+        found.len() == 2 && !found.contains(&others[0])
+    });
+    let _other = Client::connect(&format!("{url}?application_name=other")).unwrap();
+    eventually("the end of one", || kept_ready(&serving, "postgres").len() == 1);
+    assert_ne!(client.one("SELECT pg_backend_pid()").unwrap(), used);
+}
+
+#[test]
+fn where_the_server_could_let_nobody_in_the_next_ones_are_not_tried() {
+    let (serving, console, url) = stage("server_login_retry = \"1h\"");
+    let late = serving.url("postgres", "late");
     let refused = psql(&late, "SELECT 1").err;
-    assert!(refused.contains("role \"late\" does not exist"), "{refused}");
-    serving.servers.query("CREATE ROLE late LOGIN");
+    assert!(refused.contains("database \"late\" does not exist"), "{refused}");
+    serving.servers.query("CREATE DATABASE late");
     assert_eq!(psql(&late, "SELECT 1").err, refused, "nobody asks the primary again");
-    psql(&serving.url("postgres", "postgres"), "SELECT 'another role'").worked();
+    psql(&url, "SELECT 'another database'").worked();
     psql(&console, "SET server_login_retry = 0").worked();
+    assert_eq!(psql(&late, "SELECT 1").worked(), "1\n");
+}
+
+/// What one client does wrong is no matter of those who come as the same role.
+#[test]
+fn what_the_server_says_to_one_client_is_said_to_no_other() {
+    let (serving, _console, url) = stage("server_login_retry = \"1h\"");
+    let refused = psql(&format!("{url}?options=-c%20work_mem%3Dplenty"), "SELECT 1").err;
+    assert!(refused.contains("work_mem"), "{refused}");
+    assert_eq!(psql(&url, "SELECT 1").worked(), "1\n");
+    let late = serving.url("late", "postgres");
+    assert!(psql(&late, "SELECT 1").err.contains("role \"late\" does not exist"));
+    serving.servers.query("CREATE ROLE late LOGIN");
     assert_eq!(psql(&late, "SELECT 1").worked(), "1\n");
 }
 

@@ -4,6 +4,7 @@
 use order::DoubtId;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use transaction::Backend;
 
 /// The backends at the primary as this process knows them.
@@ -12,27 +13,32 @@ pub struct Backends {
     own: RefCell<BTreeSet<i32>>,
     orphans: RefCell<Vec<(DoubtId, Backend)>>,
     /// Log-ins that are on their way: their pid is not known yet.
-    arriving: Cell<usize>,
+    arriving: Rc<Cell<usize>>,
     /// Since the last time that trust was asked for, no backend was left that is not ours.
     trusted: Cell<bool>,
 }
 
+/// A log-in that is on its way, until this is dropped. While there is one, a backend that nobody knows may be its own. So it is
+/// never given up half-way: its backend would look like somebody else's.
+pub struct Arriving(Rc<Cell<usize>>);
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 impl Backends {
-    /// A log-in at the primary begins; its pid follows with [`Backends::arrived`], or it fails with
-    /// [`Backends::refused`].
-    pub fn arriving(&self) {
+    /// A log-in at the primary begins; its pid follows with [`Backends::arrived`], or it fails and this is dropped.
+    pub fn arriving(&self) -> Arriving {
         self.arriving.set(self.arriving.get() + 1);
+        Arriving(self.arriving.clone())
     }
 
     /// The log-in is done: this backend is ours.
-    pub fn arrived(&self, pid: i32) {
-        self.arriving.set(self.arriving.get().saturating_sub(1));
+    pub fn arrived(&self, arriving: Arriving, pid: i32) {
         self.own.borrow_mut().insert(pid);
-    }
-
-    /// The log-in failed.
-    pub fn refused(&self) {
-        self.arriving.set(self.arriving.get().saturating_sub(1));
+        drop(arriving);
     }
 
     /// The connection to this backend is closed.

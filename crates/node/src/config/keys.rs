@@ -373,8 +373,9 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "server_login_retry",
         "\"0s\"",
-        "Behind a log-in at the primary that has failed, so long the next ones of this role in this database get the same error \
-         without another try; `\"0s\"`: each is tried.",
+        "Behind a log-in that the primary did not answer, or refused for a reason of its own (too many connections, starting up, no \
+         such database), so long the next ones of this role in this database get the same error without another try; `\"0s\"`: \
+         each is tried.",
         |config, value| put(&mut config.pool.retry, duration(value)),
     )),
     reloaded(global(

@@ -7,14 +7,15 @@ use super::replicate::replicate;
 use super::{Console, Door, Seat, Secret, crowd};
 use crate::chance;
 use crate::hba::Caller;
-use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
+use crate::log_in::{LoggedIn, Refusal, Wish};
 use crate::peer::{Peer, malformation};
-use crate::servers::{Counted, Greeted, Server};
+use crate::servers::{Greeted, Open, Opening, Server};
 use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
 use analysis::session::Startup as Settings;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -166,7 +167,14 @@ async fn begin(
     };
     let begun = match own_settings(&service, &startup) {
         _ if service.cluster.serves_nobody() => Err(Refusal::MayNotLead),
-        Ok(own) => begun(door, &service, &seat, startup, own, secret).await,
+        Ok(own) => {
+            let begun = begun(door, &service, &seat, startup, own, secret);
+            tokio::select! {
+                begun = begun => begun,
+                // Its place, here and in the queue, is somebody else's.
+                () = poll_fn(|cx| client.poll_closed(cx)) => return door.leave(&seat),
+            }
+        }
         Err(problem) => Err(problem),
     };
     let (own, wish, begun) = match begun {
@@ -219,7 +227,7 @@ async fn begin(
 /// How a session begins.
 enum Begun {
     /// At its own connection.
-    Own(Box<(LoggedIn, Counted)>),
+    Own(Box<(LoggedIn, Open)>),
     /// At a shared one, as the first of its kind.
     Shares(Box<Server>),
     /// Without any.
@@ -253,7 +261,7 @@ async fn begun(
     service: &Service,
     seat: &Seat,
     startup: Startup,
-    own: Settings,
+    own_settings: Settings,
     secret: Option<Secret>,
 ) -> Result<(Settings, Wish, Begun), Refusal> {
     let place = door.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
@@ -261,7 +269,7 @@ async fn begun(
         place,
         user: startup.user,
         database: startup.database,
-        parameters: own.forward.clone(),
+        parameters: own_settings.forward.clone(),
         secret,
         limit: Duration::ZERO,
     };
@@ -270,26 +278,18 @@ async fn begun(
     let pooling = pool.pooling();
     let wish = Wish { limit: pooling.connect, ..wish };
     crowd::enter(door, &pooling, seat)?;
-    if pooling.mode.shares() {
-        if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
-            return Ok((own, wish, Begun::Greeted(greeted)));
-        }
-        // Where another has been before, nothing tells how a session begins.
-        let server = servers.take_new(&service.cluster, &wish, seat, &door.rooms).await?;
-        return Ok((own, wish, Begun::Shares(Box::new(server))));
+    let opening = Opening::of(&service.cluster, &wish, &door.rooms);
+    if !pooling.mode.shares() {
+        let own = servers.take_own(opening, seat).await?;
+        return Ok((own_settings, wish, Begun::Own(Box::new(own))));
     }
-    let counted = servers.own(&wish, seat).await?;
-    let backends = service.cluster.backends();
-    backends.arriving();
-    let mut log_in = log_in(&wish, &door.rooms).await;
-    if service.cluster.serves_nobody() {
-        log_in = Err(Refusal::MayNotLead);
+    if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
+        pool.is_opened_by(&opening);
+        return Ok((own_settings, wish, Begun::Greeted(greeted)));
     }
-    if log_in.is_err() {
-        backends.refused();
-    }
-    pool.heeds(&log_in);
-    Ok((own, wish, Begun::Own(Box::new((log_in?, counted)))))
+    // Where another has been before, nothing tells how a session begins.
+    let server = servers.take_new(opening, seat).await?;
+    Ok((own_settings, wish, Begun::Shares(Box::new(server))))
 }
 
 /// Tells a client why the primary did not let it in: in the primary's own words, if it had some.

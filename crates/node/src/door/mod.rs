@@ -121,7 +121,7 @@ pub struct Door {
     /// What sessions share beside the door; nobody is let in before it is there.
     pub service: RefCell<Option<Rc<Service>>>,
     /// What PAUSE holds.
-    pub pauses: Pauses,
+    pub pauses: Rc<Pauses>,
     /// The databases whose new clients are refused.
     disabled: RefCell<BTreeSet<String>>,
     /// So many clients at most; begins as the options say.
@@ -163,7 +163,7 @@ impl Door {
             memberships: RefCell::new(None),
             console: RefCell::new(None),
             service: RefCell::new(None),
-            pauses: Pauses::default(),
+            pauses: Rc::default(),
             disabled: RefCell::default(),
             primary,
             nobody: chance::secret(),
@@ -174,6 +174,12 @@ impl Door {
             open_connections: Cell::new(0),
             closing: Cell::new(false),
         })
+    }
+
+    /// Whoever comes from now on finds these behind the door.
+    pub fn leads_to(&self, service: Rc<Service>) {
+        service.servers.obeys(self.pauses.clone());
+        *self.service.borrow_mut() = Some(service);
     }
 
     /// Lets clients in for ever. Runs inside a `LocalSet`.

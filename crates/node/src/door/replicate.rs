@@ -28,7 +28,10 @@ pub(super) async fn replicate(
 ) {
     let service = door.service.borrow().clone();
     let logged_in = match service {
-        Some(service) => enter(door, &service, &seat, (startup, kind), secret).await,
+        Some(service) => tokio::select! {
+            entered = enter(door, &service, &seat, (startup, kind), secret) => entered,
+            () = poll_fn(|cx| client.poll_closed(cx)) => return door.leave(&seat),
+        },
         None => Err(answered(Problem::fatal("57P03", "Consort is starting up"))),
     };
     let (log_in, counted) = match logged_in {

@@ -8,7 +8,7 @@ use super::statements::Statements;
 use crate::door::{self, Door, Seat};
 use crate::log_in::LoggedIn;
 use crate::peer::Peer;
-use crate::servers::{Counted, Lent, Server};
+use crate::servers::{Lent, Open, Server};
 use crate::socket::Place;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub struct Line {
     /// It has none just now.
     pub(crate) away: bool,
     /// What a connection of its own counts as.
-    counted: Option<Counted>,
+    own: Option<Open>,
 }
 
 impl Line {
@@ -50,11 +50,11 @@ impl Line {
         seat: Rc<Seat>,
         client: Peer,
         place: Place,
-        (log_in, counted): (LoggedIn, Counted),
+        (log_in, own): (LoggedIn, Open),
     ) -> Line {
         let reported = Reported(log_in.parameters);
         let primary = Primary::new(log_in.peer, place, log_in.key, seat.clone());
-        Line { counted: Some(counted), ..Line::with(door, seat, client, primary, reported) }
+        Line { own: Some(own), ..Line::with(door, seat, client, primary, reported) }
     }
 
     /// The line of a client that shares connections at the primary with others, and has none just now.
@@ -77,7 +77,7 @@ impl Line {
             elsewhere: None,
             lent: None,
             away: false,
-            counted: None,
+            own: None,
         }
     }
 
@@ -372,7 +372,7 @@ impl Line {
         self.door.leave(&self.seat);
         self.primary.peer.out().terminate();
         self.primary.peer.send_now();
-        drop((self.primary, self.lent, self.counted));
+        drop((self.primary, self.lent, self.own));
         self.door.farewell(self.client).await;
     }
 }

@@ -152,9 +152,6 @@ impl Session {
     pub fn new(line: Line, service: Rc<Service>, startup: &Startup, wish: Wish) -> Session {
         let state = SessionState::new(startup, &mut service.interner.borrow_mut());
         let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
-        if !line.away && line.lent.is_none() {
-            service.cluster.backends().arrived(backend.pid);
-        }
         let mut session = Session {
             database: service.cluster.database(&wish.database),
             pool: service.servers.member(&wish.database, &wish.user),
@@ -241,9 +238,6 @@ impl Session {
 
     /// Nothing is left of it but the line, and what it counts among until that has ended.
     fn leave(self: Box<Self>) -> (Line, Member) {
-        if !self.line.away && self.line.lent.is_none() {
-            self.service.cluster.backends().ended(self.backend.pid);
-        }
         let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, pool, .. } = *self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
         drop((block, early, ours_changes, everywhere, snapshot));

@@ -8,7 +8,7 @@ use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::refuse;
 use crate::plan::Plan;
-use crate::servers::Lent;
+use crate::servers::{Lent, Opening};
 use analysis::Stay;
 use analysis::session::{BlockStatus, Dirt, SessionStay};
 use scheduler::Reason;
@@ -118,11 +118,12 @@ impl Session {
         if let Some(place) = self.line.door.primary() {
             self.wish.place = place;
         }
-        let (rooms, seat) = (self.line.door.rooms.clone(), self.line.seat.clone());
+        let opening = Opening::of(&service.cluster, &self.wish, &self.line.door.rooms);
+        let seat = self.line.seat.clone();
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;
-            taken = service.servers.take(&service.cluster, &self.wish, &seat, &rooms) => taken,
+            taken = service.servers.take(opening, &seat) => taken,
             // Nobody waits for what it asked: it is not done.
             () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
         };

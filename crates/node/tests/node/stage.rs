@@ -188,7 +188,7 @@ impl Open {
                         question(&cluster);
                     }
                 });
-                *door.service.borrow_mut() = Some(service);
+                door.leads_to(service);
                 let listener = Listener::open(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
                 say.send(listener.address().unwrap()).unwrap();
                 tokio::select! {

@@ -1,0 +1,68 @@
+//! Connections at the primary whose clients do not wait until they are open.
+
+use crate::fixture::{Serving, eventually, psql};
+use crate::load::{Client, Console};
+use std::process::{Child, Command, Stdio};
+
+/// Consort without standbys, the only one who writes, with these lines in its configuration; and its primary, past it.
+fn stage(lines: &str) -> (Serving, Console, String) {
+    let lines = format!("writers = \"through-consort\"\nserver_connect_timeout = \"100s\"\n{lines}");
+    let serving = Serving::start(0, &lines);
+    let console = Console::connect(&serving.url("postgres", "consort"));
+    let primary = serving.servers.primary();
+    let past = format!(
+        "host={} port={} user=postgres dbname=postgres application_name=past",
+        primary.socket_folder().display(),
+        primary.port()
+    );
+    (serving, console, past)
+}
+
+/// A client with one statement, which may be ended at any time.
+fn asks(url: &str) -> Child {
+    let mut psql = Command::new("psql");
+    psql.args(["-XAt", "-d", url, "-c", "SELECT pg_backend_pid()"]);
+    psql.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("psql runs")
+}
+
+/// How many clients there are, and how many connections at the primary.
+fn counts(console: &mut Console) -> (usize, usize) {
+    let clients = console.rows("SHOW CLIENTS");
+    let clients = clients.iter().filter(|row| row.get("database") != Some("consort")).count();
+    (clients, console.rows("SHOW SERVERS").len())
+}
+
+/// A client leaves while the primary hangs and lets nobody in; then the primary goes on, and somebody else comes past Consort.
+fn leaves_and_another_comes_past(serving: &Serving, console: &mut Console, past: &str) {
+    let (clients, _) = counts(console);
+    serving.servers.primary().hang();
+    let mut client = asks(&serving.url("postgres", "postgres"));
+    eventually("the client", || counts(console).0 == clients + 1);
+    client.kill().expect("it runs");
+    client.wait().expect("it ends");
+    eventually("its end", || counts(console).0 == clients);
+    serving.servers.primary().resume();
+    psql(&serving.url("postgres", "postgres"), "SELECT 'it goes on'").worked();
+    assert_eq!(console.writers(), "through-consort");
+    let _stays = Client::connect(past).expect("it comes in");
+    eventually("what is said of a log-in past Consort", || console.writers() == "anywhere");
+}
+
+#[test]
+fn a_client_that_leaves_meanwhile_leaves_its_connection_to_others() {
+    let (serving, mut console, past) = stage("pool_mode = \"transaction\"\ndefault_pool_size = 2");
+    let mut busy = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    busy.rows("BEGIN; SELECT pg_backend_pid()").unwrap();
+    leaves_and_another_comes_past(&serving, &mut console, &past);
+    eventually("its connection", || counts(&mut console).1 == 2);
+}
+
+/// Its log-in waits with it, and both are over.
+#[test]
+fn a_client_that_leaves_during_its_log_in_leaves_nothing() {
+    let (serving, mut console, past) = stage("");
+    let mut busy = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    busy.rows("BEGIN; SELECT pg_backend_pid()").unwrap();
+    leaves_and_another_comes_past(&serving, &mut console, &past);
+    eventually("one connection", || counts(&mut console).1 == 1);
+}

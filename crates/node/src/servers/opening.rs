@@ -1,0 +1,264 @@
+//! How connections at the primary are opened: each in a task of its own, which ends whether or not its client still waits. What
+//! nobody waits for any more is left to others, or closed; so a log-in is never given up half-way, and its backend is always
+//! known for one of ours.
+
+use super::{Counted, Greeting, Lent, Pool, Server, Servers};
+use crate::cluster::Cluster;
+use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
+use crate::peer::{Peer, Rooms, malformed};
+use crate::pooling::Pooling;
+use crate::service::said;
+use crate::session::statements::There;
+use analysis::session::Settings;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+use wire::tag::back;
+use wire::{Asks, Complaint, Frame};
+
+/// No answer to a question of ours is longer.
+const OWN_ANSWER_LIMIT: usize = 1 << 20;
+/// What the state of the server explains, and not what its client is or wants: classes of SQLSTATE (connection exception,
+/// insufficient resources, operator intervention), and "the database does not exist".
+const OF_THE_SERVER: [&[u8]; 4] = [b"08", b"53", b"57", b"3D000"];
+
+/// How a connection is opened.
+#[derive(Clone)]
+pub struct Opening {
+    pub(super) cluster: Cluster,
+    pub(super) wish: Wish,
+    rooms: Rooms,
+}
+
+impl Opening {
+    /// As `wish` says, at the primary of this cluster.
+    pub fn of(cluster: &Cluster, wish: &Wish, rooms: &Rooms) -> Opening {
+        Opening { cluster: cluster.clone(), wish: wish.clone(), rooms: rooms.clone() }
+    }
+}
+
+/// A connection that is open: it counts, and its backend is ours, until this is dropped.
+pub struct Open {
+    counted: Counted,
+    cluster: Cluster,
+    pid: i32,
+}
+
+impl Open {
+    /// When it was begun to be opened.
+    pub(crate) fn since(&self) -> Instant {
+        self.counted.since
+    }
+
+    pub(super) fn pool(&self) -> &Rc<Pool> {
+        &self.counted.pool
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.cluster.backends().ended(self.pid);
+    }
+}
+
+/// Waits for something that goes on without whoever waits; then `is_left` gets what comes of it.
+async fn apart<T: 'static>(
+    attempt: impl Future<Output = Result<T, Refusal>> + 'static,
+    is_left: impl FnOnce(T) + 'static,
+) -> Result<T, Refusal> {
+    let (say, hear) = oneshot::channel();
+    tokio::task::spawn_local(async move {
+        if let Err(Ok(opened)) = say.send(attempt.await) {
+            is_left(opened);
+        }
+    });
+    hear.await.unwrap_or_else(|_| Err(Refusal::Unreachable("the log-in has broken off".to_owned())))
+}
+
+/// Logs in for a client that keeps its connection.
+pub(super) async fn log_in_apart(counted: Counted, opening: Opening) -> Result<(LoggedIn, Open), Refusal> {
+    let attempt = async move {
+        let pool = counted.pool.clone();
+        let logged_in = logged_in(counted, &opening).await;
+        pool.heeds(&logged_in);
+        logged_in
+    };
+    apart(attempt, |(logged_in, _open)| take_leave(logged_in.peer)).await
+}
+
+/// Logs in; what the connection counts for from then on.
+async fn logged_in(counted: Counted, opening: &Opening) -> Result<(LoggedIn, Open), Refusal> {
+    let Opening { cluster, wish, rooms } = opening;
+    let arriving = cluster.backends().arriving();
+    let logged_in = log_in(wish, rooms).await?;
+    let pid = logged_in.key.pid;
+    cluster.backends().arrived(arriving, pid);
+    let open = Open { counted, cluster: cluster.clone(), pid };
+    // One that was opened before another Consort takes over is ended by then.
+    if cluster.serves_nobody() {
+        take_leave(logged_in.peer);
+        return Err(Refusal::MayNotLead);
+    }
+    Ok((logged_in, open))
+}
+
+fn take_leave(mut peer: Peer) {
+    peer.out().terminate();
+    peer.send_now();
+}
+
+impl Servers {
+    /// Opens a connection for a client that waits for it.
+    pub(super) async fn opened(
+        self: &Rc<Servers>,
+        counted: Counted,
+        opening: Opening,
+    ) -> Result<Server, Refusal> {
+        if let Some(refusal) = counted.pool.refuses() {
+            return Err(refusal);
+        }
+        let (servers, heirs) = (self.clone(), self.clone());
+        let attempt = async move { servers.open(counted, &opening).await };
+        apart(attempt, move |server| heirs.is_left(server)).await
+    }
+
+    /// Opens a connection.
+    async fn open(&self, counted: Counted, opening: &Opening) -> Result<Server, Refusal> {
+        let pool = counted.pool.clone();
+        let server = self.probed(counted, opening).await;
+        pool.heeds(&server);
+        if server.is_ok() {
+            pool.is_opened_by(opening);
+        }
+        server
+    }
+
+    /// Logs in, and reads what settings the connection begins with.
+    async fn probed(&self, counted: Counted, opening: &Opening) -> Result<Server, Refusal> {
+        let (logged_in, open) = logged_in(counted, opening).await?;
+        let LoggedIn { mut peer, key, parameters, greeting } = logged_in;
+        let Opening { cluster, wish, .. } = opening;
+        let floor = cluster.configured().floor();
+        let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
+        let row = timeout(wish.limit, question(&mut peer, &Settings::probe())).await.map_err(silent)??;
+        let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
+        let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
+        let settings = Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
+        let greeting = Rc::new(Greeting {
+            messages: greeting,
+            reported: parameters,
+            parameters: wish.parameters.clone(),
+        });
+        let lent = Lent {
+            last: 0,
+            first: settings.clone(),
+            settings,
+            ran_code: false,
+            started_us: 0,
+            sequences: false,
+            greeting,
+            floor,
+            used: Instant::now(),
+            open,
+        };
+        Ok(Server { peer, place: wish.place.clone(), key, statements: There::new(), lent })
+    }
+
+    /// Nobody waits for this connection, which was just opened: whoever comes finds it, unless it is of no use by now.
+    fn is_left(&self, server: Server) {
+        let pool = server.lent.open.pool().clone();
+        let is_held = self.opens_nothing(&pool.database, &server.lent.open.cluster);
+        if is_held || !pool.may_keep(&server) {
+            return server.close();
+        }
+        // Who used one last is to find that first.
+        pool.idle.borrow_mut().insert(0, server);
+        self.call();
+    }
+
+    /// Nothing is opened in this database that nobody waits for.
+    fn opens_nothing(&self, database: &str, cluster: &Cluster) -> bool {
+        self.pauses.borrow().holds(database) || cluster.serves_nobody()
+    }
+
+    /// Opens connections that nobody waits for, until there are as many as are to be kept.
+    pub(super) async fn fill(self: Rc<Servers>, pool: Rc<Pool>) {
+        if pool.fills.replace(true) {
+            return;
+        }
+        while pool.lacks() > 0 && pool.refuses().is_none() {
+            let Some(opening) = pool.opening.borrow().clone() else { break };
+            if self.opens_nothing(&pool.database, &opening.cluster) {
+                break;
+            }
+            match self.open(Counted::new(&pool, &self), &opening).await {
+                Ok(server) => self.is_left(server),
+                Err(why) => {
+                    tracing::debug!(pool.database, pool.user, why = said(&why), "no connection beforehand");
+                    if !is_of_the_server(&why) {
+                        // The next client that is let in shows how it is done now.
+                        *pool.opening.borrow_mut() = None;
+                    }
+                    break;
+                }
+            }
+        }
+        pool.fills.set(false);
+    }
+}
+
+impl Pool {
+    /// Why nobody is to be let in for a while, if it was tried in vain a moment ago.
+    pub(super) fn refuses(&self) -> Option<Refusal> {
+        let refused = self.refused.borrow();
+        let (then, why) = refused.as_ref()?;
+        (then.elapsed() < self.pooling().retry).then(|| why.clone())
+    }
+
+    /// Whether the primary has let somebody in. What it says to one client alone is no matter of the others.
+    fn heeds<T>(&self, logged_in: &Result<T, Refusal>) {
+        let refused = logged_in.as_ref().err().filter(|why| is_of_the_server(why));
+        let refused = refused.filter(|_| !self.pooling().retry.is_zero());
+        *self.refused.borrow_mut() = refused.map(|why| (Instant::now(), why.clone()));
+    }
+
+    /// A client has shown how a connection is opened, as of now.
+    pub(crate) fn is_opened_by(&self, opening: &Opening) {
+        let Pooling { mode, min_size, .. } = self.pooling();
+        *self.opening.borrow_mut() = (min_size > 0 && mode.shares()).then(|| opening.clone());
+    }
+}
+
+/// Whether somebody else would be refused as well.
+fn is_of_the_server(why: &Refusal) -> bool {
+    match why {
+        Refusal::Unreachable(_) => true,
+        Refusal::Answered(error) => Frame::new(error).is_ok_and(|frame| {
+            let complaint = Complaint::read(&frame);
+            OF_THE_SERVER.iter().any(|class| complaint.sqlstate().starts_with(class))
+        }),
+        Refusal::NoServer(_) | Refusal::NoSecret(_) | Refusal::MayNotLead | Refusal::SentAway(_) => false,
+    }
+}
+
+/// Asks a question of ours: the columns of its only row, as text.
+async fn question(peer: &mut Peer, text: &str) -> Result<Vec<Option<String>>, Refusal> {
+    peer.out().query(text.as_bytes());
+    peer.send().await?;
+    let mut row = Vec::new();
+    loop {
+        let length = peer.whole_frame(OWN_ANSWER_LIMIT).await?;
+        let frame = Frame::new(&peer.unread()[..length]).map_err(malformed)?;
+        let tag = frame.tag();
+        match tag {
+            back::DATA_ROW => row = wire::row_texts(&frame).map_err(malformed)?,
+            back::ERROR => return Err(Refusal::Answered(frame.bytes().to_vec())),
+            _ => {}
+        }
+        peer.consume(length);
+        if tag == back::READY_FOR_QUERY {
+            peer.rest();
+            return Ok(row);
+        }
+    }
+}
