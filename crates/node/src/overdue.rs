@@ -30,7 +30,10 @@ pub(crate) async fn look(process: Weak<Process>) {
         let mut at_primary = Vec::new();
         for (seat, why) in all {
             let Seat { id, user, database, .. } = &*seat;
-            tracing::info!(id, user, database, why = why.key(), "a client is sent away");
+            // Who has not gone yet is ended at the primary once more; that need not be said again.
+            if !seat.is_sent_away() {
+                tracing::info!(id, user, database, why = why.key(), "a client is sent away");
+            }
             at_primary.extend(process.door.send_away(&[seat], why));
         }
         process.end_at_primary(at_primary).await;

@@ -34,6 +34,9 @@ const MOST_GREETINGS: usize = 64;
 /// So often it is looked for connections that have been idle for too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// Whether a limit counts the connections of this pool.
+type Among<'a> = &'a dyn Fn(&Pool) -> bool;
+
 /// What sessions begin with: names, and values.
 type Parameters = Vec<(String, String)>;
 
@@ -419,19 +422,23 @@ impl Servers {
         wanted: Wanted<'_>,
         seat: &Seat,
     ) -> Result<Got, Refusal> {
-        if pool.queue.is_empty()
-            && let Some(got) = self.try_get(pool, wanted, seat, Duration::ZERO)
-        {
+        let pauses = self.pauses.borrow().clone();
+        let is_early = pool.queue.is_empty() && !pauses.suspended() && !self.steps_back(pool, u64::MAX);
+        if is_early && let Some(got) = self.try_get(pool, wanted, seat, Duration::ZERO) {
             return Ok(got);
         }
         let number = self.next_waiter.replace(self.next_waiter.get() + 1);
-        let ticket = Ticket::draw(&pool.queue, number, seat, &self.waiters);
+        let ticket = Ticket::draw(self, &pool.queue, number, seat);
         loop {
             let waited = ticket.since.elapsed();
-            if ticket.is_first()
-                && let Some(got) = self.try_get(pool, wanted, seat, waited)
-            {
+            let steps_back = self.steps_back(pool, number);
+            let may_look = ticket.is_first() && !pauses.suspended() && !steps_back;
+            if may_look && let Some(got) = self.try_get(pool, wanted, seat, waited) {
                 return Ok(got);
+            }
+            ticket.has_looked(steps_back);
+            if !steps_back {
+                self.call_again();
             }
             let Pooling { wait, reserve, reserve_wait, .. } = pool.pooling();
             let until = |limit: Duration| async move {
@@ -443,6 +450,7 @@ impl Servers {
             let waits_for_reserve = reserve > 0 && waited < reserve_wait;
             tokio::select! {
                 () = ticket.called() => {}
+                () = pauses.changed(), if pauses.suspended() => {}
                 () = until(reserve_wait), if waits_for_reserve => {}
                 () = until(wait) => return Err(Refusal::NoServer(wait)),
                 why = seat.sent_away() => return Err(Refusal::SentAway(why)),
@@ -473,26 +481,60 @@ impl Servers {
                 server.close();
             }
         }
-        while pool.open.get() >= most {
-            pool.oldest()?.close();
+        for (owner, pid) in self.in_the_way(pool, most)? {
+            owner.close(pid);
         }
-        self.make_room(pooling.database_connections, |other| other.database == pool.database)?;
-        self.make_room(pooling.user_connections, |other| other.user == pool.user)?;
         Some(Got::New(Counted::new(pool, self)))
     }
 
-    /// Makes room for one more connection among these, of which so many may be: the one that nobody has used for longest is
-    /// closed. `None`: all are used.
-    fn make_room(&self, most: usize, among: impl Fn(&Pool) -> bool) -> Option<()> {
+    /// The connections that must be closed for one more of this pool, of which so many may be: as many as its limits want, and
+    /// always the one that nobody has used for longest. `None`: too many are used.
+    fn in_the_way(&self, pool: &Rc<Pool>, most: usize) -> Option<Vec<(Rc<Pool>, i32)>> {
+        let Pooling { database_connections, user_connections, .. } = pool.pooling();
+        let of_pool = |other: &Pool| other.database == pool.database && other.user == pool.user;
+        let of_database = |other: &Pool| other.database == pool.database;
+        let of_user = |other: &Pool| other.user == pool.user;
+        let limits: [(usize, Among<'_>); 3] =
+            [(most, &of_pool), (database_connections, &of_database), (user_connections, &of_user)];
         let pools = self.pools.borrow();
-        let these = || pools.values().filter(|pool| among(pool));
-        while most > 0 && these().map(|pool| pool.open.get()).sum::<usize>() >= most {
-            let used = |pool: &Rc<Pool>| pool.idle.borrow().iter().map(|server| server.lent.used).min();
-            let (_, pool) =
-                these().filter_map(|pool| Some((used(pool)?, pool))).min_by_key(|(used, _)| *used)?;
-            pool.oldest()?.close();
+        let mut closed: Vec<(Rc<Pool>, i32)> = Vec::new();
+        for (most, is_among) in limits.into_iter().filter(|(most, _)| *most > 0) {
+            let these = || pools.values().filter(|other| is_among(other));
+            let open = these().map(|other| other.open.get()).sum::<usize>();
+            let stay = open - closed.iter().filter(|(owner, _)| is_among(owner)).count();
+            for _ in most..=stay {
+                let idle = these().filter_map(|other| Some((other, other.oldest_beside(&closed)?)));
+                let (owner, (_, pid)) = idle.min_by_key(|(_, (used, _))| *used)?;
+                closed.push((owner.clone(), pid));
+            }
         }
-        Some(())
+        Some(closed)
+    }
+
+    /// Whether somebody came earlier, to another pool that shares a limit with this one, and was called and has not looked yet:
+    /// what has become free is for him first.
+    fn steps_back(&self, pool: &Pool, number: u64) -> bool {
+        if self.waiters.get() == 0 {
+            return false;
+        }
+        let Pooling { database_connections, user_connections, .. } = pool.pooling();
+        let shares_limit = |other: &Pool| {
+            database_connections > 0 && other.database == pool.database
+                || user_connections > 0 && other.user == pool.user
+        };
+        let pools = self.pools.borrow();
+        let mut others = pools.values().filter(|other| shares_limit(other));
+        others
+            .any(|other| other.queue.first().is_some_and(|first| first.is_called() && first.number < number))
+    }
+
+    /// Those look again who have stepped back: somebody who came before them has looked, or has left.
+    fn call_again(&self) {
+        for pool in self.pools.borrow().values() {
+            if let Some(first) = pool.queue.first().filter(|first| first.has_stepped_back()) {
+                first.call();
+            }
+        }
     }
 
     /// A session has left this connection, whose settings are these.
@@ -526,6 +568,12 @@ impl Servers {
     /// Whether a connection that was opened then is to be closed when its client leaves it.
     pub fn is_outdated(&self, database: &str, user: &str, opened: Instant) -> bool {
         self.pool(database, user).is_outdated(opened)
+    }
+
+    /// How many connections count in this database.
+    pub fn connections(&self, database: &str) -> usize {
+        let pools = self.pools.borrow();
+        pools.values().filter(|pool| pool.database == database).map(|pool| pool.open.get()).sum()
     }
 
     /// The connections that nobody has just now.
@@ -567,11 +615,21 @@ impl Pool {
         Some(idle.remove(at))
     }
 
-    /// The one that nobody has used for longest.
-    fn oldest(&self) -> Option<Server> {
+    /// The one that nobody has used for longest, beside these: when it was used, and its process.
+    fn oldest_beside(&self, these: &[(Rc<Pool>, i32)]) -> Option<(Instant, i32)> {
+        let is_other = |server: &&Server| !these.iter().any(|(_, pid)| *pid == server.key.pid);
+        let idle = self.idle.borrow();
+        idle.iter().filter(is_other).map(|server| (server.lent.used, server.key.pid)).min()
+    }
+
+    /// Closes the one of this process, which nobody has.
+    fn close(&self, pid: i32) {
         let mut idle = self.idle.borrow_mut();
-        let (at, _) = idle.iter().enumerate().min_by_key(|(_, server)| server.lent.used)?;
-        Some(idle.remove(at))
+        let found = idle.iter().position(|server| server.key.pid == pid).map(|at| idle.remove(at));
+        drop(idle);
+        if let Some(server) = found {
+            server.close();
+        }
     }
 
     /// Whether a connection that nobody has may stay open.

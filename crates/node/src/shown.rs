@@ -67,8 +67,12 @@ impl View for Shown<'_> {
 
     fn databases(&self) -> Vec<Database> {
         let door = &self.process.door;
+        let service = door.service.borrow();
+        let connections =
+            |name: &str| service.as_ref().map_or(0, |service| service.servers.connections(name));
         let shown = |name: &str, not_serving: Option<String>| Database {
             name: name.to_owned(),
+            connections: connections(name),
             paused: door.pauses.holds(name),
             disabled: door.is_disabled(name),
             not_serving,
@@ -296,7 +300,7 @@ impl Shown<'_> {
             let there = seat.running.is_away()?;
             let (user, database) = (seat.user.clone(), seat.database.clone());
             let used = unix_s(seat.asked());
-            let (client, times) = (Some(seat.id), (used, used));
+            let (client, times) = (Some(seat.id), (there.since.map_or(used, unix_s), used));
             Some((there, user, database, client, times))
         });
         let service = self.process.door.service.borrow();
@@ -333,7 +337,8 @@ fn client(seat: &Seat, config: &Config) -> Client {
     let to = listen.map_or((String::new(), 0), |(host, port)| (host.to_owned(), port.parse().unwrap_or(0)));
     Client {
         id: seat.id,
-        entered: seat.entered.get(),
+        // At the console nobody is counted, but for those who come in there just now.
+        entered: seat.entered.get() || seat.doing() != Doing::Arriving,
         user: seat.user.clone(),
         database: seat.database.clone(),
         state,

@@ -303,3 +303,47 @@ fn what_went_through_is_counted() {
     assert!(transactions == 2 && statements == 2, "{line}");
     assert!(received > 40 && sent > 5000 && transaction_us > 0 && statement_us > 0, "{line}");
 }
+
+#[test]
+fn who_has_come_in_does_not_count_as_one_who_logs_in() {
+    let serving = Serving::start(0, "");
+    let _client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    let lists = psql(&serving.url("postgres", "consort"), "SHOW LISTS").worked();
+    for row in ["used_clients|2", "login_clients|0"] {
+        assert!(lists.lines().any(|line| line == row), "{lists}");
+    }
+}
+
+/// Also while a client uses it.
+#[test]
+fn a_connection_at_a_standby_is_as_old_as_it_is() {
+    let (serving, mut console, url) = serving(1, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE many AS SELECT generate_series(1, 10000) AS n").unwrap();
+    let now = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS \"UTC\"')";
+    let counts = |to: u32| format!("SELECT count(*) FROM many a, many b WHERE a.n <= {to} AND b.n <= {to}");
+    let mut at_standby = |is_used: bool| {
+        let servers = console.rows("SHOW SERVERS");
+        let here = |row: &&tokio_postgres::SimpleQueryRow| {
+            row.get("application_name") == Some("standby1") && (row.get("link") != Some("")) == is_used
+        };
+        servers.iter().find(here).map(|row| {
+            let time = |name| row.get(name).expect("a time").to_owned();
+            (time("connect_time"), time("request_time"))
+        })
+    };
+    eventually("a read there, later than its connection was opened", || {
+        client.rows(&counts(1)).expect("a read");
+        let now = serving.servers.query(now)[0][0].clone();
+        at_standby(false).is_some_and(|(opened, _)| now > Some(opened))
+    });
+    let slow = std::thread::spawn(move || client.one(&counts(5_000)));
+    let mut times = None;
+    eventually("a connection that is used", || {
+        times = at_standby(true);
+        times.is_some()
+    });
+    let (opened, asked) = times.unwrap();
+    assert!(opened < asked, "{opened} {asked}");
+    assert_eq!(slow.join().unwrap().unwrap(), "25000000");
+}

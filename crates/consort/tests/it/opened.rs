@@ -38,6 +38,9 @@ fn leaves_and_another_comes_past(serving: &Serving, console: &mut Console, past:
     serving.servers.primary().hang();
     let mut client = asks(&serving.url("postgres", "postgres"));
     eventually("the client", || counts(console).0 == clients + 1);
+    let databases = console.rows("SHOW DATABASES");
+    let used = databases.iter().find(|row| row.get("name") == Some("postgres")).expect("it is used");
+    assert_eq!(used.get("current_connections"), Some("2"), "one is being opened");
     client.kill().expect("it runs");
     client.wait().expect("it ends");
     eventually("its end", || counts(console).0 == clients);

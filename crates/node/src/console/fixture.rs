@@ -87,7 +87,13 @@ impl View for Fixture {
     }
 
     fn databases(&self) -> Vec<Database> {
-        vec![Database { name: "shop".into(), paused: true, disabled: true, not_serving: None }]
+        vec![Database {
+            name: "shop".into(),
+            connections: 4,
+            paused: true,
+            disabled: true,
+            not_serving: None,
+        }]
     }
 
     fn traffic(&self) -> Vec<Traffic> {

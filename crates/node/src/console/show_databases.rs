@@ -29,14 +29,12 @@ const COLUMNS: &[Column] = &[
 
 fn rows(view: &dyn View) -> Table {
     let config = view.config();
-    let (pools, clients, servers) = (config.pools(), view.clients(), view.servers());
+    let (pools, clients) = (config.pools(), view.clients());
     let row = |database: super::view::Database| {
         // What holds for a user of whom nothing is said.
         let pooling = pools.of(&database.name, "");
-        let at_primary = |server: &&super::view::Server| server.node == config.primary.name;
-        let here =
-            servers.iter().filter(at_primary).filter(|server| server.database == database.name).count();
-        let clients = clients.iter().filter(|client| client.database == database.name).count();
+        let is_there = |client: &&super::view::Client| client.entered && client.database == database.name;
+        let clients = clients.iter().filter(is_there).count();
         vec![
             value(&database.name),
             value(&config.primary.host),
@@ -50,7 +48,7 @@ fn rows(view: &dyn View) -> Table {
             value(pooling.mode.name()),
             None,
             value(pooling.database_connections),
-            value(here),
+            value(database.connections),
             value(pooling.database_clients),
             value(clients),
             value(u8::from(database.paused)),

@@ -169,7 +169,7 @@ fn show_databases() {
     assert_eq!(
         shown("SHOW DATABASES"),
         ["name=shop host=db1 port=5432 database=shop pool_size=3 min_pool_size=0 reserve_pool_size=0 \
-          server_lifetime=3600 pool_mode=transaction max_connections=5 current_connections=0 max_client_connections=0 \
+          server_lifetime=3600 pool_mode=transaction max_connections=5 current_connections=4 max_client_connections=0 \
           current_client_connections=2 paused=1 disabled=1"]
     );
 }

@@ -127,6 +127,8 @@ pub struct Server {
 pub struct Database {
     /// Its name.
     pub name: String,
+    /// Connections of clients to it at the primary, with those that are being opened, and those that nobody has just now.
+    pub connections: usize,
     /// PAUSE holds it.
     pub paused: bool,
     /// New clients are refused.

@@ -172,7 +172,10 @@ async fn begin(
             tokio::select! {
                 begun = begun => begun,
                 // Its place, here and in the queue, is somebody else's.
-                () = poll_fn(|cx| client.poll_closed(cx)) => return door.leave(&seat),
+                () = poll_fn(|cx| client.poll_closed(cx)) => {
+                    door.leave(&seat);
+                    return None;
+                }
             }
         }
         Err(problem) => Err(problem),

@@ -5,7 +5,7 @@ use crate::socket::Place;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
@@ -26,6 +26,8 @@ pub struct Cancel {
     pub place: Place,
     /// The backend and its secret.
     pub key: CancelRequest,
+    /// When the connection was opened, if it is lent.
+    pub since: Option<SystemTime>,
 }
 
 impl Cancel {
@@ -70,7 +72,7 @@ pub struct Running {
 impl Running {
     /// The session's own connection is here.
     pub fn settled(&self, place: &Place, key: &CancelRequest) {
-        *self.home.borrow_mut() = Some(Cancel { place: place.clone(), key: key.clone() });
+        *self.home.borrow_mut() = Some(Cancel { place: place.clone(), key: key.clone(), since: None });
     }
 
     /// The session's connection at home goes to others, or is closed. `true`: a cancel request may reach it late, so that

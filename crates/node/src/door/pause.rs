@@ -44,6 +44,11 @@ impl Pauses {
         self.databases.borrow().iter().cloned().collect()
     }
 
+    /// Completes when a pause ends.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
     pub(super) fn begin(&self, database: Option<&str>) {
         match database {
             None => self.all.set(true),
@@ -111,7 +116,8 @@ impl Door {
         self.pauses.begin(None);
         self.pauses.suspended.set(true);
         tracing::warn!("suspended: every statement waits until RESUME");
-        let open = self.quiet(limit, |seat| seat.doing() == Doing::Active).await;
+        // Who waits for a connection has begun nothing, and gets none before RESUME.
+        let open = self.quiet(limit, |seat| seat.doing() == Doing::Active && !seat.is_queued()).await;
         open.map_err(|open| format!("{open} statements still run after {limit:?}; others wait until RESUME"))
     }
 

@@ -216,12 +216,24 @@ impl Seat {
         }
     }
 
+    /// Whether it was told to leave at once.
+    pub(crate) fn is_sent_away(&self) -> bool {
+        matches!(self.bell.get(), Bell::Now(_))
+    }
+
+    /// Why the session must go before it begins anything else, if it must.
+    pub(crate) fn rung(&self, outside_block: bool) -> Option<Leave> {
+        match self.bell.get() {
+            Bell::Now(why) => Some(why),
+            Bell::WhenIdle(why) if outside_block => Some(why),
+            Bell::Silent | Bell::WhenIdle(_) => None,
+        }
+    }
+
     /// The session waits: must it go? If not, it is woken when it must.
     pub(crate) fn must_leave(&self, outside_block: bool, cx: &Context<'_>) -> Option<Leave> {
-        match self.bell.get() {
-            Bell::Now(why) => return Some(why),
-            Bell::WhenIdle(why) if outside_block => return Some(why),
-            Bell::Silent | Bell::WhenIdle(_) => {}
+        if let Some(why) = self.rung(outside_block) {
+            return Some(why);
         }
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
@@ -237,5 +249,24 @@ impl Seat {
             None => Poll::Pending,
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_told_to_leave_at_once_has_been_told_for_good() {
+        let startup = Startup { user: "ann".to_owned(), ..Startup::default() };
+        let seat = Seat::new(1, Origin::Local, 0, false, &startup);
+        assert!(!seat.is_sent_away() && seat.rung(true).is_none());
+        seat.ring(false, Leave::Ending);
+        assert!(!seat.is_sent_away());
+        assert_eq!((seat.rung(false), seat.rung(true)), (None, Some(Leave::Ending)));
+        seat.ring(true, Leave::Query);
+        seat.ring(true, Leave::Transaction);
+        assert!(seat.is_sent_away());
+        assert_eq!(seat.rung(false), Some(Leave::Query));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::batch;
+use super::own::cancelled;
 use super::primary::{Ended, Seen};
 use super::request::{Kind, Request};
 use super::shadowed::Before;
@@ -37,6 +38,8 @@ const NARROW_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct Current {
     /// Where it lies; `None`: nothing is sent, a flow only notes something.
     pub(super) request: Option<Request>,
+    /// What it is.
+    pub(super) kind: Kind,
     /// When it came.
     came: Instant,
     /// Its utility statements, for what their completion does to the session.
@@ -79,6 +82,7 @@ impl Default for Current {
     fn default() -> Current {
         Current {
             request: None,
+            kind: Kind::Query,
             came: Instant::now(),
             statements: Rc::new([]),
             statement: None,
@@ -108,6 +112,7 @@ impl Current {
             self.statements = Rc::new([]);
         }
         self.request = Some(request);
+        self.kind = request.kind;
         self.came = Instant::now();
         self.statement = None;
         self.template = None;
@@ -262,17 +267,24 @@ impl transaction::Session for Session {
         let is_whole = request.kind != Kind::Open;
         if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle && is_whole {
             // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
-            self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
+            self.refuse(request, &cancelled());
             return AtPrimary::Answered;
         }
         if self.line.seat.running.is_cancelled() && self.current.ran_at.is_some() {
             self.current.request = Some(request);
-            self.fail_block(Some(Problem::error("57014", "canceling statement due to user request"))).await;
+            self.fail_block(Some(cancelled())).await;
             return AtPrimary::Answered;
         }
-        if let Err(ended) = self.at_home().await {
-            self.ended = Some(ended);
-            return AtPrimary::ConnectionLost;
+        match self.at_home().await {
+            Ok(()) => {}
+            Err(Ended::Cancelled) => {
+                self.refuse(request, &cancelled());
+                return AtPrimary::Answered;
+            }
+            Err(ended) => {
+                self.ended = Some(ended);
+                return AtPrimary::ConnectionLost;
+            }
         }
         let ran = match self.current.way {
             Way::Withheld => self.line.run_withheld(request).await,

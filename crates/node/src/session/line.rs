@@ -139,6 +139,10 @@ impl Line {
             let passed = self.door.pauses.pass(&self.seat, request.kind == Kind::Open).await;
             passed.map_err(Ended::SentAway)?;
         }
+        // It may have been rung while the request was there already, or was held.
+        if let Some(why) = self.seat.rung(self.status() == Status::Idle).filter(|_| request.kind.is_asked()) {
+            return Err(Ended::SentAway(why));
+        }
         self.seat.active();
         Ok(request)
     }
@@ -193,8 +197,15 @@ impl Line {
         Ok(())
     }
 
+    /// Nothing is sent any more for a client that is sent away.
+    fn goes_on(&self) -> Result<(), Ended> {
+        let why = self.seat.rung(false).filter(|why| why.interrupts());
+        why.map_or(Ok(()), |why| Err(Ended::SentAway(why)))
+    }
+
     /// Sends a request to the primary and streams the answers to the client.
     pub(crate) async fn run(&mut self, request: Request) -> Result<(), Ended> {
+        self.goes_on()?;
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         self.primary.begin(request.kind);
@@ -216,6 +227,7 @@ impl Line {
     /// The same in a block that is ours, with a command of ours behind it. The block goes on, and the client gets the end of
     /// its answer later.
     pub(crate) async fn run_in_our_block(&mut self, request: Request, behind: &str) -> Result<(), Ended> {
+        self.goes_on()?;
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         self.primary.own_error();
@@ -234,6 +246,7 @@ impl Line {
     /// The same, asked in front what it sees, behind for the transaction's number, and with COMMIT behind that. Until both is
     /// answered, or all is.
     pub(crate) async fn run_told(&mut self, request: Request) -> Result<(), Ended> {
+        self.goes_on()?;
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         self.primary.own_error();
@@ -348,6 +361,7 @@ impl Line {
             Ended::ClientLeft
             | Ended::ClientGone
             | Ended::CutOff
+            | Ended::Cancelled
             | Ended::NoServer
             | Ended::PrimaryLost(Told::ByPrimary) => None,
             Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
@@ -366,7 +380,8 @@ impl Line {
                     .hint("What was sent and not answered may have been committed, or not."),
             ),
         };
-        if let Some(problem) = word {
+        // Inside a row that is sent in parts nothing else can be said.
+        if let Some(problem) = word.filter(|_| !self.primary.peer.splitter.is_inside()) {
             self.client.out().problem(&problem);
         }
         self.door.leave(&self.seat);

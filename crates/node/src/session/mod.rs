@@ -252,9 +252,13 @@ impl Session {
             if self.service.cluster.serves_nobody() {
                 return Err(Ended::MayNotLead);
             }
-            match self.is_ordered() {
-                true => self.answer_ordered(request).await?,
-                false => self.answer(request).await?,
+            let answered = match self.is_ordered() {
+                true => self.answer_ordered(request).await,
+                false => self.answer(request).await,
+            };
+            match answered {
+                Err(Ended::Cancelled) => self.cancelled(request).await?,
+                answered => answered?,
             }
             if self.line.status() != Status::Idle && self.stands_alone() {
                 return Err(Ended::NoBlocks);
@@ -618,6 +622,13 @@ impl Session {
         if let Some(block) = &mut self.block {
             block.stands(standing);
         }
+    }
+
+    /// A request was cancelled before anything of it was done.
+    async fn cancelled(&mut self, request: Request) -> Result<(), Ended> {
+        self.meanings.clear();
+        self.refuse(request, &own::cancelled());
+        self.line.send().await
     }
 
     /// Refuses a request that would have to be split between us and the primary.

@@ -57,9 +57,12 @@ impl Session {
 
     /// Has the primary run the BEGIN that is owed to it, before anything else of its transaction.
     pub(super) async fn pay_begin(&mut self) -> Result<(), Ended> {
+        if self.owed.is_none() {
+            return Ok(());
+        }
+        self.at_home().await?;
         let Some(begin) = self.owed.take() else { return Ok(()) };
         self.line.elsewhere = None;
-        self.at_home().await?;
         self.line.ask(&begin).await?;
         if self.line.primary.status != Status::InBlock {
             let problem = Problem::fatal("08006", "the primary did not begin the transaction");

@@ -86,6 +86,11 @@ impl Session {
     }
 }
 
+/// What a client hears whose statement was cancelled where no server ran it.
+pub(super) fn cancelled() -> Problem {
+    Problem::error("57014", "canceling statement due to user request")
+}
+
 /// `set_config` of a setting of our own.
 pub(super) fn set_at_server() -> Problem {
     Problem::error("0A000", "set_config() does not reach the settings of Consort's own")

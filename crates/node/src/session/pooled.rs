@@ -4,6 +4,7 @@
 //! It takes along its settings and its named statements. As long as anything else of it lives in its process, it stays
 //! where it is, and its [`Session::tie`] says why.
 
+use super::request::Kind;
 use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::refuse;
@@ -109,7 +110,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a connection at the primary if the session has none.
+    /// Takes a connection at the primary if the session has none. [`Ended::Cancelled`]: its client does not want to wait for it,
+    /// and nothing of the request has happened.
     pub(super) async fn at_home(&mut self) -> Result<(), Ended> {
         if !self.line.away {
             return Ok(());
@@ -120,12 +122,15 @@ impl Session {
         }
         let opening = Opening::of(&service.cluster, &self.wish, &self.line.door.rooms);
         let seat = self.line.seat.clone();
+        let is_cancellable = self.line.status() == Status::Idle && self.current.kind != Kind::Open;
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;
             taken = service.servers.take(opening, &seat) => taken,
             // Nobody waits for what it asked: it is not done.
             () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
+            why = seat.sent_away() => return Err(Ended::SentAway(why)),
+            () = seat.running.cancelled(), if is_cancellable => return Err(Ended::Cancelled),
         };
         let server = match taken {
             Ok(server) => server,

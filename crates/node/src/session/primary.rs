@@ -130,6 +130,8 @@ pub enum Ended {
     BlockCutOff,
     /// It got no connection at the primary; the client was told why.
     NoServer,
+    /// Its request alone: it was cancelled while it waited for a connection.
+    Cancelled,
     /// It has begun a block, which is not allowed to it.
     NoBlocks,
     /// Another Consort may have taken over, where two at a time would do harm.

@@ -15,6 +15,7 @@
 use super::Session;
 use super::batch;
 use super::line::SEEN;
+use super::own::cancelled;
 use super::primary::{Ended, Seen};
 use super::request::{Kind, Request};
 use crate::cluster::{Cluster, Told};
@@ -28,7 +29,6 @@ use postgres::apply::{Rerun, Under};
 use scheduler::Reason;
 use std::sync::Arc;
 use transaction::AtPrimary;
-use wire::Problem;
 
 /// A block of more statements travels as rows.
 const MAX_STATEMENTS: usize = 64;
@@ -234,7 +234,7 @@ impl Session {
     pub(super) async fn run_told(&mut self) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         if self.line.seat.running.is_cancelled() {
-            self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
+            self.refuse(request, &cancelled());
             return AtPrimary::Answered;
         }
         let ran = self.line.run_told(request).await;

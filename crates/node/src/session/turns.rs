@@ -13,6 +13,7 @@
 //! several statements, commits without a turn: the order is read back from the primary, so that nothing depends on it.
 
 use super::Session;
+use super::own::cancelled;
 use super::primary::{Ended, Seen};
 use super::request::Request;
 use crate::cluster::Cluster;
@@ -126,7 +127,7 @@ impl Session {
             }
             (turn, true) => {
                 turn.into_iter().for_each(|turn| turn.over(AtPrimary::Answered));
-                Problem::error("57014", "canceling statement due to user request")
+                cancelled()
             }
             (Err(_), false) => {
                 Problem::error("40001", "the transaction waited in vain for its turn to commit")
@@ -153,7 +154,7 @@ impl Session {
     pub(super) async fn run_in_our_block(&mut self) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         if self.line.seat.running.is_cancelled() {
-            self.refuse(request, &Problem::error("57014", "canceling statement due to user request"));
+            self.refuse(request, &cancelled());
             return AtPrimary::Answered;
         }
         let ran = self.in_our_block(request).await;

@@ -2,6 +2,7 @@
 //! write: single reads, and transactions that are declared to read only.
 
 use super::Session;
+use super::own::cancelled;
 use crate::cluster::Cluster;
 use crate::plan::Leaving;
 use scheduler::{Question, Reason};
@@ -47,7 +48,7 @@ impl Session {
     /// What the client hears instead of an answer.
     pub(super) fn waited_in_vain(&self, reason: Reason) -> Problem {
         if self.line.seat.running.is_cancelled() {
-            return Problem::error("57014", "canceling statement due to user request");
+            return cancelled();
         }
         if reason == Reason::LetGo {
             return let_go();

@@ -200,14 +200,15 @@ impl Standby {
         let logged_in = log_in(wish, rooms).await?;
         let mut owed = Owed::new(kind);
         logged_in.parameters.iter().for_each(|(name, value)| owed.hears(name, value));
+        let since = SystemTime::now();
         let mut standby = Standby {
             peer: logged_in.peer,
             shelf,
-            cancel: Rc::new(Cancel { place: wish.place.clone(), key: logged_in.key }),
+            cancel: Rc::new(Cancel { place: wish.place.clone(), key: logged_in.key, since: Some(since) }),
             incarnation: NO_LIFE,
             opened_at: Lsn::ZERO,
             settings: None,
-            since: SystemTime::now(),
+            since,
             owed,
             _lease: lease,
         };

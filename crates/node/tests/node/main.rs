@@ -14,6 +14,7 @@ mod messages;
 mod pooled;
 mod pools;
 mod replication;
+mod rung;
 mod session;
 mod shadow;
 mod snapshot;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use wire::{Asks, Complaint, Frame};
 
 /// What is said of all: they share two connections.
-fn two_shared() -> Pools {
+pub(crate) fn two_shared() -> Pools {
     Pools::of_all(Pooling { mode: PoolMode::Transaction, size: 2, ..Pooling::default() })
 }
 

@@ -14,6 +14,7 @@ use scheduler::{Kind, Writers};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -119,7 +120,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
 }
 
 /// Asked on the door's thread.
-type Question = Box<dyn FnOnce(&Cluster) + Send>;
+type Question = Box<dyn FnOnce(&Rc<Door>, &Cluster) + Send>;
 
 /// A door on a thread of its own; closed when dropped.
 pub(crate) struct Open {
@@ -183,12 +184,13 @@ impl Open {
                 let door = Door::new(options, secrets, Some(primary));
                 let cluster = Cluster::start(setup());
                 let service = Service::new(cluster.clone(), Box::new(|_, _| Own::default()));
+                door.leads_to(service);
+                let asks = door.clone();
                 tokio::task::spawn_local(async move {
                     while let Some(question) = asked.recv().await {
-                        question(&cluster);
+                        question(&asks, &cluster);
                     }
                 });
-                door.leads_to(service);
                 let listener = Listener::open(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
                 say.send(listener.address().unwrap()).unwrap();
                 tokio::select! {
@@ -206,8 +208,31 @@ impl Open {
         &self,
         question: impl FnOnce(&Cluster) -> T + Send + 'static,
     ) -> T {
+        self.asks(move |_, cluster, say| say.send(question(cluster)).unwrap())
+    }
+
+    /// Asks the door.
+    pub(crate) fn door<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Rc<Door>) -> T + Send + 'static,
+    ) -> T {
+        self.asks(move |door, _, say| say.send(question(door)).unwrap())
+    }
+
+    /// SUSPEND.
+    pub(crate) fn suspend(&self, limit: Duration) -> Result<(), String> {
+        self.asks(move |door, _, say| {
+            let door = door.clone();
+            tokio::task::spawn_local(async move { say.send(door.suspend(limit).await).unwrap() });
+        })
+    }
+
+    fn asks<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Rc<Door>, &Cluster, mpsc::Sender<T>) + Send + 'static,
+    ) -> T {
         let (say, hear) = mpsc::channel();
-        self.questions.send(Box::new(move |cluster| say.send(question(cluster)).unwrap())).unwrap();
+        self.questions.send(Box::new(move |door, cluster| question(door, cluster, say))).unwrap();
         hear.recv().unwrap()
     }
 

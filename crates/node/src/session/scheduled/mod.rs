@@ -24,6 +24,7 @@ mod follow;
 mod uses;
 
 use super::Session;
+use super::own::cancelled;
 use super::primary::{Ended, Seen, Told};
 use super::request::{Kind, Request};
 use crate::routes::Went;
@@ -667,7 +668,7 @@ impl Session {
                 ),
             ),
             NoLocks::Cancelled => {
-                ("cancelled", Problem::error("57014", "canceling statement due to user request"))
+                ("cancelled", cancelled())
             }
         };
         self.refuse_ordered(request, name, problem).await

@@ -1,0 +1,181 @@
+//! Clients that are told to leave, that cancel, or that are held: while they wait, and while they are answered.
+
+use crate::pooled::{pooling, sharing};
+use crate::session::query;
+use crate::stage::{Open, Raw, SERVERS, database, until};
+use node::door::Leave;
+use std::io::Read;
+use std::time::Duration;
+use wire::{Asks, Complaint, Frame};
+
+/// So many clients wait for a connection.
+fn wait(open: &Open, count: usize) {
+    until(|| open.door(|door| door.seats().iter().filter(|seat| seat.is_queued()).count()) == count);
+}
+
+/// What the next answer complains about.
+fn complaint(raw: &mut Raw) -> String {
+    let message = raw.message().expect("the session goes on");
+    assert_eq!(message[0], b'E');
+    let frame = Frame::new(&message).unwrap();
+    String::from_utf8(Complaint::read(&frame).sqlstate().to_vec()).unwrap()
+}
+
+/// Its next request is there already while one is answered.
+#[test]
+fn who_must_leave_runs_nothing_more() {
+    database("rung_between");
+    let open = Open::trusting();
+    let mut holder = Raw::ready(&open, "rung_between");
+    query(&mut holder, "SELECT pg_advisory_lock(77)");
+    let mut raw = Raw::ready(&open, "rung_between");
+    raw.ask(|out| {
+        out.query(b"SELECT pg_advisory_lock(77)");
+        out.query(b"INSERT INTO items VALUES (500, 'too late')");
+    });
+    let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = 'rung_between' AND wait_event = 'advisory'";
+    until(|| !SERVERS.query(waits).is_empty());
+    open.door(|door| door.close(false));
+    assert_eq!(raw.until_ready(), "TDCZ");
+    assert_eq!(raw.last_word(), "57P01");
+    assert!(SERVERS.query_in("rung_between", "SELECT 1 FROM items WHERE id = 500").is_empty());
+}
+
+/// A row is sent in parts, and its client does not read.
+#[test]
+fn nothing_is_said_inside_a_row() {
+    let open = Open::trusting();
+    let mut raw = Raw::ready(&open, "postgres");
+    raw.ask(|out| out.query(b"SELECT repeat('x', 100000000) AS large_and_unread"));
+    let stuck =
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'ClientWrite' AND query ~ 'large_and_unread'";
+    until(|| !SERVERS.query(stuck).is_empty());
+    open.door(|door| {
+        let all = door.seats();
+        all.iter().for_each(|seat| seat.ring(true, Leave::Killed));
+    });
+    assert_eq!(raw.message().expect("its description")[0], b'T');
+    let mut rest = Vec::new();
+    raw.stream.read_to_end(&mut rest).unwrap();
+    let value = &rest[11..];
+    assert_eq!(rest[0], b'D');
+    assert!(value.len() < 100_000_000 && value.iter().all(|byte| *byte == b'x'), "{} bytes", value.len());
+}
+
+#[test]
+fn a_statement_that_waits_for_a_connection_is_cancelled() {
+    database("cancelled_in_queue");
+    let open = sharing(1);
+    let mut busy = Raw::ready(&open, "cancelled_in_queue");
+    let (mut raw, key) = Raw::ready_with_key(&open, "cancelled_in_queue");
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    type Write = fn(&mut Vec<u8>);
+    let requests: [Write; 3] = [
+        |out| out.query(b"UPDATE items SET name = 'never'"),
+        |out| out.query(b"SELECT name FROM items"),
+        |out| {
+            out.parse(b"", b"UPDATE items SET name = 'never'", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        },
+    ];
+    for write in requests {
+        raw.ask(write);
+        wait(&open, 1);
+        Raw::connect(&open).ask(|out| out.cancel(&key));
+        assert_eq!(complaint(&mut raw), "57014");
+        assert_eq!(raw.until_ready(), "Z");
+        wait(&open, 0);
+    }
+    query(&mut busy, "COMMIT");
+    assert_eq!(query(&mut raw, "SELECT count(*)::text FROM items WHERE name = 'never'"), ["0"]);
+}
+
+/// The one connection is held in a transaction, which is suspended: whoever waits for it cannot have it before RESUME.
+#[test]
+fn who_waits_for_a_connection_does_not_keep_suspend_waiting() {
+    database("suspended_queue");
+    let open = sharing(1);
+    let (mut busy, mut raw) = (Raw::ready(&open, "suspended_queue"), Raw::ready(&open, "suspended_queue"));
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    raw.ask(|out| out.query(b"UPDATE items SET name = 'later' WHERE id = 1"));
+    wait(&open, 1);
+    assert_eq!(open.suspend(Duration::from_secs(5)), Ok(()));
+    open.door(|door| door.resume(None));
+    query(&mut busy, "COMMIT");
+    assert_eq!(raw.until_ready(), "CZ");
+}
+
+/// Nobody gets a connection while everything is suspended, also when one is free.
+#[test]
+fn a_connection_that_becomes_free_is_nobodys_while_all_is_suspended() {
+    database("suspended_and_free");
+    let open = sharing(1);
+    let (mut busy, mut raw) =
+        (Raw::ready(&open, "suspended_and_free"), Raw::ready(&open, "suspended_and_free"));
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    raw.ask(|out| out.query(b"UPDATE items SET name = 'later' WHERE id = 1"));
+    wait(&open, 1);
+    assert_eq!(open.suspend(Duration::from_secs(5)), Ok(()));
+    drop(busy);
+    until(|| open.door(|door| door.seats().len()) == 1);
+    assert!(SERVERS.query_in("suspended_and_free", "SELECT 1 FROM items WHERE name = 'later'").is_empty());
+    wait(&open, 1);
+    open.door(|door| door.resume(None));
+    assert_eq!(raw.until_ready(), "CZ");
+}
+
+/// Who goes on without a pause does not get its connection again before somebody of another role who came first.
+#[test]
+fn who_came_first_is_served_first_also_of_another_role() {
+    database("fair_to_all");
+    SERVERS.query("CREATE ROLE fair_one LOGIN SUPERUSER");
+    SERVERS.query("CREATE ROLE fair_other LOGIN SUPERUSER");
+    SERVERS.query_in("fair_to_all", "CREATE TABLE turns (number serial, who text)");
+    let mut pools = crate::pools::two_shared();
+    pools.all.database_connections = 1;
+    let open = pooling(pools);
+    let mut other = Raw::ready_as(&open, "fair_other", "fair_to_all");
+    let mut one = Raw::ready_as(&open, "fair_one", "fair_to_all");
+    query(&mut one, "BEGIN");
+    query(&mut one, "SELECT 1 FROM pg_backend_pid()");
+    other.ask(|out| out.query(b"INSERT INTO turns (who) VALUES ('other')"));
+    wait(&open, 1);
+    one.ask(|out| {
+        out.query(b"COMMIT");
+        (0..20).for_each(|_| out.query(b"INSERT INTO turns (who) VALUES ('one')"));
+    });
+    (0..21).for_each(|_| drop(one.until_ready()));
+    assert_eq!(other.until_ready(), "CZ");
+    let first = SERVERS.query_in("fair_to_all", "SELECT who FROM turns ORDER BY number LIMIT 1");
+    assert_eq!(first[0][0].as_deref(), Some("other"));
+}
+
+/// What is idle of another role would make room in the database; but the user has its connection elsewhere.
+#[test]
+fn nothing_is_closed_for_who_may_have_no_connection() {
+    for name in ["closed_in_vain", "used_elsewhere"] {
+        database(name);
+    }
+    SERVERS.query("CREATE ROLE used_up LOGIN SUPERUSER");
+    let mut pools = crate::pools::two_shared();
+    let limited = node::pooling::Said { connections: Some(1), ..Default::default() };
+    pools.users.insert("used_up".to_owned(), limited);
+    pools.databases.insert("closed_in_vain".to_owned(), limited);
+    let open = pooling(pools);
+    let mut idle = Raw::ready(&open, "closed_in_vain");
+    let pid = query(&mut idle, "SELECT pg_backend_pid()::text");
+    let mut used = Raw::ready_as(&open, "used_up", "used_elsewhere");
+    query(&mut used, "BEGIN");
+    query(&mut used, "SELECT 1 FROM pg_backend_pid()");
+    let mut waits = Raw::connect(&open);
+    waits.ask(|out| out.startup(&[("user", "used_up"), ("database", "closed_in_vain")]));
+    wait(&open, 1);
+    assert_eq!(query(&mut idle, "SELECT pg_backend_pid()::text"), pid);
+    query(&mut used, "COMMIT");
+    waits.until_ready();
+}
