@@ -25,7 +25,8 @@ pub(crate) async fn look(process: Weak<Process>) {
             let pooling = service.servers.pool(&seat.database, &seat.user).pooling();
             why(seat, &pooling, now)
         };
-        let clients = process.door.seats().into_iter().filter(|seat| seat.entered.get());
+        let clients =
+            process.door.seats().into_iter().filter(|seat| seat.entered.get() && !seat.goes_behind());
         let all: Vec<_> = clients.filter_map(|seat| overdue(&seat).map(|why| (seat, why))).collect();
         let mut at_primary = Vec::new();
         for (seat, why) in all {

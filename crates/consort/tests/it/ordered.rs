@@ -10,6 +10,7 @@ use crate::barriers::{Raw, batch, frame};
 use crate::fed::rows;
 use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
 use crate::load::{Client, Console, kill_a_backend};
+use crate::serving::page;
 use crate::waiting::named;
 
 pub(crate) fn design() -> &'static str {
@@ -487,4 +488,63 @@ fn up_makes_replicas_that_execute() {
     psql(&folder.url(), "INSERT INTO t (v) VALUES (7)").worked();
     let said = folder.run("verify", &["postgres"]).worked();
     assert!(said.contains("equal") && !said.contains("differs"), "{said}");
+}
+
+/// A COMMIT, and a statement that draws numbers, go on to their end: their client is sent away behind them, and no copy is lost.
+#[test]
+fn no_copy_is_lost_with_a_client_that_is_sent_away() {
+    for design in both() {
+        let (serving, mut console, url) = serving_as(design, "");
+        let primary = serving.servers.primary();
+        let mut client = Client::connect(&url).unwrap();
+        client.rows("CREATE TABLE plain (id int PRIMARY KEY)").unwrap();
+        client.rows("CREATE TABLE drawn (id serial PRIMARY KEY, v int)").unwrap();
+        let waits = |pid: &str| {
+            let waits = format!(
+                "SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event IN ('transactionid', 'SyncRep')"
+            );
+            !primary.query("postgres", &waits).unwrap().is_empty()
+        };
+        // A statement that has drawn its number everywhere, and waits at the primary alone.
+        let (folder, port) = (primary.socket_folder().display(), primary.port());
+        let past = format!("host={folder} port={port} user=postgres dbname=postgres");
+        let mut past = Client::connect(&past).unwrap();
+        past.rows("BEGIN; INSERT INTO drawn VALUES (1)").unwrap();
+        let pid = client.one("SELECT pg_backend_pid()").unwrap();
+        let draws = std::thread::spawn(move || client.rows("INSERT INTO drawn (v) VALUES (1)"));
+        eventually("a statement that waits", || waits(&pid));
+        let clients = console.rows("SHOW CLIENTS");
+        let client = clients.iter().find(|row| row.get("remote_pid") == Some(&pid)).expect("it is there");
+        console.rows(&format!("KILL_CLIENT {}", client.get("id").unwrap()));
+        assert!(waits(&pid), "it goes on");
+        past.rows("ROLLBACK").unwrap();
+        let trouble = draws.join().unwrap().expect_err("it was sent away");
+        assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
+        // A COMMIT that waits at the primary alone, until another client is sent away for the same reason.
+        primary.set("synchronous_commit", "local").unwrap();
+        primary.set("synchronous_standby_names", "nobody").unwrap();
+        let mut client = Client::connect(&url).unwrap();
+        client.rows("SET synchronous_commit = on").unwrap();
+        let pid = client.one("SELECT pg_backend_pid()").unwrap();
+        let commits = std::thread::spawn(move || client.rows("INSERT INTO plain VALUES (1)"));
+        eventually("a commit that waits", || waits(&pid));
+        let mut other = Client::connect(&url).unwrap();
+        let idle = other.one("SELECT pg_backend_pid()").unwrap();
+        console.rows("SET client_idle_timeout = '300ms'");
+        console.rows("SET query_timeout = '300ms'");
+        eventually("another one that is sent away", || {
+            console.rows("SHOW CLIENTS").iter().all(|row| row.get("remote_pid") != Some(&idle))
+        });
+        assert!(waits(&pid), "it goes on");
+        console.rows("SET query_timeout = 0");
+        console.rows("SET client_idle_timeout = 0");
+        primary.set("synchronous_standby_names", "").unwrap();
+        let trouble = commits.join().unwrap().expect_err("it was sent away");
+        assert_eq!(trouble.sqlstate.as_deref(), Some("57014"), "{trouble:?}");
+        assert_eq!((become_equal(&serving, "drawn"), become_equal(&serving, "plain")), (0, 1));
+        let (_, counted) = page(&serving, "/metrics");
+        assert!(counted.contains("\nconsort_replicas_taken_out_total 0\n"), "{counted}");
+        all_execute(&mut console);
+        verified(&serving);
+    }
 }

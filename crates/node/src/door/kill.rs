@@ -45,10 +45,12 @@ impl Door {
         Some(self.send_away(&[seat], Leave::Killed))
     }
 
-    /// Sends these away at once. The processes at the primary that are to be ended for it.
+    /// Sends these away at once. The processes at the primary that are to be ended for it. Who is spared goes by itself when what
+    /// it runs is over.
     pub(crate) fn send_away(self: &Rc<Door>, seats: &[Rc<Seat>], why: Leave) -> Vec<i32> {
         seats.iter().for_each(|seat| seat.ring(true, why));
-        self.cut_off(seats)
+        let not_spared = seats.iter().filter(|seat| !seat.is_spared()).cloned();
+        self.cut_off(&not_spared.collect::<Vec<_>>())
     }
 
     /// Cancels what these sessions run at standbys: nobody is left to hear of its end. The processes of those that run something at

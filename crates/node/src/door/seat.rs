@@ -81,6 +81,8 @@ pub struct Seat {
     /// How long its requests have waited for RESUME or for a connection since it was asked last.
     held: Cell<Duration>,
     bell: Cell<Bell>,
+    /// What it runs is not ended from outside.
+    spared: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -112,6 +114,7 @@ impl Seat {
             queued: Cell::new(None),
             held: Cell::new(Duration::ZERO),
             bell: Cell::new(Bell::Silent),
+            spared: Cell::new(false),
             waker: RefCell::new(None),
         }
     }
@@ -202,6 +205,7 @@ impl Seat {
     pub(crate) fn active(&self) {
         self.begins(Doing::Active);
         self.transaction_since.set(self.transaction_since.get().or(Some(self.doing_since.get())));
+        self.spared.set(false);
         self.asked.set(SystemTime::now());
         self.requests.set(self.requests.get() + 1);
     }
@@ -228,6 +232,28 @@ impl Seat {
             Bell::WhenIdle(why) if outside_block => Some(why),
             Bell::Silent | Bell::WhenIdle(_) => None,
         }
+    }
+
+    /// Until its next request, what it runs is not ended from outside: it goes when that is over. The error: it must go already,
+    /// and what it ran may be ended at any moment.
+    pub(crate) fn spare(&self) -> Result<(), Leave> {
+        match self.bell.get() {
+            Bell::Now(why) => Err(why),
+            Bell::Silent | Bell::WhenIdle(_) => {
+                self.spared.set(true);
+                Ok(())
+            }
+        }
+    }
+
+    /// What it runs is not ended from outside.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.spared.get()
+    }
+
+    /// It was sent away, and goes when what it runs is over.
+    pub(crate) fn goes_behind(&self) -> bool {
+        self.is_spared() && matches!(self.bell.get(), Bell::Now(_))
     }
 
     /// The session waits: must it go? If not, it is woken when it must.

@@ -428,6 +428,7 @@ impl Session {
         if let Some(problem) = self.ask_instant(uses, open).await? {
             return self.refuse_ordered(request, "clock", problem).await;
         }
+        self.spare_draws(uses)?;
         let work = self.begin_at_copies(uses, open).await;
         self.current.request = None;
         let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
@@ -438,6 +439,16 @@ impl Session {
         self.learn_from(&seen);
         self.went(Went::Primary(ORDERED));
         gone.map_or(Ok(()), Err)
+    }
+
+    /// What follows is not ended from outside: the copies that do the same would be lost with it.
+    fn spare(&self) -> Result<(), Ended> {
+        self.line.seat.spare().map_err(Ended::SentAway)
+    }
+
+    /// The same of statements that draw numbers of sequences, which no ROLLBACK gives back.
+    fn spare_draws(&self, uses: &[Use]) -> Result<(), Ended> {
+        if uses.iter().any(|used| used.moves_sequences) { self.spare() } else { Ok(()) }
     }
 
     /// The primary has done what it was given, also if the client is gone meanwhile: why, if so. The error: nobody knows
@@ -479,6 +490,7 @@ impl Session {
                 return self.refuse_ordered(request, "clock", problem).await;
             }
         }
+        self.spare_draws(uses)?;
         let work = self.begin_at_copies(uses, &mut open).await;
         // In the middle of a text a completion cannot be kept back.
         let alone = request.kind == Kind::Batch || uses.len() == 1;
@@ -499,6 +511,7 @@ impl Session {
             self.line.ask("ROLLBACK").await?;
             self.roll_back_copies(open).await;
         } else {
+            self.spare()?;
             self.line.primary.own_error();
             self.line.primary.ask_aloud("COMMIT");
             let settled = self.line.settled().await;
@@ -532,6 +545,7 @@ impl Session {
             self.went(Went::Primary(ORDERED));
             return self.keep_level().await;
         }
+        self.spare()?;
         let ran = self.line.run_withheld(request).await;
         let seen = self.line.primary.seen();
         let error = self.commit_ordered(ran, open, Some(has_committed(&seen))).await?;
