@@ -9,6 +9,7 @@ mod key;
 pub mod keys;
 pub mod manual;
 mod value;
+mod whole;
 
 use crate::console::Refusal;
 use crate::hba::{Method, Rules};
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use analysis::catalog::Procedure;
 use analysis::session::{Consistency, Own};
-use design::{Design, Orderer, Reads};
+use design::{Design, Reads};
 use history::Grain;
 use ipnet::IpNet;
 use postgres::Tls;
@@ -149,9 +150,24 @@ pub struct Config {
     /// How long open transactions may go on at shut-down.
     pub drain_time: Duration,
     /// Every global key's value as the file (or the default) has it.
-    written: BTreeMap<&'static str, String>,
+    written: BTreeMap<&'static str, Written>,
     /// Folder of the file: relative paths in it start there.
     folder: PathBuf,
+}
+
+/// A value of a global key.
+#[derive(Clone, Debug)]
+struct Written {
+    /// As a file has it,
+    source: String,
+    /// and as `SHOW CONFIG` has it.
+    shown: String,
+}
+
+impl Written {
+    fn new(source: &str, value: &DeValue<'_>) -> Written {
+        Written { source: source.to_owned(), shown: value::shown(value) }
+    }
 }
 
 /// How clients prove who they are.
@@ -179,6 +195,9 @@ pub enum LogFormat {
     /// One JSON object a line.
     Json,
 }
+
+/// What goes with `auth_type`.
+const WITH_AUTH_TYPE: [&str; 4] = ["auth_hba_file", "auth_ident_file", "auth_file", "auth_user"];
 
 /// One PostgreSQL server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -310,7 +329,9 @@ impl Config {
             AuthType::Password => Method::Password,
         };
         let loopback = if self.auth_type == AuthType::Trust { Method::Trust } else { method };
-        let Some(file) = &self.auth_hba_file else { return Ok(Rules::by_origin(loopback, method)) };
+        let Some(file) = self.auth_hba_file.as_ref().filter(|_| self.auth_type == AuthType::Hba) else {
+            return Ok(Rules::by_origin(loopback, method));
+        };
         let rules =
             Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))?;
         match rules.wants_certificates().filter(|_| self.client_tls_ca.is_none()) {
@@ -374,20 +395,36 @@ impl Config {
     pub fn changed_until_start(&self, new: &Config) -> Vec<&'static str> {
         let keys = self.shown().zip(new.shown());
         let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
-        let servers = |config: &Config| {
-            let all = std::iter::once(&config.primary).chain(&config.standbys);
-            let all = all.map(|server| (server.name.clone(), server.host.clone(), server.port));
-            all.collect::<Vec<_>>()
-        };
-        let servers = (servers(self) != servers(new)).then_some("the primary or the standbys");
+        let servers = (self.followed() != new.followed()).then_some("the primary or the standbys");
         changed.map(|((key, _), _)| key.name).chain(servers).collect()
     }
 
-    /// Takes over from the running configuration what this one, read anew, cannot change before the next start: it is
-    /// shown as it counts.
+    /// The primary and the standbys: their names and addresses.
+    fn followed(&self) -> Vec<(&str, &str, u16)> {
+        let all = std::iter::once(&self.primary).chain(&self.standbys);
+        all.map(|server| (server.name.as_str(), server.host.as_str(), server.port)).collect()
+    }
+
+    /// Takes over from the running configuration what this one, read anew, cannot change before the next start: it is what the
+    /// process runs by.
     pub fn until_start(&mut self, running: &Config) {
-        for key in keys::KEYS.iter().filter(|key| key.place == Place::Global && !key.reloads) {
-            self.written.insert(key.name, running.written[key.name].clone());
+        // How clients prove who they are changes as a whole.
+        let auth_changes = self.auth_type != running.auth_type;
+        let stays = |key: &Key| !key.reloads || auth_changes && WITH_AUTH_TYPE.contains(&key.name);
+        for key in keys::KEYS.iter().filter(|key| stays(key)) {
+            let Set::Global(set) = key.set else { continue };
+            let written = running.written[key.name].clone();
+            let value = DeValue::parse(&written.source).expect("it was read before");
+            set(self, value.get_ref()).expect("it was read before");
+            self.written.insert(key.name, written);
+        }
+        if self.followed() != running.followed() {
+            let mut standbys = running.standbys.clone();
+            for standby in &mut standbys {
+                let same = self.standbys.iter().find(|new| new.name == standby.name);
+                standby.weight = same.map_or(standby.weight, |new| new.weight);
+            }
+            (self.primary, self.standbys) = (running.primary.clone(), standbys);
         }
     }
 
@@ -395,7 +432,7 @@ impl Config {
     /// without quotes, times as numbers of seconds, lists with commas.
     ///
     /// # Errors
-    /// There is no such key, it does not count at once, or the value is not one of its own.
+    /// There is no such key, it does not count at once, the value is not one of its own, or does not go with the others.
     pub fn with(&self, name: &str, written: &str) -> Result<Config, Refusal> {
         let refusal = |sqlstate, message: String, hint: String| Refusal { sqlstate, message, hint };
         let Some(key) = keys::find(Place::Global, name) else {
@@ -413,13 +450,20 @@ impl Config {
         for text in value::meanings(written) {
             let Ok(value) = DeValue::parse(&text) else { continue };
             let (value, mut config) = (value.get_ref(), self.clone());
-            match set(&mut config, value) {
-                Ok(()) => {
-                    config.written.insert(key.name, value::shown(value));
-                    return Ok(config);
-                }
-                Err(message) => why = why.or(Some(message)),
+            if let Err(message) = set(&mut config, value) {
+                why = why.or(Some(message));
+                continue;
             }
+            config.written.insert(key.name, Written::new(&text, value));
+            let before = self.senseless();
+            return match config.senseless().into_iter().find(|found| !before.contains(found)) {
+                None => Ok(config),
+                Some((other, why)) => Err(refusal(
+                    "22023",
+                    format!("invalid value for \"{name}\": {other} {why}"),
+                    key.doc.to_owned(),
+                )),
+            };
         }
         let why = why.unwrap_or_default();
         Err(refusal("22023", format!("invalid value for \"{name}\": {why}"), key.doc.to_owned()))
@@ -429,7 +473,7 @@ impl Config {
     /// the next start is not shown before ([`Config::until_start`]).
     pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
         let global = keys::KEYS.iter().filter(|key| key.place == Place::Global);
-        global.map(|key| (key, self.written[key.name].as_str()))
+        global.map(|key| (key, self.written[key.name].shown.as_str()))
     }
 
     /// A path in the file, none if it is empty; from the file's folder if it is relative.
@@ -445,7 +489,7 @@ impl Config {
             if let Set::Global(set) = key.set {
                 let default = value::default(key.default);
                 set(&mut config, &default).expect("defaults are sound");
-                config.written.insert(key.name, value::shown(&default));
+                config.written.insert(key.name, Written::new(key.default, &default));
             }
         }
         config
@@ -532,7 +576,8 @@ impl<'a> Reader<'a> {
         let Set::Global(set) = key.set else { return };
         match set(config, value.get_ref()) {
             Ok(()) => {
-                config.written.insert(key.name, value::shown(value.get_ref()));
+                let source = &self.text[value.span()];
+                config.written.insert(key.name, Written::new(source, value.get_ref()));
             }
             Err(message) => self.mistake_at(value.span().start, name, message),
         }
@@ -646,57 +691,8 @@ impl<'a> Reader<'a> {
 
     /// What only the whole file can tell.
     fn whole(&mut self, config: &Config) {
-        let mut refuse = |key: &str, message: &str| {
-            let file = self.file.clone();
-            self.mistakes.push(Mistake { file, line: 0, key: key.to_owned(), message: message.to_owned() });
-        };
-        if config.primary.host.is_empty() {
-            refuse("primary", "is missing: write a table [primary] with its host");
-        }
-        if config.tls_required && config.tls().is_none() {
-            refuse("tls_required", "needs tls_certificate and tls_key");
-        }
-        if config.tls_certificate.is_some() != config.tls_key.is_some() {
-            refuse("tls_certificate", "and tls_key are set together, or neither");
-        }
-        if config.client_tls_ca.is_some() && config.tls().is_none() {
-            refuse("client_tls_ca", "needs tls_certificate and tls_key");
-        }
-        let checked = matches!(config.server_tls, Some(Checks::Signer | Checks::Host));
-        if checked && config.server_tls_ca.is_none() {
-            refuse(
-                "server_tls_ca",
-                "is missing: with this server_tls it holds the certificates whose signature counts",
-            );
-        }
-        let asks = !matches!(config.auth_type, AuthType::Trust | AuthType::Hba);
-        if asks && config.auth_file.is_none() && config.auth_user.is_empty() {
-            refuse("auth_file", "is missing: with this auth_type it holds the roles' secrets");
-        }
-        if (config.auth_type == AuthType::Hba) != config.auth_hba_file.is_some() {
-            refuse("auth_hba_file", "and auth_type = \"hba\" are set together, or neither");
-        }
-        if config.auth_ident_file.is_some() && config.auth_hba_file.is_none() {
-            refuse("auth_ident_file", "holds the maps that rules name: it needs auth_hba_file");
-        }
-        if config.listen.is_empty() && config.unix_socket_dir.is_none() {
-            refuse("listen", "is empty, and there is no unix_socket_dir: nobody could connect");
-        }
-        if config.design().needs_replicas() && !config.standbys.is_empty() {
-            refuse("standby", "is of no use to this design: its reads go to replicas, each in a [[replica]]");
-        }
-        if config.design().needs_replicas() && !config.replicas.iter().all(|server| server.tables.is_all()) {
-            refuse(
-                "replica.tables",
-                "is for designs whose reads may go to the primary: here replicas have all tables",
-            );
-        }
-        if let Some(flaw) = config.design().flaw().filter(|_| !config.flawed_designs) {
-            refuse("design", &format!("is for experiments alone, which say flawed_designs = true: {flaw}"));
-        }
-        let takes_turns = config.design().orderer == Orderer::PrimaryOneByOne;
-        if config.acknowledged_by > if takes_turns { config.replicas.len() } else { 0 } {
-            refuse("acknowledged_by", "needs so many [[replica]]s, and a design in which commits take turns");
+        for (key, message) in config.senseless() {
+            self.mistakes.push(Mistake { file: self.file.clone(), line: 0, key: key.to_owned(), message });
         }
         self.names_apart(config);
     }

@@ -98,11 +98,15 @@ impl Access {
         true
     }
 
-    /// Why nothing can be done with a database, if neither we nor the primary have it. A primary that does not answer may have
-    /// any.
+    /// Why nothing can be done with a database: it is the console's own (in PgBouncer's words), or neither we nor the primary have
+    /// it. A primary that does not answer may have any.
     async fn no_database(&self, command: &Command) -> Option<Problem> {
         let name = command.database()?;
         let Process { door, cluster, .. } = &*self.0;
+        if name == self.0.config().console_database {
+            let what = command.tag().to_ascii_lowercase();
+            return Some(Problem::error("0A000", format!("cannot {what} admin db: {name}")));
+        }
         if cluster.knows(name) || door.pauses.holds(name) || door.is_disabled(name) {
             return None;
         }

@@ -233,6 +233,7 @@ impl Process {
         let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
         let config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
         let need_a_start = self.renew(config)?;
+        self.cluster.set_writers(self.config().writers());
         tracing::info!(file = %file.display(), "the configuration was read again");
         if !need_a_start.is_empty() {
             tracing::warn!(keys = need_a_start.join(", "), "these keys count from the next start");
@@ -246,34 +247,40 @@ impl Process {
     /// Why it cannot be changed.
     pub(crate) fn set(&self, key: &str, value: &str) -> Result<(), console::Refusal> {
         let config = self.config().with(key, value)?;
+        let writers = (key == "writers").then(|| config.writers());
         self.renew(config).map_err(|message| console::Refusal {
             sqlstate: "F0000",
             message,
             hint: "Nothing was changed.".to_owned(),
         })?;
+        if let Some(writers) = writers {
+            self.cluster.set_writers(writers);
+        }
         tracing::warn!(key, value, "a setting was changed until the configuration is read again");
         Ok(())
     }
 
-    /// From now on this configuration counts, as far as it can be changed. Returns the keys that were changed and need a new
-    /// start.
+    /// From now on this configuration counts, as far as it can be changed, but for who writes. Returns the keys that were changed
+    /// and need a new start.
     fn renew(&self, mut config: Config) -> Result<Vec<&'static str>, String> {
+        let running = self.config();
+        let mut need_a_start = running.changed_until_start(&config);
         // Which kind of rules there are counts from the next start.
-        let rules = (config.auth_type == self.config().auth_type).then(|| config.rules()).transpose()?;
+        let same_rules = config.auth_type == running.auth_type;
+        config.until_start(&running);
+        let rules = same_rules.then(|| config.rules()).transpose()?;
         let reach = Reach::of(&config)?;
         let (secrets, lookup) = (secrets(&config)?, lookup(&config)?);
-        // A certificate is renewed under the name that it has; another name counts from the next start.
-        if config.tls() == self.config().tls() {
-            let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
-            *self.door.tls.borrow_mut() = tls.transpose()?;
-        }
+        // A certificate is renewed under the name that it has.
+        let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
+        *self.door.tls.borrow_mut() = tls.transpose()?;
         *self.door.secrets.borrow_mut() = secrets;
         *self.door.lookup.borrow_mut() = lookup;
         if let Some(rules) = rules {
             *self.door.rules.borrow_mut() = Rc::new(rules);
         }
         let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
-        self.cluster.reload(config.writers(), &weights.collect());
+        self.cluster.weigh(&weights.collect());
         self.cluster.declare_procedures(&config.procedures);
         if let Some(service) = &*self.door.service.borrow() {
             service.servers.reload(config.pools());
@@ -284,11 +291,9 @@ impl Process {
         self.door.bound_half_open(config.max_half_open_per_address);
         self.door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
         (self.log_level)(&config.log_level);
-        let mut need_a_start = self.config().changed_until_start(&config);
         if reach.password != self.cluster.setup().primary.password {
             need_a_start.push("the password of control_user");
         }
-        config.until_start(&self.config());
         *self.config.borrow_mut() = Rc::new(config);
         Ok(need_a_start)
     }

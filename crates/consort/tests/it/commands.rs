@@ -29,7 +29,7 @@ const SHARING: &str = "pool_mode = \"transaction\"\ndefault_pool_size = 2";
 
 #[test]
 fn a_disabled_database_takes_no_new_clients() {
-    let (_serving, console, url) = stage("");
+    let (serving, console, url) = stage("");
     let mut here = Client::connect(&url).unwrap();
     psql(&console, "DISABLE postgres").worked();
     let refused = psql(&url, "SELECT 1").err;
@@ -39,6 +39,13 @@ fn a_disabled_database_takes_no_new_clients() {
     psql(&console, "ENABLE postgres").worked();
     assert_eq!(psql(&url, "SELECT 1").worked(), "1\n");
     assert!(psql(&console, "DISABLE nodb").err.contains("there is no database \"nodb\""));
+    // Also where the primary has one of the console's name, which nobody reaches.
+    serving.servers.query("CREATE DATABASE consort");
+    for command in ["DISABLE", "ENABLE", "KILL", "PAUSE", "RESUME", "RECONNECT", "WAIT_CLOSE"] {
+        let refused = psql(&console, &format!("{command} consort")).err;
+        let what = command.to_lowercase();
+        assert!(refused.contains(&format!("cannot {what} admin db: consort")), "{refused}");
+    }
 }
 
 #[test]
@@ -159,6 +166,7 @@ fn set_changes_a_setting_until_the_configuration_is_read_again() {
         ("SET listen = 'x'", "cannot be changed now"),
         ("SET pool_mod = 'session'", "Did you mean pool_mode?"),
         ("SET max_clients = 0", "expected a whole number"),
+        ("SET auth_hba_file = 'rules'", "auth_type = \"hba\" are set together"),
         ("SET max_clients", "invalid command"),
     ] {
         let refused = psql(&console, command).err;

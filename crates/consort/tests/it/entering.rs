@@ -276,6 +276,9 @@ fn rules_are_read_again_and_bad_ones_leave_the_old() {
     let said = psql(&url, "SELECT 1").failed(2);
     let wanted = "pg_hba.conf rejects connection for host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption";
     assert!(said.contains(wanted), "{said}");
+    let said = psql(&console, "SET auth_hba_file = ''").failed(1);
+    assert!(said.contains("auth_type = \"hba\" are set together"), "{said}");
+    assert!(psql(&url, "SELECT 1").failed(2).contains("pg_hba.conf rejects"), "the rules stay");
     fs::write(&file, "host all postgres 10.0.0.0/8 trust\n").unwrap();
     psql(&console, "RELOAD").worked();
     let said = psql(&console, "SHOW CONFIG").failed(2);

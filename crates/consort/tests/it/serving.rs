@@ -166,16 +166,22 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     assert!(psql(&console, "SHOW VERSION").status.success(), "what counted goes on");
 
     // The limits count at once; what needs a new start is named.
-    let (key, text) = ("held_answer = \"128kB\"\n", text.replace("stats_users = []", "max_clients = 2"));
+    let key = "held_answer = \"128kB\"\ndesign = \"weak\"\nconsole_database = \"elsewhere\"\n";
+    let text = text.replace("stats_users = []", "max_clients = 2");
     fs::write(serving.config_file(), format!("log_level = \"debug\"\n{key}{text}")).unwrap();
     let told = psql(&admin, "RELOAD");
-    assert!(told.err.contains("these keys count from the next start: held_answer"), "{told:?}");
+    assert!(
+        told.err.contains("these keys count from the next start: design, held_answer, console_database"),
+        "{told:?}"
+    );
+    let own = psql(&serving.url("postgres", "postgres"), "SHOW consort.consistency").worked();
+    assert_eq!(own, "strong\n", "by the design that the process runs by");
     // Until then the console shows what counts, and says each time what waits.
     let shown = psql(&admin, "SHOW CONFIG").out;
     assert!(shown.contains("held_answer|64kB|"), "{shown}");
     assert!(shown.contains("max_clients|2|"), "{shown}");
     let told = psql(&admin, "RELOAD");
-    assert!(told.err.contains("these keys count from the next start: held_answer"), "{told:?}");
+    assert!(told.err.contains("these keys count from the next start: design"), "{told:?}");
     let url = serving.url("postgres", "postgres");
     let held: Vec<_> = (0..2).map(|_| Client::connect(&url).unwrap()).collect();
     let refused = Client::connect(&url).err().expect("two are in");
@@ -183,6 +189,29 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     // Who finds out who they are comes in.
     assert_eq!(psql(&admin, "SHOW CLIENTS").worked().matches("|postgres|postgres|").count(), 2);
     drop(held);
+}
+
+/// A standby's walsender is none, nor is Consort's own. What was seen counts until the operator says otherwise.
+#[test]
+fn a_walsender_that_takes_sql_is_a_writer_past_consort() {
+    let (serving, mut console, _url) = serving(1, THROUGH);
+    assert_eq!(console.writers(), "through-consort");
+    let (folder, port) =
+        (serving.servers.primary().socket_folder().display(), serving.servers.primary().port());
+    let mut psql = Command::new("psql");
+    psql.args([
+        "-XAt",
+        "-d",
+        &format!("host={folder} port={port} user=postgres dbname=postgres replication=database"),
+    ]);
+    let mut past = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("psql runs");
+    eventually("a writer past Consort", || console.writers() == "anywhere");
+    drop(past.stdin.take());
+    assert!(past.wait().expect("it ends").success());
+    console.rows("SET max_clients = 70");
+    assert_eq!(console.writers(), "anywhere", "nothing was said of writers");
+    console.rows("SET writers = 'through-consort'");
+    assert_eq!(console.writers(), "through-consort");
 }
 
 #[test]

@@ -569,12 +569,17 @@ impl Cluster {
         self.0.gauge_wanted.notify_one();
     }
 
-    /// The operator says anew who writes, and how much each standby takes, by its name. The way back to writers through this
-    /// process alone leads through here: everything is in doubt until no other backend is left.
-    pub fn reload(&self, writers: Writers, weights: &BTreeMap<&str, u32>) {
+    /// The operator says anew who writes. The way back to writers through this process alone leads through here: everything is in
+    /// doubt until no other backend is left.
+    pub fn set_writers(&self, writers: Writers) {
         self.scheduler().set_writers(writers);
         self.0.lead.set_alone(must_be_alone(self.setup(), writers));
         self.0.backends.distrust();
+        self.moved();
+    }
+
+    /// How much each node takes of the reads, by its name.
+    pub fn weigh(&self, weights: &BTreeMap<&str, u32>) {
         for id in self.standby_ids() {
             if let Some(weight) = weights.get(self.standby(id).name.as_str()) {
                 self.scheduler().standby_weight(id, *weight);

@@ -102,6 +102,48 @@ fn one_key_is_set_as_a_file_or_as_pgbouncer_writes_it() {
 }
 
 #[test]
+fn what_is_set_goes_with_what_is_there() {
+    let ruled = "auth_type = \"hba\"\nauth_hba_file = \"rules\"\n[primary]\nhost = \"db1\"\n";
+    let scram = "auth_file = \"users.txt\"\n[primary]\nhost = \"db1\"\n";
+    for (text, key, value, said) in [
+        (ruled, "auth_hba_file", "", "auth_hba_file and auth_type = \"hba\" are set together"),
+        (LEAST, "auth_hba_file", "rules", "auth_hba_file and auth_type = \"hba\" are set together"),
+        (LEAST, "auth_ident_file", "maps", "it needs auth_hba_file"),
+        (scram, "auth_file", "", "auth_file is missing"),
+    ] {
+        let refused = parse(text).unwrap().with(key, value).map(|_| ()).unwrap_err();
+        assert!(refused.sqlstate == "22023" && refused.message.contains(said), "{refused:?}");
+    }
+    let asks = parse(scram).unwrap().with("auth_user", "asker").unwrap();
+    assert_eq!(asks.with("auth_file", "").unwrap().auth_file, None);
+}
+
+#[test]
+fn what_counts_from_the_next_start_stays_as_it_is() {
+    let standby = |host: &str, weight: u32| format!("[[standby]]\nhost = \"{host}\"\nweight = {weight}\n");
+    let running = parse(&format!("{LEAST}{}", standby("a", 1))).unwrap();
+    let keys = "design = \"weak\"\nconsole_database = \"other\"\nlisten = [\n\"127.0.0.1:1\", # one\n]\nmax_clients = 7\n";
+    let auth = "auth_type = \"hba\"\nauth_hba_file = \"rules\"\n[primary]\nhost = \"db2\"\n";
+    let mut new = parse(&format!("{keys}{auth}{}", standby("b", 5))).unwrap();
+    let waiting = running.changed_until_start(&new);
+    assert_eq!(waiting, ["listen", "auth_type", "design", "console_database", "the primary or the standbys"]);
+    new.until_start(&running);
+    assert_eq!((new.design(), &*new.console_database), (design::CONSORT, "consort"));
+    assert_eq!(new.defaults("x", "y").consistency, Consistency::Strong);
+    assert_eq!(new.listen, running.listen);
+    assert_eq!((new.auth_type, &new.auth_hba_file), (AuthType::Trust, &None), "they change together");
+    assert_eq!((&*new.primary.host, &*new.standbys[0].host), ("db1", "a"));
+    assert_eq!((new.max_clients, new.standbys[0].weight), (7, 5), "these count at once");
+    assert_eq!(running.changed_until_start(&new), [""; 0]);
+    // What was not a default comes back too.
+    let mut back = running.clone();
+    let other = parse(&format!("{keys}{LEAST}{}", standby("a", 1))).unwrap();
+    back.until_start(&other);
+    assert_eq!((back.design().name, &*back.console_database), ("weak", "other"));
+    assert_eq!(back.listen, ["127.0.0.1:1"]);
+}
+
+#[test]
 fn procedures_are_declared_by_their_whole_name() {
     let tables = "[procedure.\"shop.place\"]\ntables_read = \"items\"\ntables_written = \"orders, shop.lines\"\n\
         [procedure.\"shop.nothing\"]\n";

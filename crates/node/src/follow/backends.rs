@@ -14,10 +14,13 @@ use transaction::Backend;
 /// How often the log-ins are looked at.
 const ROUND: Duration = Duration::from_millis(250);
 
-/// Every backend of a client, but the one that asks. Sessions that end are in it until they are gone.
+/// Every backend that may run a client's SQL, but the one that asks: also a walsender of a database, which takes SQL as long as it
+/// does not stream. Sessions that end are in it until they are gone.
 const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
-     coalesce(application_name, '') FROM pg_catalog.pg_stat_activity \
-     WHERE backend_type IN ('client backend') AND pid <> pg_catalog.pg_backend_pid()";
+     coalesce(application_name, '') FROM pg_catalog.pg_stat_activity a \
+     WHERE pid <> pg_catalog.pg_backend_pid() AND (backend_type = 'client backend' \
+     OR backend_type = 'walsender' AND datid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication r \
+     WHERE r.pid = a.pid AND r.state IN ('catchup', 'streaming')))";
 
 /// Looks at the log-ins, for ever.
 pub(crate) async fn run(cluster: Cluster) {
