@@ -41,14 +41,17 @@ impl std::fmt::Debug for CancelRequest {
     }
 }
 
+/// A server's names are no longer (`NAMEDATALEN - 1`).
+const NAME_BYTES: usize = 63;
+
 /// A session is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Startup {
     /// Minor number of the protocol that the client would like; 0 is spoken.
     pub minor: u16,
-    /// The role.
+    /// The role, cut to 63 bytes as a server cuts it.
     pub user: String,
-    /// The database; the role's name if the client named none.
+    /// The database, cut likewise; the role's name if the client named none.
     pub database: String,
     /// All other parameters, in the client's order: settings such as `application_name`, and `options`.
     pub parameters: Vec<(String, String)>,
@@ -142,8 +145,8 @@ fn startup(minor: u16, body: &[u8]) -> Result<Startup, Malformed> {
         }
         let value = text(&mut scan)?;
         match name.as_str() {
-            "user" => startup.user = value,
-            "database" => startup.database = value,
+            "user" => startup.user = cut(value),
+            "database" => startup.database = cut(value),
             name if name.starts_with("_pq_.") => startup.unknown.push(name.to_owned()),
             _ => startup.parameters.push((name, value)),
         }
@@ -153,6 +156,15 @@ fn startup(minor: u16, body: &[u8]) -> Result<Startup, Malformed> {
         startup.database.clone_from(&startup.user);
     }
     Ok(startup)
+}
+
+/// The name of a role or database as a server takes it (`ProcessStartupPacket` in `postmaster.c`): of one that is longer than its
+/// names are, so many bytes. Half a character at the end makes it a name that nobody has.
+fn cut(name: String) -> String {
+    match name.as_bytes().get(..NAME_BYTES) {
+        Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        None => name,
+    }
 }
 
 fn text(scan: &mut Scan<'_>) -> Result<String, Malformed> {

@@ -252,6 +252,26 @@ fn lengths_are_bounded_before_anything_is_held() {
     assert!(matches!(splitter.next(&large), Ok(Step::Part(Part { first: true, last: false, .. }))));
 }
 
+/// As `ProcessStartupPacket` in `postmaster.c` does: bytes are cut, and half a character fits no name.
+#[test]
+fn names_are_cut_as_a_server_cuts_them() {
+    let named = |user: &str, database: &str| {
+        let mut bytes = Vec::new();
+        bytes.startup(&[("user", user), ("database", database), ("application_name", user)]);
+        let Ok(Some((FirstPacket::Startup(startup), _))) = first_packet(&bytes) else { panic!("{user}") };
+        assert_eq!(startup.parameters, [("application_name".to_owned(), user.to_owned())]);
+        (startup.user, startup.database)
+    };
+    let [fits, long] = [63, 64].map(|length| "x".repeat(length));
+    assert_eq!(named(&fits, &long), (fits.clone(), fits.clone()));
+    assert_eq!(named(&long, ""), (fits.clone(), fits.clone()));
+    let wide = "\u{e9}".repeat(32);
+    assert_eq!(
+        named(&format!("x{wide}"), &wide),
+        (format!("x{}", "\u{e9}".repeat(31)), "\u{e9}".repeat(31) + "\u{fffd}")
+    );
+}
+
 #[test]
 fn first_packets() {
     let mut out = Vec::new();
