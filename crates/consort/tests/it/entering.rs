@@ -2,7 +2,9 @@
 //! the same clients knock at both.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -294,6 +296,75 @@ fn rules_are_read_again_and_bad_ones_leave_the_old() {
     assert!(checked.contains("pg_hba.conf:1: end-of-line"), "{checked}");
 }
 
+#[test]
+fn longer_names_are_those_that_a_server_has() {
+    let (name, longer) = ("n".repeat(63), "n".repeat(70));
+    let ruled = Ruled::start(&format!("host {name} {name} all trust\n"), "");
+    ruled.serving.servers.query(&format!("CREATE ROLE {name} LOGIN"));
+    ruled.serving.servers.query(&format!("CREATE DATABASE {name}"));
+    let knock = |database: &str, role: &str| ruled.at().knock(From::Plain(1), database, role, "");
+    assert_eq!(knock(&name, &name), Ok(name.clone()));
+    assert_eq!(knock(&longer, &longer), Ok(name.clone()));
+    assert!(knock(&longer[..62], &longer).is_err_and(|said| said.contains("no pg_hba.conf entry")));
+}
+
+#[test]
+fn nothing_is_encrypted_through_a_unix_socket() {
+    let made = Certificates::make();
+    let (chain, key) = (made.file("certificate.pem"), made.file("key.pem"));
+    let tls = format!("tls_certificate = \"{chain}\"\ntls_key = \"{key}\"");
+    let ruled = Ruled::start("local all all trust\n", &tls);
+    let request = [0, 0, 0, 8, 4, 210, 22, 47];
+    let at = ruled.at();
+    let mut answers = [0; 2];
+    let mut local = UnixStream::connect(at.sockets.join(format!(".s.PGSQL.{}", at.port))).unwrap();
+    local.write_all(&request).unwrap();
+    local.read_exact(&mut answers[..1]).unwrap();
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", at.port)).unwrap();
+    stream.write_all(&request).unwrap();
+    stream.read_exact(&mut answers[1..]).unwrap();
+    assert_eq!(answers, *b"NS");
+}
+
+/// To prove a password by a SCRAM key may take a tenth of a second: others are served meanwhile.
+#[test]
+fn passwords_that_take_long_to_prove_keep_nobody_waiting() {
+    let ruled = Ruled::start("host all ann all password\nhost all postgres all trust\n", "");
+    let zeros = format!("{}=", "A".repeat(43));
+    let key = format!("\"ann\" \"SCRAM-SHA-256$100000:c2FsdA==${zeros}:{zeros}\"\n");
+    fs::write(ruled.folder.join("users.txt"), key).unwrap();
+    psql(&ruled.serving.url("postgres", "consort"), "RELOAD").worked();
+    let mut other = Client::connect(&ruled.serving.url("postgres", "postgres")).unwrap();
+    other.rows("SELECT 1").unwrap();
+    let packet = [&[0, 0, 0, 32, 0, 3, 0, 0][..], b"user\0ann\0database\0shop\0\0"].concat();
+    let mut proving = [(); 16].map(|()| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", ruled.serving.port)).unwrap();
+        stream.write_all(&packet).unwrap();
+        let mut asked = [0; 9];
+        stream.read_exact(&mut asked).unwrap();
+        assert_eq!(asked, [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "a password in clear");
+        stream
+    });
+    for stream in &mut proving {
+        stream.write_all(b"p\0\0\0\x0awrong\0").unwrap();
+    }
+    for _ in 0..20 {
+        other.rows("SELECT 1").unwrap();
+    }
+    let still = proving.iter().any(|stream| {
+        stream.set_nonblocking(true).unwrap();
+        let answered = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        answered.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    });
+    assert!(still, "all are proven before anybody else is served");
+    for mut stream in proving {
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(said.contains("password authentication failed for user \"ann\""), "{said}");
+    }
+}
+
 /// Whether the role comes in with this password, or why not.
 fn comes_in(serving: &Serving, role: &str, password: &str) -> Result<(), String> {
     let done = ask(serving, role, password, &[], "SELECT v FROM goods WHERE id = 1");
@@ -474,6 +545,10 @@ fn a_balancer_says_who_its_clients_are() {
     // Who speaks for itself is the balancer.
     assert_eq!(knock(5, b"PROXY UNKNOWN\r\n"), no_rule("127.0.0.5"));
     assert_eq!(knock(5, &header(0, 0x11, client)), no_rule("127.0.0.5"));
+    // So does who has no address that counts: what the header claims besides is nobody's.
+    assert_eq!(knock(5, b"PROXY UNKNOWN 203.0.113.7 127.0.0.1 4660 5432\r\n"), no_rule("127.0.0.5"));
+    assert_eq!(knock(5, &header(1, 0x00, client)), no_rule("127.0.0.5"));
+    assert_eq!(knock(5, &header(1, 0x31, &[0; 216])), no_rule("127.0.0.5"));
     // From it a header must come, whole and right; from others none is taken.
     let expected = Err("08P01 a PROXY protocol header was expected from this address".to_owned());
     for front in ["", "PROXY TCP4 203.0.113.7 x 1 2\r\n", &format!("PROXY {}", "x".repeat(200))] {

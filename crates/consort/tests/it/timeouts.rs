@@ -194,6 +194,17 @@ fn what_the_server_says_to_one_client_is_said_to_no_other() {
     assert_eq!(psql(&late, "SELECT 1").worked(), "1\n");
 }
 
+/// A role that may not replicate may do all else.
+#[test]
+fn a_replication_connection_that_is_refused_says_nothing_of_other_log_ins() {
+    let (serving, _console, _url) = stage("server_login_retry = \"1h\"");
+    serving.servers.query("CREATE ROLE plain LOGIN");
+    let url = serving.url("plain", "postgres");
+    let refused = psql(&format!("{url}?replication=database"), "SELECT 1").err;
+    assert!(refused.contains("must be superuser or replication role"), "{refused}");
+    assert_eq!(psql(&url, "SELECT 1").worked(), "1\n");
+}
+
 #[test]
 fn a_primary_that_hangs_lets_nobody_in() {
     let (serving, _console, url) = stage("server_connect_timeout = \"300ms\"");

@@ -183,3 +183,54 @@ async fn packet(client: &mut Peer) -> io::Result<FirstPacket> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::door::{Options, Secrets};
+    use std::net::IpAddr;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    /// As whom somebody counts who comes from `from`, where balancers are, and says this.
+    async fn counts_as(from: &str, said: &str) -> IpAddr {
+        let from: IpAddr = from.parse().unwrap();
+        let door = Door::new(
+            Options { balancers: vec![from.into()], ..Options::default() },
+            Secrets::default(),
+            None,
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(said.as_bytes()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let origin = Origin::Machine(from);
+        let mut way = Way {
+            origin,
+            port: 1,
+            tls: false,
+            certificate: None,
+            end_point: None,
+            uid: None,
+            _half_open: None,
+        };
+        assert!(announced(&door, Socket::Tcp(stream), &mut way).await.is_some());
+        match way.origin {
+            Origin::Machine(address) => address,
+            Origin::Local => panic!("nobody here has come through a Unix socket"),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_local_to_a_balancer_is_not_local_here() {
+        for (from, said, wanted) in [
+            ("192.0.2.7", "PROXY TCP4 203.0.113.7 192.0.2.1 4660 5432\r\n", "203.0.113.7"),
+            ("192.0.2.7", "PROXY TCP4 127.0.0.1 192.0.2.1 4660 5432\r\n", "192.0.2.7"),
+            ("192.0.2.7", "PROXY TCP6 ::1 ::1 4660 5432\r\n", "192.0.2.7"),
+            ("192.0.2.7", "PROXY TCP6 ::ffff:127.0.0.1 ::1 4660 5432\r\n", "192.0.2.7"),
+            ("127.0.0.5", "PROXY TCP4 127.0.0.1 127.0.0.1 4660 5432\r\n", "127.0.0.1"),
+        ] {
+            assert_eq!(counts_as(from, said).await, wanted.parse::<IpAddr>().unwrap(), "{from} {said}");
+        }
+    }
+}

@@ -76,3 +76,16 @@ fn a_replication_connection_is_taken_where_it_harms_nothing() {
     none.until_ready();
     assert_eq!(query(&mut none, "SELECT 1"), ["1"]);
 }
+
+#[test]
+fn a_replication_connection_ends_with_its_server() {
+    let open = Open::trusting();
+    let mut raw = Raw::connect(&open);
+    raw.ask(|out| {
+        out.startup(&[("user", "postgres"), ("database", "postgres"), ("replication", "database")])
+    });
+    raw.until_ready();
+    let pid = query(&mut raw, "SELECT pg_backend_pid()").remove(0);
+    SERVERS.query(&format!("SELECT pg_terminate_backend({pid})"));
+    assert_eq!(raw.last_word(), "57P01", "the server's own");
+}
