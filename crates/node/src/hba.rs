@@ -19,7 +19,7 @@ use ident::Maps;
 use names::{Name, any};
 use std::collections::BTreeSet;
 use std::path::Path;
-use tokens::{Line, Token, lines};
+use tokens::{Line, Token, lines, lines_of};
 
 /// What a client must prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +142,23 @@ impl Rules {
     /// # Errors
     /// Every mistake, with its file and line.
     pub fn read(file: &Path, ident: Option<&Path>) -> Result<Rules, Vec<Mistake>> {
-        let (maps, mut mistakes) = ident.map(Maps::read).unwrap_or_default();
-        let (read, cut) = lines(file);
+        Self::of(file, lines(file), ident.map(lines))
+    }
+
+    /// The same of files with these texts, of which the one of the rules is called `file`.
+    ///
+    /// # Errors
+    /// Every mistake, with its file and line.
+    pub fn parse(text: &str, file: &Path, ident: Option<(&str, &Path)>) -> Result<Rules, Vec<Mistake>> {
+        Self::of(file, lines_of(text, file), ident.map(|(text, file)| lines_of(text, file)))
+    }
+
+    fn of(
+        file: &Path,
+        (read, cut): (Vec<Line>, Vec<Mistake>),
+        ident: Option<(Vec<Line>, Vec<Mistake>)>,
+    ) -> Result<Rules, Vec<Mistake>> {
+        let (maps, mut mistakes) = ident.map(Maps::of).unwrap_or_default();
         mistakes.extend(cut);
         let mut rules = Vec::new();
         for mut line in read {

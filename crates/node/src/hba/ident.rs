@@ -1,9 +1,8 @@
 //! Which roles a user of the system or of a certificate may be: `pg_ident.conf` as PostgreSQL 16 reads it.
 
 use super::names::{Name, pattern};
-use super::tokens::{Line, lines};
+use super::tokens::Line;
 use crate::config::Mistake;
-use std::path::Path;
 
 /// All lines of the file.
 #[derive(Debug, Default)]
@@ -26,8 +25,8 @@ enum Role {
 }
 
 impl Maps {
-    pub(super) fn read(path: &Path) -> (Maps, Vec<Mistake>) {
-        let (read, mut mistakes) = lines(path);
+    /// Maps, and every mistake, of a file that was cut into these lines.
+    pub(super) fn of((read, mut mistakes): (Vec<Line>, Vec<Mistake>)) -> (Maps, Vec<Mistake>) {
         let mut maps = Maps::default();
         for mut line in read {
             match mapping(&mut line) {

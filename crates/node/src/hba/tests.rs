@@ -148,6 +148,27 @@ fn files_stand_for_words_and_lines() {
     assert_eq!(said, ["pg_hba.conf:1: pg_hba.conf: files name files more than 10 deep"]);
 }
 
+/// Only what is not there may be left out.
+#[test]
+fn what_cannot_be_looked_at_is_no_absence() {
+    let rules = |line: &str| {
+        let text = format!("{line}\nlocal all all trust\n");
+        let folder = Folder::with(&[("pg_hba.conf", &text), ("more/one.conf", "host all all all reject\n")]);
+        std::fs::create_dir(folder.0.join("more/folder.conf")).unwrap();
+        std::fs::create_dir(folder.0.join("broken")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.0.join("broken/gone.conf")).unwrap();
+        folder.rules().map(|rules| method(&rules, "127.0.0.1", "a", "x"))
+    };
+    assert_eq!(rules("include_if_exists none"), Ok(None));
+    assert_eq!(rules("include_if_exists broken/gone.conf"), Ok(None));
+    assert_eq!(rules("include_dir more"), Ok(Some(Method::Reject)));
+    let refused = |why: &str| Err(vec![format!("pg_hba.conf:1: {why}")]);
+    let below = "include_if_exists more/one.conf/below";
+    assert_eq!(rules(below), refused("more/one.conf/below: Not a directory (os error 20)"));
+    let gone = "broken/gone.conf: No such file or directory (os error 2)";
+    assert_eq!(rules("include_dir broken"), refused(gone));
+}
+
 #[test]
 fn every_mistake_is_named_with_its_file_and_line() {
     for (line, said) in [

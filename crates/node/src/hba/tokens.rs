@@ -6,6 +6,7 @@
 use crate::config::Mistake;
 use std::collections::VecDeque;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Files name other files no deeper than this (PostgreSQL's `CONF_FILE_MAX_DEPTH`).
@@ -53,16 +54,19 @@ impl Line {
 
 /// All lines of a file and of those that it includes, in their order, and every mistake in cutting them.
 pub(super) fn lines(path: &Path) -> (Vec<Line>, Vec<Mistake>) {
-    let mut reading = Reading::default();
     match fs::read_to_string(path) {
-        Ok(text) => reading.file(path, &text, 0),
-        Err(error) => reading.mistakes.push(Mistake {
-            file: path.display().to_string(),
-            line: 0,
-            key: String::new(),
-            message: error.to_string(),
-        }),
+        Ok(text) => lines_of(&text, path),
+        Err(error) => {
+            let (file, message) = (path.display().to_string(), error.to_string());
+            (Vec::new(), vec![Mistake { file, line: 0, key: String::new(), message }])
+        }
     }
+}
+
+/// The same of a file with this text.
+pub(super) fn lines_of(text: &str, path: &Path) -> (Vec<Line>, Vec<Mistake>) {
+    let mut reading = Reading::default();
+    reading.file(path, text, 0);
     (reading.lines, reading.mistakes)
 }
 
@@ -152,13 +156,10 @@ fn included(line: &Line, path: &Path, depth: usize) -> Result<Option<Vec<(PathBu
     let named = beside(path, &second.text);
     let files = match first.text.as_str() {
         "include" => vec![named],
-        "include_if_exists" => {
-            if named.exists() {
-                vec![named]
-            } else {
-                Vec::new()
-            }
-        }
+        "include_if_exists" => match fs::metadata(&named) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            _ => vec![named],
+        },
         "include_dir" => in_folder(&named)?,
         _ => return Ok(None),
     };
@@ -173,7 +174,11 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, String> {
     for entry in fs::read_dir(folder).map_err(named)? {
         let path = entry.map_err(named)?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.ends_with(".conf") && !name.starts_with('.') && path.is_file() {
+        if !name.ends_with(".conf") || name.starts_with('.') {
+            continue;
+        }
+        let what = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if !what.is_dir() {
             files.push(path);
         }
     }

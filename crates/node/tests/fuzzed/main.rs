@@ -3,6 +3,7 @@
 mod auth_file;
 mod config;
 mod door;
+mod hba;
 mod log_in;
 #[path = "../../../../fuzz/play.rs"]
 mod play;
@@ -18,6 +19,11 @@ fn any_text_is_a_configuration_or_named_mistakes() {
 #[test]
 fn any_text_is_an_auth_file_or_a_named_line() {
     play("auth_file", auth_file::check);
+}
+
+#[test]
+fn any_text_is_rules_or_named_mistakes() {
+    play("hba", hba::check);
 }
 
 #[test]
