@@ -40,12 +40,14 @@ pub struct Problem {
     pub message: String,
     /// What can be done about it.
     pub hint: Option<String>,
+    /// PostgreSQL's function that says the same, where clients go by it.
+    pub routine: Option<&'static str>,
 }
 
 impl Problem {
     /// The statement failed.
     pub fn error(sqlstate: &'static str, message: impl Into<String>) -> Problem {
-        Problem { severity: Severity::Error, sqlstate, message: message.into(), hint: None }
+        Problem { severity: Severity::Error, sqlstate, message: message.into(), hint: None, routine: None }
     }
 
     /// The connection is closed behind it.
@@ -57,6 +59,13 @@ impl Problem {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// PostgreSQL's function that says the same.
+    #[must_use]
+    pub fn routine(mut self, routine: &'static str) -> Problem {
+        self.routine = Some(routine);
         self
     }
 }
@@ -209,6 +218,7 @@ impl Answers for Vec<u8> {
             (b'C', Some(problem.sqlstate)),
             (b'M', Some(problem.message.as_str())),
             (b'H', problem.hint.as_deref()),
+            (b'R', problem.routine),
         ];
         frame(self, tag, |out| {
             for (field, value) in fields {

@@ -23,7 +23,7 @@ pub use answer::{Answers, Column, Problem, Severity};
 pub use ask::Asks;
 pub use frame::{Frame, HEADER_BYTES, Malformed, Part, Side, Splitter, Step};
 pub use md5::{md5_answer, md5_secret};
-pub use numbers::{Numbers, parameter_description_in, row_description_in};
+pub use numbers::{Numbers, columns_compared, parameter_description_in, row_description_in};
 pub use reply::{
     Authentication, CommandTag, Complaint, Status, authentication, key_data, parameter_status, row_texts,
     status,

@@ -8,6 +8,9 @@ use crate::{Frame, HEADER_BYTES, Malformed};
 const NUMBERS_BYTES: usize = 10;
 /// What follows them there: the type's size and modifier, and the format.
 const REST_BYTES: usize = 8;
+/// Where the type stands among the first, and the format among the others.
+const TYPE_AT: usize = 6;
+const FORMAT_AT: usize = 6;
 
 /// What a RowDescription says of one column in the server's own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +60,22 @@ pub fn row_description_in(
     scan.end().map(Some)
 }
 
-/// The same with a ParameterDescription, and the OID of each parameter's type.
+/// The columns of a RowDescription by what PostgreSQL compares of them: names, types, sizes and modifiers. Not where they come
+/// from, nor their formats.
+pub fn columns_compared(frame: &Frame<'_>) -> Result<Box<[u8]>, Malformed> {
+    let mut scan = Scan::new(frame.body());
+    let mut columns = Vec::with_capacity(frame.body().len());
+    for _ in 0..scan.count()? {
+        columns.extend_from_slice(scan.string()?);
+        columns.push(0);
+        columns.extend_from_slice(&scan.take(NUMBERS_BYTES)?[TYPE_AT..]);
+        columns.extend_from_slice(&scan.take(REST_BYTES)?[..FORMAT_AT]);
+    }
+    scan.end()?;
+    Ok(columns.into())
+}
+
+/// The same as [`row_description_in`] with a ParameterDescription, and the OID of each parameter's type.
 pub fn parameter_description_in(
     frame: &Frame<'_>,
     out: &mut Vec<u8>,

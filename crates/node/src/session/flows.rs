@@ -52,6 +52,8 @@ pub(super) struct Current {
     pub(super) reason: Reason,
     /// It runs at the primary, wherever it might.
     pub(super) stays: bool,
+    /// The named statements that it uses have their columns still, or are refused.
+    pub(super) columns_kept: bool,
     /// It is proven to be a read.
     pub(super) is_read: bool,
     /// The primary has answered with an error.
@@ -89,6 +91,7 @@ impl Default for Current {
             template: None,
             reason: Reason::AskedForPrimary,
             stays: false,
+            columns_kept: false,
             is_read: false,
             failed: false,
             narrow: None,
@@ -118,6 +121,7 @@ impl Current {
         self.template = None;
         self.reason = Reason::AskedForPrimary;
         self.stays = false;
+        self.columns_kept = false;
         self.is_read = false;
         self.failed = false;
         self.narrow = None;
@@ -275,7 +279,11 @@ impl transaction::Session for Session {
             self.fail_block(Some(cancelled())).await;
             return AtPrimary::Answered;
         }
-        match self.at_home().await {
+        let ready = match self.at_home().await {
+            Ok(()) => self.keep_columns_in(request).await,
+            failed => failed,
+        };
+        match ready {
             Ok(()) => {}
             Err(Ended::Cancelled) => {
                 self.refuse(request, &cancelled());

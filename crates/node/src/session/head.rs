@@ -56,6 +56,7 @@ impl Session {
         self.at_home().await?;
         let under = self.parses_under(&Todo::Quiet);
         self.line.statements.parses_under(under, Vec::new());
+        self.keep_columns_in(head).await?;
         self.line.run_part(head).await?;
         let failed = self.line.primary.status != Status::InBlock;
         self.learn();

@@ -2,6 +2,7 @@
 //! know what a statement means.
 
 use super::batch;
+use super::columns::difference;
 use super::primary::{Ended, Primary, Reported, Side, Told};
 use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
@@ -332,6 +333,24 @@ impl Line {
         self.primary.ask(question);
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await?;
         Ok(self.primary.own_answer())
+    }
+
+    /// Has the connection learn a named statement that it lacks. An error: what the client gets who uses it, because it has
+    /// other columns by now, or cannot be parsed any more; the connection has nothing of that name then.
+    pub(crate) async fn learn_described(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {
+        let Some(lack) = self.statements.lacks(name) else { return Ok(Ok(())) };
+        let Some(told) = lack.told() else { return Ok(Ok(())) };
+        self.primary.ask_learnt(name, &lack);
+        self.settled().await?;
+        let (error, answer) = (self.primary.own_error(), self.primary.aside());
+        match error.map(Box::from).or_else(|| difference(&told, &answer)) {
+            None => Ok(Ok(())),
+            Some(error) => {
+                self.primary.ask_closed(name);
+                self.settled().await?;
+                Ok(Err(error))
+            }
+        }
     }
 
     /// The primary's answer to a request that stays where it is, unnoticed by the client.

@@ -7,6 +7,8 @@
 mod alone;
 mod apart;
 pub mod batch;
+mod columns;
+mod described;
 mod early;
 mod flows;
 mod head;
@@ -308,7 +310,7 @@ impl Session {
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
         }
-        self.come_home_for(&todo).await?;
+        self.come_home_for(request, &todo).await?;
         let made = made::made(&todo);
         self.changes_everywhere |= !made.is_empty();
         let _alone = self.before_commands(&todo).await;

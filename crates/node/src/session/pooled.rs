@@ -4,7 +4,7 @@
 //! It takes along its settings and its named statements. As long as anything else of it lives in its process, it stays
 //! where it is, and its [`Session::tie`] says why.
 
-use super::request::Kind;
+use super::request::{Kind, Request};
 use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::refuse;
@@ -89,11 +89,11 @@ impl Session {
 
     /// Takes a connection at the primary, if the session has none, for whatever does not leave for a standby: before anything is
     /// held that others wait for.
-    pub(super) async fn come_home_for(&mut self, todo: &Todo) -> Result<(), Ended> {
+    pub(super) async fn come_home_for(&mut self, request: Request, todo: &Todo) -> Result<(), Ended> {
         self.heed_sequences();
         match todo {
-            Todo::Own(_) | Todo::Refuse(_) => {}
-            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle => {}
+            Todo::Own(_) | Todo::Refuse(_) => return Ok(()),
+            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle => return Ok(()),
             // What is not understood yet may look at them as well as what stays for its functions.
             Todo::One(Plan::Writes(writing))
                 if writing.unknown || writing.dirties.is_some() || self.names_statements() =>
@@ -107,7 +107,7 @@ impl Session {
                 self.shares.look = true;
             }
         }
-        Ok(())
+        self.keep_columns_in(request).await
     }
 
     /// Takes a connection at the primary if the session has none. [`Ended::Cancelled`]: its client does not want to wait for it,
@@ -177,6 +177,7 @@ impl Session {
     async fn at_home_with_statements(&mut self) -> Result<(), Ended> {
         self.at_home().await?;
         if self.line.lent.is_some() && self.line.primary.status == Status::Idle {
+            self.keep_all_columns().await?;
             self.line.primary.learn_all(&mut self.line.statements);
         }
         Ok(())
@@ -269,7 +270,7 @@ impl Session {
         let row = self.line.ask(LEFT).await?.unwrap_or_default();
         let count =
             |at: usize| row.get(at).and_then(Option::as_deref).and_then(|text| text.parse::<usize>().ok());
-        let astray = count(1) != Some(self.line.statements.at_primary());
+        let astray = !count(1).is_some_and(|count| self.line.statements.may_be_so_many(count));
         self.line.statements.looked(astray);
         self.shares.found = match (count(0), count(2)) {
             (Some(0), Some(0)) if !astray => None,

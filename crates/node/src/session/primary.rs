@@ -3,11 +3,13 @@
 //!
 //! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
 
+mod learning;
 mod standing;
 
+use super::described::Described;
 use super::meanwhile::Awake;
 use super::request::Kind;
-use super::statements::{Lack, Owed, Statement, Statements, Undo, deallocated};
+use super::statements::{Statement, Statements, Undo, deallocated};
 use crate::door::{Leave, Seat};
 use crate::log_in::SERVER_HOLD_BYTES;
 use crate::peer::{GATHERED_BYTES, Peer, Rooms};
@@ -44,6 +46,14 @@ enum Expect {
     Ours,
     /// The same for a named statement that a shared connection lacks, or has another of.
     Learns(Box<[u8]>),
+    /// What answers a Describe of ours behind the Parse of a named statement: swallowed. `told`: what the client was told of
+    /// it before, if it was.
+    Described { name: Box<[u8]>, told: Option<Rc<Described>> },
+    /// All answers to a named statement that the connection learns by itself, up to its ReadyForQuery: swallowed.
+    Learnt { name: Box<[u8]>, told: Option<Rc<Described>> },
+    /// The end of what answers a Bind or Describe of a statement that is refused: the server does not have it, and the client
+    /// gets this instead.
+    Refused(Box<[u8]>),
     /// CloseComplete of the unnamed portal, which the client takes for gone: swallowed.
     PortalGone,
     /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
@@ -76,6 +86,7 @@ impl Expect {
                 | Expect::Question
                 | Expect::Bound
                 | Expect::Command
+                | Expect::Learnt { .. }
                 | Expect::Hushed(_)
                 | Expect::Aside(_)
                 | Expect::Withheld
@@ -87,14 +98,15 @@ impl Expect {
         match self {
             Expect::Parse(.., undo) | Expect::Asked(_, undo) => undo,
             Expect::Ours => Some(Undo::Paid),
-            Expect::Learns(name) => Some(Undo::Unlearned(name)),
+            Expect::Close(name) => Some(Undo::Unclosed(name)),
+            Expect::Learns(name) | Expect::Described { name, told: Some(_) } => Some(Undo::Unlearned(name)),
             _ => None,
         }
     }
 
     /// Its answers are for ourselves.
     fn is_question(&self) -> bool {
-        matches!(self, Expect::Question | Expect::Bound | Expect::Command)
+        matches!(self, Expect::Question | Expect::Bound | Expect::Command | Expect::Learnt { .. })
     }
 }
 
@@ -224,6 +236,8 @@ pub struct Seen {
     pub answers: Vec<Option<String>>,
     /// The answer to a request that was asked for ourselves.
     aside: Vec<u8>,
+    /// What has come of the answer to a Describe of ours.
+    described: Vec<u8>,
     /// The error that answers it.
     pub error: Option<Vec<u8>>,
     /// CommandComplete of a request whose completion the client gets later.
@@ -465,22 +479,29 @@ impl Primary {
                 let parse = Parse::read(&frame)?;
                 let (text, types) = parse.signature();
                 let statement = Rc::new(Statement { text: text.into(), types: types.into() });
-                self.learn(parse.name, statements);
+                let describes = statements.keeps_columns(parse.name, &statement);
+                self.make_room(parse.name, statements);
                 self.parse_comes(parse.name, Some(statement), statements);
+                self.peer.out().extend_from_slice(frame.bytes());
+                if describes {
+                    self.describe(parse.name, None);
+                }
+                return Ok(());
             }
             front::BIND => {
                 let bind = Bind::read(&frame)?;
                 self.portal_goes();
-                self.pay(bind.statement, statements);
-                self.answer_comes();
+                self.statement_used(bind.statement, false, statements);
             }
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
                 match describe.target {
-                    Target::Statement => self.pay(describe.name, statements),
-                    Target::Portal => self.portal_goes(),
+                    Target::Statement => self.statement_used(describe.name, true, statements),
+                    Target::Portal => {
+                        self.portal_goes();
+                        self.answer_comes();
+                    }
                 }
-                self.answer_comes();
             }
             front::EXECUTE => {
                 self.portal_goes();
@@ -489,7 +510,10 @@ impl Primary {
             front::CLOSE => {
                 let close = Close::read(&frame)?;
                 self.expects.push_back(match close.target {
-                    Target::Statement => Expect::Close(close.name.into()),
+                    Target::Statement => {
+                        statements.closes(close.name);
+                        Expect::Close(close.name.into())
+                    }
                     Target::Portal => Expect::ClosePortal,
                 });
                 self.open = true;
@@ -527,45 +551,6 @@ impl Primary {
         self.open = true;
     }
 
-    /// Before the unnamed statement is used, the primary must know which one the client means. Not earlier: to parse it in
-    /// the client's transaction takes a snapshot and locks.
-    fn pay(&mut self, name: &[u8], statements: &mut Statements) {
-        if !name.is_empty() {
-            self.learn(name, statements);
-        } else if self.owe(statements) {
-            self.expects.push_back(Expect::Ours);
-        }
-    }
-
-    /// Before a named statement is used or made, a connection that others have used must have it, or none of its name.
-    pub fn learn(&mut self, name: &[u8], statements: &mut Statements) {
-        let Some(lack) = statements.lacks(name) else { return };
-        self.tell(name, &lack);
-        let told = usize::from(lack.closes) + usize::from(lack.parses.is_some());
-        self.expects.extend((0..told).map(|_| Expect::Learns(name.into())));
-    }
-
-    fn tell(&mut self, name: &[u8], lack: &Lack) {
-        let out = self.peer.out();
-        if lack.closes {
-            Asks::close(out, Target::Statement, name);
-        }
-        if let Some(statement) = &lack.parses {
-            out.parse(name, &statement.text, &statement.types);
-        }
-    }
-
-    /// The same for all named statements, before SQL may speak of them.
-    pub fn learn_all(&mut self, statements: &mut Statements) {
-        for name in statements.names() {
-            if let Some(lack) = statements.lacks(&name) {
-                self.tell(&name, &lack);
-                self.peer.out().sync();
-                self.expects.push_back(Expect::Question);
-            }
-        }
-    }
-
     /// A read of the client's block ran elsewhere: it has taken the unnamed portal away.
     pub fn read_ran_elsewhere(&mut self) {
         self.portal_gone = true;
@@ -586,16 +571,6 @@ impl Primary {
         self.open = true;
     }
 
-    /// Brings the primary's unnamed statement to the client's; `false`: it is that.
-    fn owe(&mut self, statements: &mut Statements) -> bool {
-        match statements.owed() {
-            Owed::Nothing => return false,
-            Owed::Parse(statement) => self.peer.out().parse(b"", &statement.text, &statement.types),
-            Owed::Close => Asks::close(self.peer.out(), Target::Statement, b""),
-        }
-        true
-    }
-
     /// A piece of a message that is too large to be held.
     fn forward_part(&mut self, part: Part<'_>, statements: &mut Statements) {
         if part.first && !self.passes_over {
@@ -603,13 +578,12 @@ impl Primary {
             match part.tag {
                 front::PARSE => {
                     let name = texts.next().unwrap_or_default();
-                    self.learn(name, statements);
+                    self.make_room(name, statements);
                     self.parse_comes(name, None, statements);
                 }
                 front::BIND => {
                     self.portal_goes();
-                    self.pay(texts.nth(1).unwrap_or_default(), statements);
-                    self.answer_comes();
+                    self.statement_used(texts.nth(1).unwrap_or_default(), false, statements);
                 }
                 front::QUERY => self.asked(None, statements),
                 front::FUNCTION_CALL => {
@@ -736,7 +710,7 @@ impl Primary {
     fn relay(&mut self, side: &mut Side<'_>) -> Result<(), Malformed> {
         let (unread, splitter) = self.peer.cut();
         let (mut run, mut at) = (0, 0);
-        let mut unclosed = false;
+        let (mut unclosed, mut instead) = (false, None);
         let mut standing = Standing {
             expects: &mut self.expects,
             status: &mut self.status,
@@ -747,6 +721,7 @@ impl Primary {
             told: &mut self.told,
             seen: &mut self.seen,
             unclosed: &mut unclosed,
+            instead: &mut instead,
             keeps_tags: self.keeps_tags,
         };
         loop {
@@ -755,7 +730,7 @@ impl Primary {
             let length = step.len();
             let forwarded = match step {
                 Step::More(_) => break,
-                Step::Part(part) => standing.answered_in_part(part, side.statements),
+                Step::Part(part) => standing.answered_in_part(part, side.statements)?,
                 Step::Whole(frame) => match frame.tag() {
                     back::DATA_ROW | back::COPY_DATA if !asked_ourselves => true,
                     _ => standing.answered(&frame, side)?,
@@ -764,6 +739,9 @@ impl Primary {
             if !forwarded {
                 side.client.out().extend_from_slice(&unread[run..at]);
                 run = at + length;
+                if let Some(instead) = standing.instead.take() {
+                    side.client.out().extend_from_slice(&instead);
+                }
             }
             at += length;
         }

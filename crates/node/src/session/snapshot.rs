@@ -674,6 +674,8 @@ impl Session {
     /// Runs a part at the primary, outside of any transaction.
     async fn part_at_primary(&mut self, part: Request) -> Result<Outcome, Ended> {
         self.current.request = None;
+        self.current.columns_kept = false;
+        self.keep_columns_in(part).await?;
         self.line.run_part(part).await?;
         let seen = self.line.primary.seen();
         for (name, value) in &seen.reported {

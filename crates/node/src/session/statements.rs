@@ -2,10 +2,13 @@
 //! SQL says of them (EXECUTE, DEALLOCATE, pg_prepared_statements) is true there; standbys learn them when they need
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
+use super::described::Described;
 use crate::cluster::{Names, NamesAt};
 use analysis::session::{Settings, SettingsId};
+use analysis::shape::{Shape, Strings, Verb};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use wire::Answers;
 
 /// So many named statements of a session are followed; more are the primary's alone.
 const STATEMENTS_FOLLOWED: usize = 4096;
@@ -24,8 +27,39 @@ pub struct Statement {
     pub types: Box<[u8]>,
 }
 
+impl Statement {
+    /// PostgreSQL looks whether what it parses from now on still has its columns. It does not look at what the grammar alone
+    /// explains: a FETCH has those of its cursor.
+    fn keeps_columns(&self) -> bool {
+        let text = std::str::from_utf8(&self.text);
+        text.is_ok_and(|text| Shape::of(text, Strings::default()).verb() == Verb::Tree)
+    }
+}
+
+/// A named statement as a server took it in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What was parsed.
+    pub statement: Rc<Statement>,
+    /// What the server said of it, where it was asked.
+    described: Option<Rc<Described>>,
+}
+
+impl Kept {
+    /// The types of its parameters, as they stand in a Parse message: those that it has, or that were declared.
+    pub fn types(&self) -> &[u8] {
+        self.described.as_ref().map_or(&self.statement.types, |described| &described.parameters)
+    }
+
+    /// Whether who was told of this may use that.
+    fn may_be(&self, there: &Kept) -> bool {
+        let described = self.described.is_none() || self.described == there.described;
+        described && self.statement == there.statement
+    }
+}
+
 /// What a connection that sessions share has under names: `None` if it is not known what.
-pub type There = HashMap<Box<[u8]>, Option<Rc<Statement>>>;
+pub type There = HashMap<Box<[u8]>, Option<Kept>>;
 
 /// What the shared connection lacks of what the client calls by a name.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +67,14 @@ pub struct Lack {
     /// It has another statement of this name.
     pub closes: bool,
     /// It must parse this.
-    pub parses: Option<Rc<Statement>>,
+    pub parses: Option<Kept>,
+}
+
+impl Lack {
+    /// What the client was told of the statement.
+    pub fn told(&self) -> Option<Rc<Described>> {
+        self.parses.as_ref()?.described.clone()
+    }
 }
 
 /// The prepared statements of a session.
@@ -41,6 +82,11 @@ pub struct Lack {
 pub struct Statements {
     /// What the connection has that the session shares with others, while it has one.
     there: Option<There>,
+    /// Those that the connection does not have because they have other columns there, or are errors: what the client is told
+    /// who uses them in the current request.
+    refused: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    /// Those that the client closes, as long as that is not answered.
+    closing: Vec<Box<[u8]>>,
     /// The primary may have statements of the session's that are not followed.
     astray: bool,
     named: BTreeMap<Box<[u8]>, Parsed>,
@@ -72,6 +118,8 @@ pub enum Undo {
     Unlearned(Box<[u8]>),
     /// The primary was to learn it.
     Paid,
+    /// This one was to be closed.
+    Unclosed(Box<[u8]>),
 }
 
 /// What decides, besides the text, what PostgreSQL makes of a statement that it parses. It keeps what it made, as long as
@@ -105,8 +153,10 @@ impl SettingsAt {
 /// A statement, and under what the client parsed it.
 #[derive(Clone, Debug)]
 struct Parsed {
-    statement: Rc<Statement>,
+    kept: Kept,
     under: Under,
+    /// The names under which it was found that it still has its columns, if that was after its Parse.
+    found: Option<NamesAt>,
     /// What its names were taken for then (the template's meaning), where that is known.
     meaning: Option<u64>,
     /// The same, not proven yet.
@@ -115,7 +165,8 @@ struct Parsed {
 
 impl Parsed {
     fn new(statement: Rc<Statement>, under: Under) -> Parsed {
-        Parsed { statement, under, meaning: None, likely: None }
+        let kept = Kept { statement, described: None };
+        Parsed { kept, under, found: None, meaning: None, likely: None }
     }
 }
 
@@ -184,7 +235,7 @@ impl Statements {
 
     /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone.
     pub fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
-        self.parsed(name).map(|parsed| &parsed.statement)
+        self.parsed(name).map(|parsed| &parsed.kept.statement)
     }
 
     /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
@@ -203,7 +254,7 @@ impl Statements {
         }
         self.astray |= parsed.is_none() || self.named.len() >= STATEMENTS_FOLLOWED;
         if let Some(there) = &mut self.there {
-            there.insert(key(name).into(), parsed.as_ref().map(|parsed| parsed.statement.clone()));
+            there.insert(key(name).into(), parsed.as_ref().map(|parsed| parsed.kept.clone()));
         }
         let meant = self.meanings.iter().position(|(of, _)| **of == *name);
         let meaning = meant.map(|at| self.meanings.swap_remove(at).1);
@@ -230,8 +281,10 @@ impl Statements {
         match undo {
             Undo::Replaced(before) => self.unnamed = *before,
             Undo::Paid => self.unnamed.stale = true,
-            Undo::Unlearned(name) => {
-                self.there.as_mut().map(|there| there.insert(name, None));
+            Undo::Unlearned(name) => self.unlearned(&name),
+            Undo::Unclosed(name) => {
+                self.closed_in_turn(&name);
+                self.unlearned(&name);
             }
         }
     }
@@ -253,13 +306,30 @@ impl Statements {
             return Owed::Nothing;
         }
         match &self.unnamed.parsed {
-            Some(parsed) => Owed::Parse(parsed.statement.clone()),
+            Some(parsed) => Owed::Parse(parsed.kept.statement.clone()),
             None => Owed::Close,
+        }
+    }
+
+    /// The client closes a statement: what comes behind that finds none of its name.
+    pub fn closes(&mut self, name: &[u8]) {
+        self.refuses_no_more(name);
+        if let Some(there) = self.there.as_mut().filter(|_| !name.is_empty()) {
+            there.remove(key(name));
+            self.closing.push(key(name).into());
+        }
+    }
+
+    /// The first Close of this name is over.
+    fn closed_in_turn(&mut self, name: &[u8]) {
+        if let Some(at) = self.closing.iter().position(|of| **of == *key(name)) {
+            self.closing.remove(at);
         }
     }
 
     /// The statement was closed.
     pub fn closed(&mut self, name: &[u8]) {
+        self.closed_in_turn(name);
         if name.is_empty() {
             self.unnamed.parsed = None;
         } else {
@@ -281,18 +351,93 @@ impl Statements {
 
     /// What the shared connection lacks of what the client calls by this name, and is told now.
     pub fn lacks(&mut self, name: &[u8]) -> Option<Lack> {
-        let there = self.there.as_mut().filter(|_| !name.is_empty())?;
-        let wanted = self.named.get(key(name)).map(|parsed| parsed.statement.clone());
-        let has = there.get(key(name));
-        if has.map(Option::as_ref) == wanted.as_ref().map(Some) {
-            return None;
-        }
-        let closes = has.is_some();
-        match &wanted {
+        let lack = self.lack(name)?;
+        let there = self.there.as_mut()?;
+        match &lack.parses {
             Some(wanted) => there.insert(key(name).into(), Some(wanted.clone())),
             None => there.remove(key(name)),
         };
-        Some(Lack { closes, parses: wanted })
+        Some(lack)
+    }
+
+    /// The same without telling it.
+    fn lack(&self, name: &[u8]) -> Option<Lack> {
+        let there = self.there.as_ref().filter(|_| !name.is_empty())?;
+        let is_closed = self.closing.iter().any(|of| **of == *key(name));
+        let wanted = self.named.get(key(name)).filter(|_| !is_closed).map(|parsed| &parsed.kept);
+        let has = there.get(key(name));
+        let is_there = match (wanted, has) {
+            (Some(wanted), Some(Some(has))) => wanted.may_be(has),
+            (None, None) => true,
+            _ => false,
+        };
+        (!is_there).then(|| Lack { closes: has.is_some(), parses: wanted.cloned() })
+    }
+
+    /// Under which names what the client calls by this name was found to have the columns that the client was told of, if the
+    /// connection lacks it and the client was told.
+    pub fn lacks_columns_of(&self, name: &[u8]) -> Option<&NamesAt> {
+        self.lack(name)?.told()?;
+        let parsed = self.named.get(key(name))?;
+        Some(parsed.found.as_ref().unwrap_or(&parsed.under.names))
+    }
+
+    /// What the client calls by this name has the columns still that the client was told of, under these names.
+    pub fn has_columns(&mut self, name: &[u8], under: NamesAt) {
+        if let Some(parsed) = self.named.get_mut(key(name)) {
+            parsed.found = Some(under);
+        }
+    }
+
+    /// It is not known any more what the shared connection has under this name.
+    pub fn unlearned(&mut self, name: &[u8]) {
+        self.there.as_mut().map(|there| there.insert(key(name).into(), None));
+    }
+
+    /// The shared connection has nothing under this name, and who uses it in the current request gets this error.
+    pub fn refuse(&mut self, name: &[u8], error: Box<[u8]>) {
+        self.there.as_mut().map(|there| there.remove(key(name)));
+        self.refused.insert(key(name).into(), error);
+    }
+
+    /// What the client gets who uses this name in the current request, if that is refused. A server that `describes` a
+    /// statement tells the types of its parameters before it looks at its columns.
+    pub fn refused(&self, name: &[u8], describes: bool) -> Option<Box<[u8]>> {
+        let error = self.refused.get(key(name))?;
+        let mut said = Vec::new();
+        if let Some(parsed) = self.named.get(key(name)).filter(|_| describes) {
+            said.parameter_description(&types(parsed.kept.types()));
+        }
+        Some([&said, &**error].concat().into())
+    }
+
+    /// The name is another statement's from here on.
+    pub fn refuses_no_more(&mut self, name: &[u8]) {
+        self.refused.remove(key(name));
+    }
+
+    /// A request begins: nothing is refused in it yet.
+    pub fn refuses_nothing(&mut self) {
+        self.refused.clear();
+    }
+
+    /// Whether the server is to describe what the client has parsed under this name, for other connections to compare.
+    pub fn keeps_columns(&self, name: &[u8], statement: &Statement) -> bool {
+        self.there.is_some()
+            && !name.is_empty()
+            && statement.text.len() <= TEXT_FOLLOWED_BYTES
+            && statement.keeps_columns()
+    }
+
+    /// It has described it.
+    pub fn described(&mut self, name: &[u8], described: Described) {
+        let described = Some(Rc::new(described));
+        if let Some(parsed) = self.named.get_mut(key(name)) {
+            parsed.kept.described.clone_from(&described);
+        }
+        if let Some(Some(there)) = self.there.as_mut().and_then(|there| there.get_mut(key(name))) {
+            there.described = described;
+        }
     }
 
     /// Every name that the client has, or the shared connection.
@@ -304,9 +449,11 @@ impl Statements {
         names
     }
 
-    /// How many named statements of the protocol the primary has.
-    pub fn at_primary(&self) -> usize {
-        self.there.as_ref().map_or(self.named.len(), HashMap::len)
+    /// Whether the shared connection may have so many named statements of the protocol, and none but those that are known.
+    pub fn may_be_so_many(&self, count: usize) -> bool {
+        let Some(there) = &self.there else { return count == self.named.len() };
+        let known = there.values().flatten().count();
+        (known..=there.len()).contains(&count)
     }
 
     /// The primary may have statements of the session's that are not followed.
@@ -330,6 +477,12 @@ impl Statements {
         self.there.as_mut().map(HashMap::clear);
         self.astray = true;
     }
+}
+
+/// Types as they stand in a Parse message.
+pub fn types(bytes: &[u8]) -> Vec<u32> {
+    let oid = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+    bytes.chunks_exact(4).map(oid).collect()
 }
 
 /// PostgreSQL tells names apart by so many bytes.

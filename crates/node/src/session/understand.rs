@@ -6,7 +6,7 @@ use super::batch::{self, Batch};
 use super::primary::Ended;
 use super::request::Request;
 use super::snapshot::PATIENCE;
-use super::statements::{SettingsAt, Statement as Prepared};
+use super::statements::{self, SettingsAt, Statement as Prepared};
 use super::{Session, own};
 use crate::plan::{self, Asker, Plan, Writing};
 use crate::standby::may_be_bound;
@@ -544,7 +544,7 @@ impl Session {
 
     /// Code may have deallocated prepared statements, and no answer has said so.
     async fn count_statements(&mut self) -> Result<(), Ended> {
-        let followed = self.line.statements.at_primary();
+        let followed = self.line.statements.named();
         if followed == 0 || self.line.lent.is_some() {
             return Ok(());
         }
@@ -795,6 +795,5 @@ pub(super) fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_>
 
 /// The parameter types that the client declared.
 pub(super) fn types(prepared: &Prepared) -> Vec<u32> {
-    let oid = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
-    prepared.types.chunks_exact(4).map(oid).collect()
+    statements::types(&prepared.types)
 }

@@ -6,7 +6,7 @@ use crate::stage::{Open, Raw, SERVERS, database, until};
 use node::pooling::{PoolMode, Pooling, Pools};
 use scheduler::Writers;
 use std::time::Duration;
-use wire::{Asks, Complaint, Frame};
+use wire::{Asks, Complaint, Frame, Target};
 
 /// How `size` connections are shared.
 fn shared(size: usize) -> Pooling {
@@ -327,4 +327,174 @@ fn a_cancel_request_finds_its_statement_and_no_other() {
     until(|| !SERVERS.query(asleep).is_empty());
     cancel();
     assert_eq!(answer(&mut other).0, ["rested"], "it was not the other's statement that was cancelled");
+}
+
+/// The statement `kept` with 7 as its value in this form, with another one in front of it: rows or errors, and what was heard.
+fn run_kept(raw: &mut Raw, value: &[u8], before: Option<&str>) -> (Vec<String>, String) {
+    let is_binary = u8::from(value.len() > 1);
+    let length = u8::try_from(value.len()).unwrap();
+    raw.ask(|out| {
+        if let Some(before) = before {
+            out.parse(b"", before.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+        }
+        out.bind(b"", b"kept", &[&[0, 1, 0, is_binary, 0, 1, 0, 0, 0, length][..], value, &[0, 0]].concat());
+        out.execute(b"", 0);
+        out.sync();
+    });
+    answer(raw)
+}
+
+/// Describes the statement `kept`.
+fn describe_kept(raw: &mut Raw) -> (Vec<String>, String) {
+    raw.ask(|out| {
+        out.describe(Target::Statement, b"kept");
+        out.sync();
+    });
+    answer(raw)
+}
+
+/// Parses another statement, or none, in the place of `kept`.
+fn parse_kept(raw: &mut Raw, text: &str) {
+    raw.ask(|out| Asks::close(out, Target::Statement, b"kept"));
+    assert_eq!(parse_named(raw, b"kept", text), "", "{text}");
+}
+
+/// The columns of `items` are others behind each of these.
+const DDL: [&str; 6] = [
+    "ALTER TABLE items ALTER COLUMN name TYPE varchar",
+    "ALTER TABLE items ADD COLUMN more int",
+    "ALTER TABLE items RENAME COLUMN name TO title",
+    "ALTER TABLE items ALTER COLUMN id TYPE bigint",
+    "ALTER TABLE items ALTER COLUMN title TYPE varchar(40)",
+    "ALTER TABLE items DROP COLUMN more, ALTER COLUMN id TYPE int",
+];
+
+/// What a statement that was parsed before somebody's DDL says behind it is what one server says. `meanwhile` happens at the
+/// connections that sessions share.
+fn keeps_its_columns(database: &str, size: usize, text: &str, mut meanwhile: impl FnMut(&mut [Raw])) {
+    let open = sharing(size);
+    let (mut plain, mut kept) = (Raw::at_primary(database), Raw::ready(&open, database));
+    let mut others: Vec<Raw> = (0..2).map(|_| Raw::ready(&open, database)).collect();
+    for ddl in DDL {
+        for client in [&mut plain, &mut kept] {
+            parse_kept(client, text);
+        }
+        let parsed = run_kept(&mut plain, b"7", None);
+        assert_eq!(run_kept(&mut kept, b"7", None), parsed);
+        meanwhile(&mut others);
+        assert_eq!(run_kept(&mut kept, b"7", None), parsed);
+        query(&mut others[0], ddl);
+        for before in [None, Some("DELETE FROM items WHERE id = 8"), None] {
+            meanwhile(&mut others);
+            let said = run_kept(&mut plain, b"7", before);
+            assert!(said.0 == ["0A000"], "{said:?}");
+            assert_eq!(run_kept(&mut kept, b"7", before), said, "{text} behind {ddl}");
+        }
+        assert_eq!(query(&mut kept, "SELECT count(*) FROM items WHERE id = 8"), ["1"], "it was rolled back");
+        assert_eq!(
+            query(&mut kept, "SELECT name FROM pg_prepared_statements"),
+            [""; 0],
+            "it has none that differs"
+        );
+        let mut heard = Vec::new();
+        for client in [&mut plain, &mut kept] {
+            meanwhile(&mut others);
+            let described = describe_kept(client);
+            query(client, "BEGIN");
+            let failed = run_kept(client, b"7", Some("SELECT 1"));
+            heard.push((described, failed, run_kept(client, b"7", None)));
+            query(client, "ROLLBACK");
+        }
+        assert_eq!(heard[1], heard[0], "{text} behind {ddl}");
+    }
+    query(
+        &mut others[0],
+        "ALTER TABLE items RENAME COLUMN title TO name; ALTER TABLE items ALTER COLUMN name TYPE text",
+    );
+}
+
+#[test]
+fn a_named_statement_keeps_its_columns_from_connection_to_connection() {
+    database("kept_columns");
+    for text in ["SELECT * FROM items WHERE id = $1", "UPDATE items SET id = id WHERE id = $1 RETURNING *"] {
+        // Others have another statement of that name, or the very same, parsed behind the DDL; or take the connection away.
+        keeps_its_columns("kept_columns", 1, text, |others| parse_kept(&mut others[0], "SELECT $1::int"));
+        keeps_its_columns("kept_columns", 1, text, |others| parse_kept(&mut others[0], text));
+        keeps_its_columns("kept_columns", 2, text, |others| {
+            let [one, other] = others else { unreachable!("there are two") };
+            query(one, "BEGIN");
+            query(other, "SELECT 1 FROM pg_backend_pid()");
+            query(one, "COMMIT");
+        });
+    }
+}
+
+#[test]
+fn a_named_statement_keeps_the_types_of_its_parameters() {
+    database("kept_types");
+    let open = sharing(1);
+    let (mut plain, mut kept) = (Raw::at_primary("kept_types"), Raw::ready(&open, "kept_types"));
+    let mut other = Raw::ready(&open, "kept_types");
+    for client in [&mut plain, &mut kept] {
+        parse_kept(client, "UPDATE items SET name = name WHERE id = $1 RETURNING name");
+    }
+    for (ddl, says) in [
+        ("ALTER TABLE items ALTER COLUMN id TYPE bigint", "item 7"),
+        ("ALTER TABLE items ALTER COLUMN id TYPE text", "42883"),
+        ("ALTER TABLE items ALTER COLUMN id TYPE int USING id::int", "item 7"),
+        ("ALTER TABLE items RENAME TO others", "42P01"),
+    ] {
+        query(&mut other, ddl);
+        parse_kept(&mut other, "SELECT 1");
+        for client in [&mut plain, &mut kept] {
+            assert_eq!(run_kept(client, &[0, 0, 0, 7], None).0, [says], "{ddl}");
+        }
+    }
+}
+
+/// A FETCH has the columns of its cursor, whatever they were when it was parsed.
+#[test]
+fn what_has_no_columns_of_its_own_is_not_refused() {
+    database("kept_fetch");
+    let open = sharing(1);
+    let (mut kept, mut other) = (Raw::ready(&open, "kept_fetch"), Raw::ready(&open, "kept_fetch"));
+    parse_kept(&mut kept, "FETCH 1 FROM c");
+    for (select, row) in [("1", vec!["1"]), ("'a', 'b'", vec!["a", "b"])] {
+        parse_kept(&mut other, "SELECT 1");
+        query(&mut kept, &format!("BEGIN; DECLARE c CURSOR FOR SELECT {select}"));
+        assert_eq!(run_named(&mut kept, b"kept"), row);
+        query(&mut kept, "COMMIT");
+    }
+}
+
+/// Nobody tells Consort of this DDL before it is in the log, and the statement is parsed anew in that moment.
+#[test]
+fn ddl_past_consort_never_gives_rows_of_other_columns() {
+    database("kept_past");
+    let open = sharing(1);
+    let mut other = Raw::ready(&open, "kept_past");
+    let text = "UPDATE items SET name = name WHERE id = $1 RETURNING name";
+    for round in 0..20 {
+        let mut kept = Raw::ready(&open, "kept_past");
+        parse_kept(&mut kept, text);
+        parse_kept(&mut other, "SELECT 1");
+        let name_type = ["varchar", "text"][round % 2];
+        SERVERS.query_in("kept_past", &format!("ALTER TABLE items ALTER COLUMN name TYPE {name_type}"));
+        kept.ask(|out| {
+            out.bind(b"", b"kept", &[&[0, 0, 0, 1, 0, 0, 0, 1][..], b"7", &[0, 0]].concat());
+            out.execute(b"", 0);
+            out.sync();
+        });
+        let heard = kept.message().unwrap();
+        let frame = Frame::new(&heard).unwrap();
+        assert_eq!(frame.tag(), b'E', "no row is the client's");
+        let complaint = Complaint::read(&frame);
+        match complaint.sqlstate() {
+            b"0A000" => assert_eq!(kept.until_ready(), "Z"),
+            b"08006" => assert!(complaint.is_fatal() && kept.message().is_none()),
+            other => panic!("{:?}", String::from_utf8_lossy(other)),
+        }
+    }
 }

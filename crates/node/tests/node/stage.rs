@@ -13,6 +13,8 @@ use postgres::local::{Node, Scratch, wait_until};
 use scheduler::{Kind, Writers};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -300,6 +302,17 @@ impl Raw {
     /// Logged in, ready.
     pub(crate) fn ready(open: &Open, database: &str) -> Raw {
         Raw::ready_as(open, "postgres", database)
+    }
+
+    /// The same at the primary itself, to compare with.
+    pub(crate) fn at_primary(database: &str) -> Raw {
+        let Place::Unix(path) = place(SERVERS.primary()) else { unreachable!("it listens there alone") };
+        let stream = TcpStream::from(OwnedFd::from(UnixStream::connect(path).unwrap()));
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut raw = Raw { stream };
+        raw.ask(|out| out.startup(&[("user", "postgres"), ("database", database)]));
+        raw.until_ready();
+        raw
     }
 
     /// The same as another role.

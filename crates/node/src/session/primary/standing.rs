@@ -1,10 +1,14 @@
 //! What an answer of the primary means: what is still to come, where the session stands, and who gets it.
 
 use super::{Expect, Seen, Side, Told};
+use crate::session::described::Described;
 use crate::session::statements::Statements;
 use std::collections::VecDeque;
 use wire::tag::back;
 use wire::{CommandTag, Complaint, Frame, Malformed, Part, Status};
+
+/// What PostgreSQL says when there is no prepared statement of a name.
+const NO_SUCH_STATEMENT: &[u8] = b"26000";
 
 /// What an answer moves.
 pub(super) struct Standing<'a> {
@@ -18,6 +22,8 @@ pub(super) struct Standing<'a> {
     pub(super) seen: &'a mut Seen,
     /// A question of our own failed.
     pub(super) unclosed: &'a mut bool,
+    /// What the client gets instead of the last answer.
+    pub(super) instead: &'a mut Option<Box<[u8]>>,
     pub(super) keeps_tags: bool,
 }
 
@@ -26,7 +32,7 @@ impl Standing<'_> {
     pub(super) fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
         match self.expects.front() {
             Some(expect) if expect.is_question() && !self.is_the_clients_own(frame) => {
-                return self.answered_ourselves(frame);
+                return self.answered_ourselves(frame, side.statements);
             }
             Some(Expect::Aside(ours)) if !self.is_the_clients_own(frame) => {
                 let ours = *ours;
@@ -48,6 +54,13 @@ impl Standing<'_> {
                 Some(Expect::ClosePortal) => {}
                 _ => return Err(Malformed::Body),
             },
+            back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA if self.describes() => {
+                self.seen.described.extend_from_slice(frame.bytes());
+                if frame.tag() != back::PARAMETER_DESCRIPTION {
+                    self.described(side.statements)?;
+                }
+                return Ok(false);
+            }
             back::BIND_COMPLETE | back::ROW_DESCRIPTION | back::NO_DATA => self.answer_came(),
             back::COMMAND_COMPLETE => return self.command_completed(frame, side.statements),
             back::PORTAL_SUSPENDED | back::EMPTY_QUERY => {
@@ -65,12 +78,8 @@ impl Standing<'_> {
                 }
             }
             back::ERROR => {
-                self.failed(side.statements);
-                let complaint = Complaint::read(frame);
-                self.seen.sqlstate = complaint.sqlstate().try_into().ok();
-                if complaint.is_fatal() {
-                    *self.told = Told::ByPrimary;
-                }
+                self.complains(&Complaint::read(frame), side.statements);
+                return Ok(self.instead.is_none());
             }
             back::PARAMETER_STATUS => {
                 let (name, value) = wire::parameter_status(frame)?;
@@ -88,6 +97,39 @@ impl Standing<'_> {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// The next answer is to a Describe of ours.
+    fn describes(&self) -> bool {
+        matches!(self.expects.front(), Some(Expect::Described { .. }))
+    }
+
+    /// It has come.
+    fn described(&mut self, statements: &mut Statements) -> Result<(), Malformed> {
+        let Some(Expect::Described { name, told }) = self.expects.pop_front() else {
+            return Err(Malformed::Body);
+        };
+        let now = Described::read(&std::mem::take(&mut self.seen.described))?;
+        match told {
+            None => statements.described(&name, now),
+            Some(told) if told.has_columns_of(&now) => {}
+            Some(_) => return Err(other_columns(&name)),
+        }
+        Ok(())
+    }
+
+    /// An error came. If the server does not have a statement that is refused, the client hears why.
+    fn complains(&mut self, complaint: &Complaint<'_>, statements: &mut Statements) {
+        if complaint.sqlstate() == NO_SUCH_STATEMENT
+            && let Some(Expect::Refused(error)) = self.expects.front_mut()
+        {
+            *self.instead = Some(std::mem::take(error));
+        }
+        self.failed(statements);
+        self.seen.sqlstate = complaint.sqlstate().try_into().ok();
+        if complaint.is_fatal() {
+            *self.told = Told::ByPrimary;
+        }
     }
 
     /// A command was completed; `false`: the client hears of it later.
@@ -118,11 +160,25 @@ impl Standing<'_> {
     }
 
     /// Notes what a piece of an answer means that is too large to be held; `false`: it is not for the client. Large are rows,
-    /// COPY data, what a function call gives, and what quotes such a value: an error or a notice.
-    pub(super) fn answered_in_part(&mut self, part: Part<'_>, statements: &mut Statements) -> bool {
+    /// COPY data, what a function call gives, the description of many columns, and what quotes such a value: an error or a notice.
+    pub(super) fn answered_in_part(
+        &mut self,
+        part: Part<'_>,
+        statements: &mut Statements,
+    ) -> Result<bool, Malformed> {
         let is_error = part.tag == back::ERROR;
+        let is_description = matches!(part.tag, back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION);
         match self.expects.front() {
             Some(Expect::Aside(_)) => self.seen.aside.extend_from_slice(part.bytes),
+            Some(Expect::Described { .. }) if is_description => {
+                self.seen.described.extend_from_slice(part.bytes);
+                if part.last && part.tag == back::ROW_DESCRIPTION {
+                    return self.described(statements).map(|()| false);
+                }
+            }
+            Some(Expect::Bound | Expect::Learnt { .. }) if is_description => {
+                self.seen.aside.extend_from_slice(part.bytes);
+            }
             Some(expect) if expect.is_question() => {
                 if part.first && is_error {
                     (self.seen.row, self.seen.error) = (None, Some(Vec::new()));
@@ -136,10 +192,10 @@ impl Standing<'_> {
                 if part.first && is_error {
                     self.failed(statements);
                 }
-                return true;
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 
     /// The client's request has failed.
@@ -151,7 +207,7 @@ impl Standing<'_> {
 
     /// The end of an answer came, to a message of the extended protocol or to a Query.
     fn answer_came(&mut self) {
-        self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer));
+        self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer | Expect::Refused(_)));
     }
 
     /// If a message of the extended protocol failed, nothing that comes before the next Sync is answered.
@@ -191,7 +247,11 @@ impl Standing<'_> {
         }
     }
 
-    fn answered_ourselves(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
+    fn answered_ourselves(
+        &mut self,
+        frame: &Frame<'_>,
+        statements: &mut Statements,
+    ) -> Result<bool, Malformed> {
         match frame.tag() {
             back::DATA_ROW => {
                 let row = wire::row_texts(frame)?;
@@ -199,7 +259,7 @@ impl Standing<'_> {
                 self.seen.row = Some(row);
             }
             back::PARSE_COMPLETE | back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
-                if matches!(self.expects.front(), Some(Expect::Bound)) =>
+                if matches!(self.expects.front(), Some(Expect::Bound | Expect::Learnt { .. })) =>
             {
                 self.seen.aside.extend_from_slice(frame.bytes());
             }
@@ -210,7 +270,16 @@ impl Standing<'_> {
             }
             back::READY_FOR_QUERY => {
                 *self.status = wire::status(frame)?;
-                self.expects.pop_front();
+                if let Some(Expect::Learnt { name, told }) = self.expects.pop_front() {
+                    let (said, error) = (std::mem::take(&mut self.seen.aside), self.seen.error.take());
+                    match told {
+                        _ if error.is_some() => statements.unlearned(&name),
+                        Some(told) if !told.has_columns_of(&Described::read(&said)?) => {
+                            return Err(other_columns(&name));
+                        }
+                        _ => {}
+                    }
+                }
             }
             _ => {}
         }
@@ -244,4 +313,11 @@ impl Standing<'_> {
             _ => {}
         }
     }
+}
+
+/// A statement was told that gives other columns by now, and may have run: nothing of its answer is for the client.
+fn other_columns(name: &[u8]) -> Malformed {
+    let name = String::from_utf8_lossy(name);
+    tracing::warn!(%name, "the columns of a prepared statement changed while it was told to another connection");
+    Malformed::Body
 }

@@ -1,0 +1,98 @@
+//! Named statements that go along with a session from one shared connection to another keep their columns, as PostgreSQL's
+//! do: one that would have others where it is parsed anew is refused. Where something may have changed since the client was
+//! told of its columns, that is asked before its request is sent, so that nothing of it has run.
+
+use super::primary::Ended;
+use super::request::{Kind, Request};
+use super::{Session, described};
+use crate::cluster::NamesAt;
+use described::Described;
+use history::Footprint;
+use wire::tag::front;
+use wire::{Bind, Close, Describe, Malformed, Parse, Splitter, Status, Step, Target};
+
+impl Session {
+    /// Before a request is sent to the primary: the statements that it uses, and that the connection does not have, still
+    /// have their columns, or are refused in it. Asked once for each request, as early as it is known to go there.
+    pub(super) async fn keep_columns_in(&mut self, request: Request) -> Result<(), Ended> {
+        if std::mem::replace(&mut self.current.columns_kept, true) {
+            return Ok(());
+        }
+        self.line.statements.refuses_nothing();
+        if self.line.lent.is_none() || !matches!(request.kind, Kind::Batch | Kind::Open) {
+            return Ok(());
+        }
+        let names = used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
+        self.keep_columns(names).await
+    }
+
+    /// The same of all statements, before SQL may speak of them.
+    pub(super) async fn keep_all_columns(&mut self) -> Result<(), Ended> {
+        self.line.statements.refuses_nothing();
+        let names = self.line.statements.names();
+        self.keep_columns(names).await
+    }
+
+    async fn keep_columns(&mut self, names: Vec<Box<[u8]>>) -> Result<(), Ended> {
+        for name in names {
+            // In a failed block it would be refused for that.
+            let stands = self.line.primary.status != Status::Failed;
+            let doubted = |at: &NamesAt| self.columns_may_have_changed(at);
+            if !stands || !self.line.statements.lacks_columns_of(&name).is_some_and(doubted) {
+                continue;
+            }
+            // What changes while this is asked counts as a change behind it.
+            let under = self.database.names().now(None);
+            match self.line.learn_described(&name).await? {
+                Ok(()) => self.line.statements.has_columns(&name, under),
+                Err(error) => self.line.statements.refuse(&name, error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something may have changed the columns of a statement since this moment: somebody's DDL that has come out, or
+    /// that may be committing now, or the session's own transaction.
+    fn columns_may_have_changed(&self, since: &NamesAt) -> bool {
+        let in_block = self.line.primary.status == Status::InBlock;
+        let own = self.block.as_ref().map_or(in_block, |block| *block.wrote() == Footprint::Everything);
+        let known = self.database.id().filter(|_| self.database.reads_may_leave());
+        let order = |id| self.service.cluster.scheduler().order().everything_in_doubt(id);
+        own || known.is_none_or(order) || !self.database.names().are_those_of(since)
+    }
+}
+
+/// The names of statements that a request uses as they were before it.
+fn used(bytes: &[u8], mut splitter: Splitter) -> Result<Vec<Box<[u8]>>, Malformed> {
+    let (mut used, mut others): (Vec<Box<[u8]>>, Vec<&[u8]>) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
+        at += frame.bytes().len();
+        let name = match frame.tag() {
+            front::BIND => Bind::read(&frame)?.statement,
+            front::DESCRIBE => match Describe::read(&frame)? {
+                Describe { target: Target::Statement, name } => name,
+                Describe { target: Target::Portal, .. } => continue,
+            },
+            front::PARSE => {
+                others.push(Parse::read(&frame)?.name);
+                continue;
+            }
+            front::CLOSE => {
+                others.push(Close::read(&frame)?.name);
+                continue;
+            }
+            _ => continue,
+        };
+        if !name.is_empty() && !others.contains(&name) && !used.iter().any(|known| **known == *name) {
+            used.push(name.into());
+        }
+    }
+    Ok(used)
+}
+
+/// What the client gets who was told `told`, when a server answers so; `None`: it is as it was told.
+pub(super) fn difference(told: &Described, answer: &[u8]) -> Option<Box<[u8]>> {
+    let is_same = Described::read(answer).is_ok_and(|now| told.has_columns_of(&now));
+    (!is_same).then(described::other_columns)
+}
