@@ -19,7 +19,7 @@ impl Session {
             return Ok(());
         }
         self.line.statements.refuses_nothing();
-        if self.line.lent.is_none() || !matches!(request.kind, Kind::Batch | Kind::Open) {
+        if self.line.lent.is_none() || !matches!(request.kind, Kind::Batch | Kind::Flushed | Kind::Open) {
             return Ok(());
         }
         let names = used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;

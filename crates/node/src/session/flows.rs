@@ -54,6 +54,8 @@ pub(super) struct Current {
     pub(super) stays: bool,
     /// The named statements that it uses have their columns still, or are refused.
     pub(super) columns_kept: bool,
+    /// It is parsed and described, and what executes it is still to come.
+    pub(super) flushed: bool,
     /// It is proven to be a read.
     pub(super) is_read: bool,
     /// The primary has answered with an error.
@@ -92,6 +94,7 @@ impl Default for Current {
             reason: Reason::AskedForPrimary,
             stays: false,
             columns_kept: false,
+            flushed: false,
             is_read: false,
             failed: false,
             narrow: None,
@@ -122,6 +125,7 @@ impl Current {
         self.reason = Reason::AskedForPrimary;
         self.stays = false;
         self.columns_kept = false;
+        self.flushed = request.kind == Kind::Flushed;
         self.is_read = false;
         self.failed = false;
         self.narrow = None;
@@ -268,7 +272,7 @@ impl transaction::Session for Session {
     async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         self.current.reason = reason;
-        let is_whole = request.kind != Kind::Open;
+        let is_whole = !request.kind.goes_on();
         if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle && is_whole {
             // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
             self.refuse(request, &cancelled());
@@ -295,6 +299,7 @@ impl transaction::Session for Session {
             }
         }
         let ran = match self.current.way {
+            _ if request.kind == Kind::Flushed => self.line.run_part(request).await,
             Way::Withheld => self.line.run_withheld(request).await,
             Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit => self.line.run(request).await,
         };
@@ -306,6 +311,9 @@ impl transaction::Session for Session {
         if let Err(ended) = ran {
             self.ended = Some(ended);
             return AtPrimary::ConnectionLost;
+        }
+        if request.kind == Kind::Flushed && seen.failed {
+            (self.skipping, self.current.flushed) = (true, false);
         }
         self.fell_behind();
         self.went(Went::Primary(reason));

@@ -137,7 +137,7 @@ impl Line {
         self.seat.running.forget();
         let is_held = self.status() == Status::Idle || self.door.pauses.suspended();
         if is_held && request.kind.is_asked() {
-            let passed = self.door.pauses.pass(&self.seat, request.kind == Kind::Open).await;
+            let passed = self.door.pauses.pass(&self.seat, request.kind.goes_on()).await;
             passed.map_err(Ended::SentAway)?;
         }
         // It may have been rung while the request was there already, or was held.

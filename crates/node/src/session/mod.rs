@@ -94,7 +94,7 @@ pub struct Session {
     fresh: bool,
     /// Its block is at a standby.
     snapshot: Option<Snapshot>,
-    /// An error was answered there: what comes up to the Sync is thrown away.
+    /// An error was answered: what comes up to the Sync is thrown away.
     skipping: bool,
     /// It is probed before its next block.
     probe_first: bool,
@@ -255,6 +255,7 @@ impl Session {
                 return Err(Ended::MayNotLead);
             }
             let answered = match self.is_ordered() {
+                _ if self.skipping && request.kind != Kind::Terminate => self.skip(request).await,
                 true => self.answer_ordered(request).await,
                 false => self.answer(request).await,
             };
@@ -299,7 +300,7 @@ impl Session {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),
             Kind::Query => self.understand_query(request).await?,
-            Kind::Batch => self.understand_batch(request).await?,
+            Kind::Batch | Kind::Flushed => self.understand_batch(request).await?,
             Kind::Open | Kind::Function => {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }

@@ -237,6 +237,7 @@ impl Session {
     /// Nothing of a transaction is left, here or at the primary.
     fn is_between(&self) -> bool {
         self.block.is_none()
+            && !self.current.flushed
             && self.snapshot.is_none()
             && self.open.is_none()
             && self.turn.is_none()

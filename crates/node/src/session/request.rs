@@ -2,7 +2,7 @@
 //! taken from the stream here; a request lies at the beginning of what is unread until it has been sent somewhere.
 
 use wire::tag::front;
-use wire::{Malformed, Splitter, Step};
+use wire::{Close, Describe, Malformed, Splitter, Step, Target};
 
 /// A request longer than this is not held: it goes straight on to the primary.
 pub const REQUEST_HELD_BYTES: usize = 256 * 1024;
@@ -14,7 +14,10 @@ pub enum Kind {
     Query,
     /// Messages of the extended protocol that end in a Sync.
     Batch,
-    /// The beginning of something that goes on: a batch up to a Flush, or more than is held. The rest follows it to the
+    /// Messages of the extended protocol that execute nothing, up to a Flush: drivers have statements parsed and described so,
+    /// and wait. The Sync comes with what they execute then.
+    Flushed,
+    /// The beginning of something that goes on: another batch up to a Flush, or more than is held. The rest follows it to the
     /// primary as it comes.
     Open,
     /// A FunctionCall message.
@@ -31,11 +34,17 @@ impl Kind {
         match self {
             Kind::Query => "query",
             Kind::Batch => "batch",
+            Kind::Flushed => "flushed",
             Kind::Open => "open_pipeline",
             Kind::Function => "function_call",
             Kind::Leftover => "leftover",
             Kind::Terminate => "terminate",
         }
+    }
+
+    /// Its Sync is still to come.
+    pub fn goes_on(self) -> bool {
+        matches!(self, Kind::Flushed | Kind::Open)
     }
 
     /// Something is asked of a server.
@@ -75,7 +84,11 @@ impl Lookout {
                     let length = frame.bytes().len();
                     match frame.tag() {
                         front::SYNC => return self.found(Kind::Batch, self.looked + length),
-                        front::FLUSH => return self.found(Kind::Open, self.looked + length),
+                        front::FLUSH => {
+                            let executes = executes(&unread[..self.looked], splitter)?;
+                            let kind = if executes { Kind::Open } else { Kind::Flushed };
+                            return self.found(kind, self.looked + length);
+                        }
                         front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => {
                             self.looked += length;
                             if self.looked >= REQUEST_HELD_BYTES {
@@ -102,10 +115,30 @@ impl Lookout {
     }
 }
 
+/// Whether something in these messages is executed, or is about what is: anything but statements that are parsed, described
+/// and closed.
+fn executes(bytes: &[u8], mut splitter: Splitter) -> Result<bool, Malformed> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let Step::Whole(frame) = splitter.next(&bytes[at..])? else { return Ok(true) };
+        at += frame.bytes().len();
+        let about_statements = match frame.tag() {
+            front::PARSE => true,
+            front::DESCRIBE => Describe::read(&frame).is_ok_and(|of| of.target == Target::Statement),
+            front::CLOSE => Close::read(&frame).is_ok_and(|of| of.target == Target::Statement),
+            _ => false,
+        };
+        if !about_statements {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Asks, Side, Target};
+    use wire::{Asks, Side};
 
     fn look(bytes: &[u8]) -> Option<Request> {
         Lookout::default().look(bytes, Splitter::new(Side::Client, REQUEST_HELD_BYTES)).unwrap()
@@ -139,8 +172,17 @@ mod tests {
         let mut batch = Vec::new();
         batch.parse(b"", b"SELECT 1", &[]);
         let parse = batch.len();
+        batch.describe(Target::Statement, b"");
         batch.flush();
-        assert_eq!(look(&batch), request(Kind::Open, batch.len()));
+        assert_eq!(look(&batch), request(Kind::Flushed, batch.len()));
+        for executes in
+            [Asks::bind_plain, |out: &mut Vec<u8>, name: &[u8]| out.describe(Target::Portal, name)]
+        {
+            batch.truncate(parse);
+            executes(&mut batch, b"");
+            batch.flush();
+            assert_eq!(look(&batch), request(Kind::Open, batch.len()));
+        }
         batch.truncate(parse);
         batch.query(b"SELECT 1");
         assert_eq!(look(&batch), request(Kind::Open, parse));

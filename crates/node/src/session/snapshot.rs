@@ -187,9 +187,6 @@ impl Session {
 
     /// A request while the block is at a standby.
     pub(super) async fn answer_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
-        if self.skipping && request.kind != Kind::Terminate {
-            return self.skip(request).await;
-        }
         match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),
@@ -203,6 +200,7 @@ impl Session {
                 }
             }
             Kind::Batch => self.batch_in_snapshot(request).await?,
+            Kind::Flushed => self.skipping = self.control(request).await? == Outcome::Error,
             Kind::Function => {
                 self.fail(request, needs_the_primary("function_call"));
                 self.ready();

@@ -432,3 +432,112 @@ fn named_leaves(open: &Open, raw: &mut Raw, name: &[u8]) {
         assert!(Instant::now() < limit, "{}", why());
     }
 }
+
+/// The tags of so many messages.
+fn heard(raw: &mut Raw, count: usize) -> String {
+    (0..count).map(|_| char::from(raw.message().unwrap()[0])).collect()
+}
+
+/// Has a statement parsed and described with a Flush behind it, as asyncpg does.
+fn flush_parsed(raw: &mut Raw, name: &[u8], text: &str) {
+    raw.ask(|out| {
+        out.parse(name, text.as_bytes(), &[]);
+        out.describe(Target::Statement, name);
+        out.flush();
+    });
+}
+
+#[test]
+fn what_is_parsed_with_a_flush_leaves() {
+    database("flushed_reads");
+    let text = "SELECT name FROM items WHERE id = 7";
+    for open in [Open::serving(Writers::Anywhere), crate::pooled::sharing(1)] {
+        let mut raw = Raw::ready(&open, "flushed_reads");
+        for name in [&b""[..], b"kept"] {
+            let limit = Instant::now() + LIMIT;
+            let before = open.reads_at_standbys();
+            while open.reads_at_standbys() == before {
+                assert!(Instant::now() < limit, "it never left: {}", open.why_at_primary());
+                raw.ask(|out| Asks::close(out, Target::Statement, b"kept"));
+                flush_parsed(&mut raw, name, text);
+                assert_eq!(heard(&mut raw, 4), "31tT");
+                assert_eq!(run_named(&mut raw, name), ["item 7"]);
+            }
+        }
+    }
+}
+
+/// Each client hears the same through Consort as at the primary, step by step.
+#[test]
+fn flushes_are_those_of_one_server() {
+    database("flushed_errors");
+    let open = Open::serving(Writers::Anywhere);
+    let shared = crate::pooled::sharing(1);
+    let mut clients = [
+        Raw::at_primary("flushed_errors"),
+        Raw::ready(&open, "flushed_errors"),
+        Raw::ready(&shared, "flushed_errors"),
+    ];
+    type Step = (fn(&mut Vec<u8>), usize);
+    let good: fn(&mut Vec<u8>) = |out| {
+        out.parse(b"good", b"UPDATE items SET name = 'flushed' WHERE id = 7 RETURNING name", &[]);
+        out.describe(Target::Statement, b"good");
+        out.flush();
+    };
+    let bad: fn(&mut Vec<u8>) = |out| {
+        out.parse(b"bad", b"SELECT nothing FROM items", &[]);
+        out.describe(Target::Statement, b"bad");
+        out.flush();
+    };
+    let run: fn(&mut Vec<u8>) = |out| {
+        out.bind_plain(b"good");
+        out.execute(b"", 0);
+        out.flush();
+    };
+    let close: fn(&mut Vec<u8>) = |out| {
+        Asks::close(out, Target::Statement, b"good");
+        out.flush();
+    };
+    let sync: fn(&mut Vec<u8>) = |out| out.sync();
+    let begin: fn(&mut Vec<u8>) = |out| out.query(b"BEGIN");
+    let rollback: fn(&mut Vec<u8>) = |out| out.query(b"ROLLBACK");
+    let passed_over: fn(&mut Vec<u8>) = |out| out.query(b"SELECT 1");
+    let name: fn(&mut Vec<u8>) = |out| out.query(b"SELECT name FROM items WHERE id = 7");
+    let steps: &[&[Step]] = &[
+        // What runs behind a Flush is undone by what fails behind it, before the Sync.
+        &[(good, 3), (run, 3), (bad, 1), (run, 0), (sync, 1), (name, 4), (close, 1), (sync, 1)],
+        // What fails passes over all up to the Sync.
+        &[(bad, 1), (good, 0), (passed_over, 0), (run, 0), (sync, 1), (run, 1), (sync, 1)],
+        &[(good, 3), (bad, 1), (bad, 0), (sync, 1), (run, 3), (sync, 1), (name, 4), (close, 1), (sync, 1)],
+        &[
+            (begin, 2),
+            (good, 3),
+            (bad, 1),
+            (sync, 1),
+            (good, 1),
+            (sync, 1),
+            (rollback, 2),
+            (run, 3),
+            (sync, 1),
+        ],
+        // A Flush alone, and a Query in the place of the Sync.
+        &[(|out| out.flush(), 0), (sync, 1), (close, 1), (good, 3), (passed_over, 4), (close, 1), (sync, 1)],
+    ];
+    for (number, steps) in steps.iter().enumerate() {
+        let mut told = Vec::new();
+        for raw in &mut clients {
+            SERVERS.query_in("flushed_errors", "UPDATE items SET name = 'item 7' WHERE id = 7");
+            let mut all = Vec::new();
+            for (write, count) in *steps {
+                raw.ask(write);
+                all.extend((0..*count).map(|_| {
+                    let message = raw.message().unwrap();
+                    if message[0] == b'E' { vec![b'E'] } else { message }
+                }));
+            }
+            told.push(all);
+        }
+        assert_eq!(told[1], told[0], "steps {number}");
+        assert_eq!(told[2], told[0], "steps {number}, shared");
+    }
+}

@@ -431,14 +431,30 @@ fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
     let open = Open::serving(Writers::Anywhere);
     let mut raw = wanting(&open, "pipeline_snapshot");
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    let mut flushed = |in_front: fn(&mut Vec<u8>), text: &str| {
+        raw.ask(|out| {
+            in_front(out);
+            out.parse(b"", text.as_bytes(), &[]);
+            out.flush();
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        answer(&mut raw)
+    };
+    // What is only parsed executes nothing.
+    assert_eq!(flushed(|_| {}, NAME), (vec!["item 7".to_owned()], "12DCZ".to_owned()));
+    let refused = flushed(|out| out.describe(Target::Portal, b""), NAME);
+    assert_eq!(refused, (vec!["0A000".to_owned()], "EZ".to_owned()));
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     raw.ask(|out| {
-        out.parse(b"", b"SELECT 1", &[]);
+        out.parse(b"", b"selec", &[]);
         out.flush();
-        out.bind_plain(b"");
-        out.execute(b"", 0);
+        out.query(b"SELECT 1");
         out.sync();
     });
-    assert_eq!(answer(&mut raw), (vec!["0A000".to_owned()], "EZ".to_owned()));
+    assert_eq!(answer(&mut raw), (vec!["42601".to_owned()], "EZ".to_owned()));
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     let long = format!("SELECT name FROM items WHERE name = '{}'", "x".repeat(400_000));

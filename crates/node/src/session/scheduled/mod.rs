@@ -107,9 +107,6 @@ impl Session {
 
     /// One request, from its first byte to its last answer.
     pub(super) async fn answer_ordered(&mut self, request: Request) -> Result<(), Ended> {
-        if self.skipping && request.kind != Kind::Terminate {
-            return self.skip(request).await;
-        }
         self.line.primary.keeps_tags = true;
         self.current.begin(request);
         self.database.no_more_awaited(&self.service.cluster).await;
@@ -117,7 +114,7 @@ impl Session {
         match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),
-            Kind::Open | Kind::Function => return self.refuse_open(request).await,
+            Kind::Flushed | Kind::Open | Kind::Function => return self.refuse_open(request).await,
             Kind::Query | Kind::Batch => {}
         }
         if !self.state.knows_names() && self.state.block() == BlockStatus::Idle {
