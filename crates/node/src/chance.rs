@@ -16,6 +16,11 @@ pub(crate) fn secret() -> [u8; 32] {
     rand::random()
 }
 
+/// Whether something happens that happens this often, from 0 to 1.
+pub(crate) fn happens(rate: f64) -> bool {
+    rand::random::<f64>() < rate
+}
+
 /// A secret that allows to cancel.
 pub(crate) fn cancel_secret() -> [u8; 4] {
     rand::random()

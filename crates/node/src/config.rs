@@ -14,6 +14,7 @@ mod whole;
 use crate::console::Refusal;
 use crate::hba::{Method, Rules};
 use crate::pooling::{Pooling, Pools, Said};
+use crate::statement_log::StatementLog;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -147,6 +148,8 @@ pub struct Config {
     pub log_level: String,
     /// Lines for people or for programs.
     pub log_format: LogFormat,
+    /// Which statements have a line in the log.
+    pub statement_log: StatementLog,
     /// How long open transactions may go on at shut-down.
     pub drain_time: Duration,
     /// Every global key's value as the file (or the default) has it.

@@ -29,6 +29,7 @@ pub mod shadow;
 mod shown;
 pub mod socket;
 pub mod standby;
+pub mod statement_log;
 mod supervisor;
 pub mod understanding;
 mod verify;

@@ -148,6 +148,7 @@ async fn run(start: Start) -> Result<Ended, StartError> {
         defaults.upgrade().map_or_else(Own::default, |process| process.config().defaults(database, user))
     };
     let service = Service::new(process.cluster.clone(), Box::new(defaults));
+    service.statement_log.set(config.statement_log);
     process.door.leads_to(service);
     console_access::open(&process);
     let mut signals = Signals::listen()?;
@@ -284,6 +285,7 @@ impl Process {
         self.cluster.declare_procedures(&config.procedures);
         if let Some(service) = &*self.door.service.borrow() {
             service.servers.reload(config.pools());
+            service.statement_log.set(config.statement_log);
             members::renew(service, reach.replicas(&config).collect(), config.drain_time);
         }
         self.door.max_clients.set(config.max_clients);

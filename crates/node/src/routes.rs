@@ -1,6 +1,6 @@
 //! Where statements of each shape went, and why: what SHOW ROUTES tells. Bounded; what is seldom is forgotten first.
 
-use analysis::shape::Shape;
+use analysis::shape::{Shape, Verb};
 use history::{Key, KeyBuilder};
 use scheduler::{Reason, StandbyId};
 use std::cell::RefCell;
@@ -100,7 +100,16 @@ fn forget_seldom(rows: &mut BTreeMap<(Key, Went), Row>) {
     });
 }
 
-fn without_literals(shape: &Shape, text: &str) -> String {
+/// What stands behind it in a command may be a secret, though it is no literal: a password between the wrong quotes.
+const PASSWORD: &str = "password";
+
+/// A statement as others may see it: `?` for each literal. Of several the first; of one whose literals cannot be told its first
+/// word, and why.
+pub(crate) fn without_literals(shape: &Shape, text: &str) -> String {
+    if let Err(why) = shape.sure() {
+        let first = text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        return format!("{first} .. ({})", why.name());
+    }
     let mut shown = String::new();
     let mut at = 0;
     for literal in shape.ranges() {
@@ -111,10 +120,29 @@ fn without_literals(shape: &Shape, text: &str) -> String {
             break;
         }
     }
-    shown.push_str(&text[at..]);
+    shown.push_str(&text[at..shape.end().max(at)]);
     let cut = shown.char_indices().map(|(place, _)| place).find(|place| *place >= MAX_SHOWN_BYTES);
     shown.truncate(cut.unwrap_or(shown.len()));
+    if shape.verb() == Verb::Utility
+        && let Some(place) = behind_password(&shown)
+    {
+        shown.truncate(place);
+        shown.push_str(" ?");
+    }
+    if shape.several() {
+        shown.push_str("; ..");
+    }
     shown
+}
+
+/// The place behind the first word PASSWORD.
+fn behind_password(text: &str) -> Option<usize> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let small = text.to_ascii_lowercase();
+    small.match_indices(PASSWORD).map(|(start, word)| (start, start + word.len())).find_map(|(start, end)| {
+        let alone = !small[..start].ends_with(is_part) && !small[end..].starts_with(is_part);
+        alone.then_some(end)
+    })
 }
 
 #[cfg(test)]
@@ -154,5 +182,31 @@ mod tests {
         (0..10_000).for_each(|n| went(&routes, &format!("SELECT a{n}")));
         assert!(routes.rows().len() <= MAX_ROWS);
         assert_eq!(routes.rows()[0].statement, "SELECT often");
+    }
+
+    #[test]
+    fn nothing_that_may_be_a_secret_is_shown() {
+        for (text, shown) in [
+            ("ALTER ROLE a PASSWORD 'hush'", "ALTER ROLE a PASSWORD ?"),
+            ("ALTER ROLE a PASSWORD \"hush\"", "ALTER ROLE a PASSWORD ?"),
+            ("ALTER ROLE a password hush VALID UNTIL 'x'", "ALTER ROLE a password ?"),
+            ("SELECT 1; CREATE USER a PASSWORD \"hush\"", "SELECT ?; .."),
+            ("SET password_encryption = 'md5'", "SET password_encryption = ?"),
+            ("SELECT password FROM users", "SELECT password FROM users"),
+            ("ALTER ROLE a PASSWORD U&'hush'", "ALTER .. (unicode_string)"),
+            ("ALTER ROLE a PASSWORD E'h\\x75sh'", "ALTER .. (string_escape)"),
+            ("-- hush\nSELECT 'hush", " .. (unterminated)"),
+            ("DO $$ BEGIN PERFORM 'hush'; END $$", "DO ?"),
+            ("EXECUTE a ('b'); EXECUTE a ('hush')", "EXECUTE a (?); .."),
+            (
+                "CREATE SUBSCRIPTION s CONNECTION 'password=hush' PUBLICATION p",
+                "CREATE SUBSCRIPTION s CONNECTION ? PUBLICATION p",
+            ),
+        ] {
+            assert_eq!(without_literals(&Shape::of(text, Strings::Standard), text), shown, "{text}");
+        }
+        let long = format!("CREATE USER a PASSWORD 'hush{}'", "x".repeat(20_000));
+        let shown = without_literals(&Shape::of(&long, Strings::Standard), &long);
+        assert_eq!(shown, "CREATE .. (text_too_long)");
     }
 }

@@ -9,11 +9,12 @@ use crate::pooling::Pools;
 use crate::servers::Servers;
 use crate::socket::Place;
 use crate::standby::{self, Answer, Failed, Standby};
+use crate::statement_log::StatementLog;
 use analysis::session::{Interner, Own, Settings};
 use analysis::utility::Utilities;
 use history::{Incarnation, Lsn};
 use scheduler::{Kind, Reason, StandbyId, Ticket};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct Service {
     pub pool: Pool,
     /// Connections at its primary.
     pub servers: Rc<Servers>,
+    /// Which statements have a line in the log.
+    pub statement_log: Cell<StatementLog>,
     pub(crate) interner: Rc<RefCell<Interner>>,
     pub(crate) utilities: RefCell<Utilities>,
     defaults: Defaults,
@@ -67,6 +70,7 @@ impl Service {
             servers: Servers::new(pools, interner.clone()),
             cluster,
             pool,
+            statement_log: Cell::default(),
             interner,
             utilities: RefCell::new(Utilities::new(UTILITY_BYTES)),
             defaults,

@@ -18,6 +18,8 @@ pub(super) struct Read {
     pub(super) hint: Option<Hint>,
     /// The place of what the hint says.
     pub(super) said: Range<usize>,
+    /// The place behind the first statement: its semicolon, or the end of the text.
+    pub(super) end: usize,
     pub(super) unsure: Option<Unsure>,
 }
 
@@ -33,6 +35,7 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
         unkeyed: (text.len() > MAX_TEXT).then_some(Unsure::TooLong),
         verb: Verb::Empty,
         ended: false,
+        end: text.len(),
         several: false,
         hint: None,
         said: 0..0,
@@ -46,8 +49,8 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
     // Where the lexer lost its way it does not know what follows; a long text was looked through to its end.
     let lost = unsure.is_some();
     let verb = if lost && lexer.verb == Verb::Empty { Verb::Utility } else { lexer.verb };
-    let (hint, said) = (lexer.hint, lexer.said);
-    Read { verb, several: lexer.several || lost, hint, said, unsure: unsure.or(lexer.unkeyed) }
+    let (hint, said, end) = (lexer.hint, lexer.said, lexer.end);
+    Read { verb, several: lexer.several || lost, hint, said, end, unsure: unsure.or(lexer.unkeyed) }
 }
 
 /// The last token, as far as it matters for a number behind it.
@@ -82,6 +85,8 @@ struct Lexer<'t> {
     verb: Verb,
     /// A semicolon has been seen behind something.
     ended: bool,
+    /// The place of that semicolon, else of the end of the text.
+    end: usize,
     several: bool,
     hint: Option<Hint>,
     said: Range<usize>,
@@ -301,7 +306,7 @@ impl<'t> Lexer<'t> {
             if self.key.last() == Some(&b' ') {
                 self.key.pop();
             }
-            self.ended = true;
+            (self.ended, self.end) = (true, self.at);
         }
         self.at += 1;
         self.copied = self.at;

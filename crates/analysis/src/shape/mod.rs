@@ -179,6 +179,8 @@ pub struct Shape {
     hint: Option<Hint>,
     /// The place of what the hint says.
     said: Range<usize>,
+    /// The place behind the first statement.
+    end: usize,
 }
 
 impl Shape {
@@ -201,7 +203,7 @@ impl Shape {
         let read = lexer::read(text.as_bytes(), strings, &mut self.key, &mut self.literals);
         self.verb = read.verb;
         self.several = read.several;
-        (self.hint, self.said) = (read.hint, read.said);
+        (self.hint, self.said, self.end) = (read.hint, read.said, read.end);
         self.unsure = read.unsure;
         if self.unsure.is_some() {
             self.key.clear();
@@ -234,6 +236,12 @@ impl Shape {
     /// function with an SQL body, and where the lexer is not sure.
     pub fn several(&self) -> bool {
         self.several
+    }
+
+    /// The place behind the first statement, of which alone the literals are taken out: of its semicolon, or of the end of the
+    /// text.
+    pub fn end(&self) -> usize {
+        self.end
     }
 
     /// The literals that were taken out.

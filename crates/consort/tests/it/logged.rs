@@ -12,13 +12,13 @@ use crate::fixture::{configuration, eventually, free_port, psql, run, serve, tem
 use crate::serving::page_at;
 
 /// `consort serve` whose log is read.
-struct Logging {
+pub(crate) struct Logging {
     child: Child,
-    lines: Arc<Mutex<Vec<String>>>,
+    pub(crate) lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Logging {
-    fn start(config_file: &std::path::Path) -> Logging {
+    pub(crate) fn start(config_file: &std::path::Path) -> Logging {
         let mut child = serve(config_file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -38,6 +38,7 @@ mod replicas;
 mod resources;
 mod serving;
 mod snapshots;
+mod statement_log;
 mod statements;
 mod subcommands;
 mod supervised;

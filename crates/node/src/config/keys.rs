@@ -11,10 +11,12 @@ use toml::de::DeValue;
 pub use super::key::{Key, Place};
 use super::key::{choice, choice_in, global, procedure, reloaded, reloaded_server, server};
 use super::value::{
-    Read, declared, default, duration, flag, networks, number, one_of, shown, size, tables, text, texts,
+    Read, declared, default, duration, flag, least_duration, networks, number, one_of, share, shown, size,
+    tables, text, texts,
 };
 use super::{AuthType, Choice, LogFormat, Server};
 use crate::pooling::PoolMode;
+use crate::statement_log::Routing;
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -525,6 +527,25 @@ pub static KEYS: &[Key] = &[
     global("log_format", "\"text\"", "`text` for people, `json` for programs.", |config, value| {
         put(&mut config.log_format, one_of(value, &[("text", LogFormat::Text), ("json", LogFormat::Json)]))
     }),
+    reloaded(global(
+        "log_routing",
+        "\"none\"",
+        "Statements of which the log says where they ran, why, and how long they waited ([such lines](operation.md#lines-about-statements)): \
+         `none`, `primary` (reads that ran at the primary, and what begins as they do) or `all`.",
+        |config, value| put(&mut config.statement_log.routing, one_of(value, Routing::ALL)),
+    )),
+    reloaded(global(
+        "log_statement_sample_rate",
+        "1",
+        "The share of those statements that has a line, from 0 to 1.",
+        |config, value| put(&mut config.statement_log.sample_rate, share(value)),
+    )),
+    reloaded(global(
+        "log_min_duration_statement",
+        "-1",
+        "Each statement that took so long has such a line, too: milliseconds, or a duration such as `\"250ms\"`; 0: each, -1: none.",
+        |config, value| put(&mut config.statement_log.min_duration, least_duration(value)),
+    )),
     reloaded(global(
         "drain_time",
         "\"30s\"",

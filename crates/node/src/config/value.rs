@@ -83,6 +83,34 @@ pub(super) fn duration(value: &DeValue<'_>) -> Read<Duration> {
         .ok_or_else(|| wanted("a duration such as \"2ms\" (us, ms, s, min, h, d)", value))
 }
 
+/// A duration, or a number of milliseconds; none if that is -1.
+pub(super) fn least_duration(value: &DeValue<'_>) -> Read<Option<Duration>> {
+    let number = match value {
+        DeValue::Integer(number) => {
+            i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+        }
+        _ => return duration(value).map(Some),
+    };
+    match number {
+        Some(-1) => Ok(None),
+        number => number
+            .and_then(|number| u64::try_from(number).ok())
+            .map(|number| Some(Duration::from_millis(number)))
+            .ok_or_else(|| wanted("milliseconds, a duration such as \"250ms\", or -1", value)),
+    }
+}
+
+/// A number from 0 to 1.
+pub(super) fn share(value: &DeValue<'_>) -> Read<f64> {
+    let text = match value {
+        DeValue::Integer(number) => number.as_str(),
+        DeValue::Float(number) => number.as_str(),
+        _ => "",
+    };
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| wanted("a number from 0 to 1", value))
+}
+
 /// A size such as `64kB`, in bytes.
 pub(super) fn size(value: &DeValue<'_>, least: u64) -> Read<usize> {
     let bytes = value.as_str().and_then(|text| with_unit(text, SIZES));

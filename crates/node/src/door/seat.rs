@@ -183,6 +183,11 @@ impl Seat {
         }
     }
 
+    /// The same, to be asked again.
+    pub(crate) fn held(&self) -> Duration {
+        self.held.get()
+    }
+
     /// How long its requests have waited for RESUME or for a connection since this was asked last.
     pub(crate) fn take_held(&self) -> Duration {
         self.held.take()

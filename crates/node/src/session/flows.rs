@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::batch;
+use super::logged::Waits;
 use super::own::cancelled;
 use super::primary::{Ended, Seen};
 use super::request::{Kind, Request};
@@ -68,6 +69,8 @@ pub(super) struct Current {
     pub(super) pass: Option<Pass>,
     /// When a standby's answer was there, to be held until it is proven.
     held: Option<Instant>,
+    /// What it has waited for.
+    pub(super) waits: Waits,
     /// In shadow mode: what the primary said before.
     pub(super) before: Option<Before>,
     /// How it is given to the primary if it may commit.
@@ -101,6 +104,7 @@ impl Default for Current {
             ran_at: None,
             pass: None,
             held: None,
+            waits: Waits::default(),
             before: None,
             way: Way::AsItIs,
             withheld: None,
@@ -112,8 +116,8 @@ impl Default for Current {
 }
 
 impl Current {
-    /// The next request has come.
-    pub(super) fn begin(&mut self, request: Request) {
+    /// The next request has come; its client was held so long before it.
+    pub(super) fn begin(&mut self, request: Request, held: Duration) {
         if !self.statements.is_empty() {
             self.statements = Rc::new([]);
         }
@@ -132,6 +136,7 @@ impl Current {
         self.ran_at = None;
         self.pass = None;
         self.held = None;
+        self.waits = Waits::begin(held);
         self.before = None;
         self.way = Way::AsItIs;
         self.withheld = None;
@@ -162,6 +167,7 @@ impl transaction::Session for Session {
     }
 
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
+        self.current.waits.is_fresh();
         let (id, life) = (ticket.standby(), ticket.incarnation());
         self.current.ran_at = Some((id, life, ticket.proof()));
         self.current.pass = ticket.pass();
@@ -219,7 +225,9 @@ impl transaction::Session for Session {
         }
         self.note_statement(&answer);
         if let Some(held) = self.current.held.take() {
-            self.service.cluster.metrics().proof_wait.took(held.elapsed());
+            let waited = held.elapsed();
+            self.service.cluster.metrics().proof_wait.took(waited);
+            self.current.waits.and_for(waited);
         }
         if let Some(request) = self.current.request.take() {
             self.line.client.consume(request.bytes);
@@ -272,6 +280,10 @@ impl transaction::Session for Session {
     async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         self.current.reason = reason;
+        self.current.waits.is_fresh();
+        if let Some(held) = self.current.held.take() {
+            self.current.waits.and_for(held.elapsed());
+        }
         let is_whole = !request.kind.goes_on();
         if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle && is_whole {
             // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
@@ -342,6 +354,7 @@ impl transaction::Session for Session {
     }
 
     async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
+        self.current.waits.is_fresh();
         self.begin_at_standby(ticket).await
     }
 
@@ -462,6 +475,9 @@ impl Session {
         self.began = if ended { None } else { self.began.or(Some(self.current.came)) };
         let moved = self.line.client.take_moved();
         let held = self.line.seat.take_held();
+        if self.service.statement_log.get().is_on() {
+            self.log_statement(went, took, held);
+        }
         self.database.traffic().count(|counts| {
             counts.statements += 1;
             counts.transactions += u64::from(transaction.is_some());

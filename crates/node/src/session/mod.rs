@@ -14,6 +14,7 @@ mod flows;
 mod head;
 mod in_block;
 mod line;
+mod logged;
 mod made;
 mod meanwhile;
 mod names;
@@ -279,7 +280,7 @@ impl Session {
 
     /// One request, from its first byte to its last answer.
     async fn answer(&mut self, request: Request) -> Result<(), Ended> {
-        self.current.begin(request);
+        self.begin_request(request);
         if self.snapshot.is_some() {
             return self.answer_in_snapshot(request).await;
         }
@@ -349,6 +350,12 @@ impl Session {
         self.line.send().await
     }
 
+    /// The next request has come. What it says is read later, and what the one before said is not its.
+    fn begin_request(&mut self, request: Request) {
+        self.current.begin(request, self.line.seat.held());
+        self.words.text.clear();
+    }
+
     /// Asks what must be known in a block: in it there is no more place for a question.
     async fn ask_before_a_block(&mut self, todo: &Todo) -> Result<(), Ended> {
         if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
@@ -415,6 +422,7 @@ impl Session {
         }
         if let Plan::Leaves(leaving) = &plan {
             self.current.template = Some(leaving.template.clone());
+            self.waits_for_freshness();
         }
         match plan {
             Plan::Leaves(leaving) if !self.keeps_its_names().await? => {

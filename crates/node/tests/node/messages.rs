@@ -541,3 +541,27 @@ fn flushes_are_those_of_one_server() {
         assert_eq!(told[2], told[0], "steps {number}, shared");
     }
 }
+
+#[test]
+fn a_pipeline_is_not_counted_as_the_statement_before_it() {
+    let open = Open::trusting();
+    let mut raw = Raw::ready(&open, "postgres");
+    raw.ask(|out| out.query(b"SELECT 'asked before', 1 AS counted_once"));
+    raw.until_ready();
+    raw.ask(|out| {
+        out.parse(b"", b"SELECT 2", &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.flush();
+    });
+    raw.ask(|out| out.sync());
+    assert_eq!(raw.until_ready(), "12DCZ");
+    let counted = open.cluster(|cluster| {
+        let rows = cluster.routes().rows();
+        rows.into_iter()
+            .filter(|row| row.statement.contains("counted_once"))
+            .map(|row| row.count)
+            .sum::<u64>()
+    });
+    assert_eq!(counted, 1);
+}

@@ -108,7 +108,7 @@ impl Session {
     /// One request, from its first byte to its last answer.
     pub(super) async fn answer_ordered(&mut self, request: Request) -> Result<(), Ended> {
         self.line.primary.keeps_tags = true;
-        self.current.begin(request);
+        self.begin_request(request);
         self.database.no_more_awaited(&self.service.cluster).await;
         self.heed_reloads();
         match request.kind {
