@@ -21,7 +21,9 @@ pub(crate) fn happens(rate: f64) -> bool {
     rand::random::<f64>() < rate
 }
 
-/// A secret that allows to cancel.
-pub(crate) fn cancel_secret() -> [u8; 4] {
-    rand::random()
+/// A secret that allows to cancel, as long as PostgreSQL 18 makes it for who speaks this minor version of the protocol.
+pub(crate) fn cancel_secret(minor: u16) -> Vec<u8> {
+    let bytes: [u8; 32] = rand::random();
+    let length = if minor >= 2 { bytes.len() } else { 4 };
+    bytes[..length].to_vec()
 }

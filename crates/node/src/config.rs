@@ -150,6 +150,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Which statements have a line in the log.
     pub statement_log: StatementLog,
+    /// A client that takes nothing of its answer for so long is named in the log; zero: none is.
+    pub log_client_stalls: Duration,
     /// How long open transactions may go on at shut-down.
     pub drain_time: Duration,
     /// Every global key's value as the file (or the default) has it.

@@ -1,4 +1,5 @@
-//! Clients that have stayed, or whose statements or transactions have run, longer than they may: they are sent away.
+//! Clients that have stayed, or whose statements or transactions have run, longer than they may: they are sent away. And those
+//! that do not take their answers: the log names them.
 
 use crate::door::{Doing, Leave, Seat};
 use crate::pooling::Pooling;
@@ -17,10 +18,11 @@ pub(crate) async fn look(process: Weak<Process>) {
         sleep(LOOK_EVERY).await;
         let Some(process) = process.upgrade() else { return };
         let Some(service) = process.door.service.borrow().clone() else { continue };
+        let now = Instant::now();
+        name_stalled(&process, now);
         if !service.servers.has_time_limits() {
             continue;
         }
-        let now = Instant::now();
         let overdue = |seat: &Rc<Seat>| {
             let pooling = service.servers.pool(&seat.database, &seat.user).pooling();
             why(seat, &pooling, now)
@@ -38,6 +40,19 @@ pub(crate) async fn look(process: Weak<Process>) {
             at_primary.extend(process.door.send_away(&[seat], why));
         }
         process.end_at_primary(at_primary).await;
+    }
+}
+
+/// Names each client once that takes nothing of its answer.
+fn name_stalled(process: &Process, now: Instant) {
+    let limit = process.config().log_client_stalls;
+    if limit.is_zero() {
+        return;
+    }
+    for seat in process.door.seats().iter().filter(|seat| seat.stalls(limit, now)) {
+        process
+            .door
+            .note_unruly(seat, &format!("it has taken nothing of its answer for {} ms", limit.as_millis()));
     }
 }
 

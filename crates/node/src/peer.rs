@@ -4,13 +4,14 @@
 //! Nothing is flushed per message: what leaves is gathered and written once, when there is nothing more to gather.
 
 use crate::socket::Socket;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 use wire::{HEADER_BYTES, Malformed, Side, Splitter};
 
 /// The size of a buffer.
@@ -80,7 +81,11 @@ pub struct Peer {
     outbox: Vec<u8>,
     sent: usize,
     moved: Moved,
+    stall: Option<Rc<Stall>>,
 }
+
+/// Since when the other end takes nothing of what is to leave, if that is so.
+pub type Stall = Cell<Option<Instant>>;
 
 /// Bytes that went over a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +109,19 @@ impl Peer {
             outbox: Vec::new(),
             sent: 0,
             moved: Moved::default(),
+            stall: None,
+        }
+    }
+
+    /// Notes there from now on since when the other end takes nothing.
+    pub(crate) fn notes_stalls(&mut self, stall: Rc<Stall>) {
+        self.stall = Some(stall);
+    }
+
+    /// The other end has taken something, or takes nothing now.
+    fn takes(&self, something: bool) {
+        if let Some(stall) = &self.stall {
+            stall.set(if something { None } else { stall.get().or_else(|| Some(Instant::now())) });
         }
     }
 
@@ -223,7 +241,9 @@ impl Peer {
             return Poll::Ready(Ok(()));
         }
         while self.sent < self.outbox.len() {
-            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.outbox[self.sent..]))? {
+            let written = Pin::new(&mut self.socket).poll_write(cx, &self.outbox[self.sent..]);
+            self.takes(written.is_ready());
+            match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 more => {
                     self.sent += more;
@@ -231,7 +251,9 @@ impl Peer {
                 }
             }
         }
-        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        let flushed = Pin::new(&mut self.socket).poll_flush(cx);
+        self.takes(flushed.is_ready());
+        ready!(flushed)?;
         self.outbox.clear();
         self.sent = 0;
         Poll::Ready(Ok(()))

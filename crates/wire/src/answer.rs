@@ -107,8 +107,9 @@ pub trait Answers {
     fn sasl_continue(&mut self, message: &[u8]);
     /// AuthenticationSASLFinal.
     fn sasl_final(&mut self, message: &[u8]);
-    /// NegotiateProtocolVersion: 3.0 is spoken, and these options are not known.
-    fn negotiate(&mut self, unknown: &[String]);
+    /// NegotiateProtocolVersion: this minor version of protocol 3 is spoken, and these options are not known. Servers send the
+    /// whole version, and libpq wants it, though the documentation speaks of the minor one.
+    fn negotiate(&mut self, minor: u16, unknown: &[String]);
     /// BackendKeyData.
     fn key_data(&mut self, pid: i32, secret: &[u8]);
     /// ParameterStatus.
@@ -180,9 +181,9 @@ impl Answers for Vec<u8> {
         authentication(self, 12, message);
     }
 
-    fn negotiate(&mut self, unknown: &[String]) {
+    fn negotiate(&mut self, minor: u16, unknown: &[String]) {
         frame(self, back::NEGOTIATE_PROTOCOL_VERSION, |out| {
-            out.extend_from_slice(&0_u32.to_be_bytes());
+            out.extend_from_slice(&(3_u32 << 16 | u32::from(minor)).to_be_bytes());
             count32(out, unknown.len());
             unknown.iter().for_each(|name| string(out, name.as_bytes()));
         });

@@ -7,6 +7,10 @@ use crate::scan::Scan;
 /// The longest first packet (PostgreSQL's `MAX_STARTUP_PACKET_LENGTH`).
 pub const MAX_STARTUP_BYTES: usize = 10_000;
 
+/// The newest minor version of protocol 3 that is spoken: in 3.2 the secrets of cancel requests may be longer, and nothing else is
+/// other than in 3.0.
+const NEWEST_MINOR: u16 = 2;
+
 const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
@@ -31,7 +35,7 @@ pub enum FirstPacket {
 pub struct CancelRequest {
     /// The backend's process, as BackendKeyData said.
     pub pid: i32,
-    /// Its secret: four bytes in protocol 3.0.
+    /// Its secret: four bytes in protocol 3.0, up to 256 in 3.2.
     pub secret: Vec<u8>,
 }
 
@@ -47,7 +51,7 @@ const NAME_BYTES: usize = 63;
 /// A session is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Startup {
-    /// Minor number of the protocol that the client would like; 0 is spoken.
+    /// Minor number of the protocol that the client would like.
     pub minor: u16,
     /// The role, cut to 63 bytes as a server cuts it.
     pub user: String,
@@ -60,9 +64,15 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// The client must be told what is spoken here.
+    /// Minor number of the protocol that is spoken with it: what it would like, as far as that is known here.
+    pub fn spoken(&self) -> u16 {
+        self.minor.min(NEWEST_MINOR)
+    }
+
+    /// The client must be told what is spoken here: it would like something newer, or something that is not known
+    /// (`ProcessStartupPacket` in `backend_startup.c` of PostgreSQL 18).
     pub fn needs_negotiation(&self) -> bool {
-        self.minor > 0 || !self.unknown.is_empty()
+        self.minor > NEWEST_MINOR || !self.unknown.is_empty()
     }
 
     /// What kind of replication connection is wanted, if one is, as a server reads it (`ProcessStartupPacket` in `postmaster.c`):

@@ -289,14 +289,14 @@ fn first_packets() {
 
     let mut minor = Vec::new();
     minor.startup(&[("user", "a"), ("database", "b"), ("_pq_.new", "1"), ("replication", "database")]);
-    minor[7] = 2;
+    minor[7] = 3;
     let Ok(Some((FirstPacket::Startup(startup), _))) = first_packet(&minor) else {
         panic!("a start-up message")
     };
     assert!(startup.needs_negotiation() && startup.replication() == Ok(Some(Replication::Logical)));
     assert_eq!(
         (startup.minor, startup.unknown, startup.database),
-        (2, vec!["_pq_.new".to_owned()], "b".to_owned())
+        (3, vec!["_pq_.new".to_owned()], "b".to_owned())
     );
 }
 

@@ -1,6 +1,8 @@
 //! Lines about statements: where each ran and why, what took long, and what is never said.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 
 use postgres::local::Scratch;
@@ -182,4 +184,61 @@ fn the_wait_for_a_connection_is_told_apart() {
     let line = said.last("waits");
     let time = |name: &str| line[name].as_f64().unwrap();
     assert!(time("connection_ms") >= 200.0 && time("server_ms") < time("connection_ms"), "{line}");
+}
+
+/// The lines about clients that do what a client does not.
+fn unruly(said: &Said) -> Vec<Value> {
+    let lines = said.log.lines.lock().expect("nobody panics with it");
+    let fields = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_one =
+        |fields: &Value| fields["message"].as_str().is_some_and(|text| text.starts_with("an unruly client"));
+    fields.map(|line| line["fields"].clone()).filter(is_one).collect()
+}
+
+/// Logged in with these bytes behind it, and what then comes is left where it is.
+fn raw(said: &Said, application: &str, behind: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", said.port)).expect("it listens");
+    let text = format!("user\0postgres\0database\0postgres\0application_name\0{application}\0\0");
+    let length = u32::try_from(text.len() + 8).expect("it is short");
+    let hello = [&length.to_be_bytes()[..], &[0, 3, 0, 0], text.as_bytes(), behind].concat();
+    stream.write_all(&hello).expect("it listens");
+    stream
+}
+
+#[test]
+fn unruly_clients_are_named_once_and_a_flood_of_them_is_counted() {
+    let said = Said::start(0, "log_client_stalls = \"200ms\"");
+    let query = |text: &str| {
+        let length = u32::try_from(text.len() + 5).expect("it is short");
+        [b"Q", &length.to_be_bytes()[..], text.as_bytes(), b"\0"].concat()
+    };
+    let rows = query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)");
+    let deaf = raw(&said, "deaf", &rows);
+    eventually("the client that does not listen", || !unruly(&said).is_empty());
+    let line = unruly(&said).remove(0);
+    assert!(
+        line["message"].as_str().unwrap().contains("has taken nothing of its answer for 200 ms"),
+        "{line}"
+    );
+    assert_eq!((&line["application"], &line["from"]), (&"deaf".into(), &"127.0.0.1".into()), "{line}");
+    assert_eq!(line["port"], deaf.local_addr().unwrap().port());
+
+    drop(raw(&said, "broken", b"?\0\0\0\x04"));
+    eventually("the client that breaks the protocol", || unruly(&said).len() == 2);
+    let line = unruly(&said).remove(1);
+    assert!(line["application"] == "broken" && line["user"] == "postgres", "{line}");
+
+    // Who is looked at when another is named is not named again.
+    let other = raw(&said, "other", &rows);
+    eventually("another one", || unruly(&said).iter().any(|line| line["application"] == "other"));
+    assert_eq!(unruly(&said).len(), 3, "{:?}", unruly(&said));
+    drop((deaf, other));
+
+    for _ in 0..50 {
+        let mut stranger = TcpStream::connect(("127.0.0.1", said.port)).expect("it listens");
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it listens");
+        stranger.read_to_end(&mut Vec::new()).expect("it says a last word");
+    }
+    let lines = unruly(&said);
+    assert!(lines.len() <= 30 && lines.len() > 3 && lines[3]["user"].is_null(), "{lines:?}");
 }

@@ -547,6 +547,12 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.statement_log.min_duration, least_duration(value)),
     )),
     reloaded(global(
+        "log_client_stalls",
+        "\"1min\"",
+        "A client that takes nothing for so long of an answer that is there for it is named in the log, once; `\"0s\"`: none is.",
+        |config, value| put(&mut config.log_client_stalls, duration(value)),
+    )),
+    reloaded(global(
         "drain_time",
         "\"30s\"",
         "After SIGTERM or SHUTDOWN: how long open transactions may go on before their clients are cut off.",

@@ -1,5 +1,6 @@
 //! Who may enter: what a client must prove, and what its proof is good for at the servers.
 
+use super::arrive::BROKEN;
 use super::first::Way;
 use super::{Door, Secret};
 use crate::chance;
@@ -35,7 +36,7 @@ pub(super) enum Turned {
 impl From<io::Error> for Turned {
     fn from(error: io::Error) -> Turned {
         match crate::peer::malformation(&error) {
-            Some(why) => Turned::Away(Problem::fatal("08P01", why.to_string())),
+            Some(why) => Turned::Away(Problem::fatal(BROKEN, why.to_string())),
             None => Turned::Gone,
         }
     }
@@ -43,7 +44,7 @@ impl From<io::Error> for Turned {
 
 impl From<Malformed> for Turned {
     fn from(why: Malformed) -> Turned {
-        Turned::Away(Problem::fatal("08P01", why.to_string()))
+        Turned::Away(Problem::fatal(BROKEN, why.to_string()))
     }
 }
 
@@ -212,7 +213,7 @@ async fn proof(client: &mut Peer) -> Result<Vec<u8>, Turned> {
     let tag = client.unread()[0];
     if tag != front::PASSWORD {
         let why = format!("expected password response, got message type {tag}");
-        return Err(Turned::Away(Problem::fatal("08P01", why)));
+        return Err(Turned::Away(Problem::fatal(BROKEN, why)));
     }
     let length = client.whole_frame(PROOF_LIMIT).await?;
     let message = client.unread()[..length].to_vec();

@@ -22,6 +22,9 @@ use tokio::time::{Instant, timeout};
 use wire::tag::front;
 use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Replication, Startup, Status};
 
+/// The SQLSTATE of a client that does not follow the protocol.
+pub(super) const BROKEN: &str = "08P01";
+
 /// A client's way in. Returns its session, or nothing when it has left again: refused, or done in the console or with replication.
 pub(super) async fn arrive(
     door: &Rc<Door>,
@@ -46,8 +49,9 @@ pub(super) async fn arrive(
         door.farewell(client).await;
         return None;
     };
+    client.notes_stalls(seat.stall.clone());
     if startup.needs_negotiation() {
-        client.out().negotiate(&startup.unknown);
+        client.out().negotiate(startup.spoken(), &startup.unknown);
     }
     let caller = Caller {
         origin,
@@ -74,6 +78,9 @@ pub(super) async fn arrive(
                 }
             };
             if let Some(problem) = problem {
+                if problem.sqlstate == BROKEN {
+                    door.note_unruly(&seat, &problem.message);
+                }
                 door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
                 client.out().problem(&problem);
             }
@@ -195,7 +202,7 @@ async fn begin(
         Begun::Own(own) => own.0.key.pid,
         Begun::Shares(_) | Begun::Greeted(_) => i32::try_from(seat.id & 0x7fff_ffff).unwrap_or(0),
     };
-    let key = CancelRequest { pid, secret: chance::cancel_secret().to_vec() };
+    let key = CancelRequest { pid, secret: chance::cancel_secret(seat.minor) };
     let out = client.out();
     out.authentication_ok();
     out.extend_from_slice(begun.greeting());
@@ -341,7 +348,7 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
     {
         out.parameter_status(name.as_bytes(), value.as_bytes());
     }
-    out.key_data(0, &chance::cancel_secret());
+    out.key_data(0, &chance::cancel_secret(seat.minor));
     out.ready(Status::Idle);
     loop {
         seat.idle(Status::Idle);
@@ -360,7 +367,8 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
             Ok(length) => length,
             Err(error) => {
                 if let Some(why) = malformation(&error) {
-                    client.out().problem(&Problem::fatal("08P01", why.to_string()));
+                    door.note_unruly(seat, &why.to_string());
+                    client.out().problem(&Problem::fatal(BROKEN, why.to_string()));
                     door.farewell(client).await;
                 }
                 return;
@@ -369,21 +377,28 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
         seat.active();
         let message = client.unread()[..length].to_vec();
         client.consume(length);
-        if !console_message(&mut client, seat, &*console, &message).await {
+        if !console_message(door, &mut client, seat, &*console, &message).await {
             return door.farewell(client).await;
         }
     }
 }
 
 /// Answers one message to the console; `false`: the client leaves.
-async fn console_message(client: &mut Peer, seat: &Seat, console: &dyn Console, message: &[u8]) -> bool {
+async fn console_message(
+    door: &Door,
+    client: &mut Peer,
+    seat: &Seat,
+    console: &dyn Console,
+    message: &[u8],
+) -> bool {
     let Ok(frame) = Frame::new(message) else { return false };
     match frame.tag() {
         front::QUERY => {
             match wire::query_text(&frame).map(String::from_utf8_lossy) {
                 Ok(text) => console.answer(&seat.user, &text, client.out()).await,
                 Err(why) => {
-                    client.out().problem(&Problem::fatal("08P01", why.to_string()));
+                    door.note_unruly(seat, &why.to_string());
+                    client.out().problem(&Problem::fatal(BROKEN, why.to_string()));
                     return false;
                 }
             }

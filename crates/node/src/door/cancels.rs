@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
+use subtle::ConstantTimeEq;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
@@ -169,27 +170,46 @@ impl Drop for Held<'_> {
     }
 }
 
-/// All sessions by what cancels them.
+/// All sessions by what cancels them: by their process, which is no secret and may be that of several, and then by the secret,
+/// which is compared in a time that tells nothing of it.
 #[derive(Debug, Default)]
 pub struct Cancels {
-    sessions: RefCell<BTreeMap<CancelRequest, Rc<Running>>>,
+    sessions: RefCell<BTreeMap<i32, Vec<Entry>>>,
+}
+
+/// A session's key, and where it runs.
+type Entry = (CancelRequest, Rc<Running>);
+
+/// Whether two keys of one process are one.
+fn same(a: &CancelRequest, b: &CancelRequest) -> bool {
+    a.secret.ct_eq(&b.secret).into()
 }
 
 impl Cancels {
     /// A session that is cancelled by this request.
     pub fn enter(&self, request: CancelRequest, running: Rc<Running>) {
-        self.sessions.borrow_mut().insert(request, running);
+        self.sessions.borrow_mut().entry(request.pid).or_default().push((request, running));
     }
 
     /// The session has ended.
     pub fn leave(&self, request: &CancelRequest) {
-        self.sessions.borrow_mut().remove(request);
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(entries) = sessions.get_mut(&request.pid) else { return };
+        entries.retain(|(known, _)| !same(known, request));
+        if entries.is_empty() {
+            sessions.remove(&request.pid);
+        }
+    }
+
+    fn running(&self, request: &CancelRequest) -> Option<Rc<Running>> {
+        let sessions = self.sessions.borrow();
+        let found = sessions.get(&request.pid)?.iter().find(|(known, _)| same(known, request));
+        found.map(|(_, running)| running.clone())
     }
 
     /// Cancels what the session runs, wherever it runs. An unknown session is nobody's business, as at a server.
     pub async fn cancel(&self, request: &CancelRequest) {
-        let running = self.sessions.borrow().get(request).cloned();
-        let Some(running) = running else { return };
+        let Some(running) = self.running(request) else { return };
         running.wanted.set(true);
         running.told.notify_waiters();
         if running.held.get() {

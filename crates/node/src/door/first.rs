@@ -2,6 +2,7 @@
 //! kind, requests to cancel.
 
 use super::Door;
+use super::arrive::BROKEN;
 use super::half_open::Counted;
 use super::proxy;
 use super::tls::Encrypted;
@@ -63,7 +64,7 @@ pub(super) async fn first(
             Ok(packet) => packet,
             Err(error) => {
                 if let Some(why) = malformation(&error) {
-                    return refused(door, client, "08P01", &why.to_string()).await;
+                    return broken(door, client, &way, &why.to_string()).await;
                 }
                 return None;
             }
@@ -84,12 +85,18 @@ pub(super) async fn first(
             }
             FirstPacket::Unsupported(major, minor) => {
                 let why =
-                    format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0");
+                    format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
                 return refused(door, client, "0A000", &why).await;
             }
         }
     }
-    refused(door, client, "08P01", "encryption was asked for again and again").await
+    broken(door, client, &way, "encryption was asked for again and again").await
+}
+
+/// A last word to who does not follow the protocol, and a line in the log.
+async fn broken<T>(door: &Door, client: Peer, way: &Way, why: &str) -> Option<T> {
+    door.note_stranger(way.origin, way.port, why);
+    refused(door, client, BROKEN, why).await
 }
 
 /// A last word to who has not come far.
@@ -124,7 +131,7 @@ async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket>
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             let why = "a PROXY protocol header was expected from this address";
             door.note_unheard(&format!("{why}: {from}"));
-            refused(door, peer(door, Socket::Tcp(stream)), "08P01", why).await
+            refused(door, peer(door, Socket::Tcp(stream)), BROKEN, why).await
         }
         Err(_) => None,
     }
@@ -148,7 +155,7 @@ async fn begun(door: &Door, socket: Socket, way: &mut Way) -> Option<Peer> {
 /// Begins TLS. What came in clear text behind the wish for TLS could be anybody's: then nothing begins.
 async fn asked_for_tls(door: &Door, mut client: Peer, way: &mut Way) -> Option<Peer> {
     if !client.unread().is_empty() {
-        return refused(door, client, "08P01", "received unencrypted data after SSL request").await;
+        return broken(door, client, way, "received unencrypted data after SSL request").await;
     }
     client.out().push(b'S');
     client.send().await.ok()?;

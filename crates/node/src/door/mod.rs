@@ -141,6 +141,8 @@ pub struct Door {
     unproven: RefCell<Sparing>,
     /// Log lines about clients who were not even heard.
     unheard: RefCell<Sparing>,
+    /// Log lines about clients that do what a client does not.
+    unruly: RefCell<Sparing>,
     open_connections: Cell<usize>,
     closing: Cell<bool>,
 }
@@ -171,6 +173,7 @@ impl Door {
             next_seat: Cell::new(1),
             unproven: RefCell::default(),
             unheard: RefCell::default(),
+            unruly: RefCell::default(),
             open_connections: Cell::new(0),
             closing: Cell::new(false),
         })
@@ -213,6 +216,21 @@ impl Door {
     fn note_unheard(&self, why: &str) {
         if let Some(unsaid) = self.unheard.borrow_mut().may(tokio::time::Instant::now()) {
             tracing::warn!(unsaid, "{why}");
+        }
+    }
+
+    /// A line about a client that does what a client does not, unless there are many of its kind.
+    pub(crate) fn note_unruly(&self, seat: &Seat, why: &str) {
+        if let Some(unsaid) = self.unruly.borrow_mut().may(tokio::time::Instant::now()) {
+            let Seat { id, user, database, application, port, .. } = seat;
+            tracing::warn!(client = id, user, database, application, from = %seat.origin, port, unsaid, "an unruly client: {why}");
+        }
+    }
+
+    /// The same of one that has not said yet who it is.
+    fn note_stranger(&self, from: Origin, port: u16, why: &str) {
+        if let Some(unsaid) = self.unruly.borrow_mut().may(tokio::time::Instant::now()) {
+            tracing::warn!(%from, port, unsaid, "an unruly client: {why}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::arrive::{note_refused, own_settings, refuse};
 use super::{Door, Seat, Secret, crowd};
+use crate::chance;
 use crate::log_in::{LoggedIn, Refusal, Wish, log_in};
 use crate::peer::Peer;
 use crate::servers::Counted;
@@ -13,7 +14,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 use tokio::io::{AsyncWriteExt, copy, split};
-use wire::{Answers, Problem, Replication, Startup, Status};
+use wire::{Answers, CancelRequest, Problem, Replication, Startup, Status};
 
 /// Why a client keeps its connection at the primary to itself.
 const TIE: &str = "replication";
@@ -43,7 +44,8 @@ pub(super) async fn replicate(
             return door.farewell(client).await;
         }
     };
-    let LoggedIn { peer: server, key, greeting, .. } = log_in;
+    let LoggedIn { peer: server, key: there, greeting, .. } = log_in;
+    let key = CancelRequest { pid: there.pid, secret: chance::cancel_secret(seat.minor) };
     let out = client.out();
     out.authentication_ok();
     out.extend_from_slice(&greeting);
@@ -54,7 +56,7 @@ pub(super) async fn replicate(
     *seat.tie.borrow_mut() = Some(TIE);
     seat.pid.set(key.pid);
     if let Some(place) = door.primary() {
-        seat.running.settled(&place, &key);
+        seat.running.settled(&place, &there);
     }
     door.cancels.enter(key, seat.running.clone());
     seat.opened.set(Some(counted.since()));

@@ -2,6 +2,7 @@
 
 use crate::door::cancels::Running;
 use crate::door::leave::Leave;
+use crate::peer::Stall;
 use crate::socket::Origin;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -50,6 +51,8 @@ pub struct Seat {
     pub database: String,
     /// What it calls itself.
     pub application: String,
+    /// The minor version of the protocol that it speaks.
+    pub minor: u16,
     /// It speaks TLS.
     pub tls: bool,
     /// When it came.
@@ -80,6 +83,10 @@ pub struct Seat {
     queued: Cell<Option<Instant>>,
     /// How long its requests have waited for RESUME or for a connection since it was asked last.
     held: Cell<Duration>,
+    /// Since when its client takes nothing of what is to leave.
+    pub(crate) stall: Rc<Stall>,
+    /// That was said.
+    stall_said: Cell<bool>,
     bell: Cell<Bell>,
     /// What it runs is not ended from outside.
     spared: Cell<bool>,
@@ -97,6 +104,7 @@ impl Seat {
             user: startup.user.clone(),
             database: startup.database.clone(),
             application: application.map(|(_, value)| value.clone()).unwrap_or_default(),
+            minor: startup.spoken(),
             tls,
             since: SystemTime::now(),
             pid: Cell::new(0),
@@ -113,6 +121,8 @@ impl Seat {
             requests: Cell::new(0),
             queued: Cell::new(None),
             held: Cell::new(Duration::ZERO),
+            stall: Rc::default(),
+            stall_said: Cell::new(false),
             bell: Cell::new(Bell::Silent),
             spared: Cell::new(false),
             waker: RefCell::new(None),
@@ -196,6 +206,11 @@ impl Seat {
     /// Its request goes on after RESUME.
     pub(crate) fn goes_on(&self) {
         self.held.set(self.held.get() + self.waited());
+    }
+
+    /// Its client has taken nothing for so long of an answer that is there for it. Once.
+    pub(crate) fn stalls(&self, limit: Duration, now: tokio::time::Instant) -> bool {
+        self.stall.get().is_some_and(|since| now - since > limit) && !self.stall_said.replace(true)
     }
 
     pub(crate) fn waits(&self) {

@@ -376,6 +376,9 @@ impl Line {
 
     /// Says farewell on both sides.
     pub(crate) async fn end(mut self, ended: Ended) {
+        if let Ended::Malformed(why) = ended {
+            self.door.note_unruly(&self.seat, &why.to_string());
+        }
         let word = match ended {
             Ended::ClientLeft
             | Ended::ClientGone

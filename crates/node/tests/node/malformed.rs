@@ -1,8 +1,10 @@
 //! Bad input: what follows no protocol gets SQLSTATE 08P01 and a closed connection, and harms nobody else.
 
-use crate::stage::{Open, Raw};
+use crate::stage::{Open, Raw, SERVERS, until};
 use node::hba::{Method, Rules};
-use wire::Asks;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use wire::{Asks, CancelRequest, Frame};
 
 fn scram_door() -> Open {
     let method = Method::ScramSha256;
@@ -106,15 +108,96 @@ fn every_message_may_come_byte_by_byte() {
     assert_eq!(raw.until_ready(), "12DCZ");
 }
 
+/// A start-up message of this minor version.
+fn hello(minor: u16, options: &[(&str, &str)]) -> Vec<u8> {
+    let mut hello = Vec::new();
+    hello.startup(&[&[("user", "postgres"), ("database", "postgres")], options].concat());
+    hello[6..8].copy_from_slice(&minor.to_be_bytes());
+    hello
+}
+
+/// What comes up to AuthenticationOk: nothing, or what is spoken instead.
+fn negotiated(raw: &mut Raw) -> Option<Vec<u8>> {
+    let first = raw.message().unwrap();
+    let told = (first[0] == b'v').then_some(first);
+    assert!(told.is_none() || raw.message().unwrap()[0] == b'R');
+    told
+}
+
+/// What cancels the session, which is ready then.
+fn key(raw: &mut Raw) -> CancelRequest {
+    loop {
+        let message = raw.message().unwrap();
+        if message[0] == b'K' {
+            let (pid, secret) = wire::key_data(&Frame::new(&message).unwrap()).unwrap();
+            let key = CancelRequest { pid, secret: secret.to_vec() };
+            raw.until_ready();
+            return key;
+        }
+    }
+}
+
+/// A client gets the version that it asks for up to 3.2, else that one, in the bytes of PostgreSQL 18; and with it a secret of that
+/// length.
 #[test]
-fn a_newer_protocol_is_negotiated_down() {
+fn versions_of_the_protocol() {
+    let open = Open::trusting();
+    let told = |minor: u8, options: &[u8]| {
+        let length = u8::try_from(4 + 8 + options.len()).unwrap();
+        let count = options.iter().filter(|byte| **byte == 0).count() as u8;
+        Some([b"v\0\0\0", &[length, 0, 3, 0, minor, 0, 0, 0, count][..], options].concat())
+    };
+    let unknown = [("_pq_.new", "1"), ("_pq_.other", "")];
+    for (asked, options, answer, length) in [
+        (0, &[][..], None, 4),
+        (1, &[], None, 4),
+        (2, &[], None, 32),
+        (3, &[], told(2, b""), 32),
+        (9999, &unknown, told(2, b"_pq_.new\0_pq_.other\0"), 32),
+        (0, &unknown, told(0, b"_pq_.new\0_pq_.other\0"), 4),
+        (2, &unknown[..1], told(2, b"_pq_.new\0"), 32),
+    ] {
+        let mut raw = Raw::connect(&open);
+        raw.send(&hello(asked, options));
+        assert_eq!(negotiated(&mut raw), answer, "3.{asked}");
+        assert_eq!(key(&mut raw).secret.len(), length, "3.{asked}");
+    }
+    // Where a server of today has something to say, it says the same.
+    let place = SERVERS.primary().socket_folder().join(format!(".s.PGSQL.{}", SERVERS.primary().port()));
+    let mut server = UnixStream::connect(place).unwrap();
+    server.write_all(&hello(0, &unknown)).unwrap();
+    let said = told(0, b"_pq_.new\0_pq_.other\0").unwrap();
+    let mut heard = vec![0; said.len()];
+    server.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, said);
+    let mut raw = Raw::connect(&open);
+    raw.send(b"\0\0\0\x08\0\x04\0\0");
+    assert_eq!(raw.last_word(), "0A000");
+}
+
+#[test]
+fn a_long_secret_cancels_when_all_of_it_is_right() {
     let open = Open::trusting();
     let mut raw = Raw::connect(&open);
-    let mut hello = Vec::new();
-    hello.startup(&[("user", "postgres"), ("database", "postgres"), ("_pq_.unknown", "1")]);
-    hello[7] = 2;
-    raw.send(&hello);
-    let negotiated = raw.message().unwrap();
-    assert_eq!(&negotiated[5..], b"\0\0\0\0\0\0\0\x01_pq_.unknown\0");
-    assert!(raw.until_ready().ends_with("KZ"));
+    raw.send(&hello(2, &[]));
+    let key = key(&mut raw);
+    raw.ask(|out| out.query(b"SELECT pg_sleep(600)"));
+    // The process is the true one.
+    let asleep = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {} AND wait_event = 'PgSleep'", key.pid);
+    until(|| !SERVERS.query(&asleep).is_empty());
+    let but = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut wrong = key.clone();
+        change(&mut wrong.secret);
+        let mut canceller = Raw::connect(&open);
+        canceller.ask(|out| out.cancel(&wrong));
+        assert_eq!(canceller.message(), None);
+    };
+    but(&|secret| secret[31] ^= 1);
+    but(&|secret| secret[0] ^= 1);
+    but(&|secret| secret.truncate(4));
+    but(&|secret| secret.push(0));
+    but(&|secret| secret.resize(256, 0));
+    assert!(!SERVERS.query(&asleep).is_empty());
+    but(&|_| ());
+    assert_eq!(raw.until_ready(), "TEZ");
 }
