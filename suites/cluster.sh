@@ -118,12 +118,16 @@ until_answers() {
     done
 }
 
+# Before start_consort: these lines of its configuration, beside those that were said before.
+sets() {
+    mkdir -p "$work/cluster"
+    printf '%s\n' "$@" >>"$work/cluster/consort.toml"
+}
+
 # Before start_consort: shadow mode, with so much time for analysis and proof that first reads leave, too.
 shadow_on() {
     metrics_port=$(free_port)
-    mkdir "$work/cluster"
-    printf '%s\n' "shadow = \"$work/shadow\"" 'proof_limit = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\"" \
-        >"$work/cluster/consort.toml"
+    sets "shadow = \"$work/shadow\"" 'proof_limit = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\""
 }
 
 # What shadow mode has found: verdicts with their counts; an error if a difference is not in suites/shadow-reviewed.txt.

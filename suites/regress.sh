@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PostgreSQL's own regress suite, first on plain PostgreSQL, then through Consort with its database followed.
 #
-#   suites/regress.sh [--floor N] [--only plain|consort] [--keep DIR] [--source-version V] [--shadow]
+#   suites/regress.sh [--floor N] [--only plain|consort] [--keep DIR] [--source-version V] [--shadow] [--pool MODE]
 #
 #   --floor N            files that must pass through Consort (205); fewer end in an error
 #   --only WHICH         one of the two runs
@@ -13,6 +13,7 @@
 #   --shadow             through Consort in shadow mode: each read that leaves also runs at the primary, before and after,
 #                        and the answers are compared. A difference that suites/shadow-reviewed.txt does not name is an
 #                        error. One file runs at a time: DDL of others leaves hardly a moment in which a read may leave
+#   --pool MODE          through Consort with pool_mode = "MODE": transaction (or statement)
 #
 # The source package is fetched with apt, by a sources file of its own; the system's sources stay as they are. It is kept
 # in target/suites. Servers, results and everything else live in a temporary folder that goes with the script, and so do
@@ -27,6 +28,7 @@ only=
 keep=
 source_version=
 shadow=
+pool=
 while [ $# -gt 0 ]; do
     case "$1" in
         --floor) floor=$2; shift 2 ;;
@@ -34,6 +36,7 @@ while [ $# -gt 0 ]; do
         --keep) keep=$2; shift 2 ;;
         --source-version) source_version=$2; shift 2 ;;
         --shadow) shadow=1; shift ;;
+        --pool) pool=$2; shift 2 ;;
         *) fail "no such option: $1" ;;
     esac
 done
@@ -153,6 +156,14 @@ judge() {
     passing=$good
 }
 
+console() { psql -X -A -t -h 127.0.0.1 -p "$port" -U postgres -d consort "$@"; }
+
+# The mode is the one that was asked for.
+pools_so() {
+    console -c 'SHOW CONFIG' | grep "^pool_mode|$pool|" \
+        || fail "pool_mode is not $pool"
+}
+
 take_folder
 program=
 [ "$only" = plain ] || program=$(consort_program)
@@ -169,10 +180,13 @@ if [ "$only" != consort ]; then
 fi
 if [ "$only" != plain ]; then
     [ -z "$shadow" ] || shadow_on
+    [ -z "$pool" ] || sets "pool_mode = \"$pool\""
     start_consort
+    [ -z "$pool" ] || pools_so
     schedule consort 127.0.0.1 "$port"
     "$program" status --dir "$work/cluster" --json >"$work/consort/status.json" || true
-    "$program" psql --dir "$work/cluster" -d consort -- -A -c 'SHOW ROUTES' >"$work/consort/routes" 2>&1 || true
+    console -c 'SHOW ROUTES' >"$work/consort/routes" 2>&1 || true
+    [ -z "$pool" ] || echo "assignments of connections: $(console -c 'SHOW STATS' | grep '^regression|' || true)"
     share_of_reads
     [ -z "$shadow" ] || [ -z "$keep" ] || cp "$work/shadow" "$keep/consort/shadow"
     [ -z "$shadow" ] || shadow_verdict
