@@ -55,7 +55,7 @@ shadow: ## the same suite in shadow mode: every read that leaves the primary is 
 	$(CARGO) build --release --locked -p consort
 	suites/regress.sh --shadow --only consort $(SHADOW)
 
-bench: ## staleness and overhead against PgBouncer and a direct connection; tables, CSV and JSON in bench-results/
+bench: ## staleness, and cost beside PgBouncer and a direct connection (also TLS, log-ins, COPY, idle clients); tables, CSV and JSON in bench-results/
 	@scripts/prerequisites.sh rust build server pgbouncer
 	$(CARGO) build --release --locked -p consort
 	scripts/bench.sh

@@ -22,16 +22,20 @@ up() {
     "$consort" up --dir "$dir" --listen "127.0.0.1:$((20000 + RANDOM % 10000))" "${@:2}" >/dev/null
     "$consort" down --dir "$dir"
     printf 'host all known 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n' >"$dir/rules"
-    sed -i "s|^auth_type = .*|auth_type = \"hba\"\nauth_hba_file = \"$dir/rules\"\nmax_clients = 5000|" "$file"
+    touch "$dir/users"
+    sed -i "s|^auth_type = .*|auth_type = \"hba\"\nauth_hba_file = \"$dir/rules\"\nauth_file = \"$dir/users\"\nmax_clients = 5000|" "$file"
     { sed '/^# The servers/,$d' "$file" && cat && printf '[user.%s]\npool_mode = "transaction"\n\n' pooled known &&
         sed -n '/^# The servers/,$p' "$file"; } >"$file.new"
     mv "$file.new" "$file"
     "$consort" up --dir "$dir" >/dev/null
     psql -qX "$(url "$1")" -c "CREATE ROLE pooled SUPERUSER LOGIN" -c "CREATE ROLE known SUPERUSER LOGIN PASSWORD 'known'"
+    psql -AtX "$(url "$1")" -c "SELECT format('\"%s\" \"%s\"', rolname, rolpassword) FROM pg_authid WHERE rolname = 'known'" >"$dir/users"
+    psql -qX "$(console "$1")" -c RELOAD
     pgbench -i -q -s 10 "$(url "$1")" >"$home/initialize.log" 2>&1 || { cat "$home/initialize.log"; exit 1; }
 }
-# url NAME [USER[:PASSWORD]], port NAME NODE, direct NAME NODE: addresses in a cluster
+# url NAME [USER[:PASSWORD]], console NAME, port NAME NODE, direct NAME NODE: addresses in a cluster
 url() { echo "postgres://${2:-postgres}@$(sed -n 's/^listen = \["\(.*\)"\]/\1/p' "$home/$1/consort.toml")/postgres"; }
+console() { url "$1" | sed 's|[^/]*$|consort|'; }
 port() {
     "$consort" status --dir "$home/$1" --json | tr -d ' \n' | grep -o "\"name\":\"$2\"[^}]*\"port\":[0-9]*" | grep -o '[0-9]*$'
 }
@@ -55,7 +59,7 @@ if runs stale; then
     bench stale stale --url "$(url anywhere)" --rounds "${BENCH_ROUNDS:-1000}" "${servers[@]}"
 fi
 if runs histories; then
-    bench histories histories --url "$(url anywhere)" --time "${BENCH_SECONDS:-30}s" --console "$(url anywhere | sed 's|[^/]*$|consort|')"
+    bench histories histories --url "$(url anywhere)" --time "${BENCH_SECONDS:-30}s" --console "$(console anywhere)"
 fi
 
 # Where nobody else can log in proofs are cheaper. A direct connection would be somebody else: it and PgBouncer stay with the
@@ -108,5 +112,5 @@ if runs idle; then
     sslmode=
     ways=("${beside[@]}")
     way "consort, shared" through pooled
-    bench idle idle "${ways[@]}" --pgbouncer-setting max_client_conn=5000 --pgbouncer-setting default_pool_size=20
+    bench idle idle "${ways[@]}" --pgbouncer-setting max_client_conn=5000
 fi

@@ -1,6 +1,6 @@
 //! `consort bench idle`: the memory of a proxy without clients, and with many that have asked one thing and wait.
 
-use crate::overhead::{Addresses, Way, tree};
+use crate::overhead::{Addresses, Pooling, Way, tree};
 use crate::progress::Progress;
 use crate::session::{Protocol, Session};
 use crate::stop::Stop;
@@ -80,7 +80,8 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
 /// A program or an address cannot be used at all; a proxy that cannot take the clients is only noted.
 pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Vec<Memory>, Error> {
     let mut figures = Vec::new();
-    for way in options.addresses.open(options.clients).await? {
+    // Where each client has a server connection of its own it is the servers that bound how many there can be.
+    for way in options.addresses.open(options.clients, &[Pooling::Transaction]).await? {
         let Some(pid) = way.pid else { continue };
         if stop.was_asked() {
             break;

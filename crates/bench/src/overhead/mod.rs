@@ -15,7 +15,7 @@ pub(crate) use cpu::tree;
 pub use report::{Cell, Report};
 pub use script::{Run, Said, Script};
 pub use ways::Addresses;
-pub(crate) use ways::Way;
+pub(crate) use ways::{Pooling, Way};
 
 use crate::progress::Progress;
 use crate::session::{Protocol, Session};
@@ -95,7 +95,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
     if let Some(scale) = options.initialize {
         pgbench::initialize(&options.addresses.direct, scale).await?;
     }
-    let ways = options.addresses.open(options.clients).await?;
+    let ways = options.addresses.open(options.clients, &[Pooling::Session, Pooling::Transaction]).await?;
     let servers = postmasters(options).await?;
     let mut report = Report::default();
     let kinds: Vec<(Script, Protocol)> = options

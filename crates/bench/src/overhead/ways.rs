@@ -1,6 +1,7 @@
 //! The ways to the server that are compared: directly, proxies that run already, and PgBouncers of our own.
 
-use super::pgbouncer::{PgBouncer, Pooling};
+use super::pgbouncer::PgBouncer;
+pub(crate) use super::pgbouncer::Pooling;
 use crate::Error;
 use clap::Args;
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ impl Addresses {
     ///
     /// # Errors
     /// Their lists do not go together, or PgBouncer does not start.
-    pub(crate) async fn open(&self, clients: u32) -> Result<Vec<Way>, Error> {
+    pub(crate) async fn open(&self, clients: u32, poolings: &[Pooling]) -> Result<Vec<Way>, Error> {
         let plain = |name: &str, url: &str, pid| Way {
             name: name.to_owned(),
             url: url.to_owned(),
@@ -66,7 +67,7 @@ impl Addresses {
             ways.push(plain(name, url, Some(pid)));
         }
         if !self.no_pgbouncer {
-            for pooling in [Pooling::Session, Pooling::Transaction] {
+            for &pooling in poolings {
                 let bouncer = PgBouncer::start(
                     &self.pgbouncer,
                     &self.direct,

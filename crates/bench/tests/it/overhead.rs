@@ -71,7 +71,7 @@ async fn idle_clients_have_their_memory() {
     let mut progress = bench::progress::Progress::silent();
     let figures = bench::idle::measure(options, &stop, &mut progress).await.expect("figures");
     let ways: Vec<&str> = figures.iter().map(|memory| memory.way.as_str()).collect();
-    assert_eq!(ways, ["pgbouncer session", "pgbouncer transaction"]);
+    assert_eq!(ways, ["pgbouncer transaction"]);
     for memory in figures {
         assert_eq!(memory.problem, None);
         assert!(memory.before_kib > 500 && memory.with_clients_kib > memory.before_kib, "{memory:?}");
