@@ -664,9 +664,10 @@ async fn sweep(servers: Weak<Servers>) {
                 tokio::task::spawn_local(servers.clone().fill(pool.clone()));
             }
         }
-        // Nothing is remembered of who was never let in.
+        // Nothing is remembered of who was never let in, but that the server could let nobody in a moment ago.
         servers.pools.borrow_mut().retain(|_, pool| {
-            pool.open.get() > 0 || !pool.greeted.borrow().is_empty() || Rc::strong_count(pool) > 1
+            let is_used = pool.open.get() > 0 || Rc::strong_count(pool) > 1;
+            is_used || !pool.greeted.borrow().is_empty() || pool.refuses().is_some()
         });
     }
 }

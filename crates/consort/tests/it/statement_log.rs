@@ -223,8 +223,9 @@ fn unruly_clients_are_named_once_and_a_flood_of_them_is_counted() {
     assert_eq!((&line["application"], &line["from"]), (&"deaf".into(), &"127.0.0.1".into()), "{line}");
     assert_eq!(line["port"], deaf.local_addr().unwrap().port());
 
-    drop(raw(&said, "broken", b"?\0\0\0\x04"));
+    let broken = raw(&said, "broken", b"?\0\0\0\x04");
     eventually("the client that breaks the protocol", || unruly(&said).len() == 2);
+    drop(broken);
     let line = unruly(&said).remove(1);
     assert!(line["application"] == "broken" && line["user"] == "postgres", "{line}");
 
