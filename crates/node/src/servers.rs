@@ -79,7 +79,7 @@ pub struct Greeting {
     /// Its messages, but for the key.
     pub messages: Vec<u8>,
     /// Its settings that it reports.
-    pub reported: Vec<(Vec<u8>, Vec<u8>)>,
+    pub reported: Rc<Vec<(Vec<u8>, Vec<u8>)>>,
     parameters: Parameters,
 }
 
@@ -88,7 +88,7 @@ pub struct Greeted {
     /// What its client is told.
     pub messages: Vec<u8>,
     /// Settings as the primary reports them.
-    pub reported: Vec<(Vec<u8>, Vec<u8>)>,
+    pub reported: Rc<Vec<(Vec<u8>, Vec<u8>)>>,
     /// What is known of it.
     pub state: SessionState,
     floor: LoadTime,

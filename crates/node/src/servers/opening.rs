@@ -146,7 +146,7 @@ impl Servers {
         let settings = Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
         let greeting = Rc::new(Greeting {
             messages: greeting,
-            reported: parameters,
+            reported: Rc::new(parameters),
             parameters: wish.parameters.clone(),
         });
         let lent = Lent {

@@ -53,13 +53,18 @@ impl Line {
         place: Place,
         (log_in, own): (LoggedIn, Open),
     ) -> Line {
-        let reported = Reported(log_in.parameters);
+        let reported = Reported(Rc::new(log_in.parameters));
         let primary = Primary::new(log_in.peer, place, log_in.key, seat.clone());
         Line { own: Some(own), ..Line::with(door, seat, client, primary, reported) }
     }
 
     /// The line of a client that shares connections at the primary with others, and has none just now.
-    pub fn shared(door: Rc<Door>, seat: Rc<Seat>, client: Peer, reported: Vec<(Vec<u8>, Vec<u8>)>) -> Line {
+    pub fn shared(
+        door: Rc<Door>,
+        seat: Rc<Seat>,
+        client: Peer,
+        reported: Rc<Vec<(Vec<u8>, Vec<u8>)>>,
+    ) -> Line {
         let primary = Primary::nowhere(&door.rooms, seat.clone());
         Line { away: true, ..Line::with(door, seat, client, primary, Reported(reported)) }
     }

@@ -94,7 +94,7 @@ pub struct Session {
     /// Its block has begun at the primary, and nothing has run in it.
     fresh: bool,
     /// Its block is at a standby.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Box<Snapshot>>,
     /// An error was answered: what comes up to the Sync is thrown away.
     skipping: bool,
     /// It is probed before its next block.
@@ -196,7 +196,7 @@ impl Session {
             scratch: Vec::new(),
             ended: None,
         };
-        for (name, value) in &session.line.reported().0 {
+        for (name, value) in session.line.reported().0.iter() {
             session.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
         }
         session
@@ -223,7 +223,7 @@ impl Session {
                 break ended;
             }
             self.line.outlives_primary = self.can_go_on_alone();
-            let pass = self.snapshot.as_ref().and_then(Snapshot::pass);
+            let pass = self.snapshot.as_deref().and_then(Snapshot::pass);
             let asked = tokio::select! {
                 biased;
                 () = self.service.cluster.reader_let_go(pass) => None,

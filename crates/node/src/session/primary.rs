@@ -169,15 +169,17 @@ pub struct Side<'a> {
     pub reported: &'a mut Reported,
 }
 
-/// Settings as the primary reported them last, by name.
+/// Settings as the primary reported them last, by name. Clients that share connections share these until one's own differ.
 #[derive(Clone, Debug, Default)]
-pub struct Reported(pub Vec<(Vec<u8>, Vec<u8>)>);
+pub struct Reported(pub Rc<Vec<(Vec<u8>, Vec<u8>)>>);
 
 impl Reported {
     fn note(&mut self, name: &[u8], value: &[u8]) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => value.clone_into(known),
-            None => self.0.push((name.to_vec(), value.to_vec())),
+        let place = self.0.iter().position(|(known, _)| known == name);
+        match place {
+            Some(place) if self.0[place].1 == value => {}
+            Some(place) => value.clone_into(&mut Rc::make_mut(&mut self.0)[place].1),
+            None => Rc::make_mut(&mut self.0).push((name.to_vec(), value.to_vec())),
         }
     }
 

@@ -155,14 +155,15 @@ impl Session {
         let at = (id, life, ticket.proof());
         let kind = ticket.kind();
         let (failed, cancelled, let_go) = (false, false, false);
-        self.snapshot = Some(Snapshot { standby, at, kind, failed, cancelled, let_go, ticket: None });
+        let snapshot = Snapshot { standby, at, kind, failed, cancelled, let_go, ticket: None };
+        self.snapshot = Some(Box::new(snapshot));
         // In its transactions a server, too, shows what its snapshot does, whatever was emptied since.
         Ok(Ran { incarnation: life, replayed, locked: replayed })
     }
 
     /// Ends the transaction at the standby. It has only read.
     pub(super) async fn end_at_standby(&mut self) {
-        let taken = self.snapshot.take();
+        let taken = self.snapshot.take().map(|snapshot| *snapshot);
         let Some(Snapshot { standby: Some(standby), at: (id, ..), cancelled, ticket, .. }) = taken else {
             return;
         };
