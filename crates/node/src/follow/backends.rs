@@ -37,16 +37,17 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let mut suspects: BTreeSet<Backend> = BTreeSet::new();
     while !cluster.stopping() {
         let orphans = cluster.backends().orphans();
-        let arriving = cluster.backends().arriving_now();
+        let (own, arriving) = (cluster.backends().own(), cluster.backends().arriving_now());
         // While another one leads its clients' log-ins are no news. What was seen before he ended counts for nothing.
         let leads = cluster.lead().is_sure(cluster.now());
         let present = look(&control).await?;
+        cluster.backends().seen(&own, &present.iter().map(|seen| seen.backend).collect::<Vec<_>>());
         end_orphans(cluster, &orphans, &present);
         if !leads {
             tokio::time::sleep(ROUND).await;
             continue;
         }
-        let is_foreign = |seen: &&Seen| !seen.ours && !cluster.backends().is_own(seen.backend.pid);
+        let is_foreign = |seen: &&Seen| !seen.ours && !cluster.backends().is_own(seen.backend);
         let foreign: BTreeSet<Backend> = present.iter().filter(is_foreign).map(|seen| seen.backend).collect();
         let anywhere = cluster.scheduler().writers() == Writers::Anywhere;
         if !cluster.backends().trusted() && (foreign.is_empty() || anywhere) {

@@ -565,3 +565,29 @@ fn a_pipeline_is_not_counted_as_the_statement_before_it() {
     });
     assert_eq!(counted, 1);
 }
+
+/// PostgreSQL goes on with what a client has left behind. Until that is over its process is Consort's; who comes past Consort
+/// later is seen.
+#[test]
+fn a_statement_whose_client_has_left_is_no_writer_past_consort() {
+    let servers = Scratch::start(0);
+    let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
+    let writers = || open.cluster(|cluster| cluster.scheduler().writers());
+    let mut raw = Raw::ready(&open, "postgres");
+    raw.ask(|out| {
+        out.parse(b"", b"SELECT pg_sleep(3) AS left_alone", &[]);
+        out.bind(b"", b"", &NO_PARAMETERS);
+        out.execute(b"", 0);
+        out.flush();
+    });
+    let goes_on = "SELECT FROM pg_stat_activity WHERE query LIKE '%AS left_alone' AND query NOT LIKE '%activity%' \
+                   AND state = 'active'";
+    until(|| !servers.query(goes_on).is_empty());
+    drop(raw);
+    until(|| open.door(|door| door.seats().is_empty()));
+    assert!(!servers.query(goes_on).is_empty(), "the server goes on");
+    until(|| servers.query(goes_on).is_empty());
+    assert_eq!(writers(), Writers::ThroughConsort);
+    let _past = Raw::past(&servers, "postgres");
+    until(|| writers() == Writers::Anywhere);
+}

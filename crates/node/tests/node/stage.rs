@@ -306,7 +306,12 @@ impl Raw {
 
     /// The same at the primary itself, to compare with.
     pub(crate) fn at_primary(database: &str) -> Raw {
-        let Place::Unix(path) = place(SERVERS.primary()) else { unreachable!("it listens there alone") };
+        Raw::past(&SERVERS, database)
+    }
+
+    /// The same at the primary of these servers, past Consort.
+    pub(crate) fn past(servers: &Scratch, database: &str) -> Raw {
+        let Place::Unix(path) = place(servers.primary()) else { unreachable!("it listens there alone") };
         let stream = TcpStream::from(OwnedFd::from(UnixStream::connect(path).unwrap()));
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut raw = Raw { stream };
