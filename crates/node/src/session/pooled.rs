@@ -49,7 +49,7 @@ pub(super) struct Shares {
 }
 
 /// Whether a text calls what tells of a session's use of sequences.
-fn asks_sequences(text: &[u8]) -> bool {
+pub(super) fn asks_sequences(text: &[u8]) -> bool {
     names(text, b"currval") || names(text, b"lastval")
 }
 
@@ -74,11 +74,12 @@ impl Session {
         self.shares.wrote = true;
     }
 
-    /// What this statement asks may be what its process alone knows.
-    fn heed_sequences(&mut self) {
-        if self.shares() && !self.database.asks_sequences.get() && asks_sequences(self.words.text.as_bytes())
-        {
-            self.database.asks_sequences.set(true);
+    /// What this statement asks, or one before it that was parsed, may be what its process alone knows.
+    fn heed_sequences(&self) {
+        let asked = &self.database.asks_sequences;
+        if self.shares() && !asked.get() {
+            let text = self.words.text.as_bytes();
+            asked.set(self.line.statements.ask_sequences() || asks_sequences(text));
         }
     }
 
@@ -217,6 +218,8 @@ impl Session {
         if std::mem::take(&mut self.shares.look) || self.line.statements.are_astray() {
             self.look().await?;
         }
+        // Behind what a pipeline parsed as it went.
+        self.heed_sequences();
         let tie = self.tie();
         *self.line.seat.tie.borrow_mut() = tie;
         if tie.is_some() {

@@ -3,6 +3,7 @@
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
 use super::described::Described;
+use super::pooled::asks_sequences;
 use crate::cluster::{Names, NamesAt};
 use analysis::session::{Settings, SettingsId};
 use analysis::shape::{Shape, Strings, Verb};
@@ -89,6 +90,8 @@ pub struct Statements {
     closing: Vec<Box<[u8]>>,
     /// The primary may have statements of the session's that are not followed.
     astray: bool,
+    /// One that was parsed at a shared connection asks for what the session's use of sequences gave.
+    asks_sequences: bool,
     named: BTreeMap<Box<[u8]>, Parsed>,
     unnamed: Unnamed,
     /// Under which the primary parses now.
@@ -246,6 +249,9 @@ impl Statements {
     /// The primary has parsed the statement under this name; without a statement one that is not followed.
     pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
         let under = self.under.clone();
+        if let (Some(_), Some(statement)) = (&self.there, &statement) {
+            self.asks_sequences = self.asks_sequences || asks_sequences(&statement.text);
+        }
         let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
         let parsed = statement.map(|statement| Parsed::new(statement, under));
         if name.is_empty() {
@@ -336,6 +342,11 @@ impl Statements {
             self.named.remove(key(name));
             self.there.as_mut().map(|there| there.remove(key(name)));
         }
+    }
+
+    /// Whether one that was parsed at a shared connection asks for what the session's use of sequences gave.
+    pub fn ask_sequences(&self) -> bool {
+        self.asks_sequences
     }
 
     /// The session goes on at a connection that has these statements. `strange`: another session has used it since.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// How `size` connections are shared.
-fn shared(size: usize) -> Pooling {
+pub(crate) fn shared(size: usize) -> Pooling {
     let wait = Duration::from_secs(30);
     Pooling { mode: PoolMode::Transaction, size, wait, ..Pooling::default() }
 }
@@ -208,6 +208,39 @@ fn what_sequences_gave_is_nobody_elses() {
         query(&mut other, "INSERT INTO items VALUES (1000 + (random() * 1000000)::int, 'x')");
     }
     assert_eq!(query(&mut one, "SELECT lastval()"), ["2"]);
+}
+
+/// The text of what a pipeline executes before its Sync tells as much as any other.
+#[test]
+fn what_sequences_gave_is_known_to_a_pipeline() {
+    database("sequences_in_pipelines");
+    SERVERS.query_in("sequences_in_pipelines", "CREATE TABLE numbered (id serial PRIMARY KEY, v text)");
+    let open = sharing(2);
+    let mut one = Raw::ready(&open, "sequences_in_pipelines");
+    let mut other = Raw::ready(&open, "sequences_in_pipelines");
+    let flushed = |raw: &mut Raw, text: &str| {
+        raw.ask(|out| {
+            out.parse(b"", text.as_bytes(), &[]);
+            out.bind(b"", b"", &[0; 6]);
+            out.execute(b"", 0);
+            out.flush();
+        });
+    };
+    // The number of what it has written is asked for behind the first Flush.
+    flushed(&mut one, "INSERT INTO numbered (v) VALUES ('a')");
+    flushed(&mut one, "SELECT lastval()");
+    one.ask(|out| out.sync());
+    assert_eq!(answer(&mut one).0, ["1"]);
+    query(&mut one, "INSERT INTO numbered (v) VALUES ('b')");
+    let ties =
+        || open.door(|door| door.seats().iter().filter_map(|seat| *seat.tie.borrow()).collect::<Vec<_>>());
+    until(|| ties() == ["session_used_sequences"]);
+    for _ in 0..3 {
+        query(&mut other, "INSERT INTO items VALUES (1000 + (random() * 1000000)::int, 'x')");
+    }
+    flushed(&mut one, "SELECT lastval()");
+    one.ask(|out| out.sync());
+    assert_eq!(answer(&mut one).0, ["2"]);
 }
 
 #[test]
