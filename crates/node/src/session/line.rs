@@ -365,8 +365,17 @@ impl Line {
             Kind::Batch => batch::read(&bytes, self.client.splitter).map_err(Ended::Malformed)?,
             _ => None,
         };
-        let binds_unnamed =
-            batch.is_some_and(|batch| batch.parse.is_none() && batch.bind.statement.is_empty());
+        let name = batch.filter(|batch| batch.parse.is_none()).map(|batch| batch.bind.statement);
+        if let Some(name) = name
+            && let Some(lack) = self.statements.lacks(name)
+        {
+            self.primary.ask_learnt(name, &lack);
+            self.settled().await?;
+            if self.primary.own_error().is_some() {
+                self.statements.unlearned(name);
+            }
+        }
+        let binds_unnamed = name.is_some_and(<[u8]>::is_empty);
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         self.primary.ask_aside(&bytes, binds_unnamed, side.statements);

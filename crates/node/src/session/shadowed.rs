@@ -23,7 +23,11 @@ impl Session {
         else {
             return;
         };
-        match self.line.ask_aside(request).await {
+        let answer = match self.at_home().await {
+            Ok(()) => self.line.ask_aside(request).await,
+            Err(ended) => Err(ended),
+        };
+        match answer {
             Ok(answer) => {
                 leaving.question.now = self.service.cluster.now();
                 self.current.before = Some(Before {

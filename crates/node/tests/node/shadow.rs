@@ -1,8 +1,11 @@
 //! Shadow mode: what standbys answer is what the primary says, for every statement of the analysis' corpus that may
 //! leave; and an answer that is not is reported.
 
+use crate::messages::{parse_named, run_named};
+use crate::pooled::shared;
 use crate::stage::{LIMIT, Open, Raw, until};
 use node::cluster::Setup;
+use node::pooling::Pools;
 use node::shadow::Report;
 use postgres::local::{Options, Scratch};
 use scheduler::Writers;
@@ -98,6 +101,32 @@ fn a_stale_answer_is_reported() {
     let expected =
         "different\tpostgres\tstandby unproven\t\tSELECT id,\\tname FROM items ORDER BY id\t2 | new\t2 | old";
     assert_eq!(report.lines("different"), [expected]);
+}
+
+/// What runs at the primary for comparison is the session's own statement, whatever the connection has under its name.
+#[test]
+fn named_statements_are_those_of_their_session() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE items (id int PRIMARY KEY, name text)");
+    servers.query("INSERT INTO items VALUES (1, 'one'), (2, 'two')");
+    servers.catch_up(LIMIT);
+    let report = ReportFile::new();
+    let on = report.on();
+    let open = Open::before(&servers, Writers::Anywhere, |setup| {
+        on(setup);
+        setup.pools = Pools::of_all(shared(1));
+    });
+    let mut clients = [Raw::ready(&open, "postgres"), Raw::ready(&open, "postgres")];
+    for (raw, id) in clients.iter_mut().zip(1..) {
+        assert_eq!(parse_named(raw, b"S", &format!("SELECT name FROM items WHERE id = {id}")), "");
+    }
+    until(|| {
+        for (raw, name) in clients.iter_mut().zip(["one", "two"]) {
+            assert_eq!(run_named(raw, b"S"), [name]);
+        }
+        verdicts(&open).get("same").is_some_and(|count| *count >= 4)
+    });
+    assert_eq!(verdicts(&open).len(), 1, "{:?}", report.lines("different"));
 }
 
 /// A statement of the corpus.
