@@ -1,7 +1,8 @@
 //! The design in which every server executes what the scheduler has ordered: all copies are equal, whatever the clients send
 //! and whoever fails; what servers might execute differently is refused.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use postgres::local::{Node, Options, Scratch};
@@ -488,6 +489,39 @@ fn up_makes_replicas_that_execute() {
     psql(&folder.url(), "INSERT INTO t (v) VALUES (7)").worked();
     let said = folder.run("verify", &["postgres"]).worked();
     assert!(said.contains("equal") && !said.contains("differs"), "{said}");
+}
+
+/// A statement that draws numbers goes on to its end, also if its client cancels it, and no copy is lost.
+#[test]
+fn no_copy_is_lost_with_a_cancelled_statement_that_draws_numbers() {
+    for design in both() {
+        let (serving, mut console, url) = serving_as(design, "");
+        let primary = serving.servers.primary();
+        psql(&url, "CREATE TABLE drawn (id serial PRIMARY KEY, v int)").worked();
+        let (folder, port) = (primary.socket_folder().display(), primary.port());
+        let past = format!("host={folder} port={port} user=postgres dbname=postgres");
+        let mut past = Client::connect(&past).unwrap();
+        past.rows("BEGIN; INSERT INTO drawn VALUES (1)").unwrap();
+        let mut client = Command::new("psql");
+        client.args(["-XAt", "-d", &url, "-c", "INSERT INTO drawn (v) VALUES (1), (2)"]);
+        client.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut client = client.spawn().expect("psql runs");
+        let waits = "SELECT FROM pg_stat_activity WHERE query LIKE 'INSERT INTO drawn (v)%' \
+                     AND wait_event = 'transactionid'";
+        eventually("a statement that waits", || !primary.query("postgres", waits).unwrap().is_empty());
+        run(Command::new("kill").args(["-INT", &client.id().to_string()])).worked();
+        let mut said = BufReader::new(client.stderr.take().unwrap()).lines();
+        let sent = said.by_ref().any(|line| line.unwrap().contains("Cancel request sent"));
+        assert!(sent, "it is taken");
+        assert!(!primary.query("postgres", waits).unwrap().is_empty(), "it goes on");
+        past.rows("ROLLBACK").unwrap();
+        assert!(client.wait().unwrap().success());
+        assert_eq!(become_equal(&serving, "drawn"), 2);
+        let (_, counted) = page(&serving, "/metrics");
+        assert!(counted.contains("\nconsort_replicas_taken_out_total 0\n"), "{counted}");
+        all_execute(&mut console);
+        verified(&serving);
+    }
 }
 
 /// A COMMIT, and a statement that draws numbers, go on to their end: their client is sent away behind them, and no copy is lost.

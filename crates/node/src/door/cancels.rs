@@ -64,6 +64,8 @@ pub struct Running {
     /// Held while a cancel request is on its way to such a connection.
     sending: Mutex<()>,
     wanted: Cell<bool>,
+    /// What runs is to come to its end: cancel requests do nothing.
+    spared: Cell<bool>,
     /// The statement is nowhere yet: whoever holds it hears of the cancel request.
     held: Cell<bool>,
     heard: Notify,
@@ -132,6 +134,14 @@ impl Running {
         self.heard.notified().await;
     }
 
+    /// From now on, until the end of what this returns, cancel requests do nothing. One that is on its way has arrived before.
+    pub(crate) async fn spare(self: Rc<Running>) -> Spared {
+        self.spared.set(true);
+        let spared = Spared(self);
+        spared.0.met().await;
+        spared
+    }
+
     /// The client wants to cancel its current statement.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.get()
@@ -151,6 +161,16 @@ impl Running {
     /// A new statement begins: what was cancelled before is over.
     pub fn forget(&self) {
         self.wanted.set(false);
+    }
+}
+
+/// Cancel requests do nothing until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Spared(Rc<Running>);
+
+impl Drop for Spared {
+    fn drop(&mut self) {
+        self.0.spared.set(false);
     }
 }
 
@@ -209,7 +229,7 @@ impl Cancels {
 
     /// Cancels what the session runs, wherever it runs. An unknown session is nobody's business, as at a server.
     pub async fn cancel(&self, request: &CancelRequest) {
-        let Some(running) = self.running(request) else { return };
+        let Some(running) = self.running(request).filter(|running| !running.spared.get()) else { return };
         running.wanted.set(true);
         running.told.notify_waiters();
         if running.held.get() {
@@ -222,8 +242,11 @@ impl Cancels {
                 tokio::task::spawn_local(pass_on_again(running, there, statement));
             }
         } else if let Some(here) = home {
-            running.struck.set(true);
-            here.send().await;
+            let _sending = running.sending.lock().await;
+            if !running.spared.get() {
+                running.struck.set(true);
+                here.send().await;
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ mod sparing;
 mod tls;
 
 pub(crate) use arrive::{not_leading, refuse};
+pub(crate) use cancels::Spared;
 pub use cancels::{Cancel, Cancels, Running, pass_on};
 pub use leave::Leave;
 pub use listen::{Listen, Listener};

@@ -27,6 +27,7 @@ use super::Session;
 use super::own::cancelled;
 use super::primary::{Ended, Seen, Told};
 use super::request::{Kind, Request};
+use crate::door::Spared;
 use crate::routes::Went;
 use crate::scheduled::{Copy, NoLocks, PRIMARY, Scheduled, Transaction, touching_everything};
 use analysis::instant::Instant;
@@ -425,7 +426,7 @@ impl Session {
         if let Some(problem) = self.ask_instant(uses, open).await? {
             return self.refuse_ordered(request, "clock", problem).await;
         }
-        self.spare_draws(uses)?;
+        let _spared = self.spare_draws(uses).await?;
         let work = self.begin_at_copies(uses, open).await;
         self.current.request = None;
         let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
@@ -443,9 +444,14 @@ impl Session {
         self.line.seat.spare().map_err(Ended::SentAway)
     }
 
-    /// The same of statements that draw numbers of sequences, which no ROLLBACK gives back.
-    fn spare_draws(&self, uses: &[Use]) -> Result<(), Ended> {
-        if uses.iter().any(|used| used.moves_sequences) { self.spare() } else { Ok(()) }
+    /// The same of statements that draw numbers of sequences, which no ROLLBACK gives back. Nor are those cancelled until the end of
+    /// what this returns; a COMMIT may be, which is the same for all as the primary decides.
+    async fn spare_draws(&self, uses: &[Use]) -> Result<Option<Spared>, Ended> {
+        if !uses.iter().any(|used| used.moves_sequences) {
+            return Ok(None);
+        }
+        self.spare()?;
+        Ok(Some(self.line.seat.running.clone().spare().await))
     }
 
     /// The primary has done what it was given, also if the client is gone meanwhile: why, if so. The error: nobody knows
@@ -487,7 +493,7 @@ impl Session {
                 return self.refuse_ordered(request, "clock", problem).await;
             }
         }
-        self.spare_draws(uses)?;
+        let spared = self.spare_draws(uses).await?;
         let work = self.begin_at_copies(uses, &mut open).await;
         // In the middle of a text a completion cannot be kept back.
         let alone = request.kind == Kind::Batch || uses.len() == 1;
@@ -495,6 +501,7 @@ impl Session {
         let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
         let (ran, did) = tokio::join!(self.line.run_within(begin, request, alone), copies);
         let gone = self.ran_out(ran, uses, &mut open).await?;
+        drop(spared);
         let mut seen = self.line.primary.seen();
         self.compare_copies(uses, &seen, did, &mut open);
         let by: Vec<StandbyId> = open.copies.iter().map(|copy| copy.replica).chain([PRIMARY]).collect();
