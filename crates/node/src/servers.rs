@@ -429,10 +429,14 @@ impl Servers {
         }
         let number = self.next_waiter.replace(self.next_waiter.get() + 1);
         let ticket = Ticket::draw(self, &pool.queue, number, seat);
+        let suspended_before = pauses.suspended_for();
         loop {
-            let waited = ticket.since.elapsed();
+            // While all is suspended it does not wait for a connection.
+            let suspended = pauses.suspended_for() - suspended_before;
+            let waited = ticket.since.elapsed().saturating_sub(suspended);
+            let is_suspended = pauses.suspended();
             let steps_back = self.steps_back(pool, number);
-            let may_look = ticket.is_first() && !pauses.suspended() && !steps_back;
+            let may_look = ticket.is_first() && !is_suspended && !steps_back;
             if may_look && let Some(got) = self.try_get(pool, wanted, seat, waited) {
                 return Ok(got);
             }
@@ -441,18 +445,21 @@ impl Servers {
                 self.call_again();
             }
             let Pooling { wait, reserve, reserve_wait, .. } = pool.pooling();
+            if !is_suspended && !wait.is_zero() && waited >= wait {
+                return Err(Refusal::NoServer(wait));
+            }
             let until = |limit: Duration| async move {
                 match limit.is_zero() {
                     true => std::future::pending().await,
-                    false => sleep_until(ticket.since + limit).await,
+                    false => sleep_until(ticket.since + suspended + limit).await,
                 }
             };
             let waits_for_reserve = reserve > 0 && waited < reserve_wait;
             tokio::select! {
                 () = ticket.called() => {}
-                () = pauses.changed(), if pauses.suspended() => {}
-                () = until(reserve_wait), if waits_for_reserve => {}
-                () = until(wait) => return Err(Refusal::NoServer(wait)),
+                () = pauses.changed(), if is_suspended => {}
+                () = until(reserve_wait), if waits_for_reserve && !is_suspended => {}
+                () = until(wait), if !is_suspended => {}
                 why = seat.sent_away() => return Err(Refusal::SentAway(why)),
             }
         }
@@ -574,6 +581,12 @@ impl Servers {
     pub fn connections(&self, database: &str) -> usize {
         let pools = self.pools.borrow();
         pools.values().filter(|pool| pool.database == database).map(|pool| pool.open.get()).sum()
+    }
+
+    /// How many connections count for this role.
+    pub fn connections_of(&self, user: &str) -> usize {
+        let pools = self.pools.borrow();
+        pools.values().filter(|pool| pool.user == user).map(|pool| pool.open.get()).sum()
     }
 
     /// The connections that nobody has just now.

@@ -249,6 +249,10 @@ impl View for Shown<'_> {
         let known = self.process.door.secrets.borrow().roles().map(str::to_owned).collect::<Vec<_>>();
         seen.chain(known).collect::<BTreeSet<_>>().into_iter().collect()
     }
+
+    fn connections_of(&self, user: &str) -> usize {
+        self.process.door.service.borrow().as_ref().map_or(0, |service| service.servers.connections_of(user))
+    }
 }
 
 impl Shown<'_> {

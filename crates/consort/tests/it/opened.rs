@@ -41,6 +41,9 @@ fn leaves_and_another_comes_past(serving: &Serving, console: &mut Console, past:
     let databases = console.rows("SHOW DATABASES");
     let used = databases.iter().find(|row| row.get("name") == Some("postgres")).expect("it is used");
     assert_eq!(used.get("current_connections"), Some("2"), "one is being opened");
+    let users = console.rows("SHOW USERS");
+    let used = users.iter().find(|row| row.get("name") == Some("postgres")).expect("it is used");
+    assert_eq!(used.get("current_connections"), Some("2"), "it counts for its role too");
     client.kill().expect("it runs");
     client.wait().expect("it ends");
     eventually("its end", || counts(console).0 == clients);

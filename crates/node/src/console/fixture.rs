@@ -202,4 +202,8 @@ impl View for Fixture {
     fn users(&self) -> Vec<String> {
         vec!["ann".into()]
     }
+
+    fn connections_of(&self, _user: &str) -> usize {
+        2
+    }
 }

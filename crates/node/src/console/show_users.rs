@@ -19,12 +19,11 @@ const COLUMNS: &[Column] = &[
 
 fn rows(view: &dyn View) -> Table {
     let config = view.config();
-    let (pools, clients, servers) = (config.pools(), view.clients(), view.servers());
+    let (pools, clients) = (config.pools(), view.clients());
     let row = |user: String| {
         let said = pools.users.get(&user).copied().unwrap_or_default();
         let pooling = pools.of("", &user);
-        let connections =
-            servers.iter().filter(|server| server.user == user && server.node == config.primary.name).count();
+        let connections = view.connections_of(&user);
         let clients = clients.iter().filter(|client| client.user == user).count();
         vec![
             Some(user),

@@ -179,7 +179,7 @@ fn show_users() {
     assert_eq!(
         shown("SHOW USERS"),
         [
-            "name=ann pool_mode=statement max_user_connections=0 current_connections=0 max_user_client_connections=9 \
+            "name=ann pool_mode=statement max_user_connections=0 current_connections=2 max_user_client_connections=9 \
           current_client_connections=2"
         ]
     );

@@ -47,6 +47,8 @@ pub trait View {
     fn serves(&self) -> bool;
     /// Roles of the `auth_file`, or those that were seen if nobody is asked.
     fn users(&self) -> Vec<String>;
+    /// How many connections at the primary a role has, those that are being opened too.
+    fn connections_of(&self, user: &str) -> usize;
 }
 
 /// What a client does.

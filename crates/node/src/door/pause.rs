@@ -18,7 +18,9 @@ pub struct Pauses {
     any: Cell<bool>,
     all: Cell<bool>,
     /// Everybody waits, inside transactions too.
-    suspended: Cell<bool>,
+    suspended: Cell<Option<Instant>>,
+    /// How long that lasted each time before, in all.
+    was_suspended: Cell<Duration>,
     databases: RefCell<BTreeSet<String>>,
     changed: Notify,
 }
@@ -31,7 +33,12 @@ impl Pauses {
 
     /// Whether requests wait inside transactions too.
     pub fn suspended(&self) -> bool {
-        self.suspended.get()
+        self.suspended.get().is_some()
+    }
+
+    /// How long everybody has waited so far, in all.
+    pub(crate) fn suspended_for(&self) -> Duration {
+        self.was_suspended.get() + self.suspended.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether requests wait in every database.
@@ -62,7 +69,8 @@ impl Pauses {
         match database {
             None => {
                 self.all.set(false);
-                self.suspended.set(false);
+                self.was_suspended.set(self.suspended_for());
+                self.suspended.set(None);
                 self.databases.borrow_mut().clear();
             }
             Some(name) => drop(self.databases.borrow_mut().remove(name)),
@@ -114,7 +122,8 @@ impl Door {
     /// How many still run after `limit`. The others are held all the same.
     pub async fn suspend(&self, limit: Duration) -> Result<(), String> {
         self.pauses.begin(None);
-        self.pauses.suspended.set(true);
+        let suspended = &self.pauses.suspended;
+        suspended.set(suspended.get().or(Some(Instant::now())));
         tracing::warn!("suspended: every statement waits until RESUME");
         // Who waits for a connection has begun nothing, and gets none before RESUME.
         let open = self.quiet(limit, |seat| seat.doing() == Doing::Active && !seat.is_queued()).await;

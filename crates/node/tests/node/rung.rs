@@ -1,11 +1,12 @@
 //! Clients that are told to leave, that cancel, or that are held: while they wait, and while they are answered.
 
-use crate::pooled::{pooling, sharing};
+use crate::pooled::{pooling, shared, sharing};
 use crate::session::query;
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use node::door::Leave;
+use node::pooling::{Pooling, Pools};
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{Asks, Complaint, Frame};
 
 /// So many clients wait for a connection.
@@ -107,6 +108,28 @@ fn who_waits_for_a_connection_does_not_keep_suspend_waiting() {
     open.door(|door| door.resume(None));
     query(&mut busy, "COMMIT");
     assert_eq!(raw.until_ready(), "CZ");
+}
+
+/// It does not wait for a connection meanwhile, and its time begins to run on at RESUME.
+#[test]
+fn who_waits_for_a_connection_while_all_is_suspended_is_not_refused() {
+    const WAIT: Duration = Duration::from_secs(2);
+    database("suspended_wait");
+    let open = pooling(Pools::of_all(Pooling { wait: WAIT, ..shared(1) }));
+    let (mut busy, mut raw) = (Raw::ready(&open, "suspended_wait"), Raw::ready(&open, "suspended_wait"));
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    raw.ask(|out| out.query(b"UPDATE items SET name = 'later' WHERE id = 1"));
+    wait(&open, 1);
+    assert_eq!(open.suspend(Duration::from_secs(5)), Ok(()));
+    let suspended = Instant::now();
+    until(|| suspended.elapsed() > WAIT);
+    wait(&open, 1);
+    open.door(|door| door.resume(None));
+    let resumed = Instant::now();
+    assert!(raw.last_word() == "53300", "nobody gives it one");
+    assert!(resumed.elapsed() < WAIT, "it has waited before");
+    query(&mut busy, "COMMIT");
 }
 
 /// Nobody gets a connection while everything is suspended, also when one is free.
