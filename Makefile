@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz drivers regress shadow bench acceptance bench-papers experiments package image
+.PHONY: help demo test check test-all fuzz drivers suites regress shadow bench acceptance bench-papers experiments package image
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -27,9 +27,10 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
 
-test-all: check ## check, then test with more seeds, drivers, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, the package
+test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, the package
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 $(MAKE) test
 	@$(MAKE) drivers
+	@$(MAKE) suites
 	@$(MAKE) regress
 	@$(MAKE) shadow
 	@$(MAKE) experiments
@@ -44,6 +45,11 @@ drivers: ## psql, pg_dump and seven drivers in ordinary use through Consort, the
 	$(CARGO) build --release --locked -p consort
 	suites/drivers.sh
 	suites/pgbench.sh
+
+suites: ## drivers' own test suites at a plain server and through Consort, test by test; SUITES="pgx" and other options: suites/driver_suites.sh
+	@scripts/prerequisites.sh rust build server jq
+	$(CARGO) build --release --locked -p consort
+	suites/driver_suites.sh $(SUITES)
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
 	@scripts/prerequisites.sh rust build server headers

@@ -8,6 +8,7 @@
 #   pgbouncer  PgBouncer, which the benchmarks and some tests stand beside
 #   pgpool     Pgpool-II, which an experiment stands beside
 #   fuzz       a nightly toolchain and cargo-fuzz
+#   jq         what reads the outcomes of Go's tests
 #   fonts      a TrueType font, for the words on plots
 #
 # As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
@@ -92,6 +93,8 @@ fuzz() {
     have cargo-fuzz || cargo install --locked cargo-fuzz
 }
 
+jq() { have jq || missing+=(jq); }
+
 # Any will do; this one is small.
 fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
 
@@ -115,8 +118,8 @@ install() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | pgbouncer | pgpool | fuzz | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fuzz, fonts)" ;;
+        rust | build | server | headers | pgbouncer | pgpool | fuzz | jq | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fuzz, jq, fonts)" ;;
     esac
 done
 [ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"
