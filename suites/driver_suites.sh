@@ -72,10 +72,16 @@ run_pgx() {
         PGX_TEST_TLS_CLIENT_CONN_STRING="$tls user=pgx_sslcert \
             sslcert=$work/certificates/pgx_sslcert.crt sslkey=$work/certificates/pgx_sslcert.key" \
         PGX_SSL_PASSWORD=certpw \
-        go test -json -count=1 -p 1 -timeout 20m ./...) >"$3.json" 2>"$3.err" || true
+        go test -json -count=1 -p 2 -timeout 20m ./...) >"$3.json" 2>"$3.err" || true
     jq -r 'select(.Output) | .Output' <"$3.json" | tr -d '\r' >"$3.log"
     jq -r 'select(.Action | IN("pass", "fail", "skip")) | select(.Test or .Action == "fail")
-        | [(.Package | sub("github.com/jackc/pgx/v5/?"; "")) + ":" + (.Test // ""), .Action] | @tsv' <"$3.json"
+        | [(.Package | sub("github.com/jackc/pgx/v5/?"; "")) + ":" + (.Test // ""), .Action] | @tsv' <"$3.json" \
+        | awk -F '\t' '
+            # A package as a whole counts if it fails for none of its tests: what it is told for is not built, or ended early.
+            $1 ~ /:$/ { whole[$1] = $0; next }
+            { print }
+            $2 == "fail" { sub(/:.*/, ":", $1); blamed[$1] }
+            END { for (package in whole) if (!(package in blamed)) print whole[package] }'
 }
 
 # What one test said: OUTPUT TEST
@@ -91,7 +97,8 @@ fetch_tokio-postgres() {
     manifest=$(cargo metadata --locked --format-version 1 | jq -r '.packages[] | select(.name == "tokio-postgres") | .manifest_path')
     rm -rf "$cache/tokio-postgres"
     mkdir -p "$cache/tokio-postgres"
-    cp -r "$(dirname "$manifest")/." "$cache/tokio-postgres/"
+    cp -rp "$(dirname "$manifest")/." "$cache/tokio-postgres/"
+    mv "$cache/tokio-postgres/tests" "$cache/tokio-postgres/tests.given"
     # A workspace of its own, below this one's folder.
     printf '\n[workspace]\n' >>"$cache/tokio-postgres/Cargo.toml"
     echo "tokio-postgres $(basename "$(dirname "$manifest")" | sed 's/.*-//')"
@@ -101,16 +108,19 @@ set_up_tokio-postgres() { psql -p "$1" -U postgres -d postgres -v ON_ERROR_STOP=
 
 # The port stands in the tests: HOST PORT OUTPUT
 run_tokio-postgres() {
-    (cd "$cache/tokio-postgres" && find tests -name '*.rs' -exec sed -i "s/${tests_port:-5433}/$2/g" {} + \
-        && CARGO_TARGET_DIR=$cache/tokio-postgres-target cargo test --locked --all-features -- --test-threads 2) >"$3.log" 2>"$3.err" || true
-    tests_port=$2
+    (cd "$cache/tokio-postgres" && rm -rf tests && cp -r tests.given tests \
+        && find tests -name '*.rs' -exec sed -i "s/5433/$2/g" {} + \
+        && RUST_BACKTRACE=0 CARGO_TARGET_DIR=$cache/tokio-postgres-target cargo test --locked --no-fail-fast --all-features \
+            -- --test-threads 2) >"$3.log" 2>"$3.err" || true
     sed -nE 's/^test (.*) \.\.\. (ok|FAILED|ignored)(,.*)?$/\1\t\2/p' "$3.log" | sed 's/\tok$/\tpass/; s/\tFAILED$/\tfail/; s/\tignored$/\tskip/; s/ (line [0-9]*)//'
 }
 
 said_by_tokio-postgres() { grep -A "${3:-12}" -F -- "---- $2 stdout" "$1.log" || true; }
 
-# TLS as pgx's tests want it, for servers of both kinds; without Go nothing needs it.
-certificates() {
+# Who may enter the servers of both kinds, and TLS as pgx's tests want it: without them nothing needs it.
+entrance() {
+    cp "$here/pg_hba.conf" "$work/pg_hba.conf"
+    [[ $suites == *pgx* ]] || { sed -i '/^hostssl/d' "$work/pg_hba.conf"; return; }
     mkdir "$work/certificates"
     own "$work/certificates"
     (cd "$work/certificates" && go run "$cache/pgx/testsetup/generate_certs.go")
@@ -120,7 +130,7 @@ plain_server() {
     plain_port=$(free_port)
     start_plain "$plain_port"
     local data=$plain_host/data
-    cp "$here/pg_hba.conf" "$data/pg_hba.conf"
+    cp "$work/pg_hba.conf" "$data/pg_hba.conf"
     if [ -d "$work/certificates" ]; then
         cp "$work/certificates/ca.pem" "$data/root.crt"
         cp "$work/certificates/localhost.crt" "$data/server.crt"
@@ -133,7 +143,7 @@ plain_server() {
 }
 
 consort() {
-    sets 'pool_mode = "transaction"' 'auth_type = "hba"' "auth_hba_file = \"$here/pg_hba.conf\"" "auth_file = \"$here/users.txt\""
+    sets 'pool_mode = "transaction"' 'auth_type = "hba"' "auth_hba_file = \"$work/pg_hba.conf\"" "auth_file = \"$here/users.txt\""
     [ ! -d "$work/certificates" ] || sets "tls_certificate = \"$work/certificates/localhost.crt\"" \
         "tls_key = \"$work/certificates/localhost.key\"" "client_tls_ca = \"$work/certificates/ca.pem\""
     start_consort
@@ -178,7 +188,7 @@ for suite in ${asked:-$known}; do
     "fetch_$suite"
     suites+=" $suite"
 done
-[[ $suites != *pgx* ]] || certificates
+entrance
 plain_server
 for suite in $suites; do outcomes "$suite" plain "$plain_host" "$plain_port"; done
 stop_plain

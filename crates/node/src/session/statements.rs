@@ -258,20 +258,20 @@ impl Statements {
             self.unnamed = Unnamed { parsed, ..Unnamed::default() };
             return;
         }
-        self.astray |= parsed.is_none() || self.named.len() >= STATEMENTS_FOLLOWED;
-        if let Some(there) = &mut self.there {
-            there.insert(key(name).into(), parsed.as_ref().map(|parsed| parsed.kept.clone()));
-        }
         let meant = self.meanings.iter().position(|(of, _)| **of == *name);
         let meaning = meant.map(|at| self.meanings.swap_remove(at).1);
-        match parsed.map(|parsed| Parsed { meaning, ..parsed }) {
-            Some(parsed) if self.named.len() < STATEMENTS_FOLLOWED => {
-                self.named.insert(key(name).into(), parsed);
-            }
-            _ => {
-                self.named.remove(key(name));
-            }
+        let followed = parsed.filter(|_| self.named.len() < STATEMENTS_FOLLOWED);
+        self.astray |= followed.is_none();
+        let Some(parsed) = followed else {
+            self.named.remove(key(name));
+            // It is the client's own: nobody is to close it as another's.
+            self.there.as_mut().map(|there| there.remove(key(name)));
+            return;
+        };
+        if let Some(there) = &mut self.there {
+            there.insert(key(name).into(), Some(parsed.kept.clone()));
         }
+        self.named.insert(key(name).into(), Parsed { meaning, ..parsed });
     }
 
     /// The client parses an unnamed statement at the primary, or runs a Query: whatever happens, its earlier one is gone
@@ -592,6 +592,26 @@ mod tests {
         statements.undo(Undo::Paid);
         assert!(statements.is_the_standbys(b""));
         assert_eq!(statements.owed(), owed);
+    }
+
+    #[test]
+    fn what_is_not_followed_is_nobody_elses_to_close() {
+        let statement = |text: &str| Rc::new(Statement { text: text.as_bytes().into(), types: [].into() });
+        let mut statements = Statements::default();
+        statements.attach(There::new(), false);
+        let long = statement(&"x".repeat(TEXT_FOLLOWED_BYTES + 1));
+        for parsed in [None, Some(long)] {
+            statements.parsed_at_primary(b"long", parsed);
+            assert_eq!(statements.lacks(b"long"), None);
+        }
+        for at in 0..STATEMENTS_FOLLOWED + 1 {
+            let name = at.to_string();
+            statements.parsed_at_primary(name.as_bytes(), Some(statement("SELECT 1")));
+            assert_eq!(statements.lacks(name.as_bytes()), None, "{name}");
+        }
+        // It has to stay with them.
+        assert!(statements.are_astray());
+        assert!(!statements.may_be_so_many(STATEMENTS_FOLLOWED + 2));
     }
 
     #[test]

@@ -142,6 +142,26 @@ fn named_statements_go_with_their_session() {
 }
 
 #[test]
+fn a_named_statement_too_long_to_follow_keeps_its_session_where_it_is() {
+    database("long_statements");
+    let open = sharing(2);
+    let (mut one, mut other) = (Raw::ready(&open, "long_statements"), Raw::ready(&open, "long_statements"));
+    for bytes in [70_000, 300_000] {
+        let long = format!("SELECT 'mine' FROM pg_backend_pid() /* {} */", "x".repeat(bytes));
+        assert_eq!(parse_named(&mut one, b"long", &long), "");
+        let there = query(&mut one, "SELECT pg_backend_pid()::text");
+        for _ in 0..2 {
+            query(&mut other, "UPDATE items SET name = 'busy' WHERE id = 1");
+            assert_eq!(run_named(&mut one, b"long"), ["mine"], "{bytes} bytes");
+            assert_eq!(run_named(&mut other, b"long"), ["26000"]);
+            assert_eq!(query(&mut one, "SELECT pg_backend_pid()::text"), there);
+        }
+        query(&mut one, "DEALLOCATE long");
+        assert_eq!(run_named(&mut one, b"long"), ["26000"]);
+    }
+}
+
+#[test]
 fn what_cannot_be_carried_keeps_a_session_where_it_is() {
     database("tied");
     let open = sharing(2);
