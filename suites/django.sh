@@ -54,9 +54,9 @@ run() {
         DJANGO_HOST="$2" DJANGO_PORT="$3" DJANGO_RESULTS="$work/$name/lines" \
         "$work/venv/bin/python" -W ignore runtests.py --settings=consort_settings --parallel=1 --noinput "${labels[@]}") \
         >"$work/$name/log" 2>&1 </dev/null || true
+    LC_ALL=C sort -t "$(printf '\t')" -k 2 "$work/$name/lines" >"$work/$name/results" 2>/dev/null || true
     [ -z "$keep" ] || { mkdir -p "$keep" && cp -r "$work/$name" "$work"/*.log "$keep/"; }
-    [ -s "$work/$name/lines" ] || { tail -n 30 "$work/$name/log" >&2; fail "no test ran: $name"; }
-    LC_ALL=C sort -t "$(printf '\t')" -k 2 "$work/$name/lines" >"$work/$name/results"
+    [ -s "$work/$name/results" ] || { tail -n 30 "$work/$name/log" >&2; fail "no test ran: $name"; }
     grep -qE '^Ran [0-9]+ tests in ' "$work/$name/log" || { tail -n 30 "$work/$name/log" >&2; fail "the tests stopped half-way: $name"; }
     echo "$name: $(wc -l <"$work/$name/results") tests in $((SECONDS - begun)) s: $(cut -f 1 "$work/$name/results" \
         | sort | uniq -c | awk '{ n = $1; $1 = ""; printf "%s%s%s", sep, n, $0; sep = ", " }')"
@@ -100,6 +100,7 @@ if [ "$only" != plain ]; then
     console -c 'SHOW CONFIG' | grep "^pool_mode|$pool|" || fail "pool_mode is not $pool"
     run consort 127.0.0.1 "$port"
     [ -z "$keep" ] || { console -c 'SHOW ROUTES' >"$keep/routes" && cp "$work"/*.log "$keep/"; }
+    echo "assignments of connections: $(console -c 'SHOW STATS' | awk -F '|' '/^test_django/ { printf "%s%s %s", sep, $1, $2; sep = ", " }')"
     share_of_reads
     [ -n "$only" ] || compare
 fi
