@@ -46,10 +46,11 @@ drivers: ## psql, pg_dump and seven drivers in ordinary use through Consort, the
 	suites/drivers.sh
 	suites/pgbench.sh
 
-suites: ## drivers' own test suites at a plain server and through Consort, test by test; SUITES="pgx" and other options: suites/driver_suites.sh
+suites: ## the own tests of pgx, tokio-postgres and Django at a plain server and through Consort, test by test; SUITES="pgx" and other options: suites/driver_suites.sh
 	@scripts/prerequisites.sh rust build server jq
 	$(CARGO) build --release --locked -p consort
 	suites/driver_suites.sh $(SUITES)
+	$(if $(SUITES),,suites/django.sh)
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
 	@scripts/prerequisites.sh rust build server headers
