@@ -106,7 +106,8 @@ const TYPES: &str = "
            array_to_string(ARRAY[t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin, t.typmodout,
                 t.typsubscript, r.rngcanonical, r.rngsubdiff]::oid[] || ARRAY(SELECT p.amproc::oid FROM pg_opclass o
                 JOIN pg_amproc p ON p.amprocfamily = o.opcfamily
-                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid)
+                -- Those that sorting, grouping and comparing go by (lookup_type_cache()): of btree and hash alone.
+                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid AND o.opcmethod IN (403, 405))
                 -- to_json and its like run a cast that is there.
                 || ARRAY(SELECT c.castfunc::oid FROM pg_cast c
                 WHERE c.castsource = t.oid AND c.casttarget = 'json'::regtype AND c.castmethod = 'f'), ',')

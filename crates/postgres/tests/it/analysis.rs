@@ -201,6 +201,36 @@ async fn what_is_loaded_can_be_judged() {
     assert!(template.relations.contains(id), "{template:?}");
 }
 
+/// An extension's functions for GIN and GiST run in such indexes alone: they are no part of `text` and `int` where there is none.
+#[tokio::test]
+async fn operator_classes_of_indexes_keep_no_type_at_home() {
+    let scratch = Scratch::start(0);
+    scratch.query("CREATE EXTENSION btree_gin; CREATE EXTENSION btree_gist");
+    scratch.query("CREATE TABLE t (id int PRIMARY KEY, n text)");
+    // What btree sorts a type by does belong to it, wherever it is sorted.
+    scratch.query("CREATE TYPE pair AS (a int, b int)");
+    scratch.query(
+        "CREATE FUNCTION compared(pair, pair) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 0; END';
+         CREATE OPERATOR CLASS pairs DEFAULT FOR TYPE pair USING btree AS FUNCTION 1 compared(pair, pair)",
+    );
+    scratch.query("CREATE TABLE p (v pair)");
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
+    attach(&control).await.unwrap();
+    let loaded = load(&control).await.unwrap();
+    let mut analyst = Analyst::connect(&scratch.address("postgres")).await.unwrap();
+    let plain = settings(&[("search_path", "public"), ("session_authorization", "postgres")]);
+    for (text, leaves) in [
+        ("SELECT 1", true),
+        ("SELECT n, max(id) FROM t WHERE id < 7 GROUP BY n ORDER BY n", true),
+        ("SELECT v FROM p", false),
+    ] {
+        let trees = analyst.analyse(&plain, text, &[]).await.unwrap().trees;
+        let input = analysis::Input { trees: &trees, text, literals: &[], parameters: &[] };
+        let template = analysis::judge(&input, &loaded.catalog);
+        assert_eq!(template.stay.is_none(), leaves, "{text}: {:?}", template.stay);
+    }
+}
+
 #[tokio::test]
 async fn standbys_are_told_from_strangers() {
     let scratch = Scratch::start(1);
