@@ -26,7 +26,8 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test -q -p tidy --locked
-	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml # fails when the lock file of the fuzz targets is older than the crates
+	@# The lock file of the fuzz targets must be as new as the crates.
+	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml
 
 test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, the package
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 $(MAKE) test
