@@ -6,18 +6,20 @@ use bench::slow_disk::SlowDisk;
 use bench::{Command, Verdict};
 use std::time::{Duration, Instant};
 
+async fn measured(line: &[&str]) -> Report {
+    let command = fixture::command(line);
+    let Command::Overhead(options) = &command else { panic!("overhead was asked") };
+    let (stop, mut progress) = (bench::stop::Stop::new(), bench::progress::Progress::silent());
+    bench::overhead::measure(options, &stop, &mut progress).await.expect("a report")
+}
+
 #[tokio::test]
 async fn pgbouncer_is_measured_beside_the_server() {
     let servers = fixture::servers(0).await;
     let url = fixture::url(servers.primary());
     let mut line = vec!["overhead", "--direct", &url, "--initialize", "1", "--rounds", "1", "--time", "1s"];
     line.extend(["--protocol", "simple", "--clients", "2"]);
-    let command = fixture::command(&line);
-    let Command::Overhead(options) = &command else { panic!("overhead was asked") };
-    let stop = bench::stop::Stop::new();
-    let report: Report = bench::overhead::measure(options, &stop, &mut bench::progress::Progress::silent())
-        .await
-        .expect("a report");
+    let report = measured(&line).await;
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     let cells = report.cells();
     let ways: Vec<&str> = cells.iter().map(|cell| cell.way.as_str()).collect();
@@ -38,12 +40,7 @@ async fn log_ins_copies_and_large_rows_are_measured() {
     line.extend(["--script", "mix,connect,large-rows,copy-out,copy-in", "--protocol", "extended"]);
     line.extend(["--clients", "2", "--no-calls", "--pgbouncer-setting", "default_pool_size=3"]);
     line.extend(["--pgbouncer-setting", "max_client_conn=7", "--pgbouncer-client", "application_name=it"]);
-    let command = fixture::command(&line);
-    let Command::Overhead(options) = &command else { panic!("overhead was asked") };
-    let stop = bench::stop::Stop::new();
-    let report: Report = bench::overhead::measure(options, &stop, &mut bench::progress::Progress::silent())
-        .await
-        .expect("a report");
+    let report = measured(&line).await;
     // Debian's PgBouncer 1.18 knows no prepared statements where clients share connections, and COPY's driver makes them.
     let unexpected = |way: &String| !way.starts_with("pgbouncer transaction, copy-");
     assert!(!report.problems.keys().any(unexpected), "{:?}", report.problems);
