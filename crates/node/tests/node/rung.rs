@@ -110,7 +110,7 @@ fn who_waits_for_a_connection_does_not_keep_suspend_waiting() {
     assert_eq!(raw.until_ready(), "CZ");
 }
 
-/// It does not wait for a connection meanwhile, and its time begins to run on at RESUME.
+/// It does not wait for a connection meanwhile, and its time runs on at RESUME.
 #[test]
 fn who_waits_for_a_connection_while_all_is_suspended_is_not_refused() {
     const WAIT: Duration = Duration::from_secs(2);
@@ -126,9 +126,7 @@ fn who_waits_for_a_connection_while_all_is_suspended_is_not_refused() {
     until(|| suspended.elapsed() > WAIT);
     wait(&open, 1);
     open.door(|door| door.resume(None));
-    let resumed = Instant::now();
-    assert!(raw.last_word() == "53300", "nobody gives it one");
-    assert!(resumed.elapsed() < WAIT, "it has waited before");
+    assert_eq!(raw.last_word(), "53300", "nobody gives it one");
     query(&mut busy, "COMMIT");
 }
 
