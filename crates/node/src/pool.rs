@@ -39,7 +39,7 @@ pub struct Shelf {
     pub owner: Owner,
     /// Connections that were opened before are closed when they are given back.
     reconnects: Cell<Option<SystemTime>>,
-    idle: RefCell<Vec<Standby>>,
+    idle: RefCell<Vec<Box<Standby>>>,
 }
 
 impl std::fmt::Debug for Shelf {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Shelf {
 
 impl Shelf {
     /// The connection that was used last and is still good, if there is one.
-    pub fn take(&self) -> Option<Standby> {
+    pub fn take(&self) -> Option<Box<Standby>> {
         loop {
             let mut standby = self.idle.borrow_mut().pop()?;
             if !standby.is_gone() {
@@ -66,7 +66,7 @@ impl Shelf {
 }
 
 /// A statement is done with this connection.
-pub fn give_back(standby: Standby) {
+pub fn give_back(standby: Box<Standby>) {
     let shelf = standby.shelf.clone();
     if shelf.reconnects.get().is_some_and(|then| standby.since <= then) {
         return;

@@ -98,7 +98,7 @@ impl Service {
         shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
-    ) -> Result<Standby, Reason> {
+    ) -> Result<Box<Standby>, Reason> {
         let (standby, life) = (ticket.standby(), ticket.incarnation());
         let database = self.cluster.database(&wish.database).id().ok_or(Reason::DatabaseNotFollowed)?;
         let catalog = self.cluster.scheduler().catalog_at(database, ticket.low());
@@ -118,7 +118,7 @@ impl Service {
         shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
-    ) -> Result<Standby, Reason> {
+    ) -> Result<Box<Standby>, Reason> {
         while let Some(idle) = shelf.take() {
             if idle.incarnation == life && idle.opened_at >= catalog {
                 return Ok(idle);
@@ -146,7 +146,7 @@ impl Service {
     pub(crate) async fn answer(
         &self,
         (standby, life): (StandbyId, Incarnation),
-        asked: Standby,
+        asked: Box<Standby>,
     ) -> Result<Answer, Failed> {
         let lost = || Failed::Gone("its watcher has lost it".to_owned());
         let kind = asked.kind();
@@ -167,7 +167,7 @@ impl Service {
         shelf: &Rc<Shelf>,
         wish: &Wish,
         rooms: &Rooms,
-    ) -> Result<Standby, String> {
+    ) -> Result<Box<Standby>, String> {
         let place = &shelf.owner.place;
         let lease = self.pool.lease(place).ok_or("as many connections as may be are used")?;
         let (place, limit) = (place.clone(), OPEN_LIMIT);

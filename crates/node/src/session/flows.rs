@@ -211,7 +211,7 @@ impl transaction::Session for Session {
             Err(Failed::LetGo) => Err(StandbyFailed(Reason::LetGo)),
             Err(Failed::Refused(standby, why)) => {
                 tracing::debug!(why, "a standby refused");
-                self.give_back(*standby);
+                self.give_back(standby);
                 Err(StandbyFailed(Reason::StandbyRefused))
             }
         }
@@ -375,7 +375,7 @@ impl Session {
     }
 
     /// A connection goes back to the pool; not if a cancel request may still be on its way to it.
-    pub(super) fn give_back(&self, standby: Standby) {
+    pub(super) fn give_back(&self, standby: Box<Standby>) {
         if !self.line.seat.running.is_cancelled() {
             pool::give_back(standby);
         }

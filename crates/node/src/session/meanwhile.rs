@@ -120,7 +120,7 @@ impl Session {
     pub(super) async fn answered(
         &mut self,
         at: (StandbyId, Incarnation),
-        asked: Standby,
+        asked: Box<Standby>,
     ) -> Option<Result<Answer, Failed>> {
         let (service, running) = (self.service.clone(), self.line.seat.running.clone());
         let there = asked.cancel.clone();
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Hands a standby's answer to the client and streams what is missing.
-    pub(super) async fn handed_out(&mut self, answer: Answer) -> Result<(Standby, Ending), CutOff> {
+    pub(super) async fn handed_out(&mut self, answer: Answer) -> Result<(Box<Standby>, Ending), CutOff> {
         let running = self.line.seat.running.clone();
         let there = answer.standby().cancel.clone();
         if !answer.is_whole() {

@@ -38,7 +38,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// A transaction at a standby.
 pub(super) struct Snapshot {
     /// The connection; `None` while it is used, and once it has failed.
-    standby: Option<Standby>,
+    standby: Option<Box<Standby>>,
     /// Where, and what its snapshot was proven by.
     at: (StandbyId, Incarnation, Proof),
     /// What feeds that server.

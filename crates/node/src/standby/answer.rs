@@ -12,7 +12,7 @@ use wire::{Answers, Complaint, Frame, Malformed, Status, Step};
 
 /// A standby's answer. To drop it is to throw it away and to close its connection.
 pub struct Answer {
-    standby: Standby,
+    standby: Box<Standby>,
     held: Vec<u8>,
     seen: Seen,
 }
@@ -59,7 +59,7 @@ pub enum CutOff {
 }
 
 impl Answer {
-    pub(super) async fn wait(mut standby: Standby, held_bytes: usize) -> Result<Answer, Failed> {
+    pub(super) async fn wait(mut standby: Box<Standby>, held_bytes: usize) -> Result<Answer, Failed> {
         standby.peer.send().await?;
         let (mut held, mut seen) = (standby.peer.rooms().outbox(), Seen::default());
         loop {
@@ -74,7 +74,7 @@ impl Answer {
             return Err(Failed::Gone(standby.owed.why_turned().to_owned()));
         }
         match seen.refused {
-            Some(why) if seen.whole => Err(Failed::Refused(Box::new(standby), why)),
+            Some(why) if seen.whole => Err(Failed::Refused(standby, why)),
             Some(why) => Err(Failed::Gone(why)),
             None => Ok(Answer { standby, held, seen }),
         }
@@ -121,7 +121,7 @@ impl Answer {
     }
 
     /// Throws it away; the connection comes back if it is fit for another statement.
-    pub fn discard(self) -> Option<Standby> {
+    pub fn discard(self) -> Option<Box<Standby>> {
         self.standby.peer.rooms().outbox_back(self.held);
         self.seen.whole.then_some(self.standby)
     }
@@ -132,7 +132,7 @@ impl Answer {
         self,
         client: &mut Peer,
         mut cut_off: impl FnMut(&mut Context<'_>) -> Poll<CutOff>,
-    ) -> Result<(Standby, Ending), CutOff> {
+    ) -> Result<(Box<Standby>, Ending), CutOff> {
         let Answer { mut standby, held, mut seen } = self;
         client.hand_over(held);
         poll_fn(|cx| {

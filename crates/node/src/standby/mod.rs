@@ -196,12 +196,12 @@ impl Standby {
         shelf: Rc<Shelf>,
         lease: Lease,
         rooms: &Rooms,
-    ) -> Result<Standby, Refusal> {
+    ) -> Result<Box<Standby>, Refusal> {
         let logged_in = log_in(wish, rooms).await?;
         let mut owed = Owed::new(kind);
         logged_in.parameters.iter().for_each(|(name, value)| owed.hears(name, value));
         let since = SystemTime::now();
-        let mut standby = Standby {
+        let mut standby = Box::new(Standby {
             peer: logged_in.peer,
             shelf,
             cancel: Rc::new(Cancel { place: wish.place.clone(), key: logged_in.key, since: Some(since) }),
@@ -211,7 +211,7 @@ impl Standby {
             since,
             owed,
             _lease: lease,
-        };
+        });
         for (name, text) in OURS {
             standby.peer.out().parse(name, text, &[]);
         }
@@ -309,7 +309,7 @@ impl Standby {
     }
 
     /// Ends the client's transaction, whose work is nothing but reads. The connection comes back if it is fit for others.
-    pub async fn end(mut self) -> Option<Standby> {
+    pub async fn end(mut self: Box<Self>) -> Option<Box<Standby>> {
         self.question("ROLLBACK").await.ok()?;
         self.owed.kept = Kept::No;
         self.owed.status = None;
@@ -449,7 +449,7 @@ impl Standby {
     }
 
     /// Waits for the answer to what was asked: all of it, or its first `held_bytes`.
-    pub async fn answer(self, held_bytes: usize) -> Result<Answer, Failed> {
+    pub async fn answer(self: Box<Self>, held_bytes: usize) -> Result<Answer, Failed> {
         Answer::wait(self, held_bytes).await
     }
 }

@@ -322,7 +322,7 @@ impl Session {
         let answer = match answered {
             Ok(answer) => answer,
             Err(Failed::Refused(standby, _)) => {
-                self.give_back(*standby);
+                self.give_back(standby);
                 return Ok(false);
             }
             Err(_) => return Ok(false),
