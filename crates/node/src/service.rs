@@ -7,6 +7,7 @@ use crate::peer::Rooms;
 use crate::pool::{Owner, Pool, Shelf};
 use crate::pooling::Pools;
 use crate::servers::Servers;
+use crate::session::words::Words;
 use crate::socket::Place;
 use crate::standby::{self, Answer, Failed, Standby};
 use crate::statement_log::StatementLog;
@@ -55,6 +56,8 @@ pub struct Service {
     pub statement_log: Cell<StatementLog>,
     pub(crate) interner: Rc<RefCell<Interner>>,
     pub(crate) utilities: RefCell<Utilities>,
+    /// What a session says that asks nothing.
+    pub(crate) no_words: Rc<Words>,
     defaults: Defaults,
 }
 
@@ -73,6 +76,7 @@ impl Service {
             statement_log: Cell::default(),
             interner,
             utilities: RefCell::new(Utilities::new(UTILITY_BYTES)),
+            no_words: Rc::default(),
             defaults,
         })
     }
@@ -125,7 +129,7 @@ impl Service {
             }
         }
         let opened = tokio::select! {
-            opened = tokio::time::timeout(OPEN_LIMIT, self.open((standby, kind), shelf, wish, rooms)) => opened,
+            opened = tokio::time::timeout(OPEN_LIMIT, Box::pin(self.open((standby, kind), shelf, wish, rooms))) => opened,
             () = self.cluster.standby_lost(standby) => return Err(Reason::StandbyFailed),
         };
         match opened {

@@ -61,18 +61,18 @@ impl Drop for Open {
     }
 }
 
-/// Waits for something that goes on without whoever waits; then `is_left` gets what comes of it.
-async fn apart<T: 'static>(
+/// Begins something that goes on without whoever waits for it; then `is_left` gets what comes of it.
+fn apart<T: 'static>(
     attempt: impl Future<Output = Result<T, Refusal>> + 'static,
     is_left: impl FnOnce(T) + 'static,
-) -> Result<T, Refusal> {
+) -> impl Future<Output = Result<T, Refusal>> {
     let (say, hear) = oneshot::channel();
     tokio::task::spawn_local(async move {
         if let Err(Ok(opened)) = say.send(attempt.await) {
             is_left(opened);
         }
     });
-    hear.await.unwrap_or_else(|_| Err(Refusal::Unreachable("the log-in has broken off".to_owned())))
+    async { hear.await.unwrap_or_else(|_| Err(Refusal::Unreachable("the log-in has broken off".to_owned()))) }
 }
 
 /// Logs in for a client that keeps its connection.

@@ -25,6 +25,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
+use wire::tag::front;
 use wire::{Answers, Frame, Problem, Status};
 
 /// Whole microseconds.
@@ -407,8 +408,8 @@ impl Session {
         if request.kind == Kind::Query {
             return statements.query_ran_elsewhere();
         }
-        let parses = batch::read(&self.line.client.unread()[..request.bytes], self.line.client.splitter)
-            .is_ok_and(|batch| batch.is_some_and(|batch| batch.parse.is_some()));
+        // What parses begins with that (`batch`).
+        let parses = self.line.client.unread().first() == Some(&front::PARSE);
         match &self.current.statement {
             Some(statement) if parses && answer.is_parsed() => {
                 statements.parsed_at_standby(statement.clone())

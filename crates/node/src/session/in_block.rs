@@ -91,12 +91,13 @@ impl Session {
                 self.line.primary.ask_bound(&what, Some(batch.bind.rest));
             }
             _ => {
-                let text = Frame::new(&bytes).and_then(|frame| wire::query_text(&frame).map(Box::from));
+                let text =
+                    Frame::new(&bytes).and_then(|frame| wire::query_text(&frame).map(Box::<[u8]>::from));
                 let Ok(text) = text else {
                     self.ended = Some(Ended::Malformed(Malformed::Body));
                     return AtPrimary::ConnectionLost;
                 };
-                let statement = Prepared { text, types: Box::default() };
+                let statement = Prepared::new(text, []);
                 self.line.primary.ask_bound(&ToBind::Text { statement: &statement, describes: false }, None);
             }
         }
@@ -109,7 +110,7 @@ impl Session {
         let running = self.line.seat.running.clone();
         let settled = if running.is_cancelled() {
             // The request went to the standby; what waits now is the primary.
-            tokio::join!(self.line.settled(), running.cancel_at_home()).0
+            tokio::join!(self.line.settled(), Box::pin(running.cancel_at_home())).0
         } else {
             self.line.settled().await
         };

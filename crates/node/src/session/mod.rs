@@ -34,6 +34,7 @@ mod turns;
 mod understand;
 mod unjudged;
 mod whole;
+pub mod words;
 
 pub use line::Line;
 
@@ -58,10 +59,11 @@ use tokio::time::Instant;
 use told::{Before, Telling};
 use transaction::{Backend, Block, Standing, Turn};
 use turns::Way;
-use understand::{Several, Todo, Words};
+use understand::{Several, Todo};
 use unjudged::Unjudged;
 use wire::tag::front;
 use wire::{Answers, Problem, Status, Step};
+use words::Words;
 
 /// A read inside a block stays with the block.
 const IN_BLOCK: Reason = Reason::Stay("in_block");
@@ -136,7 +138,7 @@ pub struct Session {
     pool: Member,
     /// The BEGIN of its transaction, which the primary has not run yet.
     owed: Option<Box<str>>,
-    words: Words,
+    words: Rc<Words>,
     scratch: Vec<u8>,
     ended: Option<Ended>,
 }
@@ -192,7 +194,7 @@ impl Session {
             open: None,
             shares: pooled::Shares::default(),
             owed: None,
-            words: Words::default(),
+            words: Rc::default(),
             scratch: Vec::new(),
             ended: None,
         };
@@ -257,7 +259,7 @@ impl Session {
             }
             let answered = match self.is_ordered() {
                 _ if self.skipping && request.kind != Kind::Terminate => self.skip(request).await,
-                true => self.answer_ordered(request).await,
+                true => Box::pin(self.answer_ordered(request)).await,
                 false => self.answer(request).await,
             };
             match answered {
@@ -353,7 +355,7 @@ impl Session {
     /// The next request has come. What it says is read later, and what the one before said is not its.
     fn begin_request(&mut self, request: Request) {
         self.current.begin(request, self.line.seat.held());
-        self.words.text.clear();
+        self.says_nothing();
     }
 
     /// Asks what must be known in a block: in it there is no more place for a question.
@@ -382,7 +384,7 @@ impl Session {
             for database in self.service.cluster.databases() {
                 if alone.iter().any(|name| name == database.name()) {
                     self.service.servers.let_go(Some(database.name()));
-                    holds.push(barrier::let_go(&self.service.cluster, &database).await);
+                    holds.push(Box::pin(barrier::let_go(&self.service.cluster, &database)).await);
                 }
             }
         }

@@ -20,7 +20,7 @@ impl Session {
             && statements.iter().any(|statement| changes(&statement.what))
             && (names_ours(self.line.bytes(request)) || self.prepared_names_ours())
         {
-            self.ours_changes = Some(barrier::let_go(&self.service.cluster, &self.database).await);
+            self.ours_changes = Some(Box::pin(barrier::let_go(&self.service.cluster, &self.database)).await);
         }
     }
 

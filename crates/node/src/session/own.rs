@@ -79,9 +79,7 @@ impl Session {
             && let Ok(parse) = Parse::read(frame)
         {
             let (text, types) = parse.signature();
-            self.line
-                .statements
-                .parsed_at_standby(Rc::new(Prepared { text: text.into(), types: types.into() }));
+            self.line.statements.parsed_at_standby(Rc::new(Prepared::new(text, types)));
         }
     }
 }

@@ -114,9 +114,11 @@ impl Session {
     /// Takes a connection at the primary if the session has none. [`Ended::Cancelled`]: its client does not want to wait for it,
     /// and nothing of the request has happened.
     pub(super) async fn at_home(&mut self) -> Result<(), Ended> {
-        if !self.line.away {
-            return Ok(());
-        }
+        // What it takes has a place of its own: it is part of all that a request may come to, and most have no need of it.
+        if self.line.away { Box::pin(self.come_home()).await } else { Ok(()) }
+    }
+
+    async fn come_home(&mut self) -> Result<(), Ended> {
         let service = self.service.clone();
         if let Some(place) = self.line.door.primary() {
             self.wish.place = place;

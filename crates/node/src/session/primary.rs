@@ -480,7 +480,7 @@ impl Primary {
             front::PARSE => {
                 let parse = Parse::read(&frame)?;
                 let (text, types) = parse.signature();
-                let statement = Rc::new(Statement { text: text.into(), types: types.into() });
+                let statement = Rc::new(Statement::new(text, types));
                 let describes = statements.keeps_columns(parse.name, &statement);
                 self.make_room(parse.name, statements);
                 self.parse_comes(parse.name, Some(statement), statements);

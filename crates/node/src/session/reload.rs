@@ -3,7 +3,8 @@
 //! under the old. So reads are kept in from before its first byte until the gauge has found the reload.
 
 use super::Session;
-use super::understand::{GAUGE_LIMIT, Words};
+use super::understand::GAUGE_LIMIT;
+use super::words::Words;
 use crate::barrier::{Change, Everywhere};
 use crate::cluster::Cluster;
 use analysis::{Stay, Template};

@@ -469,7 +469,7 @@ impl Session {
             _ => {
                 let frame = Frame::new(self.line.bytes(part)).map_err(Ended::Malformed)?;
                 let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
-                Rc::new(Prepared { text: text.into(), types: Box::default() })
+                Rc::new(Prepared::new(text, []))
             }
         };
         self.line.primary.ask_parse(&statement);

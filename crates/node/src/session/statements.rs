@@ -4,10 +4,13 @@
 
 use super::described::Described;
 use super::pooled::asks_sequences;
+use super::words::Read;
 use crate::cluster::{Names, NamesAt};
 use analysis::session::{Settings, SettingsId};
 use analysis::shape::{Shape, Strings, Verb};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use wire::Answers;
 
@@ -20,15 +23,41 @@ const TEXT_FOLLOWED_BYTES: usize = 64 * 1024;
 const NAME_BYTES: usize = 63;
 
 /// A statement as a client parsed it.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub struct Statement {
     /// Its text.
     pub text: Box<[u8]>,
     /// The parameter types that the client declared, as they stand in a Parse message.
     pub types: Box<[u8]>,
+    /// A hash of both.
+    hash: u64,
+    /// Its words, once they were read.
+    pub(super) read: OnceCell<Read>,
+}
+
+impl PartialEq for Statement {
+    fn eq(&self, other: &Statement) -> bool {
+        self.hash == other.hash && self.text == other.text && self.types == other.types
+    }
+}
+
+impl Eq for Statement {}
+
+impl Hash for Statement {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
 }
 
 impl Statement {
+    /// This text, with these types of its parameters declared.
+    pub fn new(text: impl Into<Box<[u8]>>, types: impl Into<Box<[u8]>>) -> Statement {
+        let (text, types) = (text.into(), types.into());
+        let mut hasher = DefaultHasher::new();
+        (&text, &types).hash(&mut hasher);
+        Statement { hash: hasher.finish(), text, types, read: OnceCell::new() }
+    }
+
     /// PostgreSQL looks whether what it parses from now on still has its columns. It does not look at what the grammar alone
     /// explains: a FETCH has those of its cursor.
     fn keeps_columns(&self) -> bool {
@@ -559,7 +588,7 @@ mod tests {
     #[test]
     fn the_primary_learns_the_unnamed_statement_before_it_is_bound() {
         let mut statements = Statements::default();
-        let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
+        let statement = Rc::new(Statement::new(*b"SELECT 1", []));
         assert_eq!(statements.owed(), Owed::Nothing);
         statements.parsed_at_standby(statement.clone());
         assert_eq!(statements.owed(), Owed::Parse(statement.clone()));
@@ -579,7 +608,7 @@ mod tests {
     #[test]
     fn what_the_primary_passes_over_leaves_the_unnamed_statement_alone() {
         let mut statements = Statements::default();
-        let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
+        let statement = Rc::new(Statement::new(*b"SELECT 1", []));
         statements.parsed_at_standby(statement.clone());
         let owed = Owed::Parse(statement.clone());
         assert_eq!(statements.owed(), owed);
@@ -596,7 +625,7 @@ mod tests {
 
     #[test]
     fn what_is_not_followed_is_nobody_elses_to_close() {
-        let statement = |text: &str| Rc::new(Statement { text: text.as_bytes().into(), types: [].into() });
+        let statement = |text: &str| Rc::new(Statement::new(text.as_bytes(), []));
         let mut statements = Statements::default();
         statements.attach(There::new(), false);
         let long = statement(&"x".repeat(TEXT_FOLLOWED_BYTES + 1));
@@ -617,7 +646,7 @@ mod tests {
     #[test]
     fn names_are_as_long_as_postgresqls() {
         let mut statements = Statements::default();
-        let statement = Rc::new(Statement { text: (*b"SELECT 1").into(), types: [].into() });
+        let statement = Rc::new(Statement::new(*b"SELECT 1", []));
         statements.parsed_at_primary(&[b'a'; 70], Some(statement.clone()));
         assert_eq!(statements.get(&[b'a'; 63]), Some(&statement));
         statements.closed(&[b'a'; 64]);
@@ -626,7 +655,7 @@ mod tests {
 
     #[test]
     fn a_statement_goes_on_meaning_what_it_meant() {
-        let statement = Rc::new(Statement { text: (*b"SELECT v FROM t").into(), types: [].into() });
+        let statement = Rc::new(Statement::new(*b"SELECT v FROM t", []));
         let settings = SettingsAt::default();
         let names = Names::default();
         let under = |settings| Under { settings, if_judged: None, names: names.now(None) };

@@ -7,6 +7,7 @@ use super::primary::Ended;
 use super::request::Request;
 use super::snapshot::PATIENCE;
 use super::statements::{self, SettingsAt, Statement as Prepared};
+use super::words::{TEXT_KEPT_BYTES, Words};
 use super::{Session, own};
 use crate::plan::{self, Asker, Plan, Writing};
 use crate::standby::may_be_bound;
@@ -29,44 +30,12 @@ use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Sp
 /// A prepared statement was parsed under other settings than the session has now, or its names meant something else.
 const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
 
-/// A text, and its shape.
-#[derive(Default)]
-pub(super) struct Words {
-    pub(super) text: String,
-    pub(super) shape: Shape,
-}
-
 /// A prepared statement that is not followed, or is not there.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
 /// How long a Parse waits for a gauge while names may have changed in a way that is not known yet.
 pub(super) const GAUGE_LIMIT: Duration = Duration::from_millis(50);
 /// How long a read waits for its tree where the design has reads wait for replicas.
 const TREE_LIMIT: Duration = Duration::from_millis(50);
-/// A text longer than this is not kept while the session is idle.
-const TEXT_KEPT_BYTES: usize = 4096;
-
-impl Words {
-    /// Takes in a text and reads its shape; `false` if it cannot be read.
-    pub(super) fn read(&mut self, session: &Session, text: &[u8]) -> bool {
-        self.text.clear();
-        self.text.shrink_to(TEXT_KEPT_BYTES);
-        let Ok(text) = std::str::from_utf8(text) else { return false };
-        if !session.state.text_is_plain(text.as_bytes()) {
-            return false;
-        }
-        self.text.push_str(text);
-        self.shape.read(&self.text, session.state.strings());
-        true
-    }
-
-    /// It may be a read, so that its tree is worth a short wait.
-    pub(super) fn may_be_a_read(&self) -> bool {
-        let text = self.text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
-        ["select", "with", "values", "table", "/*", "--"]
-            .iter()
-            .any(|word| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
-    }
-}
 
 /// What is to be done with a request.
 pub(super) enum Todo {
@@ -193,16 +162,10 @@ impl Session {
 
     /// What a Query is.
     pub(super) async fn understand_query(&mut self, request: Request) -> Result<Todo, Ended> {
-        let mut words = std::mem::take(&mut self.words);
-        let frame = Frame::new(self.line.bytes(request)).map_err(Ended::Malformed)?;
-        let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
-        let todo = if words.read(self, text) {
-            self.understand(&words, &[], &[]).await
-        } else {
-            Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
-        };
-        self.words = words;
-        todo
+        match self.reads_query(request).map_err(Ended::Malformed)? {
+            Some(words) => self.understand(&words, &[], &[]).await,
+            None => Ok(Todo::Several(Several::anything(Reason::Stay("encoding")))),
+        }
     }
 
     /// What a batch is.
@@ -233,14 +196,12 @@ impl Session {
         if batch.parse.is_some_and(|parse| !parse.name.is_empty()) {
             self.know_before_parse().await?;
         }
-        let mut words = std::mem::take(&mut self.words);
-        let mut todo = if words.read(self, &prepared.text) {
+        let mut todo = if let Some(words) = self.reads_prepared(&prepared) {
             let parameters: Vec<Parameter<'_>> = batch.bind.parameters().map(parameter).collect();
             self.understand(&words, &types(&prepared), &parameters).await
         } else {
             Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
         };
-        self.words = words;
         if let Ok(Todo::One(Plan::Leaves(leaving))) = &mut todo {
             leaving.question.at_copies &= may_be_bound(&leaving.template, &prepared.types, &batch.bind);
         }
@@ -306,7 +267,7 @@ impl Session {
         let (text, types) = parse.signature();
         match self.line.statements.get(parse.name) {
             Some(known) if *known.text == *text && *known.types == *types => known.clone(),
-            _ => Rc::new(Prepared { text: text.into(), types: types.into() }),
+            _ => Rc::new(Prepared::new(text, types)),
         }
     }
 
@@ -494,13 +455,11 @@ impl Session {
         if name.is_empty() || self.state.known_settings().is_none() {
             return;
         }
-        let mut words = std::mem::take(&mut self.words);
-        if words.read(self, &prepared.text) && words.may_be_a_read() {
+        if let Some(words) = self.reads_prepared(prepared).filter(|words| words.may_be_a_read()) {
             let template = self.template(&words, &types(prepared)).await;
             let meaning = template.and_then(|template| template.meaning);
             self.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
         }
-        self.words = words;
     }
 
     /// What the primary has shown, if names may have changed in a way that is not known yet.
@@ -664,7 +623,7 @@ impl Session {
                 self.know_meaning(name, prepared).await;
             }
             // Nothing of it runs, and no statement's time is counted.
-            self.words.text.clear();
+            self.says_nothing();
             return Ok(Todo::Quiet);
         }
         several.statements = statements.into();
@@ -679,14 +638,12 @@ impl Session {
         bind: &Bind<'_>,
         is_new: bool,
     ) -> Result<Rc<[Statement]>, Box<Todo>> {
-        let mut words = std::mem::take(&mut self.words);
-        let mut todo = if words.read(self, &prepared.text) {
+        let mut todo = if let Some(words) = self.reads_prepared(prepared) {
             let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
             self.understand_in_passing(&words, &types(prepared), &parameters)
         } else {
             Todo::Several(Several::anything(Reason::Stay("encoding")))
         };
-        self.words = words;
         if let Todo::One(plan) = &todo
             && !is_new
             && let Some(otherwise) = self.parsed_otherwise(bind.statement, plan, self.meaning)
@@ -723,14 +680,10 @@ impl Session {
 
     /// What one text without parameters is: by what is known now, without waiting.
     pub(super) fn understand_at_once(&mut self, text: &[u8]) -> Todo {
-        let mut words = std::mem::take(&mut self.words);
-        let todo = if words.read(self, text) {
-            self.understand_in_passing(&words, &[], &[])
-        } else {
-            Todo::Several(Several::anything(Reason::Stay("encoding")))
-        };
-        self.words = words;
-        todo
+        match self.reads(text) {
+            Some(words) => self.understand_in_passing(&words, &[], &[]),
+            None => Todo::Several(Several::anything(Reason::Stay("encoding"))),
+        }
     }
 
     /// What one text among several is: by what is known now, without waiting.

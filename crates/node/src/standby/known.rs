@@ -24,7 +24,7 @@ type Key = (Rc<Statement>, Option<SettingsId>);
 
 #[derive(Debug)]
 struct Entry {
-    number: u64,
+    name: Rc<str>,
     used: u64,
 }
 
@@ -32,15 +32,11 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Name {
     /// The name.
-    pub(super) text: String,
+    pub(super) text: Rc<str>,
     /// It must be parsed under it first.
     pub(super) is_new: bool,
     /// The statement of this name must be closed first.
-    pub(super) evicted: Option<String>,
-}
-
-fn text(number: u64) -> String {
-    format!("consort_{number}")
+    pub(super) evicted: Option<Rc<str>>,
 }
 
 impl Known {
@@ -55,18 +51,19 @@ impl Known {
         let key = (statement.clone(), self.settings);
         if let Some(entry) = self.statements.get_mut(&key) {
             entry.used = self.clock;
-            return Name { text: text(entry.number), is_new: false, evicted: None };
+            return Name { text: entry.name.clone(), is_new: false, evicted: None };
         }
         let evicted = (self.statements.len() >= KNOWN_MAX).then(|| self.evict());
         self.next += 1;
-        self.statements.insert(key, Entry { number: self.next, used: self.clock });
-        Name { text: text(self.next), is_new: true, evicted }
+        let text: Rc<str> = format!("consort_{}", self.next).into();
+        self.statements.insert(key, Entry { name: text.clone(), used: self.clock });
+        Name { text, is_new: true, evicted }
     }
 
-    fn evict(&mut self) -> String {
+    fn evict(&mut self) -> Rc<str> {
         let oldest = self.statements.iter().min_by_key(|(_, entry)| entry.used);
         let oldest = oldest.map(|(key, _)| key.clone()).expect("there are many");
-        text(self.statements.remove(&oldest).expect("just found").number)
+        self.statements.remove(&oldest).expect("just found").name
     }
 
     /// Its Parse failed, or its meaning changed: it is parsed again when it is next wanted.
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
 
     fn statement(number: usize) -> Rc<Statement> {
-        Rc::new(Statement { text: number.to_string().into_bytes().into(), types: [].into() })
+        Rc::new(Statement::new(number.to_string().into_bytes(), []))
     }
 
     #[test]

@@ -20,13 +20,13 @@ use wire::{Asks, Complaint, Side, Splitter, Status, Step, Target};
 
 const HELD_BYTES: usize = 64 * 1024;
 
-async fn standby(database: &str) -> Standby {
+async fn standby(database: &str) -> Box<Standby> {
     SERVERS.catch_up(LIMIT);
     opened(Kind::Standby, SERVERS.standby(0), database).await.unwrap()
 }
 
 /// A connection to a server that is taken for one of this kind.
-async fn opened(kind: Kind, node: &Node, database: &str) -> Result<Standby, Refusal> {
+async fn opened(kind: Kind, node: &Node, database: &str) -> Result<Box<Standby>, Refusal> {
     let place = place(node);
     let pool = Pool::new(9);
     let lease = pool.lease(&place).unwrap();
@@ -67,7 +67,7 @@ fn sqlstate(bytes: &[u8]) -> String {
 }
 
 /// Delivers an answer to a client of whom nothing is known but what it gets.
-async fn delivered(answer: Answer) -> (Result<Standby, CutOff>, Vec<u8>) {
+async fn delivered(answer: Answer) -> (Result<Box<Standby>, CutOff>, Vec<u8>) {
     let (near, mut far) = UnixStream::pair().unwrap();
     let mut client = Peer::new(Socket::Unix(near), Side::Client, 64, &Rooms::default());
     let reading = tokio::task::spawn_local(async move {
@@ -80,7 +80,7 @@ async fn delivered(answer: Answer) -> (Result<Standby, CutOff>, Vec<u8>) {
     (ended, reading.await.unwrap())
 }
 
-async fn simple(mut standby: Standby, text: &str, form: Form) -> (Standby, Vec<u8>, bool) {
+async fn simple(mut standby: Box<Standby>, text: &str, form: Form) -> (Box<Standby>, Vec<u8>, bool) {
     standby.ask(&Work::Simple(text.as_bytes()), form, None);
     let answer = standby.answer(HELD_BYTES).await.unwrap();
     assert_eq!(answer.position().is_some(), form == Form::Positioned);
@@ -121,16 +121,16 @@ fn a_batch(parse: bool, describe: bool, text: &str) -> (Vec<u8>, Rc<Statement>) 
     }
     bytes.execute(b"", 0);
     bytes.sync();
-    (bytes, Rc::new(Statement { text: text.as_bytes().into(), types: [0, 0, 0, 23].into() }))
+    (bytes, Rc::new(Statement::new(text.as_bytes(), [0, 0, 0, 23])))
 }
 
 async fn extended(
-    mut standby: Standby,
+    mut standby: Box<Standby>,
     parse: bool,
     describe: bool,
     text: &str,
     form: Form,
-) -> (Standby, Vec<u8>, bool) {
+) -> (Box<Standby>, Vec<u8>, bool) {
     let (bytes, statement) = a_batch(parse, describe, text);
     let batch = batch::read(&bytes, Splitter::new(Side::Client, 1 << 20)).unwrap().unwrap();
     standby.ask(&Work::Batch(&batch, statement), form, None);
@@ -212,7 +212,7 @@ fn what_the_standby_cannot_do_is_not_an_answer() {
             standby.ask(&Work::Simple(b"INSERT INTO items VALUES (0, 'x')"), form, None);
             let Err(Failed::Refused(back, why)) = standby.answer(HELD_BYTES).await else { panic!("refused") };
             assert!(why.contains("read-only"), "{why}");
-            let (back, bytes, _) = simple(*back, "SELECT 1", form).await;
+            let (back, bytes, _) = simple(back, "SELECT 1", form).await;
             assert_eq!(tags(&bytes), "TDCZ");
             standby = back;
         }
@@ -260,7 +260,7 @@ fn what_reads_at_a_fed_replica_cannot_write_there() {
         ] {
             standby.ask(&Work::Simple(wrong), Form::Plain, None);
             let Err(Failed::Refused(back, _)) = standby.answer(HELD_BYTES).await else { panic!("refused") };
-            standby = *back;
+            standby = back;
         }
         let (mut standby, bytes, _) =
             simple(standby, "SELECT count(*) FROM generate_series(1, 9)", Form::Plain).await;
@@ -269,7 +269,7 @@ fn what_reads_at_a_fed_replica_cannot_write_there() {
         standby.ask(&Work::Simple(b"SELECT name FROM items WHERE id < 3"), Form::Plain, None);
         let Err(Failed::Refused(back, why)) = standby.answer(HELD_BYTES).await else { panic!("refused") };
         assert!(why.contains("otherwise"), "{why}");
-        let (mut standby, bytes, _) = simple(*back, "SELECT 1", Form::Plain).await;
+        let (mut standby, bytes, _) = simple(back, "SELECT 1", Form::Plain).await;
         assert_eq!(tags(&bytes), "TDCZ");
         standby.ask_snapshot(None);
         let answer = standby.answer(HELD_BYTES).await.unwrap();

@@ -9,7 +9,8 @@ use crate::session::own;
 use crate::session::primary::Ended;
 use crate::session::request::{Kind as Asks, Request};
 use crate::session::statements::{SettingsAt, Statement as Prepared};
-use crate::session::understand::{Words, parameter, types};
+use crate::session::understand::{parameter, types};
+use crate::session::words::Words;
 use crate::standby::may_be_bound;
 use crate::understanding::Statement as Looked;
 use analysis::instant::Instant;
@@ -200,7 +201,7 @@ struct Bound<'a> {
 }
 
 fn nobody() -> Rc<Prepared> {
-    Rc::new(Prepared { text: Box::default(), types: Box::default() })
+    Rc::new(Prepared::new([], []))
 }
 
 /// How many statements a batch executes.
@@ -251,7 +252,7 @@ impl Session {
             Asks::Query => {
                 let frame = Frame::new(&bytes).map_err(Ended::Malformed)?;
                 let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
-                let prepared = Rc::new(Prepared { text: text.into(), types: Box::default() });
+                let prepared = Rc::new(Prepared::new(text, []));
                 let uses = self.uses_of_text(text).await;
                 uses.map_err(|no| (no, prepared))
             }
@@ -272,7 +273,7 @@ impl Session {
             Err((No::Ended(ended), _)) => return Err(ended),
             Err((No::NotUnderstood(why, text), prepared)) => {
                 let types = if text == prepared.text { prepared.types.clone() } else { Box::default() };
-                let error = self.parse_error(&Prepared { text, types }).await?;
+                let error = self.parse_error(&Prepared::new(text, types)).await?;
                 error.map_or(Meant::NotUnderstood(why), Meant::Failed)
             }
         })
@@ -507,13 +508,14 @@ impl Session {
         types: &[u32],
         parameters: &[Parameter<'_>],
     ) -> Result<Use, No> {
-        self.words.text.clone_from(&words.text);
-        self.words.shape.clone_from(&words.shape);
+        let mine = Rc::make_mut(&mut self.words);
+        mine.text.clone_from(&words.text);
+        mine.shape.clone_from(&words.shape);
         let mut template = self.tree_of(words, types, Duration::ZERO).await;
         if template.is_none() {
             // What has an error is analysed by nobody.
-            let bytes = types.iter().flat_map(|oid| oid.to_be_bytes()).collect();
-            let prepared = Prepared { text: words.text.as_bytes().into(), types: bytes };
+            let bytes: Vec<u8> = types.iter().flat_map(|oid| oid.to_be_bytes()).collect();
+            let prepared = Prepared::new(words.text.as_bytes(), bytes);
             if let Some(error) = self.parse_error(&prepared).await? {
                 return Err(No::Failed(error));
             }
@@ -600,7 +602,7 @@ impl Session {
         piece: &str,
         statement: &Statement,
     ) -> Result<Use, No> {
-        self.words.text.clear();
+        self.says_nothing();
         let (does, locks) = match utility {
             Utility::Begin(_) => (Does::Begins, None),
             Utility::Commit { .. } => (Does::Ends { commits: true }, None),
@@ -678,7 +680,7 @@ impl Session {
         };
         let words = piece.get(inner).and_then(|inner| self.words_of(inner.as_bytes())).ok_or_else(no)?;
         let of = self.use_of_tree(&words, &[], &[]).await?;
-        self.words.text.clear();
+        self.says_nothing();
         match of.does {
             Does::Reads | Does::ReadsAnywhere(_) => {
                 let mut used = Use::new(Does::Reads, of.locks, piece, statement.clone());
