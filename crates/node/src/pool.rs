@@ -39,6 +39,7 @@ pub struct Shelf {
     pub owner: Owner,
     /// Connections that were opened before are closed when they are given back.
     reconnects: Cell<Option<SystemTime>>,
+    #[expect(clippy::vec_box, reason = "it is lent as it lies here, as one pointer")]
     idle: RefCell<Vec<Box<Standby>>>,
 }
 
