@@ -60,7 +60,11 @@ impl ColumnSet {
     pub fn attributes(self) -> Option<impl Iterator<Item = i16>> {
         match self {
             ColumnSet::All => None,
-            ColumnSet::Some(bits) => Some((1..=128i16).filter(move |n| bits & 1 << (n - 1) != 0)),
+            ColumnSet::Some(mut bits) => Some(std::iter::from_fn(move || {
+                let lowest = i16::try_from(bits.trailing_zeros()).ok().filter(|_| bits != 0)?;
+                bits &= bits - 1;
+                Some(lowest + 1)
+            })),
         }
     }
 }

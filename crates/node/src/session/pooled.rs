@@ -53,9 +53,10 @@ pub(super) fn asks_sequences(text: &[u8]) -> bool {
     names(text, b"currval") || names(text, b"lastval")
 }
 
-/// Whether a word stands in a text.
+/// Whether a word, in small letters, stands in a text.
 fn names(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+    text.windows(word.len())
+        .any(|part| part[0].eq_ignore_ascii_case(&word[0]) && part.eq_ignore_ascii_case(word))
 }
 
 impl Session {
@@ -85,7 +86,7 @@ impl Session {
 
     /// This statement may look at the session's prepared statements.
     fn names_statements(&self) -> bool {
-        names(self.words.text.as_bytes(), b"pg_prepared_statement")
+        self.shares() && names(self.words.text.as_bytes(), b"pg_prepared_statement")
     }
 
     /// Takes a connection at the primary, if the session has none, for whatever does not leave for a standby: before anything is
