@@ -14,7 +14,7 @@ pub use opening::{Open, Opening};
 use crate::cluster::Cluster;
 use crate::door::{Pauses, Seat};
 use crate::log_in::{LoggedIn, Refusal, Wish};
-use crate::peer::Peer;
+use crate::peer::{Peer, Rooms};
 use crate::pooling::{Pooling, Pools};
 use crate::session::statements::There;
 use crate::socket::Place;
@@ -371,13 +371,16 @@ impl Servers {
     ///
     /// # Errors
     /// No connection became free in time, or none could be opened.
-    pub async fn take(self: &Rc<Servers>, opening: Opening, seat: &Seat) -> Result<Server, Refusal> {
-        let Opening { cluster, wish, .. } = &opening;
-        let pool = self.pool(&wish.database, &wish.user);
+    pub async fn take(
+        self: &Rc<Servers>,
+        Member(pool): &Member,
+        (cluster, wish, rooms): (&Cluster, &Wish, &Rooms),
+        seat: &Seat,
+    ) -> Result<Server, Refusal> {
         let wanted = Wanted::Shared(wish, cluster.configured().floor());
-        match self.get(&pool, wanted, seat).await? {
+        match self.get(pool, wanted, seat).await? {
             Got::Idle(server) => Ok(*server),
-            Got::New(counted) => self.opened(counted, opening).await,
+            Got::New(counted) => self.opened(counted, Opening::of(cluster, wish, rooms)).await,
         }
     }
 

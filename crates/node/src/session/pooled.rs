@@ -9,7 +9,7 @@ use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::refuse;
 use crate::plan::Plan;
-use crate::servers::{Lent, Opening};
+use crate::servers::Lent;
 use analysis::Stay;
 use analysis::session::{BlockStatus, Dirt, SessionStay};
 use scheduler::Reason;
@@ -124,13 +124,13 @@ impl Session {
         if let Some(place) = self.line.door.primary() {
             self.wish.place = place;
         }
-        let opening = Opening::of(&service.cluster, &self.wish, &self.line.door.rooms);
+        let opening = (&service.cluster, &self.wish, &self.line.door.rooms);
         let seat = self.line.seat.clone();
         let is_cancellable = self.line.status() == Status::Idle && self.current.kind != Kind::Open;
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;
-            taken = service.servers.take(opening, &seat) => taken,
+            taken = service.servers.take(&self.pool, opening, &seat) => taken,
             // Nobody waits for what it asked: it is not done.
             () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
             why = seat.sent_away() => return Err(Ended::SentAway(why)),
