@@ -10,6 +10,7 @@ pub mod door;
 mod follow;
 pub mod hba;
 pub mod http;
+mod listening;
 pub mod log_in;
 mod members;
 pub mod metrics;

@@ -2,6 +2,7 @@
 //! of settings and utility statements.
 
 use crate::cluster::Cluster;
+use crate::listening::Listeners;
 use crate::log_in::{Refusal, Wish};
 use crate::peer::Rooms;
 use crate::pool::{Owner, Pool, Shelf};
@@ -52,6 +53,8 @@ pub struct Service {
     pub pool: Pool,
     /// Connections at its primary.
     pub servers: Rc<Servers>,
+    /// Connections at its primary that listen for sessions which share theirs.
+    pub(crate) listeners: Listeners,
     /// Which statements have a line in the log.
     pub statement_log: Cell<StatementLog>,
     pub(crate) interner: Rc<RefCell<Interner>>,
@@ -71,6 +74,7 @@ impl Service {
         let interner = Rc::new(RefCell::new(Interner::new(SETTINGS_KEPT)));
         Rc::new(Service {
             servers: Servers::new(pools, interner.clone()),
+            listeners: Listeners::new(&cluster),
             cluster,
             pool,
             statement_log: Cell::default(),

@@ -3,11 +3,14 @@
 use crate::Error;
 use crate::tls::Tls;
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{AsyncMessage, Config, Connection, NoTls, Notification};
 
 /// Connecting and logging in take no longer than this: a server under load makes a process for each, and that may last.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -134,7 +137,21 @@ impl Control {
     pub async fn connect(address: &Address) -> Result<Control, Error> {
         let mut config = address.config();
         config.options(format!("{OWN_DEFAULTS} {OWN_NAMES}"));
-        Control::with(address, config).await
+        Control::with(address, config, None).await
+    }
+
+    /// The same; what it hears on the channels to which it listens comes out there, before the answer to whatever is asked
+    /// behind it. That closes when the connection ends.
+    ///
+    /// # Errors
+    /// As [`Control::connect`].
+    pub(crate) async fn hearing(
+        address: &Address,
+        heard: UnboundedSender<Notification>,
+    ) -> Result<Control, Error> {
+        let mut config = address.config();
+        config.options(format!("{OWN_DEFAULTS} {OWN_NAMES}"));
+        Control::with(address, config, Some(heard)).await
     }
 
     /// The same, but names mean what they mean to any client.
@@ -142,15 +159,19 @@ impl Control {
     /// # Errors
     /// As [`Control::connect`].
     pub async fn like_a_client(address: &Address) -> Result<Control, Error> {
-        Control::with(address, address.config()).await
+        Control::with(address, address.config(), None).await
     }
 
     /// The attempts have places of their own: they are large, and every future that may connect would be as large.
-    async fn with(address: &Address, mut config: Config) -> Result<Control, Error> {
+    async fn with(
+        address: &Address,
+        mut config: Config,
+        heard: Option<UnboundedSender<Notification>>,
+    ) -> Result<Control, Error> {
         let Some((host, port, tls)) = address.encrypted() else {
             let attempt = async { Ok(config.connect(NoTls).await?) };
             let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
-            return Ok(Control { client, driver: tokio::spawn(driven(connection)) });
+            return Ok(Control { client, driver: tokio::spawn(driven(connection, heard)) });
         };
         let attempt = async {
             let stream = tls.connect(host, port).await?;
@@ -158,13 +179,24 @@ impl Control {
             Ok(config.ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
         };
         let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
-        Ok(Control { client, driver: tokio::spawn(driven(connection)) })
+        Ok(Control { client, driver: tokio::spawn(driven(connection, heard)) })
     }
 }
 
-async fn driven(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "a control connection ended");
+async fn driven<S, T>(mut connection: Connection<S, T>, heard: Option<UnboundedSender<Notification>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+        match (message, &heard) {
+            (Ok(AsyncMessage::Notification(notification)), Some(heard)) => {
+                // Who wants none any more ends the connection.
+                let _ = heard.send(notification);
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) => return tracing::debug!(%error, "a control connection ended"),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! * [`verify`]: whether such a replica has the primary's rows.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
+//! * [`listening`]: what is notified in a database, for many who listen.
 //! * [`address`], [`tcp`], [`tls`]: where a server is, who asks, and how that is carried and encrypted.
 //! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
 //!
@@ -28,6 +29,7 @@ pub mod gauge;
 pub mod incarnation;
 pub mod lead;
 mod link;
+pub mod listening;
 pub mod local;
 pub mod roles;
 pub mod tcp;
@@ -44,6 +46,7 @@ pub use error::Error;
 pub use facts::{Facts, differences, facts};
 pub use gauge::{Gauge, Gauger};
 pub use incarnation::Sighting;
+pub use listening::Listening;
 pub use roles::digest;
 pub use tls::Tls;
 pub use watcher::Watcher;

@@ -1,9 +1,9 @@
 //! What we answer clients ourselves: the log-in, our own errors, the console's results. Text for people is made here and
 //! nowhere deeper.
 
-use crate::Status;
 use crate::ask::{frame, string};
 use crate::tag::back;
+use crate::{Notification, Status};
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,8 @@ pub trait Answers {
     fn key_data(&mut self, pid: i32, secret: &[u8]);
     /// ParameterStatus.
     fn parameter_status(&mut self, name: &[u8], value: &[u8]);
+    /// NotificationResponse.
+    fn notification(&mut self, notification: &Notification<'_>);
     /// ReadyForQuery.
     fn ready(&mut self, status: Status);
     /// ErrorResponse or NoticeResponse.
@@ -200,6 +202,14 @@ impl Answers for Vec<u8> {
         frame(self, back::PARAMETER_STATUS, |out| {
             string(out, name);
             string(out, value);
+        });
+    }
+
+    fn notification(&mut self, notification: &Notification<'_>) {
+        frame(self, back::NOTIFICATION, |out| {
+            out.extend_from_slice(&notification.pid.to_be_bytes());
+            string(out, notification.channel);
+            string(out, notification.payload);
         });
     }
 

@@ -68,6 +68,28 @@ pub fn parameter_status<'a>(frame: &Frame<'a>) -> Result<(&'a [u8], &'a [u8]), M
     Ok((scan.string()?, scan.string()?))
 }
 
+/// A NotificationResponse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification<'a> {
+    /// The process that has notified.
+    pub pid: i32,
+    /// The channel's name.
+    pub channel: &'a [u8],
+    /// What was said there.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Notification<'a> {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(frame: &Frame<'a>) -> Result<Notification<'a>, Malformed> {
+        let mut scan = Scan::new(frame.body());
+        Ok(Notification { pid: scan.i32()?, channel: scan.string()?, payload: scan.string()? })
+    }
+}
+
 /// The values of a DataRow, for answers to questions of our own: text, which must be UTF-8.
 pub fn row_texts(frame: &Frame<'_>) -> Result<Vec<Option<String>>, Malformed> {
     let mut scan = Scan::new(frame.body());

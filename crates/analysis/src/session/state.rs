@@ -344,6 +344,16 @@ impl SessionState {
         self.any_set |= matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
     }
 
+    /// It listens, or did when that was last known.
+    pub fn listens(&self) -> bool {
+        self.dirt & bit(Dirt::Listen) != 0
+    }
+
+    /// Its process listens to nothing for it any more: what it hears it hears elsewhere, or it has ended that.
+    pub fn hears_elsewhere(&mut self) {
+        self.dirt &= !bit(Dirt::Listen);
+    }
+
     /// All that ran before its tree was known has been judged: it changed nothing, or did this.
     pub fn judged(&mut self, dirt: Option<Dirt>) {
         if self.dirt & bit(Dirt::Unjudged) == 0 {

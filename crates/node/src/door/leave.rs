@@ -20,6 +20,10 @@ pub enum Leave {
     Transaction,
     /// Its statement takes too long.
     Query,
+    /// What it listens to is not heard any more.
+    Unheard,
+    /// More notifications wait for it than may.
+    Notifications,
 }
 
 impl Leave {
@@ -32,6 +36,7 @@ impl Leave {
             Leave::IdleTransaction => "idle_transaction_timeout",
             Leave::Transaction => "transaction_timeout",
             Leave::Query => "query_timeout",
+            Leave::Unheard | Leave::Notifications => "LISTEN",
         }
     }
 
@@ -51,6 +56,12 @@ impl Leave {
             Leave::IdleTransaction => self.too_long("25P03", "idle transaction timeout"),
             Leave::Transaction => self.too_long("25P04", "transaction timeout"),
             Leave::Query => self.too_long("57014", "query timeout"),
+            Leave::Unheard => {
+                Problem::fatal("08006", "the connection that listens for notifications was lost")
+                    .hint("Connect again, and LISTEN again. What was notified meanwhile was not heard.")
+            }
+            Leave::Notifications => Problem::fatal("53400", "too many notifications wait for the client")
+                .hint("Read them as they come, and keep transactions short in a session that listens."),
         }
     }
 

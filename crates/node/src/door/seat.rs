@@ -235,6 +235,11 @@ impl Seat {
         if !matches!(self.bell.get(), Bell::Now(_)) {
             self.bell.set(if at_once { Bell::Now(why) } else { Bell::WhenIdle(why) });
         }
+        self.wake();
+    }
+
+    /// The session looks, if it waits, what there is for it.
+    pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

@@ -7,8 +7,9 @@ use super::primary::{Ended, Primary, Reported, Side, Told};
 use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
 use crate::door::{self, Door, Seat};
+use crate::listening::Ear;
 use crate::log_in::LoggedIn;
-use crate::peer::Peer;
+use crate::peer::{GATHERED_BYTES, Peer};
 use crate::servers::{Lent, Open, Server};
 use crate::socket::Place;
 use std::future::poll_fn;
@@ -42,6 +43,10 @@ pub struct Line {
     pub(crate) away: bool,
     /// What a connection of its own counts as.
     own: Option<Open>,
+    /// What it hears elsewhere than at its connection.
+    pub(crate) ear: Option<Rc<Ear>>,
+    /// Something of that has gone to its client since this was asked.
+    pub(crate) has_heard: bool,
 }
 
 impl Line {
@@ -84,6 +89,8 @@ impl Line {
             lent: None,
             away: false,
             own: None,
+            ear: None,
+            has_heard: false,
         }
     }
 
@@ -96,8 +103,27 @@ impl Line {
         self.seat.opened.set(Some(lent.since()));
         self.seat.running.settled(&place, &key);
         self.primary = Primary::new(peer, place, key, self.seat.clone());
+        self.primary.notified.told = self.told();
         (self.away, self.primary_gone, self.lent) = (false, false, Some(lent));
         strange
+    }
+
+    /// The number that the client was told as that of its process.
+    fn told(&self) -> Option<i32> {
+        self.seat.key.borrow().as_ref().map(|key| key.pid)
+    }
+
+    /// What it has heard elsewhere goes to the client, if that is in no transaction. `true`: there may be more.
+    pub(crate) fn hear(&mut self) -> bool {
+        let (Some(ear), Status::Idle) = (self.ear.clone(), self.status()) else { return false };
+        let told = self.told().unwrap_or_default();
+        while self.client.unsent() < GATHERED_BYTES
+            && let Some((notification, is_own)) = ear.next()
+        {
+            notification.write(self.client.out(), is_own, told);
+            self.has_heard = true;
+        }
+        ear.has_heard()
     }
 
     /// The session leaves its connection; `None` if that is of no use to anybody.
@@ -170,8 +196,13 @@ impl Line {
                     other => other?,
                 }
             }
-            if let Poll::Ready(Err(_)) = self.client.poll_send(cx) {
-                return Poll::Ready(Err(Ended::ClientGone));
+            loop {
+                let is_more = self.hear();
+                match self.client.poll_send(cx) {
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Ended::ClientGone)),
+                    Poll::Ready(Ok(())) if is_more => {}
+                    Poll::Ready(Ok(())) | Poll::Pending => break,
+                }
             }
             match self.client.poll_fill(cx) {
                 Poll::Ready(Ok(())) => {}

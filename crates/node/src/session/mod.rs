@@ -10,10 +10,12 @@ pub mod batch;
 mod columns;
 mod described;
 mod early;
+mod ended;
 mod flows;
 mod head;
 mod in_block;
 mod line;
+mod listens;
 mod logged;
 mod made;
 mod meanwhile;
@@ -23,6 +25,7 @@ mod owed;
 mod own;
 mod pooled;
 pub mod primary;
+mod probe;
 mod reload;
 pub mod request;
 mod scheduled;
@@ -266,6 +269,7 @@ impl Session {
                 Err(Ended::Cancelled) => self.cancelled(request).await?,
                 answered => answered?,
             }
+            self.hear_and_be_ready().await?;
             if self.line.status() != Status::Idle && self.stands_alone() {
                 return Err(Ended::NoBlocks);
             }
@@ -355,6 +359,8 @@ impl Session {
     /// The next request has come. What it says is read later, and what the one before said is not its.
     fn begin_request(&mut self, request: Request) {
         self.current.begin(request, self.line.seat.held());
+        // Who notifies may have written before: what is read now must not be older.
+        self.marks.behind |= std::mem::take(&mut self.line.has_heard);
         self.says_nothing();
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Shares {
     wrote: bool,
     /// Code has run there.
     ran_code: bool,
+    /// It listens there, and what it hears cannot be heard elsewhere.
+    pub(super) listens_here: bool,
 }
 
 /// Whether a text calls what tells of a session's use of sequences.
@@ -116,7 +118,7 @@ impl Session {
     /// and nothing of the request has happened.
     pub(super) async fn at_home(&mut self) -> Result<(), Ended> {
         // What it takes has a place of its own: it is part of all that a request may come to, and most have no need of it.
-        if self.line.away { Box::pin(self.come_home()).await } else { Ok(()) }
+        if self.line.away { Box::pin(self.come_home()).await } else { self.listen_there().await }
     }
 
     async fn come_home(&mut self) -> Result<(), Ended> {
@@ -173,6 +175,7 @@ impl Session {
             self.line.client.out().problem(&problem);
             return Err(Ended::NoServer);
         }
+        self.listen_there().await?;
         self.line.primary.seen();
         Ok(())
     }
@@ -189,13 +192,13 @@ impl Session {
 
     /// Leaves the connection to others, if nothing of the session lives there.
     pub(super) async fn rest(&mut self) -> Result<(), Ended> {
+        if self.line.lent.is_none() || self.state.block() != BlockStatus::Idle || !self.is_between() {
+            return Ok(());
+        }
         // One that is to keep its connection from now on stays where it is.
         let shares = |lent: &Lent| lent.pooling().mode.shares();
         if !self.line.lent.as_ref().is_some_and(shares) {
-            return Ok(());
-        }
-        if self.state.block() != BlockStatus::Idle || !self.is_between() {
-            return Ok(());
+            return self.hear_elsewhere().await;
         }
         self.heed_reloads();
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
@@ -221,6 +224,7 @@ impl Session {
         if std::mem::take(&mut self.shares.look) || self.line.statements.are_astray() {
             self.look().await?;
         }
+        self.hear_elsewhere().await?;
         // Behind what a pipeline parsed as it went.
         self.heed_sequences();
         let tie = self.tie();

@@ -4,16 +4,20 @@
 //! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
 
 mod learning;
+mod notified;
 mod standing;
+
+pub use super::ended::{Ended, Told};
 
 use super::described::Described;
 use super::meanwhile::Awake;
 use super::request::Kind;
 use super::statements::{Statement, Statements, Undo, deallocated};
-use crate::door::{Leave, Seat};
+use crate::door::Seat;
 use crate::log_in::SERVER_HOLD_BYTES;
 use crate::peer::{GATHERED_BYTES, Peer, Rooms};
 use crate::socket::{Place, Socket};
+use notified::Notified;
 use standing::Standing;
 use std::collections::VecDeque;
 use std::io;
@@ -123,42 +127,6 @@ pub enum ToBind<'a> {
     },
 }
 
-/// Why a session cannot go on.
-#[derive(Debug)]
-pub enum Ended {
-    /// The client took its leave.
-    ClientLeft,
-    /// The client is gone.
-    ClientGone,
-    /// The client does not speak the protocol.
-    Malformed(Malformed),
-    /// The connection at the primary is lost; the client was told by the primary itself, or not yet.
-    PrimaryLost(Told),
-    /// It is sent away.
-    SentAway(Leave),
-    /// A standby's answer broke off inside a message: nothing more can be said on this connection.
-    CutOff,
-    /// A standby's answer broke off in a block, which must not go on.
-    BlockCutOff,
-    /// It got no connection at the primary; the client was told why.
-    NoServer,
-    /// Its request alone: it was cancelled while it waited for a connection.
-    Cancelled,
-    /// It has begun a block, which is not allowed to it.
-    NoBlocks,
-    /// Another Consort may have taken over, where two at a time would do harm.
-    MayNotLead,
-}
-
-/// Who told the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The primary's own FATAL was forwarded.
-    ByPrimary,
-    /// Nobody has.
-    NotYet,
-}
-
 /// What a client's messages are forwarded with: its socket, and its prepared statements.
 pub struct Side<'a> {
     /// The client.
@@ -215,6 +183,7 @@ pub struct Primary {
     portal_gone: bool,
     told: Told,
     seen: Seen,
+    pub(crate) notified: Notified,
     /// Keeps it from taking the session for idle.
     pub(super) awake: Awake,
     /// What is completed is kept, for comparison.
@@ -266,6 +235,7 @@ impl Primary {
             portal_gone: false,
             told: Told::NotYet,
             seen: Seen::default(),
+            notified: Notified::default(),
             awake: Awake::default(),
             keeps_tags: false,
         }
@@ -722,6 +692,8 @@ impl Primary {
             portal_gone: &mut self.portal_gone,
             told: &mut self.told,
             seen: &mut self.seen,
+            notified: &mut self.notified,
+            pid: self.key.pid,
             unclosed: &mut unclosed,
             instead: &mut instead,
             keeps_tags: self.keeps_tags,

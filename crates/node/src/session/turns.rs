@@ -93,7 +93,9 @@ impl Session {
         let status = self.line.primary.status;
         let out = self.line.client.out();
         out.extend_from_slice(&end);
-        out.ready(status);
+        if !self.line.primary.notified.holds_ready(status) {
+            out.ready(status);
+        }
     }
 
     /// Waits until so many replicas show what was committed.

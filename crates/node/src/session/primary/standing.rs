@@ -1,5 +1,6 @@
 //! What an answer of the primary means: what is still to come, where the session stands, and who gets it.
 
+use super::notified::Notified;
 use super::{Expect, Seen, Side, Told};
 use crate::session::described::Described;
 use crate::session::statements::Statements;
@@ -20,6 +21,9 @@ pub(super) struct Standing<'a> {
     pub(super) portal_gone: &'a mut bool,
     pub(super) told: &'a mut Told,
     pub(super) seen: &'a mut Seen,
+    pub(super) notified: &'a mut Notified,
+    /// The connection's process.
+    pub(super) pid: i32,
     /// A question of our own failed.
     pub(super) unclosed: &'a mut bool,
     /// What the client gets instead of the last answer.
@@ -31,6 +35,7 @@ impl Standing<'_> {
     /// Notes what an answer means; `false`: it is not for the client.
     pub(super) fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
         match self.expects.front() {
+            _ if frame.tag() == back::NOTIFICATION => return self.notified(frame),
             Some(expect) if expect.is_question() && !self.is_the_clients_own(frame) => {
                 return self.answered_ourselves(frame, side.statements);
             }
@@ -92,7 +97,8 @@ impl Standing<'_> {
                 // What was sent behind an error and before its Sync is never answered.
                 self.taken_back(side.statements, Expect::is_ready);
                 let answered = self.expects.pop_front();
-                return Ok(!matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld)));
+                let hushed = matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld));
+                return Ok(!hushed && !self.notified.holds_ready(*self.status));
             }
             _ => {}
         }
@@ -240,7 +246,7 @@ impl Standing<'_> {
     /// What comes although a question of ours is open, and is not its answer.
     fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
         match frame.tag() {
-            back::PARAMETER_STATUS | back::NOTIFICATION => true,
+            back::PARAMETER_STATUS => true,
             back::NOTICE => matches!(self.expects.front(), Some(Expect::Command)),
             back::ERROR => Complaint::read(frame).is_fatal(),
             _ => false,
