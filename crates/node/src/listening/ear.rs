@@ -156,7 +156,8 @@ impl Ear {
             let left = waiting.len().saturating_sub(both);
             waiting.truncate(left);
             waiting.retain(|(notification, _)| notification.is_among(still));
-            for notification in before {
+            // Others pass meanwhile.
+            for notification in before.into_iter().filter(|notification| notification.is_among(still)) {
                 if had > 0 && notification.is_among(channels) {
                     had -= 1;
                 } else {
@@ -171,9 +172,9 @@ impl Ear {
         self.database.arrange_soon();
     }
 
-    /// More that the session's connection has heard, behind all that waits.
-    pub(crate) fn add(&self, more: Vec<Rc<Notification>>, pid: i32) {
-        for notification in more {
+    /// More that the session's connection has heard on these channels, behind all that waits.
+    pub(crate) fn add(&self, more: Vec<Rc<Notification>>, channels: &Names, pid: i32) {
+        for notification in more.into_iter().filter(|notification| notification.is_among(channels)) {
             let is_own = notification.pid == pid;
             self.hearer.push(notification, is_own);
         }

@@ -173,7 +173,7 @@ impl Session {
         self.state.hears_elsewhere();
         self.line.ear = Some(ear.clone());
         if !leaves {
-            ear.add(behind, pid);
+            ear.add(behind, &there, pid);
             while self.line.hear() {
                 self.line.send().await?;
             }

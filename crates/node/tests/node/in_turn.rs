@@ -11,7 +11,7 @@ use crate::pooled::sharing;
 use crate::stage::{Open, Raw, SERVERS, database};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use wire::{Asks, Complaint, Frame};
+use wire::{Asks, Complaint, Frame, Notification};
 
 mod alone;
 
@@ -21,13 +21,14 @@ const SEEDS: u64 = 300;
 const CLIENTS: usize = 4;
 /// Steps of one interleaving.
 const STEPS: std::ops::Range<usize> = 3..13;
-const DATABASE: &str = "in_turn";
+/// Where clients that share two connections are, or three: who listens in one hears nothing of the other.
+const DATABASES: [&str; 2] = ["in_turn_of_two", "in_turn_of_three"];
 
 /// What a client hears: values or the SQLSTATE of an error, and how its session stands.
 type Heard = (Vec<String>, char);
 
-/// The answer up to ReadyForQuery.
-fn hear(raw: &mut Raw) -> Heard {
+/// The answer up to ReadyForQuery, and what was notified meanwhile.
+fn hear(raw: &mut Raw, notified: &mut Vec<String>) -> Heard {
     let mut values = Vec::new();
     loop {
         let message = raw.message().unwrap_or_else(|| panic!("the session goes on behind {values:?}"));
@@ -37,16 +38,14 @@ fn hear(raw: &mut Raw) -> Heard {
                 values.extend(wire::row_texts(&frame).unwrap().into_iter().map(Option::unwrap_or_default))
             }
             b'E' => values.push(String::from_utf8_lossy(Complaint::read(&frame).sqlstate()).into_owned()),
+            b'A' => {
+                let payload = Notification::read(&frame).unwrap().payload;
+                notified.push(String::from_utf8_lossy(payload).into_owned());
+            }
             b'Z' => return (values, message[5].into()),
             _ => {}
         }
     }
-}
-
-/// Asks in the simple protocol.
-fn ask(raw: &mut Raw, text: &str) -> Heard {
-    raw.ask(|out| out.query(text.as_bytes()));
-    hear(raw)
 }
 
 /// What was done, for whoever reads why an interleaving failed.
@@ -67,34 +66,55 @@ impl Drop for Story {
 struct Client {
     raw: Raw,
     alone: Alone,
+    /// What was notified while it listened.
+    to_hear: Vec<String>,
+    /// What it has heard.
+    notified: Vec<String>,
 }
 
 impl Client {
-    fn come(open: &Open) -> Client {
-        Client { raw: Raw::ready(open, DATABASE), alone: Alone::default() }
+    fn come((open, database): (&Open, &str)) -> Client {
+        let (to_hear, notified) = (Vec::new(), Vec::new());
+        Client { raw: Raw::ready(open, database), alone: Alone::default(), to_hear, notified }
+    }
+
+    /// Asks in the simple protocol.
+    fn ask(&mut self, text: &str) -> Heard {
+        self.raw.ask(|out| out.query(text.as_bytes()));
+        hear(&mut self.raw, &mut self.notified)
+    }
+
+    /// It has heard what it was to hear, as far as it was not in a transaction all the time.
+    fn has_heard(&self) {
+        if self.alone.status() == 'I' {
+            assert_eq!(self.notified, self.to_hear);
+        } else {
+            assert!(self.to_hear.starts_with(&self.notified), "{:?} of {:?}", self.notified, self.to_hear);
+        }
     }
 
     /// It sees what it should see, and nothing else.
     fn look(&mut self) {
         if self.alone.has_failed() {
-            assert_eq!(ask(&mut self.raw, "SELECT 1"), (vec!["25P02".to_owned()], 'E'));
+            assert_eq!(self.ask("SELECT 1"), (vec!["25P02".to_owned()], 'E'));
             return;
         }
-        let (seen, status) = ask(&mut self.raw, &alone::look());
+        let (seen, status) = self.ask(&alone::look());
         assert_eq!(status, self.alone.status());
         assert_eq!(seen, self.alone.expected());
         // This one may run at a standby.
         let read = "SELECT (date '2024-02-03' + id)::text FROM public.items WHERE id = 1";
-        assert_eq!(ask(&mut self.raw, read).0, [self.alone.date()]);
+        assert_eq!(self.ask(read).0, [self.alone.date()]);
+        self.has_heard();
     }
 
-    /// Does something that one server would answer so.
-    fn step(&mut self, rng: &mut StdRng, may_tie: bool, story: &mut Story, who: usize) {
+    /// Does something that one server would answer so. What it has notified, if it has.
+    fn step(&mut self, rng: &mut StdRng, may_tie: bool, story: &mut Story, who: usize) -> Option<String> {
         let act = self.alone.choose(rng, may_tie);
         story.steps.push(format!("{who}: {act:?}"));
         match &act.how {
             How::Query => {
-                let heard = ask(&mut self.raw, &act.text);
+                let heard = self.ask(&act.text);
                 assert_eq!(heard, (act.hears, self.alone.status()), "{}", act.text);
             }
             How::Parse(name) => {
@@ -102,7 +122,12 @@ impl Client {
                     out.parse(name.as_bytes(), act.text.as_bytes(), &[]);
                     out.sync();
                 });
-                assert_eq!(hear(&mut self.raw), (act.hears, self.alone.status()), "{}", act.text);
+                assert_eq!(
+                    hear(&mut self.raw, &mut self.notified),
+                    (act.hears, self.alone.status()),
+                    "{}",
+                    act.text
+                );
             }
             How::Run(name) => {
                 self.raw.ask(|out| {
@@ -110,9 +135,19 @@ impl Client {
                     out.execute(b"", 0);
                     out.sync();
                 });
-                assert_eq!(hear(&mut self.raw), (act.hears, self.alone.status()), "{name}");
+                assert_eq!(
+                    hear(&mut self.raw, &mut self.notified),
+                    (act.hears, self.alone.status()),
+                    "{name}"
+                );
             }
         }
+        if !self.alone.listens() {
+            assert!(self.to_hear.starts_with(&self.notified), "{:?} of {:?}", self.notified, self.to_hear);
+            self.to_hear.clear();
+            self.notified.clear();
+        }
+        act.notifies
     }
 
     /// Goes without a word, or in the middle of one.
@@ -139,19 +174,22 @@ impl Client {
 }
 
 /// One interleaving; its clients are gone behind it, and every connection is clean.
-fn interleave(open: &Open, shared: usize, seed: u64) {
+fn interleave(place: (&Open, &str), shared: usize, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut story = Story { seed, steps: Vec::new() };
-    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::come(open)).collect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::come(place)).collect();
     for _ in 0..rng.random_range(STEPS) {
         let who = rng.random_range(0..CLIENTS);
         if rng.random_range(0..20) == 0 {
-            let gone = std::mem::replace(&mut clients[who], Client::come(open));
+            let gone = std::mem::replace(&mut clients[who], Client::come(place));
             story.steps.push(format!("{who}: {}, and another comes", gone.leave(&mut rng)));
         } else {
             let tied = clients.iter().filter(|client| client.alone.is_tied()).count();
             let may_tie = clients[who].alone.is_tied() || tied + 1 < shared;
-            clients[who].step(&mut rng, may_tie, &mut story, who);
+            let notified = clients[who].step(&mut rng, may_tie, &mut story, who);
+            for client in clients.iter_mut().filter(|client| client.alone.listens()) {
+                client.to_hear.extend(notified.clone());
+            }
         }
         let other = (who + rng.random_range(1..CLIENTS)) % CLIENTS;
         story.steps.push(format!("{other} looks"));
@@ -166,14 +204,14 @@ fn interleave(open: &Open, shared: usize, seed: u64) {
         story.steps.push(format!("one {how}"));
     }
     // So many at once have every connection that there is.
-    let mut last: Vec<Client> = (0..shared).map(|_| Client::come(open)).collect();
+    let mut last: Vec<Client> = (0..shared).map(|_| Client::come(place)).collect();
     for (who, client) in last.iter_mut().enumerate() {
         story.steps.push(format!("a new one looks: {who}"));
-        assert_eq!(ask(&mut client.raw, "BEGIN"), (Vec::new(), 'T'));
+        assert_eq!(client.ask("BEGIN"), (Vec::new(), 'T'));
         client.alone.begin();
         client.look();
     }
-    last.iter_mut().for_each(|client| assert_eq!(ask(&mut client.raw, "COMMIT").1, 'I'));
+    last.iter_mut().for_each(|client| assert_eq!(client.ask("COMMIT").1, 'I'));
 }
 
 /// A number that the caller may wish otherwise.
@@ -183,12 +221,15 @@ fn wished(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 fn whatever_clients_do_in_turn_nobody_sees_anything_of_another() {
-    database(DATABASE);
-    SERVERS.query_in(DATABASE, "GRANT SELECT ON items TO PUBLIC");
+    for name in DATABASES {
+        database(name);
+        SERVERS.query_in(name, "GRANT SELECT ON items TO PUBLIC");
+    }
     let (from, seeds) = (wished("LEAK_FROM", 0), wished("LEAK_SEEDS", SEEDS));
     let part = |odd: u64, size: usize| {
         let open = sharing(size);
-        (from..from + seeds).filter(|seed| seed % 2 == odd).for_each(|seed| interleave(&open, size, seed));
+        let place = (&open, DATABASES[usize::try_from(odd).unwrap()]);
+        (from..from + seeds).filter(|seed| seed % 2 == odd).for_each(|seed| interleave(place, size, seed));
         open.reads_at_standbys()
     };
     let reads = std::thread::scope(|scope| {

@@ -175,7 +175,6 @@ fn what_cannot_be_carried_keeps_a_session_where_it_is() {
     let pid = "SELECT pg_backend_pid()::text";
     for (makes, ends, sees, seen) in [
         ("CREATE TEMPORARY TABLE own (v int)", "DROP TABLE own", "SELECT count(*)::text FROM own", "0"),
-        ("LISTEN news", "UNLISTEN *", "SELECT pg_listening_channels()", "news"),
         (
             "SELECT pg_advisory_lock(7)",
             "SELECT pg_advisory_unlock(7)",

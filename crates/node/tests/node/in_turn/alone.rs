@@ -61,11 +61,13 @@ pub(super) struct Act {
     pub(super) how: How,
     pub(super) text: String,
     pub(super) hears: Vec<String>,
+    /// What those who listen hear of it.
+    pub(super) notifies: Option<String>,
 }
 
 impl Act {
     fn query(text: impl Into<String>) -> Act {
-        Act { how: How::Query, text: text.into(), hears: Vec::new() }
+        Act { how: How::Query, text: text.into(), hears: Vec::new(), notifies: None }
     }
 
     fn hears(mut self, value: impl Into<String>) -> Act {
@@ -124,9 +126,14 @@ impl Alone {
 
     /// It needs a connection for itself.
     pub(super) fn is_tied(&self) -> bool {
-        let Kept { temporary, listens, held, .. } = self.settled;
+        let Kept { temporary, held, .. } = self.settled;
         let by_sql = self.prepared.keys().any(|name| name.starts_with('q'));
-        self.block.is_some() || temporary || listens || held || by_sql || !self.locks.is_empty()
+        self.block.is_some() || temporary || held || by_sql || !self.locks.is_empty()
+    }
+
+    /// It listens, whatever becomes of its transaction.
+    pub(super) fn listens(&self) -> bool {
+        self.settled.listens
     }
 
     fn kept(&self) -> &Kept {
@@ -191,7 +198,7 @@ impl Alone {
         if self.has_failed() {
             return self.out_of_failure(rng);
         }
-        match rng.random_range(0..64) {
+        match rng.random_range(0..70) {
             0..16 => self.set(rng),
             16..20 => self.reset(rng),
             20..28 => self.prepare(rng),
@@ -201,9 +208,10 @@ impl Alone {
             48..52 if may_tie => self.prepare_by_sql(rng),
             52..55 if may_tie => self.lock(rng),
             55..58 if may_tie => self.cursor(rng),
-            58..61 if may_tie => self.listen(),
             // Seldom: after DDL sessions begin anew, and all catalogs are read again.
-            61 if may_tie => self.temporary(),
+            58 if may_tie => self.temporary(),
+            59..64 => self.listen(),
+            64..68 if self.block.is_none() => self.notify(rng),
             _ => Act::query("SELECT 1 FROM pg_backend_pid()").hears("1"),
         }
     }
@@ -264,7 +272,7 @@ impl Alone {
     fn prepare(&mut self, rng: &mut StdRng) -> Act {
         let (name, value) = (format!("P_{}", rng.random_range(0..3)), rng.random_range(1..1000));
         let text = format!("SELECT {value} FROM pg_backend_pid()");
-        let act = Act { how: How::Parse(name.clone()), text, hears: Vec::new() };
+        let act = Act { how: How::Parse(name.clone()), text, hears: Vec::new(), notifies: None };
         if self.prepared.contains_key(&name) {
             return self.fails(act, "42P05");
         }
@@ -287,7 +295,9 @@ impl Alone {
         let name = format!("{}_{number}", if by_sql { "q" } else { "P" });
         let act = match by_sql {
             true => Act::query(format!("EXECUTE {name}")),
-            false => Act { how: How::Run(name.clone()), text: String::new(), hears: Vec::new() },
+            false => {
+                Act { how: How::Run(name.clone()), text: String::new(), hears: Vec::new(), notifies: None }
+            }
         };
         match self.prepared.get(&name) {
             Some(value) => act.hears(value.to_string()),
@@ -388,6 +398,15 @@ impl Alone {
         }
         self.everywhere(|kept| kept.held = false);
         Act::query("CLOSE held")
+    }
+
+    fn notify(&mut self, rng: &mut StdRng) -> Act {
+        let payload = rng.random_range(0..1000).to_string();
+        let act = match rng.random_range(0..2) {
+            0 => Act::query(format!("NOTIFY news, '{payload}'")),
+            _ => Act::query(format!("SELECT pg_notify('news', '{payload}')")).hears(""),
+        };
+        Act { notifies: Some(payload), ..act }
     }
 
     fn listen(&mut self) -> Act {
