@@ -62,7 +62,7 @@ impl View for Shown<'_> {
             close_needed: self.process.is_outdated(&seat),
             prepared: seat.prepared.get(),
         });
-        own.chain(self.shared()).chain(self.at_standbys()).collect()
+        own.chain(self.shared()).chain(self.listening()).chain(self.at_standbys()).collect()
     }
 
     fn databases(&self) -> Vec<Database> {
@@ -276,6 +276,27 @@ impl Shown<'_> {
             prepared: idle.prepared,
         });
         idle.collect()
+    }
+
+    /// Connections at the primary that listen for clients which share theirs.
+    fn listening(&self) -> Vec<Server> {
+        let primary = &self.config.primary;
+        let service = self.process.door.service.borrow();
+        let open = service.as_ref().map(|service| service.listeners.open()).unwrap_or_default();
+        let server = |(database, pid, since): (String, i32, tokio::time::Instant)| Server {
+            id: 1 << 63 | u64::from(pid.cast_unsigned()),
+            node: primary.name.clone(),
+            user: self.process.cluster.setup().primary.user.clone(),
+            database,
+            client: None,
+            to: (primary.host.clone(), primary.port),
+            connected_unix_s: crate::servers::unix_s(since),
+            requested_unix_s: crate::servers::unix_s(since),
+            backend_pid: pid,
+            close_needed: false,
+            prepared: 0,
+        };
+        open.into_iter().map(server).collect()
     }
 
     /// The connections at standbys: those that clients use now, and those that nobody does.

@@ -14,6 +14,7 @@ const NOTHING: &str = "-- LISTEN for clients that share connections";
 /// A connection that listens. It ends when dropped.
 pub struct Listening {
     control: Control,
+    pid: i32,
     heard: RefCell<UnboundedReceiver<Notification>>,
 }
 
@@ -25,7 +26,13 @@ impl Listening {
     pub async fn connect(address: &Address) -> Result<Listening, Error> {
         let (say, heard) = unbounded_channel();
         let control = Control::hearing(address, say).await?;
-        Ok(Listening { control, heard: RefCell::new(heard) })
+        let pid = control.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await?.get(0);
+        Ok(Listening { control, pid, heard: RefCell::new(heard) })
+    }
+
+    /// Its process at the server.
+    pub fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// Listens to some channels from now on, and to others no more.

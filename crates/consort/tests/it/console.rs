@@ -117,12 +117,17 @@ fn clients_share_connections_when_the_configuration_says_so() {
         one.rows("INSERT INTO shared_by_two VALUES (1)").unwrap();
         other.rows("INSERT INTO shared_by_two VALUES (1)").unwrap();
     }
-    eventually("one connection that nobody has", || {
+    let idle = || {
         let servers = psql(&console, "SHOW SERVERS").worked();
-        let of_clients: Vec<&str> =
+        let there: Vec<&str> =
             servers.lines().filter(|line| line.starts_with("S|postgres|postgres|")).collect();
-        of_clients.len() == 1 && of_clients[0].starts_with("S|postgres|postgres|none|idle|")
-    });
+        if there.iter().all(|line| line.starts_with("S|postgres|postgres|none|idle|")) {
+            there.len()
+        } else {
+            0
+        }
+    };
+    eventually("one connection that nobody has", || idle() == 1);
     let pools = psql(&console, "SHOW POOLS").worked();
     assert!(
         pools.lines().any(|line| line.starts_with("postgres|") && line.ends_with("|transaction|")),
@@ -133,11 +138,17 @@ fn clients_share_connections_when_the_configuration_says_so() {
         databases.contains("|postgres||1|0|0|3600|transaction|"),
         "its size, and how it is shared: {databases}"
     );
-    one.rows("LISTEN news").unwrap();
+    one.rows("SELECT pg_advisory_lock(7)").unwrap();
     eventually("why a client keeps its connection", || {
-        psql(&console, "SHOW CLIENTS").worked().lines().any(|line| line.ends_with("|session_listens"))
+        let clients = psql(&console, "SHOW CLIENTS").worked();
+        clients.lines().any(|line| line.ends_with("|session_holds_advisory_lock"))
     });
+    one.rows("SELECT pg_advisory_unlock(7)").unwrap();
+    one.rows("LISTEN news").unwrap();
+    other.rows("NOTIFY news").unwrap();
+    eventually("a connection that listens besides", || idle() == 2);
     one.rows("UNLISTEN news").unwrap();
+    eventually("no such connection any more", || idle() == 1);
     other.rows("INSERT INTO shared_by_two VALUES (2)").unwrap();
 }
 

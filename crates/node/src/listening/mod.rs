@@ -26,6 +26,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use wire::Answers;
 
 /// How long the listening connection may take to answer before it counts as lost.
@@ -107,11 +108,14 @@ impl Listeners {
         Ear::new(database.clone(), seat.clone())
     }
 
-    /// How many sessions hear over such connections, and how many of those there are.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// Those that are open: the database, the process, and since when.
+    pub(crate) fn open(&self) -> Vec<(String, i32, Instant)> {
         let databases = self.databases.borrow();
-        let open = databases.values().filter(|database| database.connection.borrow().is_some());
-        (databases.values().map(|database| database.hearers.borrow().len()).sum(), open.count())
+        let open = databases.iter().filter_map(|(name, database)| {
+            let connection = database.connection.borrow();
+            Some((name.clone(), connection.as_ref()?.pid(), database.opened.get()?))
+        });
+        open.collect()
     }
 }
 
@@ -123,6 +127,7 @@ pub(super) struct Database {
     connection: RefCell<Option<Rc<Listening>>>,
     hearers: RefCell<BTreeMap<u64, Rc<Hearer>>>,
     next: Cell<u64>,
+    opened: Cell<Option<Instant>>,
     /// What it listens to. Whoever changes that holds this.
     listened: Mutex<Names>,
 }
@@ -134,6 +139,7 @@ impl Database {
             connection: RefCell::default(),
             hearers: RefCell::default(),
             next: Cell::default(),
+            opened: Cell::default(),
             listened: Mutex::default(),
         }
     }
@@ -173,6 +179,7 @@ impl Database {
         let connection = Rc::new(Listening::connect(&self.address).await?);
         answered(connection.change(std::iter::once(PASS), std::iter::empty())).await?;
         *self.connection.borrow_mut() = Some(connection.clone());
+        self.opened.set(Some(Instant::now()));
         tokio::task::spawn_local(listen(Rc::downgrade(self), Rc::downgrade(&connection)));
         Ok(connection)
     }

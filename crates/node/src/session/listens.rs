@@ -12,8 +12,8 @@
 //! ```
 
 use super::{Ended, Session};
-use crate::door::Leave;
-use crate::listening::{Names, Notification, PASS};
+use crate::door::{Leave, Seat};
+use crate::listening::{Ear, Names, Notification, PASS};
 use postgres::listening::quoted;
 use std::rc::Rc;
 use wire::{Answers, Problem, Status};
@@ -37,9 +37,10 @@ impl Session {
         for channel in ear.channels() {
             line.primary.ask(&format!("LISTEN {}", quoted(&channel)));
         }
+        let seat = self.line.seat.clone();
         // If that cannot come up, the session has been told to go, and does so behind this request.
-        let (asked, _) = tokio::join!(self.all_asked(), ear.come_up());
-        asked
+        let both = async { tokio::join!(self.all_asked(), ear.come_up()).0 };
+        unless_sent_away(&seat, both).await
     }
 
     /// All that was asked is answered, and nothing has failed.
@@ -84,11 +85,7 @@ impl Session {
                 notification.pid == pid && notification.is_among(&ear.channels())
             };
             let own = notified.kept().iter().filter(|notification| is_own(notification)).count();
-            let seat = self.line.seat.clone();
-            tokio::select! {
-                came = ear.come_up() => came.map_err(|_| Ended::SentAway(Leave::Unheard))?,
-                why = seat.sent_away() => return Err(Ended::SentAway(why)),
-            }
+            unless_sent_away(&self.line.seat, comes_up(&ear)).await?;
             ear.are_own(own, pid);
         }
         if self.state.listens() || ear.has_heard() || !self.line.primary.notified.kept().is_empty() {
@@ -146,7 +143,8 @@ impl Session {
         let new = || self.service.listeners.ear(self.database.name(), &self.line.seat);
         let ear = self.line.ear.clone().unwrap_or_else(new);
         let becomes = if leaves { there.clone() } else { Names::new() };
-        let pass = match ear.becomes(becomes).await {
+        let passes = async { Ok(ear.becomes(becomes).await) };
+        let pass = match unless_sent_away(&self.line.seat, passes).await? {
             Ok(pass) => pass,
             Err(_) if self.line.ear.is_some() => return Err(Ended::SentAway(Leave::Unheard)),
             Err(error) => {
@@ -162,12 +160,10 @@ impl Session {
         primary.ask(&format!("NOTIFY {PASS}, '{pass}'"));
         primary.ask(if leaves { "UNLISTEN *" } else { "UNLISTEN consort_pass" });
         self.all_asked().await?;
-        let came_up = ear.come_up().await;
+        unless_sent_away(&self.line.seat, comes_up(&ear)).await?;
         let primary = &mut self.line.primary;
         let (around, pid) = (primary.notified.take_around(&pass), primary.key.pid);
-        let (Some([before, behind]), Ok(())) = (around, came_up) else {
-            return Err(Ended::SentAway(Leave::Unheard));
-        };
+        let Some([before, behind]) = around else { return Err(Ended::SentAway(Leave::Unheard)) };
         primary.notified.listens = false;
         ear.passed(before, heard, &there, pid);
         self.state.hears_elsewhere();
@@ -182,5 +178,22 @@ impl Session {
             self.state.dirtied(analysis::session::Dirt::Listen);
         }
         Ok(())
+    }
+}
+
+/// Waits until it has come up. Else its session must go.
+async fn comes_up(ear: &Ear) -> Result<(), Ended> {
+    ear.come_up().await.map_err(|_| Ended::SentAway(Leave::Unheard))
+}
+
+/// Waits for something, no longer than the session may stay.
+async fn unless_sent_away<T>(
+    seat: &Seat,
+    something: impl Future<Output = Result<T, Ended>>,
+) -> Result<T, Ended> {
+    tokio::select! {
+        biased;
+        done = something => done,
+        why = seat.sent_away() => Err(Ended::SentAway(why)),
     }
 }

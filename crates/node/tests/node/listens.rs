@@ -187,7 +187,7 @@ const SCRIPTS: [&[&str]; 12] = [
 #[test]
 fn a_session_listens_to_what_one_server_says() {
     let databases = ["heard_as_at_one", "heard_at_one"];
-    databases.map(database);
+    databases.into_iter().for_each(database);
     let open = sharing(2);
     let mut other = Raw::ready(&open, "heard_as_at_one");
     for script in SCRIPTS {
