@@ -3,6 +3,8 @@
 use crate::pooled::sharing;
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::turns::shared_stage;
+use postgres::local::{Options, Scratch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -141,6 +143,22 @@ fn who_notifies_itself_hears_it_before_its_transaction_is_over() {
     assert!(others > 0 && others != key.pid, "{others}");
     one.ask(|out| out.query(b"NOTIFY news, 'own'"));
     assert_eq!(notified_by(&mut one), key.pid);
+}
+
+/// The same where a statement outside a block runs in a block of Consort's own, or the end of a COMMIT is withheld.
+#[test]
+fn who_notifies_itself_by_turns_hears_it_before_its_transaction_is_over() {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    let (open, mut one) = shared_stage(&servers);
+    assert_eq!(ask(&mut one, "LISTEN news"), ["I"]);
+    for round in 0..20 {
+        let notify = format!("SELECT pg_notify('news', '{round}') IS NULL");
+        assert_eq!(ask(&mut one, &notify), ["f".to_owned(), format!("news={round}"), "I".to_owned()]);
+        ask(&mut one, "BEGIN");
+        assert_eq!(ask(&mut one, &notify), ["f", "T"]);
+        assert_eq!(ask(&mut one, "COMMIT"), [format!("news={round}"), "I".to_owned()]);
+    }
+    drop(open);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Commits that take turns: statements outside a block run in a block of ours, and the client must not notice.
 
+use crate::pooled::shared;
 use crate::session::query;
 use crate::stage::{Open, Raw, until};
 use design::Orderer;
 use node::cluster::Setup;
+use node::pooling::Pools;
 use postgres::local::{Options, Scratch};
 use scheduler::Writers;
 use wire::{Asks, Complaint, Frame, Target};
@@ -16,7 +18,19 @@ fn turns(setup: &mut Setup) {
 
 /// A door in front of servers with a replica, and a session whose database is followed.
 fn stage(servers: &Scratch) -> (Open, Raw) {
-    let open = Open::before(servers, Writers::Anywhere, turns);
+    stage_of(servers, turns)
+}
+
+/// The same where its clients share one connection.
+pub(crate) fn shared_stage(servers: &Scratch) -> (Open, Raw) {
+    stage_of(servers, |setup| {
+        turns(setup);
+        setup.pools = Pools::of_all(shared(1));
+    })
+}
+
+fn stage_of(servers: &Scratch, set: fn(&mut Setup)) -> (Open, Raw) {
+    let open = Open::before(servers, Writers::Anywhere, set);
     let mut raw = Raw::ready(&open, "postgres");
     query(&mut raw, "SELECT 1");
     until(|| {
