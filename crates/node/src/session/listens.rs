@@ -11,12 +11,17 @@
 //!   leaves           what does it listen to? UNLISTEN *; if there is something new, it passes (`listening/mod.rs`)
 //! ```
 
+use super::request::Kind;
 use super::{Ended, Session};
 use crate::door::{Leave, Seat};
 use crate::listening::{Ear, Names, Notification, PASS};
+use analysis::session::Dirt;
 use postgres::listening::quoted;
 use std::rc::Rc;
-use wire::{Answers, Problem, Status};
+use wire::{Answers, Complaint, Frame, Problem, Status};
+
+/// What PostgreSQL says of a statement that was cancelled.
+const CANCELLED: &[u8] = b"57014";
 
 /// Who listens to more keeps its connection.
 const MOST_CHANNELS: usize = 256;
@@ -40,19 +45,39 @@ impl Session {
         let seat = self.line.seat.clone();
         // If that cannot come up, the session has been told to go, and does so behind this request.
         let both = async { tokio::join!(self.all_asked(), ear.come_up()).0 };
-        unless_sent_away(&seat, both).await
+        match unless_sent_away(&seat, both).await? {
+            None => Ok(()),
+            Some(error) => self.listens_in_part(&error).await,
+        }
     }
 
-    /// All that was asked is answered, and nothing has failed.
-    async fn all_asked(&mut self) -> Result<(), Ended> {
-        self.line.primary.own_error();
-        self.line.settled().await?;
-        if self.line.primary.own_error().is_none() {
-            return Ok(());
+    /// Its connection does not listen to all that the session hears, because of this error: nothing runs there.
+    async fn listens_in_part(&mut self, error: &[u8]) -> Result<(), Ended> {
+        self.line.primary.ask("UNLISTEN *");
+        if self.all_asked().await?.is_none() {
+            self.line.primary.notified.listens = false;
+            let is_cancelled =
+                Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
+            if is_cancelled && self.current.kind != Kind::Open {
+                return Err(Ended::Cancelled);
+            }
         }
         let problem = Problem::fatal("08006", "a connection at the primary does not listen for the session");
         self.line.client.out().problem(&problem);
         Err(Ended::NoServer)
+    }
+
+    /// All that was asked is answered: the last error, if something failed.
+    async fn all_asked(&mut self) -> Result<Option<Vec<u8>>, Ended> {
+        self.line.primary.own_error();
+        self.line.settled().await?;
+        Ok(self.line.primary.own_error())
+    }
+
+    /// What was asked behind a transaction has failed, by a late cancel request: the session keeps its connection, and what that
+    /// listens to is asked again behind the next one.
+    fn listens_here_for_now(&mut self) {
+        self.state.dirtied(Dirt::Listen);
     }
 
     /// A probe has found that the session's process listens: for us, and what else there is shows when it is asked.
@@ -106,8 +131,12 @@ impl Session {
         }
         self.line.primary.answers();
         self.line.primary.ask(CHANNELS);
-        self.all_asked().await?;
-        let there: Names = self.line.primary.answers().into_iter().flatten().map(Box::from).collect();
+        if self.all_asked().await?.is_some() {
+            self.listens_here_for_now();
+            return Ok(());
+        }
+        let mut there: Names = self.line.primary.answers().into_iter().flatten().map(Box::from).collect();
+        there.remove(PASS);
         let heard = self.line.ear.as_ref().map(|ear| ear.channels()).unwrap_or_default();
         // What is heard elsewhere is UTF-8.
         let leaves = there.len() <= MOST_CHANNELS && self.state.text_is_plain("\u{e9}".as_bytes());
@@ -121,15 +150,22 @@ impl Session {
         }
     }
 
+    /// What it listens to is heard elsewhere: its connection need not listen, and nothing that it hears is the client's.
+    async fn listen_here_no_more(&mut self, unlisten: &str) -> Result<(), Ended> {
+        self.line.primary.ask(unlisten);
+        let failed = self.all_asked().await?.is_some();
+        let _heard_elsewhere = self.line.primary.notified.take_kept();
+        self.line.primary.notified.listens = failed;
+        self.state.hears_elsewhere();
+        if failed {
+            self.listens_here_for_now();
+        }
+        Ok(())
+    }
+
     /// What it listens to is heard elsewhere already.
     async fn hear_the_same(&mut self, there: Names) -> Result<(), Ended> {
-        if self.line.primary.notified.listens || !there.is_empty() {
-            self.line.primary.ask("UNLISTEN *");
-            self.all_asked().await?;
-        }
-        let _heard_elsewhere = self.line.primary.notified.take_kept();
-        self.line.primary.notified.listens = false;
-        self.state.hears_elsewhere();
+        self.listen_here_no_more("UNLISTEN *").await?;
         if there.is_empty() {
             self.line.ear = None;
         } else if let Some(ear) = &self.line.ear {
@@ -154,29 +190,58 @@ impl Session {
                 return Ok(());
             }
         };
-        let primary = &mut self.line.primary;
-        primary.notified.listens = true;
-        primary.ask(&format!("LISTEN {PASS}"));
-        primary.ask(&format!("NOTIFY {PASS}, '{pass}'"));
-        primary.ask(if leaves { "UNLISTEN *" } else { "UNLISTEN consort_pass" });
-        self.all_asked().await?;
+        self.line.primary.notified.listens = true;
+        for command in [format!("LISTEN {PASS}"), format!("NOTIFY {PASS}, '{pass}'")] {
+            self.line.primary.ask(&command);
+            if self.all_asked().await?.is_some() {
+                return self.passes_later();
+            }
+        }
         unless_sent_away(&self.line.seat, comes_up(&ear)).await?;
         let primary = &mut self.line.primary;
         let (around, pid) = (primary.notified.take_around(&pass), primary.key.pid);
         let Some([before, behind]) = around else { return Err(Ended::SentAway(Leave::Unheard)) };
-        primary.notified.listens = false;
         ear.passed(before, heard, &there, pid);
-        self.state.hears_elsewhere();
         self.line.ear = Some(ear.clone());
-        if !leaves {
-            ear.add(behind, &there, pid);
-            while self.line.hear() {
-                self.line.send().await?;
-            }
-            self.line.ear = None;
-            self.shares.listens_here = true;
-            self.state.dirtied(analysis::session::Dirt::Listen);
+        if leaves {
+            return self.listen_here_no_more("UNLISTEN *").await;
         }
+        ear.add(behind, &there, pid);
+        self.come_back(&ear, &there).await
+    }
+
+    /// It could not go over, by a late cancel request, and tries again behind its next transaction.
+    fn passes_later(&mut self) -> Result<(), Ended> {
+        if self.line.ear.is_none() {
+            let notified = &mut self.line.primary.notified;
+            notified.listens = false;
+            let (told, pid) = (notified.told.unwrap_or_default(), self.line.primary.key.pid);
+            let kept = self.line.primary.notified.take_kept();
+            let out = self.line.client.out();
+            // Others pass meanwhile.
+            for notification in kept.iter().filter(|notification| &*notification.channel != PASS.as_bytes()) {
+                notification.write(out, notification.pid == pid, told);
+            }
+        }
+        self.listens_here_for_now();
+        Ok(())
+    }
+
+    /// It hears over its connection again.
+    async fn come_back(&mut self, ear: &Ear, there: &Names) -> Result<(), Ended> {
+        self.line.primary.ask(&format!("UNLISTEN {PASS}"));
+        if self.all_asked().await?.is_some() {
+            return Err(Ended::SentAway(Leave::Unheard));
+        }
+        let primary = &mut self.line.primary;
+        ear.add(primary.notified.take_kept(), there, primary.key.pid);
+        primary.notified.listens = false;
+        while self.line.hear() {
+            self.line.send().await?;
+        }
+        self.line.ear = None;
+        self.shares.listens_here = true;
+        self.state.dirtied(Dirt::Listen);
         Ok(())
     }
 }

@@ -1,13 +1,17 @@
 //! Sessions that share connections at the primary and listen: what they hear, when, and that they keep no connection for it.
 
-use crate::pooled::sharing;
+use crate::pooled::{shared, sharing};
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use crate::turns::shared_stage;
+use node::pooling::Pools;
 use postgres::local::{Options, Scratch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use scheduler::Writers;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use wire::{Asks, Complaint, Frame, Notification};
 
 /// A statement that needs a connection at the primary.
@@ -187,11 +191,12 @@ fn a_busy_client_hears_between_its_transactions() {
 }
 
 /// What clients do, and another one between each two of them.
-const SCRIPTS: [&[&str]; 12] = [
+const SCRIPTS: [&[&str]; 13] = [
     &["LISTEN a", "LISTEN b", "LISTEN a", "UNLISTEN b", "UNLISTEN nowhere"],
     &["BEGIN", "LISTEN a", "SELECT pg_listening_channels()", "ROLLBACK"],
     &["LISTEN a", "BEGIN", "UNLISTEN a", "LISTEN b", "SELECT pg_listening_channels()", "ROLLBACK"],
     &["LISTEN a", "BEGIN", "UNLISTEN *", "LISTEN b", "COMMIT"],
+    &["LISTEN a; LISTEN b", "BEGIN", "UNLISTEN a", "COMMIT"],
     &["LISTEN a", "BEGIN", "LISTEN b", "SAVEPOINT s", "LISTEN c", "UNLISTEN a", "ROLLBACK TO s", "COMMIT"],
     &["LISTEN a; LISTEN b; UNLISTEN a", "SELECT pg_listening_channels()", "LISTEN c; SELECT 1 / 0"],
     &["BEGIN; LISTEN a; COMMIT; LISTEN b; BEGIN; UNLISTEN a; ROLLBACK"],
@@ -407,5 +412,65 @@ fn what_cannot_be_heard_elsewhere_keeps_a_connection() {
         ask(&mut one, back);
         SERVERS.query_in("heard_here", "NOTIFY a, 'back'");
         assert_eq!(hear(&mut one), "a=back");
+    }
+}
+
+/// Cancel requests come at any moment, and may reach what Consort asks for the client: it hears so of its statement, and goes on.
+#[test]
+fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
+    database("heard_while_cancelled");
+    let open = sharing(2);
+    let (mut one, key) = Raw::ready_with_key(&open, "heard_while_cancelled");
+    let ends = AtomicBool::new(false);
+    let mut listens = BTreeSet::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::SeqCst) {
+                let mut canceller = Raw::connect(&open);
+                canceller.ask(|out| out.cancel(&key));
+                assert_eq!(canceller.message(), None);
+            }
+        });
+        let mut rng = StdRng::seed_from_u64(1);
+        for round in 0..300 {
+            let channel = format!("c{}", rng.random_range(0..4));
+            let text = ["LISTEN", "UNLISTEN", "NOTIFY"][rng.random_range(0..3)];
+            let said = ask(&mut one, &format!("{text} {channel}"));
+            if said.contains(&"57014".to_owned()) {
+                continue;
+            }
+            match text {
+                "LISTEN" => drop(listens.insert(channel)),
+                "UNLISTEN" => drop(listens.remove(&channel)),
+                _ => {
+                    let heard = said.contains(&format!("{channel}="));
+                    assert_eq!(heard, listens.contains(&channel), "{said:?} in round {round}");
+                }
+            }
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    let mut there = ask(&mut one, "SELECT pg_listening_channels() ORDER BY 1");
+    if there == ["57014", "I"] {
+        there = ask(&mut one, "SELECT pg_listening_channels() ORDER BY 1");
+    }
+    assert_eq!(there, listens.into_iter().chain(["I".to_owned()]).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_read_behind_a_notification_is_no_older() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE told (id int PRIMARY KEY, v int); INSERT INTO told VALUES (1, 0)");
+    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.pools = Pools::of_all(shared(1)));
+    let mut one = Raw::ready(&open, "postgres");
+    query(&mut one, "SET consort.consistency = 'session'");
+    ask(&mut one, "LISTEN told");
+    let read = "SELECT v::text FROM told WHERE id = 1";
+    assert_eq!(until_it_leaves(&open, &mut one, read), ["0"]);
+    servers.set_apply_delay(0, Duration::from_secs(600));
+    for round in 1..5 {
+        servers.query(&format!("BEGIN; UPDATE told SET v = {round}; NOTIFY told; COMMIT"));
+        assert_eq!(hear(&mut one), "told=");
+        assert_eq!(query(&mut one, read), [round.to_string()]);
     }
 }

@@ -124,7 +124,7 @@ pub(super) static ROWS: &[Row] = &[
     nothing(
         G,
         &["pub_sub_channel_size"],
-        "LISTEN works as at PostgreSQL: a client that listens keeps its connection",
+        "LISTEN works as at PostgreSQL, and a client that listens keeps no connection",
     ),
     nothing(G, &["broadcast_address", "broadcast_port"], "Consorts agree by a lock at the primary"),
     missing(G, &["two_phase_commit", "two_phase_commit_auto"], why::SHARDS).idle(&["false"]),

@@ -68,6 +68,9 @@ impl Standing<'_> {
     pub(super) fn notified(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
         let Some(told) = self.notified.told else { return Ok(true) };
         let notification = wire::Notification::read(frame)?;
+        if !self.notified.listens && notification.channel == PASS.as_bytes() {
+            return Ok(false);
+        }
         if self.notified.listens {
             let kept = Notification::from(notification);
             self.notified.bytes += kept.bytes();
