@@ -164,12 +164,10 @@ impl Database {
                 self.open().await?
             }
         };
-        let name = |name: &'_ Box<str>| -> String { name.to_string() };
-        let new: Vec<String> = wanted.difference(&listened).map(name).collect();
-        let old: Vec<String> = listened.difference(&wanted).map(name).collect();
-        if !new.is_empty() || !old.is_empty() {
-            let change = connection.change(new.iter().map(String::as_str), old.iter().map(String::as_str));
-            answered(change).await?;
+        if wanted != *listened {
+            let new = wanted.difference(&listened).map(|name| &**name);
+            let old = listened.difference(&wanted).map(|name| &**name);
+            answered(connection.change(new, old)).await?;
             *listened = wanted;
         }
         Ok(())
