@@ -58,7 +58,7 @@ impl Session {
             self.line.primary.notified.listens = false;
             let is_cancelled =
                 Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
-            if is_cancelled && self.current.kind != Kind::Open {
+            if is_cancelled && self.line.status() == Status::Idle && self.current.kind != Kind::Open {
                 return Err(Ended::Cancelled);
             }
         }
@@ -125,10 +125,13 @@ impl Session {
 
     /// Behind a transaction: what the session's connection listens to is heard elsewhere from now on, if that can be.
     pub(super) async fn hear_elsewhere(&mut self) -> Result<(), Ended> {
-        self.shares.listens_here &= self.state.listens();
-        if !self.line.primary.notified.listens && (!self.state.listens() || self.shares.listens_here) {
+        // What is heard elsewhere is UTF-8.
+        let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
+        let is_known = !self.state.listens() || self.shares.listens_here == Some(utf8);
+        if is_known && !self.line.primary.notified.listens {
             return Ok(());
         }
+        self.shares.listens_here = None;
         self.line.primary.answers();
         self.line.primary.ask(CHANNELS);
         if self.all_asked().await?.is_some() {
@@ -138,12 +141,11 @@ impl Session {
         let mut there: Names = self.line.primary.answers().into_iter().flatten().map(Box::from).collect();
         there.remove(PASS);
         let heard = self.line.ear.as_ref().map(|ear| ear.channels()).unwrap_or_default();
-        // What is heard elsewhere is UTF-8.
-        let leaves = there.len() <= MOST_CHANNELS && self.state.text_is_plain("\u{e9}".as_bytes());
+        let leaves = utf8 && there.len() <= MOST_CHANNELS;
         match leaves {
             true if there.is_subset(&heard) => self.hear_the_same(there).await,
             false if heard.is_empty() => {
-                self.shares.listens_here = true;
+                self.shares.listens_here = Some(utf8);
                 Ok(())
             }
             _ => self.pass(there, &heard, leaves).await,
@@ -186,7 +188,7 @@ impl Session {
             Err(error) => {
                 let database = self.database.name();
                 tracing::warn!(database, %error, "a session that listens keeps its connection: nothing else can listen for it");
-                self.shares.listens_here = true;
+                self.shares.listens_here = Some(leaves);
                 return Ok(());
             }
         };
@@ -240,7 +242,7 @@ impl Session {
             self.line.send().await?;
         }
         self.line.ear = None;
-        self.shares.listens_here = true;
+        self.shares.listens_here = Some(self.state.text_is_plain("\u{e9}".as_bytes()));
         self.state.dirtied(Dirt::Listen);
         Ok(())
     }

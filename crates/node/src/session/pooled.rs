@@ -46,8 +46,8 @@ pub(super) struct Shares {
     wrote: bool,
     /// Code has run there.
     ran_code: bool,
-    /// It listens there, and what it hears cannot be heard elsewhere.
-    pub(super) listens_here: bool,
+    /// It listens there, and what it hears cannot be heard elsewhere, whether or not that is UTF-8.
+    pub(super) listens_here: Option<bool>,
 }
 
 /// Whether a text calls what tells of a session's use of sequences.
@@ -203,6 +203,8 @@ impl Session {
         self.heed_reloads();
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
         if self.state.may_be_clean() {
+            // It may listen to something else by now.
+            self.shares.listens_here = None;
             self.shares.ran_code = true;
             self.probe().await?;
             if self.state.may_be_clean() {
