@@ -21,10 +21,11 @@ fn stage(servers: &Scratch) -> (Open, Raw) {
     stage_of(servers, turns)
 }
 
-/// The same where its clients share one connection.
+/// The same where its clients share one connection, and hear of a commit when the replica shows it.
 pub(crate) fn shared_stage(servers: &Scratch) -> (Open, Raw) {
     stage_of(servers, |setup| {
         turns(setup);
+        setup.acknowledged_by = 1;
         setup.pools = Pools::of_all(shared(1));
     })
 }
