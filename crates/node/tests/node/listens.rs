@@ -428,14 +428,16 @@ fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
     let all: String = listens.iter().map(|channel| format!("LISTEN {channel};")).collect();
     assert_eq!(ask(&mut one, &all), ["I"]);
     std::thread::scope(|scope| {
-        let cancels = || {
+        scope.spawn(|| {
+            let (mut clock, mut rng) = (Raw::at_primary("heard_while_cancelled"), StdRng::seed_from_u64(2));
             while !ends.load(Ordering::SeqCst) {
+                // Some go before anything is sent, some while something runs, some behind it.
+                (0..rng.random_range(0..100)).for_each(|_| drop(ask(&mut clock, "SELECT 1")));
                 let mut canceller = Raw::connect(&open);
                 canceller.ask(|out| out.cancel(&key));
                 assert_eq!(canceller.message(), None);
             }
-        };
-        (0..2).for_each(|_| drop(scope.spawn(cancels)));
+        });
         let mut rng = StdRng::seed_from_u64(1);
         for round in 0..300 {
             let channel = format!("c{}", rng.random_range(0..4));
