@@ -55,6 +55,17 @@ pub struct Statement<'a> {
     pub settings: &'a Settings,
 }
 
+/// What a look finds.
+enum Looked {
+    Known(Rc<Template>),
+    /// It has just been asked for.
+    Asked,
+    /// It is not known yet: somebody asks, or nobody can now.
+    Unknown,
+    /// It is not known, and nobody asks.
+    Absent,
+}
+
 impl Understanding {
     pub(crate) fn new(max_bytes: usize) -> Understanding {
         let cache = RefCell::new(Cache::new(max_bytes));
@@ -63,7 +74,14 @@ impl Understanding {
 
     /// The template, if it is known; otherwise it is asked for.
     pub fn look(&self, database: &Database, statement: Statement<'_>) -> Option<Rc<Template>> {
-        let id = database.id()?;
+        match self.find(database, statement, true) {
+            Looked::Known(template) => Some(template),
+            Looked::Asked | Looked::Unknown | Looked::Absent => None,
+        }
+    }
+
+    fn find(&self, database: &Database, statement: Statement<'_>, asks: bool) -> Looked {
+        let Some(id) = database.id() else { return Looked::Unknown };
         let key = CacheKey {
             shape: statement.shape,
             text: statement.text,
@@ -74,43 +92,51 @@ impl Understanding {
         };
         let mut cache = self.cache.borrow_mut();
         match cache.get(&key) {
-            Found::Ready(template) => return Some(template.clone()),
-            Found::Pending => {}
-            // Without a catalog nothing is asked. A DDL command can come out of the decoder before the primary shows it:
-            // a tree fetched then is the old one, and would be kept. The catalog is there once it sees every command
-            // that came out, and what is parsed after that sees them too.
-            Found::Absent if database.loaded().is_none() => {}
-            Found::Absent => {
-                let queues = self.queues.borrow();
-                let place = queues.get(&id).and_then(|queue| queue.try_reserve().ok());
-                if let Some(place) = place
-                    && let Some(ticket) = cache.begin(&key)
-                {
-                    place.send(Asked {
-                        ticket,
-                        version: database.version(),
-                        text: statement.text.to_owned(),
-                        literals: statement.shape.ranges(),
-                        parameters: statement.parameters.to_vec(),
-                        settings: statement.settings.clone(),
-                    });
-                }
-            }
+            Found::Ready(template) => return Looked::Known(template.clone()),
+            Found::Pending => return Looked::Unknown,
+            Found::Absent => {}
         }
-        None
+        // Without a catalog nothing is asked. A DDL command can come out of the decoder before the primary shows it:
+        // a tree fetched then is the old one, and would be kept. The catalog is there once it sees every command
+        // that came out, and what is parsed after that sees them too.
+        if database.loaded().is_none() {
+            return Looked::Unknown;
+        }
+        if !asks {
+            return Looked::Absent;
+        }
+        let queues = self.queues.borrow();
+        let Some(place) = queues.get(&id).and_then(|queue| queue.try_reserve().ok()) else {
+            return Looked::Unknown;
+        };
+        let Some(ticket) = cache.begin(&key) else { return Looked::Unknown };
+        place.send(Asked {
+            ticket,
+            version: database.version(),
+            text: statement.text.to_owned(),
+            literals: statement.shape.ranges(),
+            parameters: statement.parameters.to_vec(),
+            settings: statement.settings.clone(),
+        });
+        Looked::Asked
     }
 
-    /// The template, waited for at most until `limit`.
+    /// The template, waited for at most until `limit`. What PostgreSQL does not analyse is asked for once under each catalog.
     pub async fn look_until(
         &self,
         limit: Instant,
         database: &Database,
         statement: Statement<'_>,
     ) -> Option<Rc<Template>> {
+        let mut asked_under = None;
         loop {
             let arrived = self.arrived.notified();
-            if let Some(template) = self.look(database, statement) {
-                return Some(template);
+            let version = database.version();
+            match self.find(database, statement, asked_under != Some(version)) {
+                Looked::Known(template) => return Some(template),
+                Looked::Asked => asked_under = Some(version),
+                Looked::Unknown => {}
+                Looked::Absent => return None,
             }
             timeout_at(limit, arrived).await.ok()?;
         }

@@ -8,6 +8,7 @@ mod far;
 mod grain;
 mod in_block;
 mod in_turn;
+mod lines;
 mod listens;
 mod malformed;
 mod meanwhile;

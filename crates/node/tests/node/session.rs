@@ -720,3 +720,22 @@ fn what_goes_with_a_temporary_object_is_read_at_the_primary() {
         assert_eq!(query(&mut raw, read), [n.to_string()]);
     }
 }
+
+/// Whoever waits for what a statement touches does not ask again and again what PostgreSQL has no answer to.
+#[test]
+fn what_postgresql_does_not_analyse_is_asked_about_once() {
+    database("asked_once");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "asked_once");
+    let read = "SELECT id FROM items WHERE id = 1";
+    until_it_leaves(&open, &mut raw, read);
+    let misses = || open.cluster(|cluster| cluster.understanding().counters().misses);
+    let before = misses();
+    let mut writer = Raw::ready(&open, "asked_once");
+    assert_eq!(query(&mut writer, "INSERT INTO nowhere VALUES (1)"), ["42P01"]);
+    for _ in 0..200 {
+        assert_eq!(query(&mut raw, read), ["1"]);
+    }
+    let asked = misses() - before;
+    assert!(asked < 10, "{asked} times");
+}

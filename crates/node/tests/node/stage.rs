@@ -311,11 +311,16 @@ impl Raw {
 
     /// The same at the primary of these servers, past Consort.
     pub(crate) fn past(servers: &Scratch, database: &str) -> Raw {
+        Raw::past_as(servers, "postgres", database)
+    }
+
+    /// The same as another role.
+    pub(crate) fn past_as(servers: &Scratch, user: &str, database: &str) -> Raw {
         let Place::Unix(path) = place(servers.primary()) else { unreachable!("it listens there alone") };
         let stream = TcpStream::from(OwnedFd::from(UnixStream::connect(path).unwrap()));
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut raw = Raw { stream };
-        raw.ask(|out| out.startup(&[("user", "postgres"), ("database", database)]));
+        raw.ask(|out| out.startup(&[("user", user), ("database", database)]));
         raw.until_ready();
         raw
     }

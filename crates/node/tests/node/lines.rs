@@ -1,0 +1,363 @@
+//! Where each class of statements runs, line by line: a test for each line, and in it a scenario for each of its members.
+//! Every step runs behind Consort, with reads that may leave at the strictest level, and at one server beside it; both must
+//! say the same, and what ran behind Consort must have run where the step says.
+//!
+//! `classes` has what stays at the primary, class by class, and what looks like it and may leave; `words` has what else
+//! decides where a statement runs and what it must see: views, rules, triggers, functions, names, partitions, roles.
+
+mod classes;
+mod state;
+mod words;
+mod writes;
+
+use crate::stage::{Open, Raw, until};
+use postgres::local::Scratch;
+use scheduler::Writers;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use wire::{Asks, Complaint, Frame};
+
+/// One server, to compare with: each test has a database of its own there.
+static ONE: LazyLock<Scratch> = LazyLock::new(|| {
+    let mut options = Scratch::options();
+    options.standbys = 0;
+    options.settings.extend(prepares_transactions());
+    Scratch::with(options)
+});
+
+fn prepares_transactions() -> [(String, String); 1] {
+    [("max_prepared_transactions".to_owned(), "4".to_owned())]
+}
+
+/// Both have these tables.
+const TABLES: &str = "CREATE TABLE items (id int PRIMARY KEY, name text); \
+    INSERT INTO items SELECT n, 'item ' || n FROM generate_series(1, 10) n; \
+    CREATE TABLE bystander (id int PRIMARY KEY); INSERT INTO bystander VALUES (1)";
+const BYSTANDER: &str = "SELECT id FROM bystander";
+
+/// Why a statement may be at the primary for a moment, whatever it is.
+const PASSING: &[&str] = &[
+    "between",
+    "catalog_being_read",
+    "catalog_changed",
+    "database_not_followed",
+    "gauge_not_settled",
+    "in_doubt",
+    "none_serving",
+    "not_analysed_yet",
+    "roles_changed",
+    "session_before_reload",
+    "session_not_judged_yet",
+    "session_not_probed",
+    "session_ran_code",
+    "session_ran_unknown",
+    "standbys_behind",
+    "unknown_relation",
+    "written_meanwhile",
+];
+
+/// What is not where it should be by then will not come there.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// So often it is asked whether what passes is over.
+const ROUNDS: usize = 1_000;
+
+/// One step of a scenario.
+enum Step {
+    /// The session runs this, wherever.
+    Runs(&'static str),
+    /// Another session runs this, wherever.
+    Other(&'static str),
+    /// The session goes on as this role, anew.
+    As(&'static str),
+    /// For this reason the session runs this at the primary, however often it does.
+    Stays(&'static str, &'static str),
+    /// The same of a statement with one parameter, in text.
+    StaysWith(&'static str, &'static str, &'static str),
+    /// A standby answers the session this.
+    Leaves(&'static str),
+    /// The session has this parsed under this name.
+    Parses(&'static str, &'static str),
+    /// A standby answers the session what was parsed under this name.
+    NamedLeaves(&'static str),
+    /// The session runs what was parsed under this name, wherever.
+    Named(&'static str),
+    /// While the standby stands still, another session runs these statements, and the read behind them sees what they did.
+    /// Others go on to leave.
+    Fresh(&'static [&'static str], &'static str),
+}
+
+/// What is said of a class of statements.
+struct Line {
+    /// What the scenarios stand on.
+    objects: &'static [&'static str],
+    /// Whose each one is, and its steps.
+    scenarios: &'static [(&'static str, &'static [Step])],
+}
+
+/// What one line's scenarios run on.
+struct Stage {
+    servers: Scratch,
+    open: Open,
+    /// The database at the one server.
+    there: String,
+}
+
+/// Runs a statement on both sides; what they say, if it is the same.
+type Run<'a> = dyn FnMut() -> Result<String, String> + 'a;
+
+/// A session behind Consort, and the same at the one server.
+struct Pair {
+    here: Raw,
+    there: Raw,
+}
+
+impl Stage {
+    fn start() -> Stage {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let there = format!("lines_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        ONE.query(&format!("CREATE DATABASE {there}"));
+        let mut options = Scratch::options();
+        options.standbys = 1;
+        options.settings.extend(prepares_transactions());
+        let servers = Scratch::with(options);
+        // With writers through Consort, what nobody took for a write is found as one that comes past it.
+        let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
+        Stage { servers, open, there }
+    }
+
+    fn pair(&self, role: &str) -> Pair {
+        let there = Raw::past_as(&ONE, role, &self.there);
+        Pair { here: Raw::ready_as(&self.open, role, "postgres"), there }
+    }
+
+    fn reasons(&self) -> BTreeMap<&'static str, u64> {
+        self.open.cluster(|cluster| cluster.metrics().statements_at_primary.get())
+    }
+
+    /// Runs what `ask` writes on both sides; what they say, if it is the same.
+    fn both(&self, pair: &mut Pair, what: &str, ask: &dyn Fn(&mut Vec<u8>)) -> Result<String, String> {
+        pair.here.ask(ask);
+        pair.there.ask(ask);
+        let (here, there) = (heard(&mut pair.here), heard(&mut pair.there));
+        if here == there { Ok(here) } else { Err(format!("{what}: {here} instead of {there}")) }
+    }
+
+    fn query(&self, pair: &mut Pair, text: &str) -> Result<String, String> {
+        self.both(pair, text, &|out| out.query(text.as_bytes()))
+    }
+
+    /// What is counted at the primary while `run` does.
+    fn counted(&self, run: &mut Run<'_>) -> Result<(bool, BTreeSet<&'static str>), String> {
+        let (left, before) = (self.open.reads_at_standbys(), self.reasons());
+        run()?;
+        let mut after = self.reasons();
+        after.retain(|reason, count| before.get(reason) != Some(count));
+        Ok((self.open.reads_at_standbys() > left, after.into_keys().collect()))
+    }
+
+    /// Runs it until it is counted at the primary for this reason.
+    fn stays(
+        &self,
+        pair: &mut Pair,
+        why: &str,
+        what: &str,
+        ask: &dyn Fn(&mut Vec<u8>),
+    ) -> Result<(), String> {
+        let limit = Instant::now() + STUCK;
+        while Instant::now() < limit {
+            let (left, reasons) = self.counted(&mut || self.both(pair, what, ask))?;
+            match () {
+                () if left => return Err(format!("{what}: it left")),
+                () if reasons.contains(why) => return Ok(()),
+                () if reasons.iter().any(|reason| !PASSING.contains(reason)) => {
+                    return Err(format!("{what}: {reasons:?} instead of {why}"));
+                }
+                () => self.settles(pair)?,
+            }
+        }
+        Err(format!("{what}: never {why}; {}", self.open.why_at_primary()))
+    }
+
+    /// Waits for what passes: a session is probed when it is idle, before what is understood.
+    fn settles(&self, pair: &mut Pair) -> Result<(), String> {
+        for _ in 0..ROUNDS {
+            let (left, reasons) = self.counted(&mut || self.query(pair, BYSTANDER))?;
+            if left || reasons.iter().any(|reason| !PASSING.contains(reason)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs it until a standby has answered it.
+    fn leaves(&self, what: &str, run: &mut Run<'_>) -> Result<(), String> {
+        let limit = Instant::now() + STUCK;
+        while Instant::now() < limit {
+            let (left, reasons) = self.counted(run)?;
+            if left {
+                return Ok(());
+            }
+            if reasons.iter().any(|reason| !PASSING.contains(reason)) {
+                return Err(format!("{what}: {reasons:?}, and did not leave"));
+            }
+        }
+        Err(format!("{what}: it never left; {}", self.open.why_at_primary()))
+    }
+
+    fn replay(&self, pauses: bool) {
+        let (act, state) = if pauses { ("pause", "paused") } else { ("resume", "not paused") };
+        let standby = self.servers.standby(0);
+        standby.query("postgres", &format!("SELECT pg_wal_replay_{act}()")).unwrap();
+        until(|| {
+            let is = standby.query("postgres", "SELECT pg_get_wal_replay_pause_state()").unwrap();
+            is[0][0].as_deref() == Some(state)
+        });
+    }
+
+    fn fresh(&self, reader: &mut Pair, writer: &mut Pair, write: &[&str], read: &str) -> Result<(), String> {
+        for text in [read, BYSTANDER] {
+            self.leaves(text, &mut || self.query(reader, text))?;
+        }
+        self.replay(true);
+        let seen = self.while_replay_is_paused(reader, writer, write, read);
+        self.replay(false);
+        seen?;
+        self.leaves(read, &mut || self.query(reader, read))
+    }
+
+    fn while_replay_is_paused(
+        &self,
+        reader: &mut Pair,
+        writer: &mut Pair,
+        write: &[&str],
+        read: &str,
+    ) -> Result<(), String> {
+        self.leaves(read, &mut || self.query(reader, read))?;
+        let old = self.query(reader, read)?;
+        for text in write {
+            let told = self.query(writer, text)?;
+            if told.contains('E') {
+                return Err(format!("{text}: {told}"));
+            }
+        }
+        let left = self.open.reads_at_standbys();
+        // At once, and when its commit is known.
+        let first = self.query(reader, read)?;
+        if first == old {
+            return Err(format!("{write:?} changed nothing for {read}: {old}"));
+        }
+        if self.open.reads_at_standbys() > left {
+            return Err(format!("{read} left behind {write:?}"));
+        }
+        self.leaves(BYSTANDER, &mut || self.query(reader, BYSTANDER))?;
+        let left = self.open.reads_at_standbys();
+        self.query(reader, read)?;
+        if self.open.reads_at_standbys() > left {
+            return Err(format!("{read} left when the commit of {write:?} was known"));
+        }
+        Ok(())
+    }
+
+    fn run(&self, steps: &[Step]) -> Result<(), String> {
+        let (mut pair, mut other) = (self.pair("postgres"), self.pair("postgres"));
+        for step in steps {
+            match step {
+                Step::Runs(text) => drop(self.query(&mut pair, text)?),
+                Step::Other(text) => drop(self.query(&mut other, text)?),
+                Step::As(role) => pair = self.pair(role),
+                Step::Stays(why, text) => {
+                    self.stays(&mut pair, why, text, &|out| out.query(text.as_bytes()))?
+                }
+                Step::StaysWith(why, text, value) => {
+                    self.stays(&mut pair, why, text, &|out| bound(out, text, value))?;
+                }
+                Step::Leaves(text) => self.leaves(text, &mut || self.query(&mut pair, text))?,
+                Step::Parses(name, text) => {
+                    self.both(&mut pair, text, &|out| {
+                        out.parse(name.as_bytes(), text.as_bytes(), &[]);
+                        out.sync();
+                    })?;
+                }
+                Step::Named(name) => drop(self.both(&mut pair, name, &|out| named(out, name))?),
+                Step::NamedLeaves(name) => {
+                    self.leaves(name, &mut || self.both(&mut pair, name, &|out| named(out, name)))?;
+                }
+                Step::Fresh(write, read) => self.fresh(&mut pair, &mut other, write, read)?,
+            }
+        }
+        match self.open.cluster(|cluster| cluster.scheduler().writers()) {
+            Writers::ThroughConsort => Ok(()),
+            Writers::Anywhere => Err("a doubt covered too little".to_owned()),
+        }
+    }
+}
+
+impl Line {
+    /// Runs its scenarios.
+    fn holds(&self) {
+        let stage = Stage::start();
+        let mut pair = stage.pair("postgres");
+        for sql in [TABLES].iter().chain(self.objects) {
+            let told = stage.query(&mut pair, sql).unwrap();
+            assert!(!told.contains('E'), "{sql}: {told}");
+        }
+        let wrong =
+            |(name, steps): &(&str, &[Step])| stage.run(steps).err().map(|why| format!("{name}: {why}"));
+        let wrong: Vec<String> = self.scenarios.iter().filter_map(wrong).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+/// Parse, Bind with one value in text, Execute.
+fn bound(out: &mut Vec<u8>, text: &str, value: &str) {
+    let mut rest = vec![0, 0, 0, 1];
+    rest.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+    rest.extend(value.as_bytes());
+    rest.extend([0, 0]);
+    out.parse(b"", text.as_bytes(), &[]);
+    out.bind(b"", b"", &rest);
+    out.execute(b"", 0);
+    out.sync();
+}
+
+fn named(out: &mut Vec<u8>, name: &str) {
+    out.bind_plain(name.as_bytes());
+    out.execute(b"", 0);
+    out.sync();
+}
+
+/// What a server says up to ReadyForQuery, as far as two servers must say the same.
+fn heard(raw: &mut Raw) -> String {
+    let mut heard = String::new();
+    loop {
+        let message = raw.message().unwrap_or_else(|| panic!("the session goes on: {heard}"));
+        let frame = Frame::new(&message).unwrap();
+        let text = String::from_utf8_lossy(frame.body());
+        match frame.tag() {
+            b'D' => {
+                let texts = wire::row_texts(&frame).map(|texts| {
+                    let texts: Vec<_> = texts.iter().map(|text| text.as_deref().unwrap_or("NULL")).collect();
+                    texts.join("|")
+                });
+                // In another encoding it is no text here.
+                write!(heard, "({})", texts.unwrap_or_else(|_| format!("{:?}", frame.body()))).unwrap();
+            }
+            b'C' | b'd' => write!(heard, "<{}>", text.trim_end_matches(['\0', '\n']).to_lowercase()).unwrap(),
+            tag @ (b'E' | b'N') => {
+                let sqlstate = String::from_utf8_lossy(Complaint::read(&frame).sqlstate()).into_owned();
+                write!(heard, "{}{sqlstate}", char::from(tag)).unwrap();
+            }
+            // It names the process.
+            b'A' | b'S' => {}
+            b'Z' => {
+                heard.push(frame.body()[0].into());
+                return heard;
+            }
+            tag => heard.push(char::from(tag).to_ascii_lowercase()),
+        }
+    }
+}

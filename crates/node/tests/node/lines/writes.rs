@@ -1,0 +1,226 @@
+//! Writes and locks, in every form: they are the primary's, and reads see what they did.
+
+use super::Line;
+use super::Step::{Fresh, Leaves, Other, Runs, Stays};
+
+const READ: &str = "SELECT name FROM items WHERE id = 1";
+
+const WRITES_AND_LOCKS: Line = Line {
+    objects: &[
+        "CREATE TABLE log (id int)",
+        "CREATE VIEW seen AS SELECT id, name FROM items",
+        "CREATE MATERIALIZED VIEW kept AS SELECT count(*) FROM items",
+        "CREATE PROCEDURE p() LANGUAGE plpgsql AS 'BEGIN INSERT INTO log VALUES (2); COMMIT; INSERT INTO log VALUES (3); END'",
+    ],
+    scenarios: &[
+        ("INSERT", &[Stays("writes", "INSERT INTO log VALUES (1)")]),
+        ("UPDATE", &[Stays("writes", "UPDATE items SET name = name || '.' WHERE id = 9")]),
+        ("DELETE", &[Stays("writes", "DELETE FROM items WHERE id = 9 RETURNING name")]),
+        (
+            "MERGE",
+            &[Stays("writes", "MERGE INTO items i USING log l ON i.id = l.id WHEN MATCHED THEN DELETE")],
+        ),
+        (
+            "CTE with DML",
+            &[
+                Stays("writes", "WITH gone AS (DELETE FROM log RETURNING id) SELECT count(*) FROM gone"),
+                Stays("writes", "WITH gone AS (DELETE FROM log WHERE id = 7) SELECT 1"),
+                Fresh(
+                    &["WITH made AS (INSERT INTO log VALUES (4) RETURNING id) SELECT count(*) FROM made"],
+                    "SELECT count(*) FROM log",
+                ),
+            ],
+        ),
+        (
+            "SELECT INTO",
+            &[
+                Stays("utility", "SELECT id INTO made FROM items"),
+                Leaves("SELECT count(*) FROM made"),
+                Stays("ddl", "CREATE TABLE made_as AS SELECT id FROM items"),
+                Leaves("SELECT count(*) FROM made_as"),
+                Fresh(&["UPDATE made SET id = id + 1"], "SELECT sum(id) FROM made"),
+            ],
+        ),
+        (
+            "FOR UPDATE and its kin",
+            &[
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR UPDATE"),
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR NO KEY UPDATE"),
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR SHARE"),
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR KEY SHARE"),
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR UPDATE SKIP LOCKED"),
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR SHARE NOWAIT"),
+                Stays("locks_rows", "SELECT a.name FROM items a, bystander b WHERE a.id = 2 FOR UPDATE OF b"),
+                Stays("locks_rows", "SELECT name FROM (SELECT name FROM items WHERE id = 2 FOR UPDATE) s"),
+                Stays(
+                    "locks_rows",
+                    "WITH s AS (SELECT name FROM items WHERE id = 2 FOR UPDATE) SELECT name FROM s",
+                ),
+                Stays("locks_rows", "SELECT (SELECT name FROM items WHERE id = 2 FOR UPDATE)"),
+                Stays("locks_rows", "SELECT name FROM seen WHERE id = 2 FOR UPDATE"),
+                Runs("BEGIN"),
+                Stays("locks_rows", "SELECT name FROM items WHERE id = 2 FOR UPDATE"),
+                Other("SELECT name FROM items WHERE id = 2 FOR UPDATE NOWAIT"),
+                Other("SELECT name FROM items WHERE id < 4 ORDER BY id FOR UPDATE SKIP LOCKED"),
+                Runs("COMMIT"),
+                Other("SELECT name FROM items WHERE id = 2 FOR UPDATE NOWAIT"),
+            ],
+        ),
+        (
+            "LOCK",
+            &[
+                Leaves(READ),
+                Other("BEGIN"),
+                Other("LOCK TABLE items"),
+                Runs("SET statement_timeout = '100ms'"),
+                // It waits, as at one server.
+                Runs(READ),
+                Other("COMMIT"),
+                Runs("RESET statement_timeout"),
+                Leaves(READ),
+                Runs("BEGIN"),
+                Stays("lock", "LOCK TABLE items IN SHARE MODE"),
+                Other("LOCK TABLE items IN EXCLUSIVE MODE NOWAIT"),
+                Runs("COMMIT"),
+            ],
+        ),
+        (
+            "COPY",
+            &[
+                Stays("copy_from", "COPY log FROM PROGRAM 'echo 5'"),
+                Stays("copy_to", "COPY log TO STDOUT"),
+                Stays("copy_to", "COPY (SELECT name FROM items ORDER BY id) TO STDOUT"),
+                Fresh(&["COPY log FROM PROGRAM 'echo 6'"], "SELECT count(*) FROM log"),
+                Fresh(
+                    &["COPY (DELETE FROM log WHERE id = 6 RETURNING id) TO STDOUT"],
+                    "SELECT count(*) FROM log",
+                ),
+            ],
+        ),
+        ("CALL", &[Stays("call", "CALL p()"), Fresh(&["CALL p()"], "SELECT count(*) FROM log")]),
+        (
+            "DO",
+            &[
+                Stays("do", "DO 'BEGIN INSERT INTO log VALUES (7); COMMIT; END'"),
+                Fresh(
+                    &["DO 'BEGIN INSERT INTO log VALUES (7); COMMIT; INSERT INTO log VALUES (8); END'"],
+                    "SELECT count(*) FROM log",
+                ),
+            ],
+        ),
+        (
+            "cursors",
+            &[
+                Runs("BEGIN"),
+                Runs("DECLARE c CURSOR FOR SELECT id FROM items ORDER BY id"),
+                Stays("fetch", "FETCH 2 FROM c"),
+                Stays("fetch", "MOVE 1 IN c"),
+                Other("UPDATE items SET id = 400 WHERE id = 4"),
+                Stays("fetch", "FETCH ALL FROM c"),
+                Stays("close", "CLOSE c"),
+                Runs("COMMIT"),
+                Runs("BEGIN"),
+                Stays("declare", "DECLARE held CURSOR WITH HOLD FOR SELECT id FROM items ORDER BY id"),
+                Runs("COMMIT"),
+                Other("UPDATE items SET id = 4 WHERE id = 400"),
+                Stays("fetch", "FETCH ALL FROM held"),
+                Runs("CLOSE held"),
+                Fresh(
+                    &[
+                        "BEGIN",
+                        "DECLARE c CURSOR FOR SELECT name FROM items WHERE id = 5 FOR UPDATE",
+                        "FETCH c",
+                        "UPDATE items SET name = 'current' WHERE CURRENT OF c",
+                        "COMMIT",
+                    ],
+                    "SELECT name FROM items WHERE id = 5",
+                ),
+            ],
+        ),
+        (
+            "EXPLAIN",
+            &[
+                Stays("explain", "EXPLAIN (COSTS off) SELECT name FROM items"),
+                Fresh(
+                    &[
+                        "EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off, BUFFERS off) INSERT INTO log VALUES (9)",
+                    ],
+                    "SELECT count(*) FROM log",
+                ),
+            ],
+        ),
+        (
+            "SHOW and SET",
+            &[
+                Stays("show", "SHOW transaction_read_only"),
+                Stays("set", "SET extra_float_digits = 0"),
+                Stays("set", "RESET extra_float_digits"),
+                Stays("discard", "DISCARD PLANS"),
+            ],
+        ),
+        (
+            "LISTEN and NOTIFY",
+            &[
+                Stays("listen", "LISTEN a"),
+                Stays("notify", "NOTIFY a"),
+                Stays("effect", "SELECT pg_notify('a', 'b')"),
+                Stays("unlisten", "UNLISTEN a"),
+            ],
+        ),
+        (
+            "PREPARE",
+            &[
+                Stays("prepare", "PREPARE q AS SELECT name FROM items WHERE id = 1"),
+                Stays("execute", "EXECUTE q"),
+                Stays("deallocate", "DEALLOCATE q"),
+                Fresh(&["PREPARE w AS INSERT INTO log VALUES (10)", "EXECUTE w"], "SELECT count(*) FROM log"),
+            ],
+        ),
+        (
+            "PREPARE TRANSACTION",
+            &[
+                Runs("BEGIN"),
+                Runs("INSERT INTO log VALUES (11)"),
+                Stays("prepare_transaction", "PREPARE TRANSACTION 'one'"),
+                Stays("commit_prepared", "COMMIT PREPARED 'one'"),
+                Stays("rollback_prepared", "ROLLBACK PREPARED 'two'"),
+                Fresh(
+                    &[
+                        "BEGIN",
+                        "INSERT INTO log VALUES (12)",
+                        "PREPARE TRANSACTION 'three'",
+                        "COMMIT PREPARED 'three'",
+                    ],
+                    "SELECT count(*) FROM log",
+                ),
+            ],
+        ),
+        (
+            "several at once",
+            &[
+                Fresh(
+                    &["INSERT INTO log VALUES (13); COMMIT; INSERT INTO log VALUES (14)"],
+                    "SELECT count(*) FROM log",
+                ),
+                Fresh(&["BEGIN; INSERT INTO log VALUES (15); COMMIT; SELECT 1"], "SELECT count(*) FROM log"),
+            ],
+        ),
+        (
+            "commands",
+            &[
+                Stays("truncate", "TRUNCATE log"),
+                Stays("vacuum", "VACUUM log"),
+                Stays("maintain", "REINDEX TABLE items"),
+                Stays("maintain", "REFRESH MATERIALIZED VIEW kept"),
+                Stays("checkpoint", "CHECKPOINT"),
+                Stays("ddl", "ALTER TABLE log ADD COLUMN IF NOT EXISTS more int"),
+                Stays("ddl", "GRANT SELECT ON log TO public"),
+            ],
+        ),
+    ],
+};
+
+#[test]
+fn writes_and_locks() {
+    WRITES_AND_LOCKS.holds();
+}
