@@ -55,6 +55,10 @@ pub struct Statement<'a> {
     pub settings: &'a Settings,
 }
 
+/// PostgreSQL was asked under the catalog of today, and gave no tree: what a statement does cannot be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoTree;
+
 /// What a look finds.
 enum Looked {
     Known(Rc<Template>),
@@ -121,7 +125,27 @@ impl Understanding {
         Looked::Asked
     }
 
-    /// The template, waited for at most until `limit`. What PostgreSQL does not analyse is asked for once under each catalog.
+    /// The template, if it is known; otherwise it is asked for, but once under each catalog: `asked_under` is the last one.
+    /// The error is that PostgreSQL had no answer.
+    pub(crate) fn look_once(
+        &self,
+        database: &Database,
+        statement: Statement<'_>,
+        asked_under: &mut Option<u64>,
+    ) -> Result<Option<Rc<Template>>, NoTree> {
+        let version = database.version();
+        match self.find(database, statement, *asked_under != Some(version)) {
+            Looked::Known(template) => Ok(Some(template)),
+            Looked::Asked => {
+                *asked_under = Some(version);
+                Ok(None)
+            }
+            Looked::Unknown => Ok(None),
+            Looked::Absent => Err(NoTree),
+        }
+    }
+
+    /// The template, waited for at most until `limit`.
     pub async fn look_until(
         &self,
         limit: Instant,
@@ -131,12 +155,8 @@ impl Understanding {
         let mut asked_under = None;
         loop {
             let arrived = self.arrived.notified();
-            let version = database.version();
-            match self.find(database, statement, asked_under != Some(version)) {
-                Looked::Known(template) => return Some(template),
-                Looked::Asked => asked_under = Some(version),
-                Looked::Unknown => {}
-                Looked::Absent => return None,
+            if let Some(template) = self.look_once(database, statement, &mut asked_under).ok()? {
+                return Some(template);
             }
             timeout_at(limit, arrived).await.ok()?;
         }

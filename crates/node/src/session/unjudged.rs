@@ -6,7 +6,7 @@ use super::Session;
 use super::statements::{SettingsAt, Under};
 use super::understand::Todo;
 use crate::cluster::{Cluster, Database, NamesAt};
-use crate::understanding::{Statement as Asked, Understanding};
+use crate::understanding::{NoTree, Statement as Asked, Understanding};
 use analysis::session::{Dirt, Settings};
 use analysis::shape::Shape;
 use order::GaugeNumber;
@@ -33,6 +33,8 @@ struct Ran {
     text: String,
     types: Vec<u32>,
     settings: Settings,
+    /// The catalog under which it was asked for.
+    asked_under: Option<u64>,
 }
 
 impl Unjudged {
@@ -64,6 +66,7 @@ impl Unjudged {
             text: statement.text.to_owned(),
             types: statement.parameters.to_vec(),
             settings: statement.settings.clone(),
+            asked_under: None,
         });
         true
     }
@@ -76,10 +79,12 @@ impl Unjudged {
         let verdict = if database.names().are_those_of(&self.names) {
             let by = cluster.understanding();
             // All are looked for: what is not known is asked for.
-            let known: Vec<Option<bool>> = self.ran.iter().map(|ran| ran.dirties(by, database)).collect();
+            let known: Vec<_> = self.ran.iter_mut().map(|ran| ran.dirties(by, database)).collect();
             match () {
-                () if known.contains(&Some(true)) => Err(Dirt::Function),
-                () if known.contains(&None) => return None,
+                () if known.contains(&Ok(Some(true))) => Err(Dirt::Function),
+                // Only a probe tells.
+                () if known.contains(&Err(NoTree)) => Err(Dirt::Unknown),
+                () if known.contains(&Ok(None)) => return None,
                 () if !self.is_catalog_of_then(cluster, database) => return None,
                 () => Ok(()),
             }
@@ -116,10 +121,10 @@ impl Ran {
     }
 
     /// Whether it may have changed the session, if that is known.
-    fn dirties(&self, by: &Understanding, database: &Database) -> Option<bool> {
-        let Ran { shape, text, types, settings } = self;
+    fn dirties(&mut self, by: &Understanding, database: &Database) -> Result<Option<bool>, NoTree> {
+        let Ran { shape, text, types, settings, asked_under } = self;
         let statement = Asked { shape, text, parameters: types, settings };
-        by.look(database, statement).map(|template| template.dirties)
+        Ok(by.look_once(database, statement, asked_under)?.map(|template| template.dirties))
     }
 }
 

@@ -736,6 +736,10 @@ fn what_postgresql_does_not_analyse_is_asked_about_once() {
     for _ in 0..200 {
         assert_eq!(query(&mut raw, read), ["1"]);
     }
+    // Nor does its own session, as long as it lives.
+    for _ in 0..200 {
+        assert_eq!(until_it_leaves(&open, &mut writer, read), ["1"]);
+    }
     let asked = misses() - before;
     assert!(asked < 10, "{asked} times");
 }

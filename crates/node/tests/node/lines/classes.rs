@@ -439,15 +439,30 @@ const A_DOMAIN_WHOSE_CHECK_RUNS_CODE: Line = Line {
         "CREATE FUNCTION said_to_be_pure(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'",
         "CREATE DOMAIN checked AS int CHECK (said_to_be_pure(VALUE) > 0)",
     ],
-    scenarios: &[(
-        "a cast to it",
-        &[
-            Stays("unknown_function", "SELECT id::checked FROM bystander"),
-            Stays("not_analysed_yet", "SELECT name FROM items WHERE name = 'item 1'"),
-            Other("DROP DOMAIN checked"),
-            Leaves("SELECT name FROM items WHERE name = 'item 1'"),
-        ],
-    )],
+    scenarios: &[
+        (
+            "what is not looked at may be a seed",
+            &[
+                Runs("SELECT setseed(0.5)"),
+                Stays("session", "SELECT random()"),
+                As("postgres"),
+                Runs("SELECT 'a', setseed(0.5)"),
+                Leaves("SELECT id FROM bystander"),
+                Leaves("SELECT id FROM bystander"),
+                Stays("session", "SELECT random()"),
+                Stays("session", "SELECT random()"),
+            ],
+        ),
+        (
+            "a cast to it",
+            &[
+                Stays("unknown_function", "SELECT id::checked FROM bystander"),
+                Stays("not_analysed_yet", "SELECT name FROM items WHERE name = 'item 1'"),
+                Other("DROP DOMAIN checked"),
+                Leaves("SELECT name FROM items WHERE name = 'item 1'"),
+            ],
+        ),
+    ],
 };
 
 #[test]
