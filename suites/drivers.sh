@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Drivers in ordinary use through Consort: suites/drivers.sh [psql|pg_dump|psycopg|pgx|node|sqlalchemy|asyncpg|jdbc|pq ..]
+# Drivers in ordinary use through Consort: suites/drivers.sh [psql|pg_dump|psycopg|pgx|node|sqlalchemy|asyncpg|jdbc|pq|ruby ..]
 # (all of them), with a connection of its own for each client, then with four that all clients share.
 #
 # Packages come from their languages' registries into the temporary folder, at the versions that the files beside the
@@ -122,6 +122,12 @@ try_jdbc() {
     compare jdbc java -cp "$work/jdbc/*" "$work/jdbc/Ordinary.java"
 }
 
+# Ruby and the driver as the distribution has them.
+try_ruby() {
+    have ruby && ruby -rpg -e '' 2>/dev/null || { left_out "ruby-pg: ruby with ruby-pg"; return 0; }
+    compare ruby ruby suites/drivers/ruby_ordinary.rb
+}
+
 try_all() {
     start_consort
     psql -q -d postgres -c 'CREATE DATABASE drivers'
@@ -133,7 +139,7 @@ try_all() {
     rm -rf "$work/cluster" "$work"/dump*
 }
 
-known=" psql pg_dump psycopg pgx node sqlalchemy asyncpg jdbc pq "
+known=" psql pg_dump psycopg pgx node sqlalchemy asyncpg jdbc pq ruby "
 drivers=${asked:-$known}
 for driver in $drivers; do
     case $known in
