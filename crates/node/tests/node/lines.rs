@@ -2,8 +2,16 @@
 //! Every step runs behind Consort, with reads that may leave at the strictest level, and at one server beside it; both must
 //! say the same, and what ran behind Consort must have run where the step says.
 //!
-//! `classes` has what stays at the primary, class by class, and what looks like it and may leave; `words` has what else
-//! decides where a statement runs and what it must see: views, rules, triggers, functions, names, partitions, roles.
+//! | what | scenarios | besides |
+//! |---|---|---|
+//! | writes, CTEs with DML, SELECT INTO, FOR UPDATE, LOCK, COPY, CALL, DO, EXPLAIN ANALYZE, cursors, PREPARE TRANSACTION | `writes` | `door`, `session`, `in_block` |
+//! | the clock, transactions, sequences, session, advisory locks, server, large objects, catalogs and OIDs | `classes` | `pooled`, `copies` |
+//! | functions inside functions, operators, casts, domains, text that is run, foreign tables | `classes` | `statements` |
+//! | unlogged, temporary and materialized tables, temporary tables that hide others | `classes` | `session`, `messages` |
+//! | isolation, failed blocks, own writes, DDL in blocks, limits for idle blocks, settings | `state` | `in_block`, `session`, `pooled` |
+//! | REPEATABLE READ and above on one node, BEGIN READ ONLY elsewhere | `state` | `snapshot`, `in_block` |
+//! | views, rules, triggers, foreign keys, generated columns, inheritance, partitions, policies, roles | `words` | `in_block`, `snapshot` |
+//! | prepared statements whose table or search_path changes | `words` | `session`, `messages`, `pooled` |
 
 mod classes;
 mod state;

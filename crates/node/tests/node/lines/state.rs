@@ -19,6 +19,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         (
             "declared",
             &[
+                Leaves(READ),
                 Runs("BEGIN ISOLATION LEVEL REPEATABLE READ"),
                 Stays("isolation", LONG),
                 Other("UPDATE items SET name = name || '!' WHERE id = 3"),
@@ -59,6 +60,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         (
             "a failed block",
             &[
+                Leaves(READ),
                 Runs("BEGIN"),
                 Runs("SELECT 1 / 0"),
                 Stays("block_failed", READ),
@@ -80,6 +82,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         (
             "a block with DDL",
             &[
+                Leaves(READ),
                 Runs("BEGIN"),
                 Runs("CREATE TABLE made (id int)"),
                 Stays("block_has_ddl", LONG),
@@ -89,6 +92,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         (
             "a limit for idle blocks",
             &[
+                Leaves(READ),
                 Runs("SET idle_in_transaction_session_timeout = '1h'"),
                 Runs("BEGIN"),
                 Stays("idle_in_transaction_limit", LONG),
@@ -98,6 +102,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         (
             "SET LOCAL",
             &[
+                Leaves(READ),
                 Runs("BEGIN"),
                 Runs("SET LOCAL search_path = nowhere"),
                 Runs(READ),
@@ -159,7 +164,6 @@ const SETTINGS: Line = Line {
             "client_encoding",
             &[Runs("SET client_encoding = 'LATIN1'"), Leaves("SELECT chr(227 + id) FROM bystander")],
         ),
-        ("lc_monetary", &[Runs("SET lc_monetary = 'C'"), Leaves("SELECT id::money FROM bystander")]),
         (
             "xmlbinary",
             &[
@@ -167,7 +171,17 @@ const SETTINGS: Line = Line {
                 Leaves("SELECT xmlelement(name a, set_byte('abc', 0, id)) FROM bystander"),
             ],
         ),
-        ("xmloption", &[Runs("SET xmloption = document"), Leaves("SELECT '<a/>'::text::xml FROM bystander")]),
+        (
+            "xmloption",
+            &[
+                Runs("SET xmloption = document"),
+                Runs("SELECT repeat('a', id)::xml FROM bystander"),
+                Leaves(READ),
+                Runs("SELECT repeat('a', id)::xml FROM bystander"),
+                Leaves(READ),
+                Runs("SELECT repeat('a', id)::xml FROM bystander"),
+            ],
+        ),
         (
             "array_nulls",
             &[
@@ -188,7 +202,7 @@ const SETTINGS: Line = Line {
             "standard_conforming_strings",
             &[
                 Runs("SET standard_conforming_strings = off"),
-                Leaves("SELECT length('abc') + id FROM bystander"),
+                Stays("warns", "SELECT length('a\\b') + id FROM bystander"),
             ],
         ),
         (

@@ -10,6 +10,7 @@ const WRITES_AND_LOCKS: Line = Line {
         "CREATE TABLE log (id int)",
         "CREATE VIEW seen AS SELECT id, name FROM items",
         "CREATE MATERIALIZED VIEW kept AS SELECT count(*) FROM items",
+        "CREATE FUNCTION logs() RETURNS int LANGUAGE sql AS 'INSERT INTO public.log VALUES (16) RETURNING id'",
         "CREATE PROCEDURE p() LANGUAGE plpgsql AS 'BEGIN INSERT INTO log VALUES (2); COMMIT; INSERT INTO log VALUES (3); END'",
     ],
     scenarios: &[
@@ -134,6 +135,14 @@ const WRITES_AND_LOCKS: Line = Line {
                         "COMMIT",
                     ],
                     "SELECT name FROM items WHERE id = 5",
+                ),
+                Fresh(
+                    &["BEGIN", "DECLARE c CURSOR FOR SELECT logs()", "FETCH c", "COMMIT"],
+                    "SELECT count(*) FROM log",
+                ),
+                Fresh(
+                    &["BEGIN", "DECLARE c CURSOR WITH HOLD FOR SELECT logs()", "COMMIT", "CLOSE c"],
+                    "SELECT count(*) FROM log",
                 ),
             ],
         ),
