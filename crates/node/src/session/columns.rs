@@ -22,7 +22,12 @@ impl Session {
         if self.line.lent.is_none() || !matches!(request.kind, Kind::Batch | Kind::Flushed | Kind::Open) {
             return Ok(());
         }
-        let names = used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
+        let mut names =
+            used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
+        if request.kind == Kind::Open {
+            // What follows is sent as it comes, and nothing can be prepared by SQL in the middle of it.
+            names.extend(self.line.statements.names());
+        }
         self.keep_columns(names).await
     }
 
@@ -33,10 +38,14 @@ impl Session {
         self.keep_columns(names).await
     }
 
-    async fn keep_columns(&mut self, names: Vec<Box<[u8]>>) -> Result<(), Ended> {
+    pub(super) async fn keep_columns(&mut self, names: Vec<Box<[u8]>>) -> Result<(), Ended> {
         for name in names {
             // In a failed block it would be refused for that.
             let stands = self.line.primary.status != Status::Failed;
+            if stands && self.line.statements.lacks_by_sql(&name) {
+                self.prepare_again(&name).await?;
+                continue;
+            }
             let doubted = |at: &NamesAt| self.columns_may_have_changed(at);
             if !stands || !self.line.statements.lacks_columns_of(&name).is_some_and(doubted) {
                 continue;

@@ -24,6 +24,7 @@ mod ours;
 mod owed;
 mod own;
 mod pooled;
+mod prepares;
 pub mod primary;
 mod probe;
 mod reload;
@@ -340,7 +341,7 @@ impl Session {
             }
             Todo::Refuse(problem) => self.refuse(request, &problem),
             Todo::One(plan) => self.one(plan).await?,
-            Todo::Utility(statements) => self.utility(statements).await,
+            Todo::Utility(statements) => self.utility_or_prepare(statements).await,
             Todo::Several(several) => self.several(several).await,
         }
         if let Some(ended) = self.ended.take() {

@@ -18,7 +18,9 @@ use wire::{Answers, Problem, Status};
 
 /// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
 /// that outlive their transaction.
-const LEFT: &str = "SELECT pg_catalog.count(*) FILTER (WHERE from_sql), \
+const LEFT: &str = "SELECT pg_catalog.string_agg(name OPERATOR(pg_catalog.||) E'\x02' OPERATOR(pg_catalog.||) \
+     (extract(epoch FROM prepare_time) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8::pg_catalog.text, E'\x01') \
+     FILTER (WHERE from_sql), \
      pg_catalog.count(*) FILTER (WHERE NOT from_sql AND name OPERATOR(pg_catalog.<>) 'consort_question'), \
      (SELECT pg_catalog.count(*) FROM pg_catalog.pg_cursors WHERE is_holdable) \
      FROM pg_catalog.pg_prepared_statements";
@@ -28,7 +30,7 @@ const CHANGED: &str = "SELECT pg_catalog.string_agg(name, E'\\x01'), \
      pg_catalog.string_agg(pg_catalog.current_setting(name), E'\\x01') \
      FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'";
 /// What stands between them.
-const BETWEEN: char = '\u{1}';
+pub(super) const BETWEEN: char = '\u{1}';
 
 /// Why a session stays at its connection, beside what its state says.
 const PREPARED: &str = "session_prepared_statement";
@@ -95,6 +97,7 @@ impl Session {
     /// held that others wait for.
     pub(super) async fn come_home_for(&mut self, request: Request, todo: &Todo) -> Result<(), Ended> {
         self.heed_sequences();
+        self.line.statements.speaks_of(&[]);
         match todo {
             Todo::Own(_) | Todo::Refuse(_) => return Ok(()),
             Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle => return Ok(()),
@@ -177,16 +180,6 @@ impl Session {
         }
         self.listen_there().await?;
         self.line.primary.seen();
-        Ok(())
-    }
-
-    /// The same before SQL that may speak of prepared statements by their names.
-    async fn at_home_with_statements(&mut self) -> Result<(), Ended> {
-        self.at_home().await?;
-        if self.line.lent.is_some() && self.line.primary.status == Status::Idle {
-            self.keep_all_columns().await?;
-            self.line.primary.learn_all(&mut self.line.statements);
-        }
         Ok(())
     }
 
@@ -280,15 +273,18 @@ impl Session {
 
     /// Looks for what no probe tells.
     async fn look(&mut self) -> Result<(), Ended> {
-        let row = self.line.ask(LEFT).await?.unwrap_or_default();
-        let count =
-            |at: usize| row.get(at).and_then(Option::as_deref).and_then(|text| text.parse::<usize>().ok());
+        let row = self.line.ask(LEFT).await?;
+        let was_told = row.is_some();
+        let row = row.unwrap_or_default();
+        let value = |at: usize| row.get(at).and_then(Option::as_deref);
+        let count = |at: usize| value(at).and_then(|text| text.parse::<usize>().ok());
+        let follows = was_told && self.found_prepared(value(0).unwrap_or_default()).await?;
         let astray = !count(1).is_some_and(|count| self.line.statements.may_be_so_many(count));
         self.line.statements.looked(astray);
-        self.shares.found = match (count(0), count(2)) {
-            (Some(0), Some(0)) if !astray => None,
-            (Some(0), _) if !astray => Some(CURSOR),
-            _ => Some(PREPARED),
+        self.shares.found = match count(2) {
+            _ if astray || !follows => Some(PREPARED),
+            Some(0) => None,
+            _ => Some(CURSOR),
         };
         Ok(())
     }

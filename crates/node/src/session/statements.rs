@@ -2,6 +2,12 @@
 //! SQL says of them (EXECUTE, DEALLOCATE, pg_prepared_statements) is true there; standbys learn them when they need
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
+mod by_sql;
+mod words;
+
+pub use by_sql::{Again, BySql};
+pub(super) use words::{deallocated, executed};
+
 use super::described::Described;
 use super::pooled::asks_sequences;
 use super::words::Read;
@@ -73,6 +79,8 @@ pub struct Kept {
     pub statement: Rc<Statement>,
     /// What the server said of it, where it was asked.
     described: Option<Rc<Described>>,
+    /// If SQL's PREPARE made it: its text is that of the PREPARE then.
+    by_sql: Option<BySql>,
 }
 
 impl Kept {
@@ -84,7 +92,12 @@ impl Kept {
     /// Whether who was told of this may use that.
     fn may_be(&self, there: &Kept) -> bool {
         let described = self.described.is_none() || self.described == there.described;
-        described && self.statement == there.statement
+        let by_sql = match (&self.by_sql, &there.by_sql) {
+            (None, None) => true,
+            (Some(wanted), Some(there)) => wanted.may_be(there),
+            _ => false,
+        };
+        described && by_sql && self.statement == there.statement
     }
 }
 
@@ -115,6 +128,8 @@ pub struct Statements {
     /// Those that the connection does not have because they have other columns there, or are errors: what the client is told
     /// who uses them in the current request.
     refused: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    /// What the client is told instead if SQL does not find one that its text names: that is refused.
+    refused_in_sql: Option<Box<[u8]>>,
     /// Those that the client closes, as long as that is not answered.
     closing: Vec<Box<[u8]>>,
     /// The primary may have statements of the session's that are not followed.
@@ -197,7 +212,7 @@ struct Parsed {
 
 impl Parsed {
     fn new(statement: Rc<Statement>, under: Under) -> Parsed {
-        let kept = Kept { statement, described: None };
+        let kept = Kept { statement, described: None, by_sql: None };
         Parsed { kept, under, found: None, meaning: None, likely: None }
     }
 }
@@ -265,9 +280,11 @@ impl Statements {
         if name.is_empty() { self.unnamed.parsed.as_ref() } else { self.named.get(key(name)) }
     }
 
-    /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone.
+    /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone, as what SQL has
+    /// prepared.
     pub fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
-        self.parsed(name).map(|parsed| &parsed.kept.statement)
+        let kept = self.parsed(name).map(|parsed| &parsed.kept)?;
+        kept.by_sql.is_none().then_some(&kept.statement)
     }
 
     /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
@@ -492,8 +509,9 @@ impl Statements {
     /// Whether the shared connection may have so many named statements of the protocol, and none but those that are known.
     pub fn may_be_so_many(&self, count: usize) -> bool {
         let Some(there) = &self.there else { return count == self.named.len() };
-        let known = there.values().flatten().count();
-        (known..=there.len()).contains(&count)
+        let by_sql = there.values().flatten().filter(|kept| kept.by_sql.is_some()).count();
+        let known = there.values().flatten().count() - by_sql;
+        (known..=there.len() - by_sql).contains(&count)
     }
 
     /// The primary may have statements of the session's that are not followed.
@@ -511,8 +529,19 @@ impl Statements {
         self.named.len()
     }
 
-    /// Statements were deallocated by SQL, nobody knows which: all are the primary's alone from now on.
+    /// Statements were deallocated by SQL, nobody knows which: all of the protocol are the primary's alone from now on. Which
+    /// of those are left that SQL has prepared is looked for ([`found_by_sql`](Statements::found_by_sql)).
     pub fn forget_named(&mut self) {
+        self.named.retain(|_, parsed| parsed.kept.by_sql.is_some());
+        let is_by_sql = |kept: &Option<Kept>| kept.as_ref().is_some_and(|kept| kept.by_sql.is_some());
+        if let Some(there) = &mut self.there {
+            there.retain(|_, kept| is_by_sql(kept));
+        }
+        self.astray = true;
+    }
+
+    /// All statements were deallocated.
+    pub fn forget_all(&mut self) {
         self.named.clear();
         self.there.as_mut().map(HashMap::clear);
         self.astray = true;
@@ -541,49 +570,9 @@ pub enum Owed {
     Close,
 }
 
-/// The name in `DEALLOCATE [PREPARE] name`, if the text is that and nothing else.
-pub fn deallocated(text: &[u8]) -> Option<Box<[u8]>> {
-    let text = std::str::from_utf8(text).ok()?.trim_matches(|c: char| c.is_ascii_whitespace() || c == ';');
-    let mut words = text.split_ascii_whitespace();
-    if !words.next()?.eq_ignore_ascii_case("deallocate") {
-        return None;
-    }
-    let mut name = words.next()?;
-    if name.eq_ignore_ascii_case("prepare") {
-        name = words.next()?;
-    }
-    if words.next().is_some() || name.eq_ignore_ascii_case("all") {
-        return None;
-    }
-    match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-        Some(quoted) if !quoted.contains('"') => Some(quoted.as_bytes().into()),
-        Some(_) => None,
-        None if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
-            Some(name.to_ascii_lowercase().into_bytes().into())
-        }
-        None => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_in_deallocate() {
-        for (text, name) in [
-            ("DEALLOCATE a", Some("a")),
-            (" deallocate PREPARE \"A b\" ;", None),
-            ("deallocate PREPARE \"Ab\" ;", Some("Ab")),
-            ("DEALLOCATE Ab", Some("ab")),
-            ("DEALLOCATE ALL", None),
-            ("DEALLOCATE a; SELECT 1", None),
-            ("SELECT 1", None),
-            ("DEALLOCATE", None),
-        ] {
-            assert_eq!(deallocated(text.as_bytes()).as_deref(), name.map(str::as_bytes), "{text}");
-        }
-    }
 
     #[test]
     fn the_primary_learns_the_unnamed_statement_before_it_is_bound() {

@@ -15,6 +15,7 @@ mod meanwhile;
 mod messages;
 mod pooled;
 mod pools;
+mod prepared;
 mod replication;
 mod rung;
 mod session;

@@ -181,7 +181,6 @@ fn what_cannot_be_carried_keeps_a_session_where_it_is() {
             "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
             "1",
         ),
-        ("PREPARE ours AS SELECT 'kept'", "DEALLOCATE ours", "EXECUTE ours", "kept"),
         (
             "BEGIN; DECLARE held CURSOR WITH HOLD FOR SELECT 'row' FROM generate_series(1, 20); COMMIT",
             "CLOSE held",

@@ -99,6 +99,24 @@ impl Primary {
         self.expects.push_back(Expect::Bound);
     }
 
+    /// Has the server describe what it has under this name: what it says is kept, or its error. A question of our own.
+    pub fn ask_what_is(&mut self, name: &[u8]) {
+        let out = self.peer.out();
+        out.describe(Target::Statement, name);
+        out.sync();
+        self.seen.error = None;
+        self.seen.aside.clear();
+        self.expects.push_back(Expect::Bound);
+    }
+
+    /// Has it parse nothing under this name, for SQL to deallocate. A question of our own.
+    pub fn ask_place(&mut self, name: &[u8]) {
+        let out = self.peer.out();
+        out.parse(name, b"", &[]);
+        out.sync();
+        self.expects.push_back(Expect::Question);
+    }
+
     /// Takes a statement away. A question of our own.
     pub fn ask_closed(&mut self, name: &[u8]) {
         let out = self.peer.out();

@@ -11,6 +11,9 @@ use wire::{CommandTag, Complaint, Frame, Malformed, Part, Status};
 /// What PostgreSQL says when there is no prepared statement of a name.
 const NO_SUCH_STATEMENT: &[u8] = b"26000";
 
+/// The same if the block has failed, maybe by what was tried to have the statement.
+const FAILED_BLOCK: &[u8] = b"25P02";
+
 /// What an answer moves.
 pub(super) struct Standing<'a> {
     pub(super) expects: &'a mut VecDeque<Expect>,
@@ -130,6 +133,8 @@ impl Standing<'_> {
             && let Some(Expect::Refused(error)) = self.expects.front_mut()
         {
             *self.instead = Some(std::mem::take(error));
+        } else if [NO_SUCH_STATEMENT, FAILED_BLOCK].contains(&complaint.sqlstate()) {
+            *self.instead = statements.refused_in_sql();
         }
         self.failed(statements);
         self.seen.sqlstate = complaint.sqlstate().try_into().ok();
@@ -315,7 +320,8 @@ impl Standing<'_> {
             (b"DEALLOCATE", Some(Expect::Asked(Some(name), _) | Expect::Hushed(Some(name)))) => {
                 statements.closed(name);
             }
-            (b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_named(),
+            (b"DEALLOCATE", _) => statements.forget_named(),
+            (b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_all(),
             _ => {}
         }
     }

@@ -106,8 +106,10 @@ struct Block {
 pub(super) struct Alone {
     settled: Kept,
     block: Option<Block>,
-    /// Statements by name, made by the protocol (`P_`) or by SQL (`q_`).
+    /// Statements by name, made by the protocol or by SQL.
     prepared: BTreeMap<String, u32>,
+    /// Those of them that SQL made in a block: it may not have been known under which settings.
+    made_in_block: BTreeSet<String>,
     locks: BTreeSet<u32>,
 }
 
@@ -127,7 +129,7 @@ impl Alone {
     /// It needs a connection for itself.
     pub(super) fn is_tied(&self) -> bool {
         let Kept { temporary, held, .. } = self.settled;
-        let by_sql = self.prepared.keys().any(|name| name.starts_with('q'));
+        let by_sql = self.made_in_block.iter().any(|name| self.prepared.contains_key(name));
         self.block.is_some() || temporary || held || by_sql || !self.locks.is_empty()
     }
 
@@ -205,7 +207,7 @@ impl Alone {
             28..34 => self.run(rng),
             34..38 => self.forget(rng),
             38..48 => self.of_block(rng, may_tie),
-            48..52 if may_tie => self.prepare_by_sql(rng),
+            48..52 => self.prepare_by_sql(rng),
             52..55 if may_tie => self.lock(rng),
             55..58 if may_tie => self.cursor(rng),
             // Seldom: after DDL sessions begin anew, and all catalogs are read again.
@@ -269,37 +271,48 @@ impl Alone {
         act.hears(sqlstate)
     }
 
+    /// A name for a statement.
+    fn name(rng: &mut StdRng) -> &'static str {
+        ["P_0", "P_1", "P_2", "q_0", "q_1"][rng.random_range(0..5)]
+    }
+
     fn prepare(&mut self, rng: &mut StdRng) -> Act {
-        let (name, value) = (format!("P_{}", rng.random_range(0..3)), rng.random_range(1..1000));
+        let (name, value) = (Alone::name(rng), rng.random_range(1..1000));
         let text = format!("SELECT {value} FROM pg_backend_pid()");
-        let act = Act { how: How::Parse(name.clone()), text, hears: Vec::new(), notifies: None };
-        if self.prepared.contains_key(&name) {
-            return self.fails(act, "42P05");
-        }
-        self.prepared.insert(name, value);
-        act
+        self.made(
+            Act { how: How::Parse(name.to_owned()), text, hears: Vec::new(), notifies: None },
+            name,
+            value,
+        )
     }
 
     fn prepare_by_sql(&mut self, rng: &mut StdRng) -> Act {
-        let (name, value) = (format!("q_{}", rng.random_range(0..2)), rng.random_range(1..1000));
-        let act = Act::query(format!("PREPARE {name} AS SELECT {value} FROM pg_backend_pid()"));
-        if self.prepared.contains_key(&name) {
+        let (name, value) = (Alone::name(rng), rng.random_range(1..1000));
+        let is_new = !self.prepared.contains_key(name);
+        let act = Act::query(format!("PREPARE \"{name}\" AS SELECT {value} FROM pg_backend_pid()"));
+        if self.block.is_some() && is_new {
+            self.made_in_block.insert(name.to_owned());
+        }
+        self.made(act, name, value)
+    }
+
+    fn made(&mut self, act: Act, name: &str, value: u32) -> Act {
+        if self.prepared.contains_key(name) {
             return self.fails(act, "42P05");
         }
-        self.prepared.insert(name, value);
+        self.prepared.insert(name.to_owned(), value);
         act
     }
 
     fn run(&mut self, rng: &mut StdRng) -> Act {
-        let (by_sql, number) = (rng.random_range(0..2) == 0, rng.random_range(0..3));
-        let name = format!("{}_{number}", if by_sql { "q" } else { "P" });
-        let act = match by_sql {
-            true => Act::query(format!("EXECUTE {name}")),
-            false => {
-                Act { how: How::Run(name.clone()), text: String::new(), hears: Vec::new(), notifies: None }
+        let name = Alone::name(rng);
+        let act = match rng.random_range(0..2) {
+            0 => Act::query(format!("EXECUTE \"{name}\"")),
+            _ => {
+                Act { how: How::Run(name.to_owned()), text: String::new(), hears: Vec::new(), notifies: None }
             }
         };
-        match self.prepared.get(&name) {
+        match self.prepared.get(name) {
             Some(value) => act.hears(value.to_string()),
             None => self.fails(act, "26000"),
         }
@@ -310,12 +323,15 @@ impl Alone {
         match rng.random_range(0..4) {
             0 => {
                 self.prepared.clear();
+                self.made_in_block.clear();
                 Act::query("DEALLOCATE ALL")
             }
-            1 => match self.prepared.pop_first() {
-                Some((name, _)) => Act::query(format!("DEALLOCATE \"{name}\"")),
-                None => self.fails(Act::query("DEALLOCATE \"P_0\""), "26000"),
-            },
+            1 => {
+                let name = Alone::name(rng);
+                let act = Act::query(format!("DEALLOCATE \"{name}\""));
+                self.made_in_block.remove(name);
+                if self.prepared.remove(name).is_some() { act } else { self.fails(act, "26000") }
+            }
             2 if self.block.is_none() => {
                 *self = Alone::default();
                 Act::query("DISCARD ALL")
