@@ -26,7 +26,8 @@ impl Session {
             used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
         if request.kind == Kind::Open {
             // What follows is sent as it comes, and nothing can be prepared by SQL in the middle of it.
-            names.extend(self.line.statements.names());
+            let all = self.line.statements.names();
+            names.extend(all.into_iter().filter(|name| self.line.statements.lacks_by_sql(name)));
         }
         self.keep_columns(names).await
     }
@@ -34,6 +35,7 @@ impl Session {
     /// The same of all statements, before SQL may speak of them.
     pub(super) async fn keep_all_columns(&mut self) -> Result<(), Ended> {
         self.line.statements.refuses_nothing();
+        self.prepare_all_again().await?;
         let names = self.line.statements.names();
         self.keep_columns(names).await
     }
@@ -62,7 +64,7 @@ impl Session {
 
     /// Whether something may have changed the columns of a statement since this moment: somebody's DDL that has come out, or
     /// that may be committing now, or the session's own transaction.
-    fn columns_may_have_changed(&self, since: &NamesAt) -> bool {
+    pub(super) fn columns_may_have_changed(&self, since: &NamesAt) -> bool {
         let in_block = self.line.primary.status == Status::InBlock;
         let own = self.block.as_ref().map_or(in_block, |block| *block.wrote() == Footprint::Everything);
         let known = self.database.id().filter(|_| self.database.reads_may_leave());

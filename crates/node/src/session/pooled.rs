@@ -18,7 +18,7 @@ use wire::{Answers, Problem, Status};
 
 /// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
 /// that outlive their transaction.
-const LEFT: &str = "SELECT pg_catalog.string_agg(name OPERATOR(pg_catalog.||) E'\x02' OPERATOR(pg_catalog.||) \
+pub(super) const LEFT: &str = "SELECT pg_catalog.string_agg(name OPERATOR(pg_catalog.||) E'\x02' OPERATOR(pg_catalog.||) \
      (extract(epoch FROM prepare_time) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8::pg_catalog.text, E'\x01') \
      FILTER (WHERE from_sql), \
      pg_catalog.count(*) FILTER (WHERE NOT from_sql AND name OPERATOR(pg_catalog.<>) 'consort_question'), \
@@ -170,6 +170,14 @@ impl Session {
         if strange && sequences {
             self.line.ask("DISCARD SEQUENCES").await?;
         }
+        self.take_settings(becomes).await?;
+        self.listen_there().await?;
+        self.line.primary.seen();
+        Ok(())
+    }
+
+    /// Brings the connection to settings, by this command if there is something to be done.
+    pub(super) async fn take_settings(&mut self, becomes: Option<String>) -> Result<(), Ended> {
         if let Some(becomes) = becomes
             && self.line.ask(&becomes).await?.is_none()
         {
@@ -178,8 +186,6 @@ impl Session {
             self.line.client.out().problem(&problem);
             return Err(Ended::NoServer);
         }
-        self.listen_there().await?;
-        self.line.primary.seen();
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! SQL's PREPARE, EXECUTE and DEALLOCATE in sessions that share connections: what a session has prepared is prepared again at
 //! the connection where it goes on, by the client's own words and under the settings of then.
 
-use super::pooled::BETWEEN;
+use super::pooled::{BETWEEN, LEFT};
 use super::primary::Ended;
 use super::statements::{Again, deallocated, executed, types};
 use super::{Session, described::Described, described::other_columns};
+use crate::cluster::NamesAt;
 use analysis::session::Settings;
 use analysis::utility::{Statement, Utility, What};
 use std::rc::Rc;
@@ -60,13 +61,17 @@ impl Session {
         if self.line.lent.is_none() {
             return Ok(());
         }
-        let names = executed(&self.words.text);
+        let has_any = self.line.statements.named() > 0;
+        let names = if has_any { executed(&self.words.text) } else { Vec::new() };
         match self.line.primary.status {
             Status::Idle => {
                 self.keep_all_columns().await?;
                 self.line.primary.learn_all(&mut self.line.statements);
             }
-            Status::InBlock => self.keep_columns(names.clone()).await?,
+            Status::InBlock => {
+                self.line.statements.refuses_nothing();
+                self.keep_columns(names.clone()).await?;
+            }
             Status::Failed => return Ok(()),
         }
         if let Some(name) = deallocated(self.words.text.as_bytes())
@@ -81,20 +86,43 @@ impl Session {
         Ok(())
     }
 
+    /// Has the connection prepare all that the client has prepared by SQL and that it lacks, if nothing can have changed since: at
+    /// once.
+    pub(super) async fn prepare_all_again(&mut self) -> Result<(), Ended> {
+        let now = self.state.settings().clone();
+        let mut told = false;
+        for name in self.line.statements.names() {
+            let is_same = |(then, since): (&Settings, &NamesAt)| {
+                self.settings_of(then, &now) == now && !self.columns_may_have_changed(since)
+            };
+            if self.line.statements.lacking_by_sql(&name).is_some_and(is_same)
+                && let Some(Again { closes, text, told: Some(described), .. }) =
+                    self.line.statements.prepares_again(&name)
+            {
+                self.line.primary.ask_prepared(&name, &text, closes, described);
+                told = true;
+            }
+        }
+        if told && let Some(row) = self.line.ask(LEFT).await? {
+            let listed = row.first().and_then(Option::as_deref).unwrap_or_default();
+            self.line.statements.found_by_sql(&listing(listed));
+        }
+        Ok(())
+    }
+
     /// Has the connection prepare what the client has prepared by SQL under this name. Where it cannot be what it was, it is
     /// refused in this request.
     pub(super) async fn prepare_again(&mut self, name: &[u8]) -> Result<(), Ended> {
         let Some(again) = self.line.statements.prepares_again(name) else { return Ok(()) };
+        let under = self.database.names().now(None);
         if again.closes {
             self.line.primary.ask_closed(name);
         }
         let idle = self.line.primary.status == Status::Idle;
         let now = self.state.settings().clone();
         // In a block SET would undo what SET LOCAL has set.
-        let then = if idle { self.settings_of(&again, &now) } else { now.clone() };
-        if let Some(becomes) = now.to_become(&then) {
-            self.line.ask(&becomes).await?;
-        }
+        let then = if idle { self.settings_of(&again.settings, &now) } else { now.clone() };
+        self.take_settings(now.to_become(&then)).await?;
         // In a block there is one try.
         let declaring = if idle { None } else { self.declaring(name, &again).await? };
         let text = declaring.as_deref().unwrap_or(&again.text);
@@ -105,20 +133,18 @@ impl Session {
         {
             difference = self.prepare_by(name, &declaring, &again).await?;
         }
-        if let Some(becomes) = then.to_become(&now) {
-            self.line.ask(&becomes).await?;
-        }
-        if let Some(error) = difference {
-            self.line.statements.refuse(name, error);
+        self.take_settings(then.to_become(&now)).await?;
+        match difference {
+            None => self.line.statements.has_columns(name, under),
+            Some(error) => self.line.statements.refuse(name, error),
         }
         Ok(())
     }
 
     /// The settings under which a statement is to be prepared again: those under which PostgreSQL would have analysed it last.
     /// It does that anew, but for reading the text, when it finds another search_path (`RevalidateCachedQuery`).
-    fn settings_of(&self, again: &Again, now: &Settings) -> Settings {
+    fn settings_of(&self, then: &Settings, now: &Settings) -> Settings {
         let mut interner = self.service.interner.borrow_mut();
-        let then = &again.settings;
         let (base, others, names) =
             if then.get(PATH) == now.get(PATH) { (then, now, OF_TODAY) } else { (now, then, OF_TEXTS) };
         names.iter().fold(base.clone(), |made, name| interner.with(&made, name, others.get(name)))
@@ -181,12 +207,9 @@ impl Session {
 
     /// The connection has these statements of SQL's PREPARE and no others, with their times; `true`: all can go along.
     pub(super) async fn found_prepared(&mut self, listed: &str) -> Result<bool, Ended> {
-        let parts = listed.split(BETWEEN).filter(|part| !part.is_empty());
-        let found: Vec<(&[u8], i64)> = parts
-            .filter_map(|part| part.rsplit_once(BEFORE_TIME))
-            .filter_map(|(name, at_us)| Some((name.as_bytes(), at_us.parse().ok()?)))
-            .collect();
-        let mut follows = self.line.statements.found_by_sql(&found);
+        let mut follows = self.line.statements.found_by_sql(&listing(listed));
+        // What changes while this is asked counts as a change behind it.
+        let under = self.database.names().now(None);
         for name in self.line.statements.undescribed() {
             self.line.primary.ask_what_is(&name);
             self.line.settled().await?;
@@ -194,9 +217,17 @@ impl Session {
             let described = Described::read(&said).ok().filter(|_| error.is_none());
             follows &= described.is_some();
             self.line.statements.described_by_sql(&name, described);
+            self.line.statements.has_columns(&name, under.clone());
         }
         Ok(follows)
     }
+}
+
+/// The names and times that the question for what is [`LEFT`] lists.
+fn listing(listed: &str) -> Vec<(&[u8], i64)> {
+    let parts = listed.split(BETWEEN).filter(|part| !part.is_empty());
+    let times = parts.filter_map(|part| part.rsplit_once(BEFORE_TIME));
+    times.filter_map(|(name, at_us)| Some((name.as_bytes(), at_us.parse().ok()?))).collect()
 }
 
 /// A name as a literal, whatever `standard_conforming_strings` is.

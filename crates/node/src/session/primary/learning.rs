@@ -31,7 +31,13 @@ impl Primary {
 
     /// Before a named statement is used, a connection that others have used must have it, or none of its name.
     pub fn learn(&mut self, name: &[u8], statements: &mut Statements) {
-        let Some(lack) = statements.lacks(name) else { return };
+        let by_sql = statements.lacks_by_sql(name);
+        let Some(mut lack) = statements.lacks(name) else { return };
+        if by_sql {
+            // Only a request of its own can prepare it (`session/prepares.rs`).
+            lack.parses = None;
+            statements.unlearned(name);
+        }
         let told = self.tell(name, &lack);
         self.expects.extend((0..told).map(|_| Expect::Learns(name.into())));
         if let Some(told) = lack.told() {
@@ -97,6 +103,18 @@ impl Primary {
         self.seen.error = None;
         self.seen.aside.clear();
         self.expects.push_back(Expect::Bound);
+    }
+
+    /// Has the server prepare by this text what the client was told `told` of; as a named statement that it learns by itself.
+    pub fn ask_prepared(&mut self, name: &[u8], text: &str, closes: bool, told: Rc<Described>) {
+        if closes {
+            self.ask_closed(name);
+        }
+        self.ask(text);
+        let out = self.peer.out();
+        out.describe(Target::Statement, name);
+        out.sync();
+        self.expects.push_back(Expect::Learnt { name: name.into(), told: Some(told) });
     }
 
     /// Has the server describe what it has under this name: what it says is kept, or its error. A question of our own.

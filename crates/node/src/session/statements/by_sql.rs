@@ -4,6 +4,7 @@
 //! prepared unseen keeps its session where it is.
 
 use super::{Kept, Parsed, STATEMENTS_FOLLOWED, Statement, Statements, TEXT_FOLLOWED_BYTES, Under, key};
+use crate::cluster::NamesAt;
 use crate::session::described::Described;
 use analysis::session::Settings;
 use std::rc::Rc;
@@ -61,6 +62,12 @@ impl Statements {
     pub fn lacks_by_sql(&self, name: &[u8]) -> bool {
         let parses = self.lack(name).and_then(|lack| lack.parses);
         parses.is_some_and(|kept| kept.by_sql.is_some())
+    }
+
+    /// Under which settings the client prepared it, if that is so, and under which names it was found to have its columns.
+    pub fn lacking_by_sql(&self, name: &[u8]) -> Option<(&Settings, &NamesAt)> {
+        let parsed = self.named.get(key(name)).filter(|_| self.lacks_by_sql(name))?;
+        Some((&parsed.kept.by_sql.as_ref()?.settings, parsed.found.as_ref()?))
     }
 
     /// What the shared connection must do to have it, and is told now.
