@@ -127,6 +127,9 @@ impl Session {
         let declaring = if idle { None } else { self.declaring(name, &again).await? };
         let text = declaring.as_deref().unwrap_or(&again.text);
         let mut difference = self.prepare_by(name, text, &again).await?;
+        if difference.is_none() && declaring.is_none() {
+            self.line.statements.has_columns(name, under);
+        }
         if difference.is_some()
             && idle
             && let Some(declaring) = self.declaring(name, &again).await?
@@ -134,9 +137,9 @@ impl Session {
             difference = self.prepare_by(name, &declaring, &again).await?;
         }
         self.take_settings(then.to_become(&now)).await?;
-        match difference {
-            None => self.line.statements.has_columns(name, under),
-            Some(error) => self.line.statements.refuse(name, error),
+        // By the client's own words alone it would not be what it was: so it is looked at again at the next connection.
+        if let Some(error) = difference {
+            self.line.statements.refuse(name, error);
         }
         Ok(())
     }

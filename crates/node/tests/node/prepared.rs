@@ -312,6 +312,7 @@ fn what_nobody_saw_prepared_keeps_its_session_where_it_is() {
     three.query("PREPARE q AS SELECT 'seen'");
     three.in_between();
     three.query("DO $$ BEGIN EXECUTE 'DEALLOCATE q'; EXECUTE 'PREPARE q AS SELECT ''unseen'''; END $$");
+    until(|| ties(&open) == ["session_prepared_statement"]);
     three.in_between();
     assert_eq!(three.query("EXECUTE q"), ["unseen"]);
 }
