@@ -1,9 +1,12 @@
 //! Statements of SQL's PREPARE go along with clients that share connections: what such a client hears is what one server says.
 
 use crate::messages::{parse_named, run_named};
-use crate::pooled::sharing;
+use crate::pooled::{shared, sharing};
 use crate::session::{answer, query};
-use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
+use node::pooling::Pools;
+use postgres::local::Scratch;
+use scheduler::Writers;
 use wire::{Asks, Target};
 
 /// A client of one server, one that shares connections, and another that shares them with it.
@@ -15,8 +18,12 @@ struct Three {
 
 impl Three {
     fn come(open: &Open, database: &str) -> Three {
+        Three::come_to(&SERVERS, open, database)
+    }
+
+    fn come_to(servers: &Scratch, open: &Open, database: &str) -> Three {
         let ready = || Raw::ready(open, database);
-        Three { plain: Raw::at_primary(database), kept: ready(), other: ready() }
+        Three { plain: Raw::past(servers, database), kept: ready(), other: ready() }
     }
 
     /// One server says the same, and so it does while another client has used the connection in the meantime.
@@ -188,13 +195,18 @@ fn names_of_sql_and_of_the_protocol_are_the_same_names() {
 
 #[test]
 fn what_sql_prepared_goes_on_meaning_what_it_meant() {
-    database("by_sql_meant");
-    SERVERS.query_in(
+    // Where others change much at the same time a server forgets its plans, and has today's settings decide.
+    let mut options = Scratch::options();
+    options.standbys = 0;
+    let servers = Scratch::with(options);
+    database_at(&servers, "by_sql_meant");
+    servers.query_in(
         "by_sql_meant",
         "CREATE SCHEMA apart; CREATE TABLE apart.items (id int, name text); INSERT INTO apart.items VALUES (7, 'apart')",
     );
-    let open = sharing(1);
-    let mut three = Three::come(&open, "by_sql_meant");
+    let pools = Pools::of_all(shared(1));
+    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.pools = pools);
+    let mut three = Three::come_to(&servers, &open, "by_sql_meant");
     three.queries(&[
         "SET datestyle = 'ISO, DMY'",
         "PREPARE q AS SELECT '01/02/2003'::date::text, current_setting('datestyle')",
