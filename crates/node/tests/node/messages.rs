@@ -4,6 +4,7 @@ use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use postgres::local::Scratch;
 use scheduler::Writers;
+use std::sync::LazyLock;
 use std::time::Instant;
 use wire::{Asks, Target};
 
@@ -365,6 +366,13 @@ fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     query(&mut holder, "COMMIT");
 }
 
+/// Where no other test makes a role: the catalog changes with that, and what a statement meant is known no more.
+static APART: LazyLock<Scratch> = LazyLock::new(|| {
+    let mut options = Scratch::options();
+    options.standbys = 1;
+    Scratch::with(options)
+});
+
 /// Nobody follows a database as long as this lives: no mark can be written there.
 struct Unfollowed {
     database: &'static str,
@@ -375,11 +383,11 @@ impl Unfollowed {
     fn begin(open: &Open, database: &'static str) -> Unfollowed {
         let sleeps = format!("/* {database} */ BEGIN; LOCK TABLE consort.log; SELECT pg_sleep(600)");
         let holder = std::thread::spawn(move || {
-            assert!(SERVERS.primary().query(database, &sleeps).is_err(), "it is cancelled");
+            assert!(APART.primary().query(database, &sleeps).is_err(), "it is cancelled");
         });
         let held = "SELECT count(*) FROM pg_locks WHERE relation = 'consort.log'::regclass AND granted \
             AND mode = 'AccessExclusiveLock'";
-        let one = |sql: &str| SERVERS.primary().query(database, sql).unwrap()[0][0].clone();
+        let one = |sql: &str| APART.primary().query(database, sql).unwrap()[0][0].clone();
         until(|| one(held).as_deref() == Some("1"));
         one(&format!(
             "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE database = '{database}'"
@@ -391,7 +399,7 @@ impl Unfollowed {
 
 impl Drop for Unfollowed {
     fn drop(&mut self) {
-        SERVERS.query(&format!(
+        APART.query(&format!(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
              WHERE datname = '{}' AND query LIKE '%pg_sleep(600)' AND pid <> pg_backend_pid()",
             self.database
@@ -404,8 +412,8 @@ impl Drop for Unfollowed {
 /// To follow anew begins another version of the catalog, in which all names stand for what they stood for before.
 #[test]
 fn what_a_block_prepared_while_nobody_followed_leaves_later() {
-    database("unfollowed");
-    let open = Open::serving(Writers::Anywhere);
+    database_at(&APART, "unfollowed");
+    let open = Open::before(&APART, Writers::Anywhere, |_| {});
     let mut raw = Raw::ready(&open, "unfollowed");
     until_it_leaves(&open, &mut raw, "SELECT name FROM items WHERE id = 7");
     let unfollowed = Unfollowed::begin(&open, "unfollowed");
