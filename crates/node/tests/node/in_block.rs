@@ -2,7 +2,7 @@
 
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query, until_it_leaves_behind};
-use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
@@ -407,8 +407,9 @@ fn a_cancel_request_finds_a_read_that_left_a_block() {
 
 #[test]
 fn a_bind_that_fails_leaves_the_statement_that_was_parsed_before_it() {
-    database("kept_block");
-    let open = Open::serving(Writers::Anywhere);
+    let servers = apart();
+    database_at(&servers, "kept_block");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
     let mut raw = Raw::ready(&open, "kept_block");
     let read = format!("{LONG} AND i.id > $1::int").replace("items a,", "items i, items a,");
     let parse = |out: &mut Vec<u8>| {

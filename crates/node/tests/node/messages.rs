@@ -1,7 +1,8 @@
 //! The messages of a session one by one: what fails and what is passed over, the unnamed statement, long answers, notices.
 
 use crate::session::{answer, query, until_it_leaves};
-use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
+use node::routes::Went;
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::sync::LazyLock;
@@ -120,6 +121,25 @@ fn an_empty_statement_in_a_batch_counts_as_one() {
             assert_eq!(query(&mut raw, read), ["new"]);
         }
     }
+}
+
+/// The literals of a statement are those that it has where it runs, whatever a backslash meant in between: nothing else is
+/// hidden of it, and nothing else is taken for its values.
+#[test]
+fn what_a_backslash_means_is_read_anew() {
+    database("backslashes");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "backslashes");
+    parse_named(&mut raw, b"read", r"SELECT name FROM items WHERE name <> '\' AND id = 8 --'");
+    query(&mut raw, "SET standard_conforming_strings = off");
+    assert_eq!(run_named(&mut raw, b"read"), ["item 8"]);
+    query(&mut raw, "SET standard_conforming_strings = on");
+    named_gives(&open, &mut raw, b"read", "item 8");
+    let shown = open.cluster(|cluster| {
+        let rows = cluster.routes().rows();
+        rows.into_iter().find(|row| matches!(row.went, Went::Standby(..))).map(|row| row.statement)
+    });
+    assert_eq!(shown.as_deref(), Some("SELECT name FROM items WHERE name <> ? AND id = ? --'"));
 }
 
 /// The server passes over it, as it passes over all that comes before the Sync.
@@ -366,12 +386,7 @@ fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     query(&mut holder, "COMMIT");
 }
 
-/// Where no other test makes a role: the catalog changes with that, and what a statement meant is known no more.
-static APART: LazyLock<Scratch> = LazyLock::new(|| {
-    let mut options = Scratch::options();
-    options.standbys = 1;
-    Scratch::with(options)
-});
+static APART: LazyLock<Scratch> = LazyLock::new(apart);
 
 /// Nobody follows a database as long as this lives: no mark can be written there.
 struct Unfollowed {
@@ -430,12 +445,16 @@ fn what_a_block_prepared_while_nobody_followed_leaves_later() {
     (0..20).for_each(|n| named_leaves(&open, &mut raw, &name(n)));
 }
 
-/// Runs a named statement until a standby has answered.
 fn named_leaves(open: &Open, raw: &mut Raw, name: &[u8]) {
+    named_gives(open, raw, name, "item 7");
+}
+
+/// Runs a named statement, which gives this, until a standby has answered.
+fn named_gives(open: &Open, raw: &mut Raw, name: &[u8], value: &str) {
     let limit = Instant::now() + LIMIT;
     let before = open.reads_at_standbys();
     while open.reads_at_standbys() == before {
-        assert_eq!(run_named(raw, name), ["item 7"]);
+        assert_eq!(run_named(raw, name), [value]);
         let why = || format!("{} never left: {}", String::from_utf8_lossy(name), open.why_at_primary());
         assert!(Instant::now() < limit, "{}", why());
     }

@@ -36,6 +36,13 @@ pub(crate) static SERVERS: LazyLock<Scratch> = LazyLock::new(|| {
     Scratch::with(options)
 });
 
+/// A primary and a standby where no other test makes a database or a role: whatever is known of a statement is doubted with that.
+pub(crate) fn apart() -> Scratch {
+    let mut options = Scratch::options();
+    options.standbys = 1;
+    Scratch::with(options)
+}
+
 /// Where a server of the tests listens.
 pub(crate) fn place(node: &Node) -> Place {
     Place::Unix(node.socket_folder().join(format!(".s.PGSQL.{}", node.port())))
