@@ -3,9 +3,11 @@
 
 use crate::Error;
 use crate::address::{Address, Control};
+use crate::apply::quoted;
 use std::cell::RefCell;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
 pub use tokio_postgres::Notification;
 
 /// Nothing, as `pg_stat_activity` shows it while the connection waits.
@@ -15,6 +17,7 @@ const NOTHING: &str = "-- LISTEN for clients that share connections";
 pub struct Listening {
     control: Control,
     pid: i32,
+    since: Instant,
     heard: RefCell<UnboundedReceiver<Notification>>,
 }
 
@@ -27,12 +30,17 @@ impl Listening {
         let (say, heard) = unbounded_channel();
         let control = Control::hearing(address, say).await?;
         let pid = control.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await?.get(0);
-        Ok(Listening { control, pid, heard: RefCell::new(heard) })
+        Ok(Listening { control, pid, since: Instant::now(), heard: RefCell::new(heard) })
     }
 
     /// Its process at the server.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// When it was opened.
+    pub fn since(&self) -> Instant {
+        self.since
     }
 
     /// Listens to some channels from now on, and to others no more.
@@ -68,9 +76,4 @@ impl Listening {
     pub fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
         self.heard.borrow_mut().poll_recv(cx)
     }
-}
-
-/// A channel as it stands in SQL.
-pub fn quoted(channel: &str) -> String {
-    format!("\"{}\"", channel.replace('"', "\"\""))
 }

@@ -361,7 +361,7 @@ fn select_set_config(steps: &[(&str, Option<&str>)]) -> String {
 }
 
 /// A string literal that means the same whatever `standard_conforming_strings` is.
-pub(super) fn literal(value: &str) -> String {
+pub fn literal(value: &str) -> String {
     let quoted = value.replace('\'', "''");
     if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }

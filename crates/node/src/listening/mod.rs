@@ -13,7 +13,7 @@
 
 mod ear;
 
-pub(crate) use ear::{Ear, PASS};
+pub(crate) use ear::{Ear, PASS, WAITING_BYTES};
 
 use crate::cluster::Cluster;
 use crate::door::Seat;
@@ -113,7 +113,8 @@ impl Listeners {
         let databases = self.databases.borrow();
         let open = databases.iter().filter_map(|(name, database)| {
             let connection = database.connection.borrow();
-            Some((name.clone(), connection.as_ref()?.pid(), database.opened.get()?))
+            let connection = connection.as_ref()?;
+            Some((name.clone(), connection.pid(), connection.since()))
         });
         open.collect()
     }
@@ -127,7 +128,6 @@ pub(super) struct Database {
     connection: RefCell<Option<Rc<Listening>>>,
     hearers: RefCell<BTreeMap<u64, Rc<Hearer>>>,
     next: Cell<u64>,
-    opened: Cell<Option<Instant>>,
     /// What it listens to. Whoever changes that holds this.
     listened: Mutex<Names>,
 }
@@ -139,7 +139,6 @@ impl Database {
             connection: RefCell::default(),
             hearers: RefCell::default(),
             next: Cell::default(),
-            opened: Cell::default(),
             listened: Mutex::default(),
         }
     }
@@ -177,7 +176,6 @@ impl Database {
         let connection = Rc::new(Listening::connect(&self.address).await?);
         answered(connection.change(std::iter::once(PASS), std::iter::empty())).await?;
         *self.connection.borrow_mut() = Some(connection.clone());
-        self.opened.set(Some(Instant::now()));
         tokio::task::spawn_local(listen(Rc::downgrade(self), Rc::downgrade(&connection)));
         Ok(connection)
     }

@@ -8,6 +8,7 @@
 use super::understand::{Several, Todo};
 use super::{Ended, Session};
 use analysis::utility::{Name, Utility, What};
+use postgres::apply::quoted;
 use wire::Status;
 
 /// The relations that a request makes so.
@@ -25,7 +26,6 @@ pub(super) fn made(todo: &Todo) -> Vec<Name> {
 /// The command that gives the relation its identity if it needs one, and fails in no case: it would take the client's
 /// transaction with it. The session's own search path says which relation the name means.
 fn command(name: &Name) -> Option<String> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let schema = name.schema.iter().map(|schema| quoted(schema) + ".").collect::<String>();
     let name = schema + &quoted(&name.name);
     // Dollar quotes: the session may read backslashes in others.

@@ -38,7 +38,7 @@ mod turns;
 mod understand;
 mod unjudged;
 mod whole;
-pub mod words;
+pub(crate) mod words;
 
 pub use line::Line;
 

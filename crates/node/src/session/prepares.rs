@@ -6,8 +6,9 @@ use super::primary::Ended;
 use super::statements::{Again, deallocated, executed, types};
 use super::{Session, described::Described, described::other_columns};
 use crate::cluster::NamesAt;
-use analysis::session::Settings;
+use analysis::session::{Settings, literal};
 use analysis::utility::{Statement, Utility, What};
+use postgres::apply::quoted;
 use std::rc::Rc;
 use wire::Status;
 
@@ -178,7 +179,7 @@ impl Session {
     async fn what_is(&mut self, name: &[u8]) -> Result<Option<Described>, Ended> {
         self.line.primary.ask_what_is(name);
         if self.line.primary.status == Status::Idle {
-            self.line.primary.ask(&format!("{PREPARED_AT}{}", literal(name)));
+            self.line.primary.ask(&format!("{PREPARED_AT}{}", literal(&String::from_utf8_lossy(name))));
         }
         self.line.settled().await?;
         let (error, said) = (self.line.primary.own_error(), self.line.primary.aside());
@@ -204,8 +205,8 @@ impl Session {
         let row = self.line.ask(&question).await?.unwrap_or_default();
         let Some(Some(types)) = row.first() else { return Ok(None) };
         let Some(inner) = again.text.get(again.inner..) else { return Ok(None) };
-        let name = String::from_utf8_lossy(name).replace('"', "\"\"");
-        Ok(Some(format!("PREPARE \"{name}\" ({types}) AS {inner}")))
+        let name = quoted(&String::from_utf8_lossy(name));
+        Ok(Some(format!("PREPARE {name} ({types}) AS {inner}")))
     }
 
     /// The connection has these statements of SQL's PREPARE and no others, with their times; `true`: all can go along.
@@ -231,10 +232,4 @@ fn listing(listed: &str) -> Vec<(&[u8], i64)> {
     let parts = listed.split(BETWEEN).filter(|part| !part.is_empty());
     let times = parts.filter_map(|part| part.rsplit_once(BEFORE_TIME));
     times.filter_map(|(name, at_us)| Some((name.as_bytes(), at_us.parse().ok()?))).collect()
-}
-
-/// A name as a literal, whatever `standard_conforming_strings` is.
-fn literal(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name);
-    format!("E'{}'", name.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -3,10 +3,10 @@
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
 mod by_sql;
-mod words;
+mod sql_names;
 
 pub use by_sql::{Again, BySql};
-pub(super) use words::{deallocated, executed};
+pub(super) use sql_names::{deallocated, executed};
 
 use super::described::Described;
 use super::pooled::asks_sequences;

@@ -12,7 +12,7 @@ pub(super) const TEXT_KEPT_BYTES: usize = 4096;
 
 /// A text, and its shape.
 #[derive(Clone, Debug, Default)]
-pub struct Words {
+pub(crate) struct Words {
     pub(super) text: String,
     pub(super) shape: Shape,
 }

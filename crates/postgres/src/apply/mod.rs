@@ -47,7 +47,7 @@ pub use error::{Error, Unrun};
 pub(crate) use position::prepare;
 pub use position::settle;
 pub use rerun::{Rerun, Under};
-pub(crate) use table::quoted;
+pub use table::quoted;
 
 use crate::address::Address;
 use crate::decoder::{Archive, Changes, SETTINGS};

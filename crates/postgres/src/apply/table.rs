@@ -147,8 +147,8 @@ fn choose<'a>(relation: &Relation, unique: &'a [Unique]) -> Option<&'a Unique> {
     unique.iter().filter(fits).min_by_key(wider)
 }
 
-/// A name between quotes.
-pub(crate) fn quoted(name: &str) -> String {
+/// A name as it stands in SQL: between quotes.
+pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

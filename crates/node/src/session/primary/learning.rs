@@ -97,12 +97,7 @@ impl Primary {
     /// question of our own.
     pub fn ask_learnt(&mut self, name: &[u8], lack: &Lack) {
         self.tell(name, lack);
-        let out = self.peer.out();
-        out.describe(Target::Statement, name);
-        out.sync();
-        self.seen.error = None;
-        self.seen.aside.clear();
-        self.expects.push_back(Expect::Bound);
+        self.ask_what_is(name);
     }
 
     /// Has the server prepare by this text what the client was told `told` of; as a named statement that it learns by itself.

@@ -2,12 +2,9 @@
 //! elsewhere (`session/listens.rs`), it keeps them, and the end of the transaction that they came with.
 
 use super::standing::Standing;
-use crate::listening::{Notification, PASS, pid_for};
+use crate::listening::{Notification, PASS, WAITING_BYTES, pid_for};
 use std::rc::Rc;
 use wire::{Answers, Frame, Malformed, Status};
-
-/// So much is kept. Who notifies itself of more, or takes so long, must go.
-const KEPT_BYTES: usize = 16 << 20;
 
 /// What becomes of notifications at a connection.
 #[derive(Debug, Default)]
@@ -57,9 +54,9 @@ impl Notified {
         Some([before, behind])
     }
 
-    /// More was notified than is kept.
+    /// More was notified than is kept: who notifies itself of more, or takes so long, must go.
     pub(crate) fn is_too_much(&self) -> bool {
-        self.bytes > KEPT_BYTES
+        self.bytes > WAITING_BYTES
     }
 }
 
