@@ -59,8 +59,8 @@ pub(super) fn asks_sequences(text: &[u8]) -> bool {
 
 /// Whether a word, in small letters, stands in a text.
 fn names(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len())
-        .any(|part| part[0].eq_ignore_ascii_case(&word[0]) && part.eq_ignore_ascii_case(word))
+    memchr::memchr2_iter(word[0], word[0].to_ascii_uppercase(), text)
+        .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
 }
 
 impl Session {
@@ -305,7 +305,10 @@ mod tests {
         for (text, asks) in [
             ("SELECT CurrVal('s')", true),
             ("INSERT INTO t VALUES (lastval())", true),
+            ("SELECT nextval('s'), LASTVAL(), 1", true),
+            ("lastval", true),
             ("SELECT nextval('s')", false),
+            ("lastva", false),
             ("", false),
         ] {
             assert_eq!(asks_sequences(text.as_bytes()), asks, "{text}");
