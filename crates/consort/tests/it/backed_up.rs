@@ -357,3 +357,79 @@ fn what_hangs_in_the_log_is_not_shown_before_the_primary_shows_it() {
     });
     assert_eq!(number(node), before, "it was not copied");
 }
+
+/// A session at a node itself.
+fn past(node: &Node) -> Client {
+    let (folder, port) = (node.socket_folder().display(), node.port());
+    Client::connect(&format!("host={folder} port={port} user=postgres dbname=postgres")).expect("a log-in")
+}
+
+#[test]
+fn a_base_backup_serves_its_first_reads_before_it_has_caught_up() {
+    let prepare = |servers: &Scratch| {
+        let node = servers.replica(0);
+        servers.query("CREATE TABLE other (id int); CREATE MATERIALIZED VIEW rich AS SELECT 1 AS n");
+        eventually("the view", || node.query("postgres", "SELECT FROM rich").is_ok());
+        node.set("recovery_min_apply_delay", "1h").unwrap();
+    };
+    let (serving, mut console, url) = serving(prepare, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let node = serving.servers.replica(0);
+    eventually("a backup that has log to replay", || {
+        client.rows("UPDATE counter SET n = n + 1").unwrap();
+        console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
+    });
+    // All that was counted so far is in the log that it is going to have.
+    let written = serving.servers.query("SELECT pg_current_wal_flush_lsn()")[0][0].clone().expect("a place");
+    let received = format!("SELECT FROM pg_stat_wal_receiver WHERE flushed_lsn >= '{written}'");
+    eventually("the log", || node.query("postgres", &received).is_ok_and(|rows| !rows.is_empty()));
+    // It cannot be taken over before the view is emptied, and that waits for who reads it.
+    let mut reader = past(node);
+    reader.rows("BEGIN; SELECT FROM rich").unwrap();
+    node.set("recovery_min_apply_delay", "0").unwrap();
+    eventually("a server that works alone", || !is_recovering(node));
+    // Nor can it take any commit that writes to this table.
+    let mut holder = past(node);
+    holder.rows("BEGIN; LOCK TABLE counter IN SHARE MODE").unwrap();
+    let newest = |console: &mut Console| -> u64 {
+        console.feed("replica1", "postgres").newest_version.parse().expect("a number")
+    };
+    let before = newest(&mut console);
+    client.rows("INSERT INTO other VALUES (1)").unwrap();
+    eventually("a state that the primary has shown", || newest(&mut console) > before);
+    let counted = client.number("UPDATE counter SET n = n + 1 RETURNING n").unwrap();
+    assert_eq!(served(&mut console, "replica1"), 0);
+    reader.rows("COMMIT").unwrap();
+    // Whoever brings what it cannot take waits there, and stands still from now on, so that this lasts.
+    let waits = "SELECT pid FROM pg_stat_activity WHERE application_name = 'consort_feeder' AND wait_event_type = 'Lock'";
+    let mut pid = String::new();
+    eventually("a feeder that waits", || {
+        let rows = node.query("postgres", waits).expect("it answers");
+        pid = rows.first().and_then(|row| row[0].clone()).unwrap_or_default();
+        !pid.is_empty()
+    });
+    run(Command::new("kill").args(["-STOP", &pid])).worked();
+    let lacks = |console: &mut Console| {
+        let feed =
+            console.rows("SHOW FEEDS").into_iter().find(|feed| feed.get("database") == Some("postgres"));
+        let pending =
+            feed.as_ref().and_then(|feed| feed.get("pending_commits")).unwrap_or_default().to_owned();
+        pending.parse::<u64>().expect("a number") > 0
+    };
+    eventually("reads at a replica that is behind", || {
+        assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+        assert!(lacks(&mut console), "it has caught up");
+        served(&mut console, "replica1") > 20
+    });
+    let there = |sql| node.query("postgres", sql).expect("it answers")[0][0].clone();
+    assert_eq!(there("SELECT n FROM counter WHERE id = 1"), Some((counted - 1).to_string()), "it is behind");
+    // What it lacks is read elsewhere.
+    let here = served(&mut console, "replica1");
+    for _ in 0..20 {
+        assert_eq!(client.number("SELECT n FROM counter WHERE id = 1").unwrap(), counted);
+    }
+    assert_eq!(served(&mut console, "replica1"), here);
+    drop(holder);
+    run(Command::new("kill").args(["-CONT", &pid])).worked();
+    all_equal(&serving, &mut console);
+}
