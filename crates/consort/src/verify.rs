@@ -17,8 +17,10 @@ use crate::status::{objects, print_table};
 /// Every table is compared in one state of the database: the primary's snapshot, to which each replica is brought for a
 /// moment. Writers go on; what would change or empty a table (ALTER TABLE, TRUNCATE) waits until the end, as for pg_dump.
 ///
-/// A replica that differs serves no reads of that database from then on. With --repair the database is copied to it anew and
-/// compared again; without, it stays as it is for you to look at.
+/// A replica that differs serves no reads of that database from then on. With --repair the rows that differ are written there
+/// from a snapshot of the primary, if rows alone differ, of tables with a key, and no more than 10,000 of them (or 64 MB); else
+/// the database is copied to it anew. Then it is compared again, and serves. Without --repair it stays as it is for you to look
+/// at, and is fed no more: a repair is a new copy then.
 ///
 /// Not compared are physical standbys (PostgreSQL replays the primary's log there), and what replicas have no rows of:
 /// unlogged tables, materialized views, foreign tables, large objects, sequences.
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     /// One database; without it all that Consort follows (a database is followed from its first use on)
     #[arg(value_name = "DATABASE")]
     database: Option<String>,
-    /// Copy databases that differ to the replica anew, and compare them again
+    /// Repair what differs, rows where that suffices, by a new copy else, and compare it again
     #[arg(long)]
     repair: bool,
     /// For programs

@@ -1,10 +1,11 @@
 //! VERIFY: compares the replicas that Consort feeds with the primary while everybody works, database by database, and has
-//! what differs copied anew.
+//! what differs repaired (`verify/repair.rs`).
 //!
 //! A replica that differs serves nothing from then on, whether it is to be repaired or not: what else is wrong there,
-//! nobody knows. So repairing is copying, which mends tables, rows and indexes, whatever happened to them.
+//! nobody knows.
 
 mod hold;
+mod repair;
 
 use crate::cluster::{Cluster, Database, Stage};
 use crate::console::verify::{Line, State};
@@ -13,18 +14,11 @@ use crate::process::Process;
 use history::DatabaseId;
 use hold::{Held, Hold};
 use postgres::Error;
-use postgres::verify::{self, Side, Table};
+use postgres::verify::{self, MOST_ROWS, Rows, Side, Table};
 use scheduler::{Kind, StandbyId};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
-
-/// A copy that is not being made is waited for no longer.
-const REPAIR_LIMIT: Duration = Duration::from_secs(60);
-/// How often is looked whether it is made.
-const REPAIR_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is said of a standby.
 const STANDBY: &str = "a standby: PostgreSQL replays the primary's log there, and cannot be told to stop where the primary's snapshot is";
@@ -66,7 +60,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Compares one database, or all that are followed; with `repair`, has what differs copied anew and compares it again.
+/// Compares one database, or all that are followed; with `repair`, has what differs repaired and compares it again.
 pub(crate) async fn verify(
     process: &Process,
     database: Option<&str>,
@@ -92,6 +86,21 @@ fn chosen(cluster: &Cluster, name: Option<&str>) -> Result<Vec<(Rc<Database>, Da
     }
 }
 
+/// What was found.
+#[derive(Default)]
+struct Found {
+    lines: Vec<Line>,
+    /// The rows that differ, of replicas of which rows alone do and not too many; if they were wanted.
+    rows: BTreeMap<StandbyId, Vec<Rows>>,
+}
+
+/// Whether all rows that differ are looked for, or the first one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    First,
+    All,
+}
+
 /// One database that is compared.
 struct One<'a> {
     cluster: &'a Cluster,
@@ -107,18 +116,26 @@ impl One<'_> {
             ids.into_iter().partition(|id| self.cluster.standby(*id).kind == Kind::Fed);
         let mut lines: Vec<_> =
             standbys.into_iter().map(|id| self.whole(id, State::LeftOut, STANDBY.to_owned())).collect();
-        let found = self.compare(&fed).await;
-        let wrong = self.wrong(&fed, &found);
-        for id in &wrong {
-            self.condemn(*id, &found, repair);
+        let found = self.compare(&fed, if repair { Depth::All } else { Depth::First }).await;
+        let wrong = self.wrong(&fed, &found.lines);
+        if repair && !wrong.is_empty() {
+            lines.extend(self.repair(&wrong, found).await);
+            return lines;
         }
-        lines.extend(if repair && !wrong.is_empty() { self.repair(&wrong, found).await } else { found });
+        for id in &wrong {
+            let why = self.differs(*id, &found.lines);
+            if !matches!(self.stage(*id), Some(Stage::Failed(_))) {
+                self.cluster.fed_wrong(*id, self.of, why);
+            }
+        }
+        lines.extend(found.lines);
         lines
     }
 
     /// Compares these replicas with the primary.
-    async fn compare(&self, replicas: &[StandbyId]) -> Vec<Line> {
-        let mut lines = Vec::new();
+    async fn compare(&self, replicas: &[StandbyId], depth: Depth) -> Found {
+        let mut found = Found::default();
+        let lines = &mut found.lines;
         let mut ready = Vec::new();
         for id in replicas {
             match self.stage(*id) {
@@ -133,32 +150,34 @@ impl One<'_> {
             }
         }
         if ready.is_empty() {
-            return lines;
+            return found;
         }
         self.step("holding");
         let hold = Hold { cluster: self.cluster, database: self.database, of: self.of };
         let compared = hold.undisturbed(&ready, async {
             let (held, late) = hold.take(&ready).await?;
-            Ok::<_, Error>((self.tables(held).await?, late))
+            Ok::<_, Error>((self.tables(held, depth).await?, late))
         });
         match compared.await {
-            Ok((found, late)) => {
+            Ok((compared, late)) => {
                 lines.extend(late.into_iter().map(|(id, why)| self.whole(id, State::Unreached, why)));
-                lines.extend(found);
+                lines.extend(compared.lines);
+                found.rows = compared.rows;
             }
             Err(error) => {
                 lines.extend(ready.iter().map(|id| self.whole(*id, State::Unreached, error.to_string())));
             }
         }
-        lines
+        found
     }
 
     /// Compares table by table.
-    async fn tables(&self, held: Held) -> Result<Vec<Line>, Error> {
+    async fn tables(&self, held: Held, depth: Depth) -> Result<Found, Error> {
         let Held { mut primary, ids, mut replicas } = held;
         let mut lines = Vec::new();
+        let mut wrong = Wrong::default();
         if ids.is_empty() {
-            return Ok(lines);
+            return Ok(Found::default());
         }
         let tables = verify::tables(&mut primary).await?;
         let mut not_chosen = Vec::new();
@@ -187,7 +206,13 @@ impl One<'_> {
             let (places, mut with): (Vec<usize>, Vec<&mut Side>) = with.unzip();
             let ids: Vec<StandbyId> = places.into_iter().map(|place| ids[place]).collect();
             match verify::compare(&mut primary, &mut with, table).await {
-                Ok(compared) => lines.extend(self.compared(&ids, table, compared)),
+                Ok(compared) => {
+                    if depth == Depth::All {
+                        let sides = ids.iter().copied().zip(with);
+                        wrong.look(&mut primary, sides.zip(&compared.found), table).await?;
+                    }
+                    lines.extend(self.compared(&ids, table, compared));
+                }
                 Err(Error::Refused { message, .. }) => {
                     let why = format!("it cannot be read at the primary: {message}");
                     let unread =
@@ -199,12 +224,15 @@ impl One<'_> {
         }
         for (id, replica) in ids.iter().zip(&mut replicas) {
             let more = verify::only_at(replica, &tables).await?;
+            if !more.is_empty() {
+                wrong.by_more_than_rows(*id);
+            }
             lines.extend(more.into_iter().map(|name| Line {
                 table: Some(name),
                 ..self.whole(*id, State::Differs, "is at the replica alone".to_owned())
             }));
         }
-        Ok(lines)
+        Ok(Found { lines, rows: wrong.rows() })
     }
 
     fn compared(&self, ids: &[StandbyId], table: &Table, compared: verify::Compared) -> Vec<Line> {
@@ -226,8 +254,8 @@ impl One<'_> {
         replicas.iter().filter(differs).copied().collect()
     }
 
-    /// Nothing is read at a replica that differs.
-    fn condemn(&self, id: StandbyId, found: &[Line], repair: bool) {
+    /// How a replica differs, for people; the log has it too.
+    fn differs(&self, id: StandbyId, found: &[Line]) -> String {
         let node = self.cluster.standby(id);
         let name = &node.name;
         let first = found.iter().find(|line| line.node == *name && line.state == State::Differs);
@@ -235,61 +263,13 @@ impl One<'_> {
             let parts = [&line.table, &line.what, &line.first_key];
             parts.into_iter().flatten().cloned().collect::<Vec<_>>().join(" ")
         });
-        let failed = matches!(self.stage(id), Some(Stage::Failed(_)));
         tracing::error!(
             replica = name,
             database = self.database.name(),
             why,
             "the replica differs from the primary"
         );
-        match repair {
-            true => self.cluster.fed_anew(id, self.of),
-            false if failed => {}
-            false => self.cluster.fed_wrong(id, self.of, why),
-        }
-    }
-
-    /// Waits until the copies are made, and compares them.
-    async fn repair(&self, wrong: &[StandbyId], first: Vec<Line>) -> Vec<Line> {
-        self.step("repairing");
-        let mut lines = Vec::new();
-        let mut made = Vec::new();
-        for id in wrong {
-            match self.made_anew(*id).await {
-                Ok(()) => made.push(*id),
-                Err(why) => lines.push(self.whole(*id, State::Unreached, why)),
-            }
-        }
-        let names: BTreeSet<_> = wrong.iter().map(|id| self.cluster.standby(*id).name.clone()).collect();
-        let (then, others): (Vec<_>, Vec<_>) = first.into_iter().partition(|line| names.contains(&line.node));
-        let now = self.compare(&made).await;
-        lines.extend(others);
-        lines.extend(mended(then, now));
-        lines
-    }
-
-    /// Waits until the database was copied and is fed.
-    async fn made_anew(&self, id: StandbyId) -> Result<(), String> {
-        let feeds = self.cluster.feeds();
-        let mut deadline = Instant::now() + REPAIR_LIMIT;
-        loop {
-            let more = feeds.more();
-            let why = match self.stage(id) {
-                Some(Stage::Executing) => return Ok(()),
-                Some(Stage::Feeding) if !feeds.is_out(self.of, id) => return Ok(()),
-                Some(Stage::Copying(_)) => {
-                    deadline = Instant::now() + REPAIR_LIMIT;
-                    String::new()
-                }
-                Some(Stage::Waiting(why) | Stage::Failed(why)) => why,
-                Some(Stage::Paused) => "it is paused".to_owned(),
-                _ => "it is fed still".to_owned(),
-            };
-            if Instant::now() > deadline {
-                return Err(format!("waited {REPAIR_LIMIT:?} for a new copy: {why}"));
-            }
-            let _ = timeout(REPAIR_LOOK_EVERY, more).await;
-        }
+        why
     }
 
     fn stage(&self, id: StandbyId) -> Option<Stage> {
@@ -325,59 +305,47 @@ impl One<'_> {
     }
 }
 
-/// What was found of replicas when they were compared again: what differed and is equal now was repaired.
-fn mended(then: Vec<Line>, mut now: Vec<Line>) -> Vec<Line> {
-    for before in then.into_iter().filter(|line| line.state == State::Differs) {
-        let mine = |line: &&Line| line.node == before.node;
-        let bad = now.iter().filter(mine).any(|line| matches!(line.state, State::Differs | State::Unreached));
-        let compared = now.iter().any(|line| mine(&line));
-        match now.iter().position(|line| mine(&line) && line.table == before.table) {
-            Some(place) if now[place].state == State::Equal => {
-                let rows = now[place].rows;
-                now[place] = Line { state: State::Repaired, rows, ..before };
+/// The rows in which replicas differ; nothing for those that differ in more, or in too many.
+#[derive(Default)]
+struct Wrong(BTreeMap<StandbyId, Option<Vec<Rows>>>);
+
+impl Wrong {
+    /// Looks for all rows of a table that differ at these replicas, each with what was found of it.
+    async fn look<'a>(
+        &mut self,
+        primary: &mut Side,
+        replicas: impl Iterator<Item = ((StandbyId, &'a mut Side), &'a Option<verify::Difference>)>,
+        table: &Table,
+    ) -> Result<(), Error> {
+        for ((id, replica), found) in replicas {
+            let Some(found) = found else { continue };
+            let Some(rows) = self.0.entry(id).or_insert_with(|| Some(Vec::new())) else { continue };
+            let left = MOST_ROWS - rows.iter().map(Rows::count).sum::<usize>();
+            let more = match found.by_rows {
+                true => verify::differing(primary, replica, table, left).await,
+                false => Ok(None),
+            };
+            match more {
+                Ok(Some(more)) => rows.push(more),
+                Ok(None) | Err(Error::Refused { .. }) => self.by_more_than_rows(id),
+                Err(error) => return Err(error),
             }
-            // The whole replica had failed, or had a table too many.
-            None if compared && !bad => now.push(Line { state: State::Repaired, ..before }),
-            _ => {}
         }
+        Ok(())
     }
-    now
+
+    fn by_more_than_rows(&mut self, id: StandbyId) {
+        self.0.insert(id, None);
+    }
+
+    fn rows(self) -> BTreeMap<StandbyId, Vec<Rows>> {
+        self.0.into_iter().filter_map(|(id, rows)| Some((id, rows?))).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn line(table: Option<&str>, state: State, what: Option<&str>) -> Line {
-        Line {
-            node: "replica1".to_owned(),
-            database: "shop".to_owned(),
-            table: table.map(str::to_owned),
-            rows: None,
-            state,
-            what: what.map(str::to_owned),
-            first_key: None,
-        }
-    }
-
-    #[test]
-    fn what_differed_and_is_equal_now_was_repaired() {
-        let then = vec![
-            line(Some("a"), State::Differs, Some("a row is missing")),
-            line(Some("b"), State::Equal, None),
-            line(Some("c"), State::Differs, Some("is at the replica alone")),
-        ];
-        let now = vec![line(Some("a"), State::Equal, None), line(Some("b"), State::Equal, None)];
-        let expected = [
-            line(Some("a"), State::Repaired, Some("a row is missing")),
-            line(Some("b"), State::Equal, None),
-            line(Some("c"), State::Repaired, Some("is at the replica alone")),
-        ];
-        assert_eq!(mended(then.clone(), now), expected);
-        let again = vec![line(Some("a"), State::Differs, Some("a row differs in v"))];
-        assert_eq!(mended(then.clone(), again.clone()), again);
-        assert_eq!(mended(then, Vec::new()), []);
-    }
 
     #[test]
     fn one_runs_at_a_time() {

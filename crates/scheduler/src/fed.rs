@@ -119,6 +119,22 @@ impl Scheduler {
         }
     }
 
+    /// The replica's rows of this database were found to differ from the primary's, and are being repaired while it is fed:
+    /// nothing is read there, and no answer counts of a read that is under way, until it is [trusted](Scheduler::fed_trusted)
+    /// again, or was copied anew.
+    pub fn fed_distrusted(&mut self, id: StandbyId, database: DatabaseId) {
+        if let Some(replica) = self.standbys.all.get_mut(&id) {
+            replica.distrust(database);
+        }
+    }
+
+    /// The replica was compared again, and has the primary's rows: it shows what it has said since.
+    pub fn fed_trusted(&mut self, id: StandbyId, database: DatabaseId) {
+        if let Some(replica) = self.standbys.all.get_mut(&id) {
+            replica.trust(database);
+        }
+    }
+
     /// A replica of either kind is not in the cluster any more. Reads that are under way there end as they may.
     pub fn replica_left(&mut self, id: StandbyId) {
         let databases: Vec<DatabaseId> = self

@@ -102,11 +102,13 @@ pub(crate) struct Standby {
     replayed: Lsn,
     /// Of a fed replica.
     shows: BTreeMap<DatabaseId, Mark>,
+    /// Of databases of which it was found to differ: nobody reads there. What it would show, as far as that is known.
+    distrusted: BTreeMap<DatabaseId, Option<Mark>>,
     /// For each database that a fed replica is fed with: where feeding goes on after the worst crash of it, once known.
     pub(crate) keeps: BTreeMap<DatabaseId, Option<Lsn>>,
     /// The tables whose rows a fed replica has, of a database of which it does not have all.
     pub(crate) holds: BTreeMap<DatabaseId, BTreeSet<RelationId>>,
-    /// How often it was said not to be fed with a database any more.
+    /// How often it was said not to be fed with a database any more, or to differ.
     pub(crate) given_up: u64,
     pub(crate) serving: Serving,
     pub(crate) weight: u32,
@@ -124,6 +126,7 @@ impl Standby {
             life: None,
             replayed: Lsn::ZERO,
             shows: BTreeMap::new(),
+            distrusted: BTreeMap::new(),
             keeps: BTreeMap::new(),
             holds: BTreeMap::new(),
             given_up: 0,
@@ -146,9 +149,13 @@ impl Standby {
     /// It said that this life of it shows this boundary.
     pub(crate) fn shown(&mut self, incarnation: Incarnation, boundary: &Boundary, for_ever: bool) {
         if self.life.replace(incarnation) != Some(incarnation) && !for_ever {
-            self.shows.clear();
+            self.forget_all();
         }
         let mark = Mark::of(boundary);
+        if let Some(withheld) = self.distrusted.get_mut(&boundary.database) {
+            *withheld = Some(mark);
+            return;
+        }
         let known = self.shows.entry(boundary.database).or_insert(mark);
         if known.run != mark.run || known.version <= mark.version {
             *known = Mark { resume: mark.resume.max(known.resume), ..mark };
@@ -157,12 +164,34 @@ impl Standby {
 
     pub(crate) fn lost(&mut self) {
         self.life = None;
+        self.forget_all();
+    }
+
+    fn forget_all(&mut self) {
         self.shows.clear();
+        self.distrusted.values_mut().for_each(|withheld| *withheld = None);
     }
 
     /// How far it shows the database is unknown.
     pub(crate) fn forget(&mut self, database: DatabaseId) {
         self.shows.remove(&database);
+        if let Some(withheld) = self.distrusted.get_mut(&database) {
+            *withheld = None;
+        }
+    }
+
+    /// It was found to differ: nobody reads the database there, and no answer counts that is under way.
+    pub(crate) fn distrust(&mut self, database: DatabaseId) {
+        self.given_up += 1;
+        let withheld = self.shows.remove(&database);
+        self.distrusted.entry(database).or_insert(withheld);
+    }
+
+    /// It does not differ any more.
+    pub(crate) fn trust(&mut self, database: DatabaseId) {
+        if let Some(Some(mark)) = self.distrusted.remove(&database) {
+            self.shows.insert(database, mark);
+        }
     }
 
     /// It is not fed with the database any more.
@@ -171,6 +200,7 @@ impl Standby {
         self.keeps.remove(&database);
         self.holds.remove(&database);
         self.forget(database);
+        self.distrusted.remove(&database);
     }
 
     /// Whether it has the rows of all that is read.

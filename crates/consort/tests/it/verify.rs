@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use postgres::local::{Options, Scratch};
 
 use crate::fixture::{Serving, eventually};
-use crate::load::{Client, Console, Load, TABLES, THROUGH};
+use crate::load::{Client, Console, Load, TABLES, THROUGH, served};
+use crate::replicas::number;
 
 /// Consort in front of a primary, a standby and two replicas, which are fed.
 fn serving() -> (Serving, Console, String) {
@@ -210,7 +211,8 @@ fn what_differs_is_repaired_at_once() {
     let load = Load::start(&url);
     serving.servers.replica(1).query("postgres", "UPDATE spare SET v = 8").unwrap();
     let lines = found(&mut console, "VERIFY postgres REPAIR");
-    let line = "replica2|public.spare|repaired|a row differs in v|(id) = (1)".to_owned();
+    let what = "a row differs in v; rows inserted: 0, replaced: 1, deleted: 0";
+    let line = format!("replica2|public.spare|repaired|{what}|(id) = (1)");
     assert!(lines.contains(&line), "{lines:?}");
     assert!(lines.contains(&"replica1|public.spare|equal||".to_owned()), "{lines:?}");
     assert!(found(&mut console, "VERIFY").iter().all(|line| !line.contains("|differs|")));
@@ -230,4 +232,90 @@ fn what_cannot_be_compared_is_said() {
     let said = serving.run("verify", &["nothing"]).failed(1);
     assert!(said.contains("Consort follows no database of the name nothing"), "{said}");
     serving.servers.replica(0).resume();
+}
+
+/// What is done at a replica past Consort, of which table, and what is said of that when it is repaired.
+const BY_ROWS: &[(&str, &str, &str)] = &[
+    (
+        "DELETE FROM p1 WHERE id IN (300, 301)",
+        "p1",
+        "a row is missing at the replica; rows inserted: 2, replaced: 0, deleted: 0|(id) = (300)",
+    ),
+    (
+        "INSERT INTO p2 VALUES (-5), (5000)",
+        "p2",
+        "a row is at the replica alone; rows inserted: 0, replaced: 0, deleted: 2|(id) = (-5)",
+    ),
+    (
+        "UPDATE p3 SET v = NULL, n = NULL WHERE id < 6",
+        "p3",
+        "a row differs in v, n; rows inserted: 0, replaced: 5, deleted: 0|(id) = (1)",
+    ),
+    (
+        "UPDATE p4 SET id = -id WHERE id = 600",
+        "p4",
+        "a row is at the replica alone; rows inserted: 1, replaced: 0, deleted: 1|(id) = (-600)",
+    ),
+    (
+        "UPDATE wide SET v = v || 'x' WHERE id = 2; UPDATE wide SET k = 8 WHERE id = 3",
+        "wide",
+        "a row differs in v; rows inserted: 0, replaced: 2, deleted: 0|(id) = (2)",
+    ),
+    (
+        "UPDATE own SET code = 0 WHERE id = 1; UPDATE own SET code = 1 WHERE id = 2; \
+         UPDATE own SET code = 2 WHERE id = 1",
+        "own",
+        "a row differs in code; rows inserted: 0, replaced: 2, deleted: 0|(id) = (1)",
+    ),
+    (
+        "DELETE FROM account WHERE id = 5000",
+        "account",
+        "a row is missing at the replica; rows inserted: 1, replaced: 0, deleted: 0|(id) = (5000)",
+    ),
+];
+
+/// Large values and a generated column; a second unique key.
+const WIDE: &str = "CREATE TABLE wide (id int PRIMARY KEY, v text, k int, twice int GENERATED ALWAYS AS (k * 2) STORED); \
+    ALTER TABLE wide ALTER v SET STORAGE EXTERNAL; \
+    INSERT INTO wide SELECT n, repeat(md5(n::text), 1000), n FROM generate_series(1, 5) n; \
+    CREATE TABLE own (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, code int UNIQUE); \
+    INSERT INTO own (code) SELECT n FROM generate_series(1, 5) n";
+
+#[test]
+fn rows_alone_are_repaired_while_writers_go_on() {
+    let (serving, mut console, url) = serving();
+    let tables = format!("{ACCOUNTS}; INSERT INTO account VALUES (5000, 0); {WIDE}; {}", planted());
+    made(&serving, &url, &tables, "part");
+    let node = serving.servers.replica(0);
+    let (load, writers) = (Load::start(&url), Writers::start(&url));
+    let copy = number(node);
+    for (plant, ..) in BY_ROWS {
+        node.query("postgres", plant).unwrap();
+    }
+    let lines = found(&mut console, "VERIFY postgres REPAIR");
+    for (plant, table, said) in BY_ROWS {
+        let line = format!("replica1|public.{table}|repaired|{said}");
+        assert!(lines.contains(&line), "{plant}: {line}: {lines:#?}");
+    }
+    assert_eq!(lines.iter().filter(|line| line.contains("|repaired|")).count(), BY_ROWS.len(), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("|differs|")), "{lines:#?}");
+    assert_eq!(number(node), copy, "nothing was copied");
+    // It serves again, and writers go on.
+    let (before, written) = (served(&mut console, "replica1"), writers.count());
+    eventually("reads at the replica", || served(&mut console, "replica1") > before + 20);
+    eventually("writers that go on", || writers.count() > written + 50);
+    load.goes_on(20, 10);
+    let lines = found(&mut console, "VERIFY postgres");
+    assert!(!lines.iter().any(|line| line.contains("|differs|")), "{lines:#?}");
+    assert_eq!(number(node), copy, "nothing was copied");
+    // Where rows cannot be told apart all is copied anew, whatever else differs.
+    node.query("postgres", "DELETE FROM bare WHERE v = 'b'; DELETE FROM p1").unwrap();
+    let lines = found(&mut console, "VERIFY postgres REPAIR");
+    let line = "replica1|public.p1|repaired|a row is missing at the replica; the database was copied anew|(id) = (1)";
+    assert!(lines.contains(&line.to_owned()), "{lines:#?}");
+    assert_ne!(number(node), copy, "it was copied");
+    writers.end();
+    load.goes_on(20, 10);
+    load.end();
+    assert!(found(&mut console, "VERIFY").iter().all(|line| !line.contains("|differs|")));
 }

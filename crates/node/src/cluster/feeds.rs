@@ -397,6 +397,18 @@ impl Cluster {
         self.feeds().changed();
     }
 
+    /// The replica's rows were found to differ, and are to be repaired while it is fed: nothing is read there.
+    pub(crate) fn fed_distrusted(&self, replica: StandbyId, of: DatabaseId) {
+        self.scheduler().fed_distrusted(replica, of);
+        self.moved();
+    }
+
+    /// They were repaired, and compared again.
+    pub(crate) fn fed_trusted(&self, replica: StandbyId, of: DatabaseId) {
+        self.scheduler().fed_trusted(replica, of);
+        self.moved();
+    }
+
     /// The database is copied to the replica anew, failed or not.
     pub(crate) fn fed_anew(&self, replica: StandbyId, of: DatabaseId) {
         self.fed_leaves(replica, of);

@@ -19,7 +19,7 @@ pub enum State {
     Equal,
     /// Other rows, or another table.
     Differs,
-    /// It differed; the database was copied anew and has the same rows now.
+    /// It differed, was repaired, and has the same rows now.
     Repaired,
     /// It is not compared, by its nature.
     LeftOut,

@@ -51,6 +51,13 @@ pub(super) type Late = Vec<(StandbyId, String)>;
 impl Hold<'_> {
     /// Takes snapshots of one state at the primary and at these replicas.
     pub(super) async fn take(&self, replicas: &[StandbyId]) -> Result<(Held, Late), Error> {
+        let (held, late, resting) = self.rest(replicas).await?;
+        drop(resting);
+        Ok((held, late))
+    }
+
+    /// The same, and the replicas rest at that state for as long as the last value lives.
+    pub(super) async fn rest(&self, replicas: &[StandbyId]) -> Result<(Held, Late, Resting<'_>), Error> {
         let mut late = Late::new();
         let mut sides = Vec::new();
         for id in replicas {
@@ -76,9 +83,8 @@ impl Hold<'_> {
         for (_, side) in &mut sides {
             within(side.look()).await?;
         }
-        drop(resting);
         let (ids, replicas) = sides.into_iter().unzip();
-        Ok((Held { primary, ids, replicas }, late))
+        Ok((Held { primary, ids, replicas }, late, resting))
     }
 
     /// A connection to the replica, when it has nearly caught up.

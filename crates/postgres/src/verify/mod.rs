@@ -14,14 +14,18 @@
 //! **The first key** that differs is found by halving: the half below the middle key is summed at both sides, and the lower
 //! of the halves that differ is halved again. A table whose rows no index tells apart is cut into buckets by the hashes.
 //!
+//! **Repaired** are the rows that differ of tables with such an index, if they are not too many (`repair.rs`).
+//!
 //! **Left out**: what a replica does not have rows of, and columns that it may compute otherwise (`analysis::load::UNLIKE`).
 //! They are read at the primary, and tables are named with the reason.
 
+mod repair;
 mod search;
 mod side;
 mod table;
 
 use crate::Error;
+pub use repair::{MOST_ROWS, Repair, Repaired, Rows, differing};
 pub use side::{Side, Source};
 use std::collections::BTreeSet;
 pub use table::{Table, tables};
@@ -42,12 +46,22 @@ pub struct Difference {
     pub what: String,
     /// The first row that differs, by its key, or by all of its columns where it has none.
     pub key: Option<String>,
+    /// Whether rows alone differ, as far as was seen.
+    pub by_rows: bool,
 }
 
 impl Difference {
     fn of_all(what: impl Into<String>) -> Difference {
-        Difference { what: what.into(), key: None }
+        Difference { what: what.into(), key: None, by_rows: false }
     }
+
+    fn of_row(what: impl Into<String>, key: String) -> Difference {
+        Difference { what: what.into(), key: Some(key), by_rows: true }
+    }
+}
+
+fn not_understood() -> Error {
+    Error::Protocol("the server does not say what a table comes to".to_owned())
 }
 
 /// What was found of one table.

@@ -1,9 +1,10 @@
 //! The first row in which two tables differ.
 
-use super::Difference;
 use super::side::Side;
 use super::table::{Table, hash_of, list_of};
+use super::{Difference, not_understood};
 use crate::Error;
+use crate::link::Rows;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -17,7 +18,7 @@ const BUCKETS: u64 = 4096;
 const SHOWN_CHARACTERS: usize = 200;
 
 /// The values of a key, as texts.
-type Key = Vec<String>;
+pub(super) type Key = Vec<String>;
 
 /// The first difference of two tables that have so many rows and differ.
 pub(super) async fn first(
@@ -41,10 +42,7 @@ pub(super) async fn first(
             Ok(missing(table, &one.key))
         }
         (Some(one), None) => Ok(missing(table, &one.key)),
-        (_, Some(other)) => Ok(Difference {
-            what: "a row is at the replica alone".to_owned(),
-            key: Some(shown(table, &other.key)),
-        }),
+        (_, Some(other)) => Ok(Difference::of_row("a row is at the replica alone", shown(table, &other.key))),
         (None, None) => Ok(Difference::of_all(
             "the sums of all rows differ and those of parts do not: an index is broken",
         )),
@@ -52,7 +50,7 @@ pub(super) async fn first(
 }
 
 fn missing(table: &Table, key: &[String]) -> Difference {
-    Difference { what: "a row is missing at the replica".to_owned(), key: Some(shown(table, key)) }
+    Difference::of_row("a row is missing at the replica", shown(table, key))
 }
 
 /// A key, for people.
@@ -79,6 +77,12 @@ impl Range {
         }
         condition
     }
+}
+
+/// Whether a row's key is one of these.
+pub(super) fn matching(table: &Table, keys: &[Key]) -> String {
+    let keys: Vec<_> = keys.iter().map(|key| format!("({})", values(table, key))).collect();
+    format!("({}) IN ({})", list_of(table.key()), keys.join(", "))
 }
 
 /// A comparison of a row's key with values.
@@ -128,20 +132,30 @@ async fn middle(side: &mut Side, table: &Table, range: &Range, rows: u64) -> Res
 
 /// A row of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
-    key: Key,
-    hash: String,
+pub(super) struct Line {
+    pub(super) key: Key,
+    pub(super) hash: String,
 }
 
-async fn list(side: &mut Side, table: &Table, condition: &str) -> Result<Vec<Line>, Error> {
+/// The rows of a table that a condition (`WHERE ..`) leaves, in the order of their keys.
+pub(super) async fn list(side: &mut Side, table: &Table, condition: &str) -> Result<Vec<Line>, Error> {
+    Ok(listed(side.ask(&listing(table, condition)).await?))
+}
+
+/// What is asked for that.
+pub(super) fn listing(table: &Table, condition: &str) -> String {
     let (columns, hash, name) = (list_of(table.key()), table.hash(), table.name());
-    let sql = format!("SELECT {columns}, {hash} FROM ONLY {name} {condition} ORDER BY {columns}");
+    format!("SELECT {columns}, {hash} FROM ONLY {name} {condition} ORDER BY {columns}")
+}
+
+/// What is answered to that.
+pub(super) fn listed(rows: Rows) -> Vec<Line> {
     let line = |row| {
         let mut key = texts(row);
         let hash = key.pop().unwrap_or_default();
         Line { key, hash }
     };
-    Ok(side.ask(&sql).await?.into_iter().map(line).collect())
+    rows.into_iter().map(line).collect()
 }
 
 /// Values that are not NULL.
@@ -174,7 +188,7 @@ async fn changed(
     let (one, other) = (one?.pop().unwrap_or_default(), other?.pop().unwrap_or_default());
     let differ = table.columns().iter().zip(one.iter().zip(&other)).filter(|(_, (one, other))| one != other);
     let names: Vec<_> = differ.map(|(column, _)| column.name.as_str()).collect();
-    Ok(Difference { what: format!("a row differs in {}", names.join(", ")), key: Some(shown(table, key)) })
+    Ok(Difference::of_row(format!("a row differs in {}", names.join(", ")), shown(table, key)))
 }
 
 /// Rows without a key: the bucket that differs first, and in it the row that is there another number of times.
@@ -191,10 +205,10 @@ async fn by_content(primary: &mut Side, replica: &mut Side, table: &Table) -> Re
     let times = |rows: &BTreeMap<i64, (String, u64)>| rows.get(hash).map_or(0, |(_, times)| *times);
     let (here, there) = (times(&one), times(&other));
     let names: Vec<_> = table.columns().iter().map(|column| column.name.as_str()).collect();
-    Ok(Difference {
-        what: format!("the primary has a row {here} times, the replica {there} times"),
-        key: Some(format!("({}) = {row}", names.join(", "))),
-    })
+    Ok(Difference::of_row(
+        format!("the primary has a row {here} times, the replica {there} times"),
+        format!("({}) = {row}", names.join(", ")),
+    ))
 }
 
 /// Rows and the sum of their hashes, by bucket.
@@ -228,8 +242,4 @@ async fn contents(
     };
     let contents = side.ask(&sql).await?.into_iter().map(content);
     contents.collect::<Option<_>>().ok_or_else(not_understood)
-}
-
-fn not_understood() -> Error {
-    Error::Protocol("the server does not say what a table comes to".to_owned())
 }

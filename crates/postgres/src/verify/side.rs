@@ -57,7 +57,7 @@ impl Side {
         let rows = self.ask(&sql).await?;
         let values = rows.first().and_then(|row| Some((row.first()?.as_ref()?, row.get(1)?.clone()?)));
         let sum = values.and_then(|(rows, hashes)| Some(Sum { rows: rows.parse().ok()?, hashes }));
-        sum.ok_or_else(|| Error::Protocol("the server does not say what a table comes to".to_owned()))
+        sum.ok_or_else(super::not_understood)
     }
 }
 

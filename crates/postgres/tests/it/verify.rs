@@ -1,7 +1,7 @@
 //! Two servers with the same rows are equal, whatever their types; each difference is found and named.
 
 use postgres::local::{Options, Scratch};
-use postgres::verify::{Difference, Side, Source, compare, only_at, tables};
+use postgres::verify::{Difference, Repair, Repaired, Side, Source, compare, differing, only_at, tables};
 
 /// A primary and a replica with these tables.
 struct Two(Scratch);
@@ -38,6 +38,23 @@ impl Two {
         let more = only_at(&mut replicas[0], &tables).await.unwrap();
         found.extend(more.into_iter().map(|name| (name, "at the replica alone".to_owned())));
         found
+    }
+}
+
+impl Two {
+    /// What was done to the table in which rows differ; `None` if these are more than `most`, or cannot be told apart.
+    async fn repaired(&self, shown: &str, most: usize) -> Option<Repaired> {
+        let source = Source::lock(&self.0.address("postgres")).await.unwrap();
+        let (mut primary, _) = source.look().await.unwrap();
+        let address = self.0.replica(0).address("postgres", "postgres");
+        let mut replica = Side::open(&address).await.unwrap();
+        let tables = tables(&mut primary).await.unwrap();
+        let table = tables.iter().find(|table| table.shown() == shown).expect("the table is there");
+        let rows = differing(&mut primary, &mut replica, table, most).await.unwrap()?;
+        let mut repair = Repair::begin(&address).await.unwrap();
+        let repaired = repair.rows(&mut primary, &rows).await.unwrap();
+        repair.commit().await.unwrap();
+        Some(repaired)
     }
 }
 
@@ -196,4 +213,84 @@ async fn what_is_compared_is_one_state() {
     // What would empty it waits.
     let refused = two.0.primary().query("postgres", "SET lock_timeout = '100ms'; TRUNCATE t").unwrap_err();
     assert!(refused.to_string().contains("lock timeout"), "{refused}");
+}
+
+/// What is done at the replica, the table, and how many rows are missing, others and too many then.
+const BY_ROWS: &[(&str, &str, [u64; 3])] = &[
+    ("DELETE FROM every WHERE id IN (1500, 1700)", "every", [2, 0, 0]),
+    ("DELETE FROM every WHERE id <= 1000", "every", [1000, 0, 0]),
+    ("UPDATE every SET t = t || 'x' WHERE id IN (2000, 3)", "every", [0, 2, 0]),
+    ("UPDATE every SET id = 0 WHERE id = 7", "every", [1, 0, 1]),
+    ("UPDATE every SET t = NULL, f = NULL, o = NULL, x = NULL WHERE id = 9", "every", [0, 1, 0]),
+    ("UPDATE every SET t = '\\N', y = '', c = '''' WHERE id = 9", "every", [0, 1, 0]),
+    (
+        "UPDATE every SET y = '\\xdeae', a = NULL, rg = 'empty', d = 'NaN' WHERE id IN (8, 10)",
+        "every",
+        [0, 2, 0],
+    ),
+    ("DELETE FROM pairs WHERE a = 'it''s \\120' OR a = 'it''s \\70'", "pairs", [2, 0, 0]),
+    ("DELETE FROM pairs WHERE b < 2; INSERT INTO pairs VALUES ('a', 0), ('z', 99)", "pairs", [120, 0, 2]),
+    // Two rows have each other's unique values, and a third one's is taken by a row too many.
+    (
+        "UPDATE own SET code = 0 WHERE id = 1; UPDATE own SET code = 1 WHERE id = 2; \
+         UPDATE own SET code = 2 WHERE id = 1; UPDATE own SET code = 33 WHERE id = 3; \
+         INSERT INTO own OVERRIDING SYSTEM VALUE VALUES (9, 3)",
+        "own",
+        [0, 3, 1],
+    ),
+    // Triggers, rules and foreign keys do nothing.
+    ("DELETE FROM parent WHERE id IN (1, 3)", "parent", [2, 0, 0]),
+    ("UPDATE child SET of = 5 WHERE id = 1; INSERT INTO child VALUES (7, 7)", "child", [0, 1, 1]),
+    (
+        "UPDATE \"To ast\" SET \"V \"\"\" = md5(id::text) WHERE id = 2; DELETE FROM \"To ast\" WHERE id = 3",
+        "To ast",
+        [1, 1, 0],
+    ),
+    // Equal by the key's own order, and not alike.
+    ("UPDATE numbers SET n = 1.00", "numbers", [1, 0, 1]),
+];
+
+const MORE_TYPES: &str = "CREATE TABLE own (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, code int UNIQUE); \
+    INSERT INTO own (code) SELECT n FROM generate_series(1, 5) n; CREATE TABLE parent (id int PRIMARY KEY); \
+    INSERT INTO parent SELECT generate_series(1, 5); \
+    CREATE TABLE child (id int PRIMARY KEY, of int REFERENCES parent ON DELETE CASCADE); \
+    INSERT INTO child SELECT n, n FROM generate_series(1, 5) n; \
+    CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it fires''; END'; \
+    CREATE TABLE \"To ast\" (id int PRIMARY KEY, \"V \"\"\" text); \
+    ALTER TABLE \"To ast\" ALTER \"V \"\"\" SET STORAGE EXTERNAL; \
+    INSERT INTO \"To ast\" SELECT n, repeat(md5(n::text), 10000) FROM generate_series(1, 5) n; \
+    CREATE TABLE numbers (n numeric PRIMARY KEY); INSERT INTO numbers VALUES (1.0); ";
+
+/// What must not fire when the replica is repaired.
+const FIRES: &str = "CREATE TRIGGER fires BEFORE INSERT OR UPDATE OR DELETE ON child EXECUTE FUNCTION fires(); \
+    CREATE RULE nothing AS ON INSERT TO parent DO INSTEAD NOTHING";
+
+#[tokio::test]
+async fn rows_that_differ_are_repaired() {
+    let made = format!("{MORE_TYPES}{TYPES}");
+    let two = Two::with(&made);
+    for (plant, table, [missing, other, extra]) in BY_ROWS {
+        let plant = format!("SET session_replication_role = replica; BEGIN; {plant}; COMMIT; {FIRES}");
+        two.at_replica(&plant);
+        let table = format!("public.{table}");
+        let wrong = |found: Vec<(String, String)>| {
+            found.into_iter().filter(|(_, said)| !said.ends_with(" equal")).collect::<Vec<_>>()
+        };
+        let found = wrong(two.compared().await);
+        assert!(found.iter().any(|(name, _)| *name == table), "{plant}: {found:?}");
+        let expected = Repaired { missing: *missing, other: *other, extra: *extra };
+        assert_eq!(two.repaired(&table, 2000).await, Some(expected), "{plant}");
+        assert_eq!(wrong(two.compared().await), [], "{plant}");
+        two.at_replica(&format!("DROP SCHEMA public CASCADE; CREATE SCHEMA public; {made}"));
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_too_many_or_not_told_apart_are_not_repaired() {
+    let two = Two::with(TYPES);
+    two.at_replica("DELETE FROM every WHERE id <= 1000; DELETE FROM bare WHERE w = 17");
+    assert_eq!(two.repaired("public.every", 999).await, None);
+    assert_eq!(two.repaired("public.bare", 999).await, None);
+    let expected = Repaired { missing: 1000, other: 0, extra: 0 };
+    assert_eq!(two.repaired("public.every", 1000).await, Some(expected));
 }

@@ -83,7 +83,8 @@ impl goldenscript::Runner for Story {
             }
             "read" | "locked" | "ran" | "judge" | "deliver" | "give_up" => self.reads(name, &mut args)?,
             "catalog" => self.catalog(&mut args)?,
-            "fed" | "takes" | "holds" | "leaves" | "shows" | "keeps" | "left" => self.fed(name, &mut args)?,
+            "fed" | "takes" | "holds" | "leaves" | "shows" | "keeps" | "left" | "loses" | "distrusted"
+            | "trusted" => self.fed(name, &mut args)?,
             "boundaries" => self.boundaries(),
             "ready" => self.ready(&mut args)?,
             "whole" | "place" | "leave" | "arrival" | "shown_by" | "refresh" | "refreshed" | "let_go" => {
@@ -296,6 +297,9 @@ impl Story {
                 self.scheduler.fed_holds(id, database, tables);
             }
             "leaves" => self.scheduler.fed_leaves(id, database),
+            "loses" => self.scheduler.fed_lost(id, database),
+            "distrusted" => self.scheduler.fed_distrusted(id, database),
+            "trusted" => self.scheduler.fed_trusted(id, database),
             "keeps" => self.scheduler.fed_keeps(id, database, Lsn::new(number(args)?)),
             "left" => self.scheduler.replica_left(id),
             _ => {
