@@ -12,6 +12,7 @@ use crate::attach::{MEND_ABSENT, followed, in_words, no_database};
 use crate::cluster_in::{Found, Which};
 use crate::console::{admin, password_wanted, runtime};
 use crate::failure::Failure;
+use crate::seed;
 
 /// Check the configuration and the servers: everything that is missing, each with the line that mends it
 ///
@@ -67,6 +68,9 @@ async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     }
     for standby in &config.standbys {
         lists.push((standby.name.clone(), standby_findings(found, standby).await?));
+    }
+    if let Some(seed) = found.seed() {
+        lists.push(("seed".to_owned(), seed::finding(&seed).into_iter().collect()));
     }
     for replica in &config.replicas {
         lists.push((replica.name.clone(), replica_findings(found, replica).await?));

@@ -6,7 +6,7 @@ use clap::Args;
 use node::config::auth_file::AuthFile;
 use node::config::{Config, Server};
 use postgres::address::Address;
-use postgres::local::{Cluster, NodeState, Programs};
+use postgres::local::{Cluster, NodeState, Programs, Seed};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -64,6 +64,11 @@ impl Found {
     pub(crate) fn local(&self) -> Result<Option<Cluster>, Failure> {
         let Some(home) = &self.home else { return Ok(None) };
         Ok(Some(Cluster::open(&Programs::find()?, home.folder())?))
+    }
+
+    /// The seed, if `consort up` made the servers and there is one.
+    pub(crate) fn seed(&self) -> Option<Seed> {
+        self.local().ok().flatten()?.seed()
     }
 
     /// How the command line names this cluster.

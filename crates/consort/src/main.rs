@@ -25,6 +25,7 @@ mod logging;
 mod psql;
 mod repair;
 mod replica;
+mod seed;
 mod serve;
 mod settings_file;
 mod status;

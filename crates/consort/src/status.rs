@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster_in::{Found, Which};
 use crate::console::{self, Row, Rows, value};
 use crate::failure::Failure;
-use crate::{feeds, up};
+use crate::{feeds, seed, up};
 
 /// Tell how the cluster is: nodes, positions, share of reads, doubts, gauges
 #[derive(Args, Debug)]
@@ -71,6 +71,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     for feed in &feeds {
         let of = |column| value(Some(feed), column).unwrap_or_default();
         println!("{}, database {}: {}", of("name"), of("database"), feeds::state(feed));
+    }
+    if let Some(seed) = found.seed() {
+        println!("{}", seed::in_words(&seed));
     }
     let count = |column| value(gauges.first(), column).unwrap_or("0");
     let (sent, quick, by_lsn) = (count("sent"), count("settled_quick"), count("settled_by_lsn"));
@@ -162,6 +165,7 @@ fn as_json(
         "doubts": objects(doubts),
         "feeds": objects(feeds),
         "lead": objects(lead).into_iter().next(),
+        "seed": found.seed().as_ref().map(seed::as_json),
     }))
 }
 

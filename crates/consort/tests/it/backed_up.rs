@@ -39,7 +39,7 @@ fn is_recovering(node: &Node) -> bool {
 }
 
 /// `consort replica` for what is in a folder.
-fn replica(folder: &UpFolder, arguments: &[&str]) -> Done {
+pub(crate) fn replica(folder: &UpFolder, arguments: &[&str]) -> Done {
     run(&mut command(folder, arguments))
 }
 
@@ -68,7 +68,7 @@ fn of_shop(folder: &UpFolder) -> String {
 }
 
 /// What `consort psql` says of SQL at a node.
-fn at(folder: &UpFolder, node: &str, database: &str, sql: &str) -> String {
+pub(crate) fn at(folder: &UpFolder, node: &str, database: &str, sql: &str) -> String {
     let arguments = ["--node", node, "-XAtd", database, "-c", sql];
     folder.run("psql", &arguments).worked().trim().to_owned()
 }
@@ -126,10 +126,23 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
     let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
     assert!(refused.contains("there is no seed") && refused.contains("consort replica seed"), "{refused}");
     assert!(!folder.path().join("replica1").exists());
-    assert!(replica(&folder, &["seed"]).worked().starts_with("seed: made, from "));
+    assert!(!folder.run("status", &[]).worked().contains("seed:"));
+    assert_eq!(status(&folder)["seed"], serde_json::Value::Null);
+    let made = replica(&folder, &["seed"]).worked();
+    let from =
+        made.strip_prefix("seed: made, from ").and_then(|rest| rest.split(' ').next()).expect("a place");
+    let seed = status(&folder)["seed"].clone();
+    assert_eq!((seed["from"].as_str(), seed["usable"].as_bool()), (Some(from), Some(true)), "{seed}");
+    // A cluster that nobody has written to has more.
+    assert!(seed["bytes"].as_u64() > Some(10 << 20), "{seed}");
+    let log_bytes = seed["log_bytes"].as_u64();
+    let said = folder.run("status", &[]).worked();
+    assert!(said.contains(&format!("from {from} of the primary's log on; the primary keeps ")), "{said}");
+    assert!(folder.run("check", &[]).worked().contains("seed: nothing is missing"));
     assert_eq!(at(&folder, "primary", "template1", SLOTS), "1");
     here.goes_on(50, 20);
     there.goes_on(50, 20);
+    assert!(status(&folder)["seed"]["log_bytes"].as_u64() > log_bytes, "{}", status(&folder)["seed"]);
     for name in ["replica1", "replica2"] {
         assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), format!("{name}: joins\n"));
     }
@@ -142,6 +155,8 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
     // A returning one is one that is made again; a seed whose log is gone is of no use.
     replica(&folder, &["remove", "replica1"]).worked();
     at(&folder, "primary", "template1", "SELECT pg_drop_replication_slot('consort_seed')");
+    assert_eq!(status(&folder)["seed"]["usable"], false);
+    assert!(folder.run("status", &[]).worked().contains("it is of no use"));
     let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
     assert!(refused.contains("has not kept all of its log since the seed was made"), "{refused}");
     replica(&folder, &["seed"]).worked();
@@ -149,6 +164,40 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
     assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: removed\n");
     assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
     assert!(!folder.path().join("seed").exists());
+}
+
+/// What `consort status` says to programs.
+fn status(folder: &UpFolder) -> serde_json::Value {
+    serde_json::from_str(&folder.run("status", &["--json"]).worked()).expect("it is JSON")
+}
+
+#[test]
+fn a_seed_whose_log_is_about_to_go_is_told() {
+    let folder = UpFolder::new();
+    folder.up().worked();
+    replica(&folder, &["seed"]).worked();
+    at(&folder, "primary", "template1", "ALTER SYSTEM SET max_slot_wal_keep_size = '32MB'");
+    at(&folder, "primary", "template1", "SELECT pg_reload_conf()");
+    let left = |folder: &UpFolder| status(folder)["seed"]["log_left_bytes"].as_u64();
+    eventually("a bound", || left(&folder).is_some_and(|left| left <= 48 << 20));
+    // What is more than the bound is there until the next checkpoint.
+    for _ in 0..5 {
+        at(&folder, "primary", "postgres", "SELECT pg_logical_emit_message(true, '', ''), pg_switch_wal()");
+    }
+    assert_eq!(status(&folder)["seed"]["log"], "going");
+    assert_eq!(status(&folder)["seed"]["usable"], true);
+    let said = folder.run("status", &[]).worked();
+    assert!(said.contains("seed: ") && said.contains("about to be of no use"), "{said}");
+    let advice = folder.run("check", &[]).worked();
+    assert!(
+        advice.contains("seed: advice: it is about to be of no use") && advice.contains("--remove"),
+        "{advice}"
+    );
+    at(&folder, "primary", "template1", "CHECKPOINT");
+    assert_eq!(status(&folder)["seed"]["log"], "gone");
+    assert!(folder.run("check", &[]).worked().contains("seed: advice: it is of no use"));
+    let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
+    assert!(refused.contains("has not kept all of its log since the seed was made"), "{refused}");
 }
 
 /// A subcommand that goes on beside us.

@@ -60,8 +60,38 @@ pub struct BackedUp {
 pub struct Seed {
     /// Who begins with it replays the primary's log from here on.
     pub from: Lsn,
-    /// Bytes of log that the primary has written since; `None` if it has not kept them all.
-    pub log_bytes: Option<u64>,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// What the primary has of its log since.
+    pub log: SeedLog,
+}
+
+/// What the primary has of its log since the seed was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeedLog {
+    /// All of it, and it is kept.
+    Kept {
+        /// So many bytes.
+        bytes: u64,
+        /// So many may be written more before it is not kept any longer; `None`: there is no limit.
+        left_bytes: Option<u64>,
+    },
+    /// All of it, and that is more than `max_slot_wal_keep_size`: it goes with one of the next checkpoints.
+    Going {
+        /// So many bytes.
+        bytes: u64,
+    },
+    /// Not all of it: the seed is of no use.
+    Gone,
+    /// The primary does not answer.
+    Unknown,
+}
+
+impl SeedLog {
+    /// Whether a replica can be made of the seed now.
+    pub fn is_whole(self) -> bool {
+        matches!(self, SeedLog::Kept { .. } | SeedLog::Going { .. })
+    }
 }
 
 /// Log that the primary keeps, for as long as this lives.
@@ -147,7 +177,7 @@ impl Cluster {
     /// # Errors
     /// [`Error::Setup`] with what `pg_basebackup` says.
     pub fn make_seed(&self, options: &Options, tell: &mut dyn FnMut(BackedUp)) -> Result<Seed, Error> {
-        if self.seed().is_none_or(|seed| seed.log_bytes.is_none()) {
+        if self.seed().is_none_or(|seed| !seed.log.is_whole()) {
             self.drop_seed_slot()?;
             let made = format!("SELECT pg_create_physical_replication_slot('{SEED_SLOT}', true)");
             self.primary().query("postgres", &made)?;
@@ -169,14 +199,27 @@ impl Cluster {
 
     /// The seed, if there is one.
     pub fn seed(&self) -> Option<Seed> {
-        let from = begins_at(&self.folder.join(SEED).join(BACKUP)).ok()?;
+        let whole = self.folder.join(SEED).join(BACKUP);
+        let from = begins_at(&whole).ok()?;
+        Some(Seed { from, bytes: size_of(&whole), log: self.seed_log(from) })
+    }
+
+    fn seed_log(&self, from: Lsn) -> SeedLog {
         let kept = format!(
-            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{from}')::bigint FROM pg_replication_slots \
-             WHERE slot_name = '{SEED_SLOT}' AND restart_lsn <= '{from}' AND wal_status <> 'lost'"
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{from}')::bigint, safe_wal_size, wal_status \
+             FROM pg_replication_slots WHERE slot_name = '{SEED_SLOT}' AND restart_lsn <= '{from}'"
         );
-        let rows = self.primary().query("postgres", &kept).unwrap_or_default();
-        let log_bytes = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        Some(Seed { from, log_bytes })
+        let Ok(rows) = self.primary().query("postgres", &kept) else { return SeedLog::Unknown };
+        let Some([bytes, left_bytes, Some(status)]) = rows.first().map(Vec::as_slice) else {
+            return SeedLog::Gone;
+        };
+        let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<u64>().ok());
+        let bytes = number(bytes).unwrap_or_default();
+        match status.as_str() {
+            "reserved" | "extended" => SeedLog::Kept { bytes, left_bytes: number(left_bytes) },
+            "unreserved" => SeedLog::Going { bytes },
+            _ => SeedLog::Gone,
+        }
     }
 
     /// Throws the seed away. Nothing is kept for it any more.
@@ -197,16 +240,17 @@ impl Cluster {
     }
 
     fn copy_seed(&self, place: &Path) -> Result<(), Error> {
-        let why = match self.seed() {
-            Some(Seed { log_bytes: Some(_), .. }) => {
+        let why = match self.seed().map(|seed| seed.log) {
+            Some(SeedLog::Kept { .. } | SeedLog::Going { .. }) => {
                 let mut copy = self.programs.account().command(Path::new("cp"));
                 copy.args(["-a", "--reflink=auto", "--"]);
                 copy.arg(self.folder.join(SEED).join(BACKUP).join(".")).arg(place);
                 return self.programs.output(&mut copy).map(drop);
             }
-            Some(_) => {
+            Some(SeedLog::Gone) => {
                 "the primary has not kept all of its log since the seed was made (max_slot_wal_keep_size)"
             }
+            Some(SeedLog::Unknown) => return Err(Error::Setup("the primary does not answer".to_owned())),
             None => "there is no seed",
         };
         Err(Error::Setup(format!("{why}; `consort replica seed` makes one")))
@@ -282,6 +326,17 @@ fn until_backed_up(
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// How many bytes the files in a folder have, as far as they can be looked at.
+fn size_of(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size_of(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
 }
 
 /// Where whoever begins with this backup begins to replay, by its label.

@@ -26,7 +26,7 @@ mod small_machines;
 mod template;
 
 pub use account::Account;
-pub use backup::{BackedUp, KeptLog, Origin, Seed};
+pub use backup::{BackedUp, KeptLog, Origin, Seed, SeedLog};
 pub use cluster::{Cluster, Options};
 pub use node::{Node, NodeState, Role, Stop, wait_until};
 pub use port::{can_listen, free_port};
