@@ -7,6 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
+use postgres::clone::Chosen;
 use postgres::local::{self, Origin};
 
 use crate::cluster_in::{Found, Which};
@@ -37,6 +38,7 @@ Examples:
   consort replica add --from backup              the same by a base backup: much quicker for large databases
   consort replica seed                           a base backup that is kept for replicas to come
   consort replica add --from seed                another server, of a copy of that
+  consort replica add --tables 'orders,shop.*'   another server that has these tables alone
   consort replica remove replica2                it is fed no more, and its data go
   consort replica pause replica1                 reads go elsewhere; nothing is written there
   consort replica resume replica1                it goes on where it was
@@ -88,6 +90,12 @@ struct Add {
     /// How the primary's databases come to it
     #[arg(long, value_name = "HOW", default_value = "dump")]
     from: From,
+    /// It has these tables alone, with their partitions and children: NAME (in every schema), SCHEMA.NAME or SCHEMA.*
+    ///
+    /// Who reads others too is answered elsewhere. All tables are defined there, the others have no rows. For the designs
+    /// whose reads may go to the primary.
+    #[arg(long, value_name = "TABLES", value_delimiter = ',', num_args = 1)]
+    tables: Vec<String>,
     /// Do not wait for the copies
     #[arg(long)]
     no_wait: bool,
@@ -125,12 +133,14 @@ struct Rebuild {
 /// Tells the Consort that runs.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     match &options.what {
-        What::Add(Add { which, from: From::Dump, no_wait }) => add(&which.find()?, *no_wait),
-        What::Add(Add { which, from: From::Backup, no_wait }) => {
-            backed_up::add(&which.find()?, Origin::Backup, *no_wait)
-        }
-        What::Add(Add { which, from: From::Seed, no_wait }) => {
-            backed_up::add(&which.find()?, Origin::Seed, *no_wait)
+        What::Add(options) => {
+            let found = options.which.find()?;
+            demand_tables(&found, &options.tables)?;
+            match options.from {
+                From::Dump => add(&found, options),
+                From::Backup => backed_up::add(&found, Origin::Backup, options),
+                From::Seed => backed_up::add(&found, Origin::Seed, options),
+            }
         }
         What::Seed(MakeSeed { which, remove: false }) => backed_up::make_seed(&which.find()?),
         What::Seed(MakeSeed { which, remove: true }) => backed_up::remove_seed(&which.find()?),
@@ -158,21 +168,51 @@ fn home<'a>(found: &'a Found, how: &str) -> Result<&'a Home, Failure> {
 /// What is done where `consort up` has not made the servers.
 const MAKE_ONE: &str = "make one with initdb, write it as [[replica]] into";
 
-fn add(found: &Found, no_wait: bool) -> Result<(), Failure> {
+/// A part of the tables can be had, and is named well. Nothing is made before.
+fn demand_tables(found: &Found, tables: &[String]) -> Result<(), Failure> {
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let design = found.config.design();
+    if design.needs_replicas() {
+        return Err(Failure::new(format!(
+            "--tables is for designs whose reads may go to the primary: with the design {} replicas have all tables",
+            design.name
+        )));
+    }
+    let wrong = |wrong| {
+        Failure::new(format!(
+            "names of tables such as orders, shop.orders or shop.* are wanted, not {wrong:?}"
+        ))
+    };
+    Chosen::read(tables).map(drop).map_err(wrong)
+}
+
+fn add(found: &Found, options: &Add) -> Result<(), Failure> {
     let home = home(found, MAKE_ONE)?;
     let turn = home.take_turn()?;
     if home.running().is_none() {
         return Err(Failure::not_running("Consort does not run: `consort up --replicas N` makes replicas"));
     }
-    let (mut cluster, file) = made(found, home)?;
+    let (mut cluster, mut file) = made(found, home)?;
     let name = cluster.next_replica();
+    options.choose(&mut file, &name);
     eprintln!("making {name} ..");
     cluster.add_replica(&options_of(&file)?)?.start()?;
     up::write(home, &file, cluster.nodes())?;
     drop(turn);
     ask(found, "RELOAD")?;
     println!("{name}: joins");
-    if no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
+    if options.no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
+}
+
+impl Add {
+    /// Writes down which tables the replica is to have.
+    fn choose(&self, file: &mut SettingsFile, name: &str) {
+        if !self.tables.is_empty() {
+            file.set_tables(name, &self.tables);
+        }
+    }
 }
 
 fn remove(found: &Found, name: &str) -> Result<(), Failure> {

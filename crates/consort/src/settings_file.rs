@@ -1,6 +1,7 @@
 //! The configuration that `consort up` writes. What a person changes in it stays: an option of the command line replaces
-//! its own line, and the servers below the mark are written anew.
+//! its own line, and the servers below the mark are written anew, but for the tables that a replica is to have.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use postgres::local::{Node, Role};
@@ -17,6 +18,8 @@ const HEAD: &str = "\
 /// A file in the making.
 pub(crate) struct SettingsFile {
     lines: Vec<String>,
+    /// Of replicas that are not to have all tables, by name: which ones, as it is written.
+    tables: BTreeMap<String, String>,
 }
 
 impl SettingsFile {
@@ -27,7 +30,14 @@ impl SettingsFile {
         while lines.last().is_some_and(|line| line.trim().is_empty()) {
             lines.pop();
         }
-        Self { lines }
+        let servers = text.unwrap_or_default().lines().skip_while(|line| *line != MARK);
+        Self { lines, tables: tables(servers) }
+    }
+
+    /// Has a replica have these tables alone.
+    pub(crate) fn set_tables(&mut self, replica: &str, tables: &[String]) {
+        let tables: Vec<String> = tables.iter().map(|table| quoted(table)).collect();
+        self.tables.insert(replica.to_owned(), format!("[{}]", tables.join(", ")));
     }
 
     /// What the file says of a global key, as it is written.
@@ -75,6 +85,9 @@ impl SettingsFile {
                 quoted(&host),
                 node.port()
             );
+            if let Some(tables) = self.tables.get(node.name()).filter(|_| node.role() == Role::Replica) {
+                let _ = writeln!(text, "tables = {tables}");
+            }
         }
         text
     }
@@ -86,6 +99,22 @@ impl SettingsFile {
             .find(|(_, line)| line.split_once('=').is_some_and(|(name, _)| name.trim() == key))
             .map(|(at, _)| at)
     }
+}
+
+/// Which tables replicas are to have, of the servers that a file names.
+fn tables<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let (mut tables, mut is_replica, mut name) = (BTreeMap::new(), false, "");
+    for line in lines {
+        if line.starts_with('[') {
+            (is_replica, name) = (line == "[[replica]]", "");
+        }
+        match line.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("name", value)) => name = value.trim_matches('"'),
+            Some(("tables", value)) if is_replica => drop(tables.insert(name.to_owned(), value.to_owned())),
+            _ => {}
+        }
+    }
+    tables
 }
 
 /// A text as TOML writes it.
@@ -110,6 +139,19 @@ mod tests {
         assert_eq!(SettingsFile::of(Some(&again)).with_servers(&[]), again, "written twice it is the same");
         assert_eq!(file.get("design"), Some("\"weak\""));
         assert_eq!(file.get("consistency"), None, "a key of a table is not a global one");
+    }
+
+    #[test]
+    fn which_tables_a_replica_has_is_not_forgotten() {
+        let text = format!(
+            "{MARK}\n\n[[standby]]\nname = \"standby1\"\ntables = [\"no\"]\n\n[[replica]]\nname = \"replica1\"\n\
+             host = \"/a\"\nport = 1\ntables = [\"orders\", \"shop.*\"]\n\n[[replica]]\nname = \"replica2\"\n"
+        );
+        let mut file = SettingsFile::of(Some(&text));
+        let kept = BTreeMap::from([("replica1".to_owned(), r#"["orders", "shop.*"]"#.to_owned())]);
+        assert_eq!(file.tables, kept);
+        file.set_tables("replica2", &["a".to_owned(), "b\"c".to_owned()]);
+        assert_eq!(file.tables["replica2"], r#"["a", "b\"c"]"#);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use postgres::local::{BackedUp, Cluster, Node, NodeState, Origin};
 
-use super::{LOOK_EVERY, MAKE_ONE, Said, ask, home, made, options_of, remove, until_copied};
+use super::{Add, LOOK_EVERY, MAKE_ONE, Said, ask, home, made, options_of, remove, until_copied};
 use crate::cluster_in::Found;
 use crate::failure::Failure;
 use crate::home::Home;
@@ -16,12 +16,13 @@ const ANY_DATABASE: &str = "template1";
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes a server, has Consort take it in and feed it.
-pub(super) fn add(found: &Found, origin: Origin, no_wait: bool) -> Result<(), Failure> {
+pub(super) fn add(found: &Found, origin: Origin, options: &Add) -> Result<(), Failure> {
     let home = home(found, MAKE_ONE)?;
     let turn = home.take_turn()?;
     demand_consort(home)?;
-    let (mut cluster, file) = made(found, home)?;
+    let (mut cluster, mut file) = made(found, home)?;
     let name = cluster.next_replica();
+    options.choose(&mut file, &name);
     // Until the server has left the primary's log the primary keeps what it may want of it.
     let _kept = cluster.keep_log(&name)?;
     match origin {
@@ -46,7 +47,7 @@ pub(super) fn add(found: &Found, origin: Origin, no_wait: bool) -> Result<(), Fa
         remove(found, &name)?;
         return Err(failure);
     }
-    if no_wait { Ok(()) } else { until_copied(found, &name, said) }
+    if options.no_wait { Ok(()) } else { until_copied(found, &name, said) }
 }
 
 /// Takes the base backup that replicas are made of later.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use postgres::local::{Options, Scratch};
 
+use crate::backed_up::{at, replica};
 use crate::fed::rows;
-use crate::fixture::{Serving, configuration, eventually, free_port};
+use crate::fixture::{Serving, UpFolder, configuration, eventually, free_port};
 use crate::load::{Client, Console, THROUGH, served};
 use crate::replicas::number;
 
@@ -161,4 +162,61 @@ fn a_replica_that_is_to_have_other_tables_is_copied_anew() {
         let read = if people == Some(9) { "SELECT name FROM people" } else { "SELECT person FROM orders" };
         leaves(&mut console, &mut client, read);
     }
+}
+
+/// How many rows a replica of a folder of `up` has of each table of [`TABLES`] but the partition.
+fn counts(folder: &UpFolder, node: &str) -> String {
+    let sql = "SELECT concat_ws(' ', (SELECT count(*) FROM orders), (SELECT count(*) FROM shop.stock), \
+               (SELECT count(*) FROM people), (SELECT count(*) FROM claims))";
+    at(folder, node, "postgres", sql)
+}
+
+#[test]
+fn replicas_of_some_tables_are_added() {
+    let folder = UpFolder::new();
+    folder.up().worked();
+    let mut client = Client::connect(&folder.url()).expect("a log-in");
+    client.rows(TABLES).unwrap();
+    let url = folder.url().replace("/postgres", "/consort").replace("//consort@", "//postgres@");
+    let mut console = Console::connect(&url);
+    eventually("reads that may leave", || console.stays("postgres").is_empty());
+    let refused = replica(&folder, &["add", "--tables", "orders,shop.stock.x"]).failed(1);
+    assert!(refused.contains("are wanted, not \"shop.stock.x\""), "{refused}");
+    assert!(!folder.path().join("replica1").exists());
+    let added = replica(&folder, &["add", "--tables", "orders,shop.*"]).worked();
+    assert_eq!(added, "replica1: joins\n");
+    let added = replica(&folder, &["add", "--from", "backup", "--tables", "people"]).worked();
+    assert_eq!(added, "replica2: joins\n");
+    eventually("both copies", || {
+        counts(&folder, "replica1") == "9 9 0 0" && counts(&folder, "replica2") == "0 0 9 0"
+    });
+    leaves(&mut console, &mut client, "SELECT n FROM orders");
+    // Another replica, `up` and the end of one do not change what the others have.
+    let config = || fs::read_to_string(folder.path().join("consort.toml")).expect("the configuration");
+    let (first, second) = ("tables = [\"orders\", \"shop.*\"]", "tables = [\"people\"]");
+    assert!(config().contains(first) && config().contains(second), "{}", config());
+    drop((client, console));
+    folder.run("down", &[]).worked();
+    folder.run("up", &[]).worked();
+    assert!(config().contains(first) && config().contains(second), "{}", config());
+    let (mut client, mut console) =
+        (Client::connect(&folder.url()).expect("a log-in"), Console::connect(&url));
+    leaves(&mut console, &mut client, "SELECT n FROM orders");
+    replica(&folder, &["remove", "replica2"]).worked();
+    assert!(config().contains(first) && !config().contains(second), "{}", config());
+    assert_eq!(counts(&folder, "replica1"), "9 9 0 0");
+    // The next one of that name has all.
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica2: joins\n");
+    assert_eq!(counts(&folder, "replica2"), "9 9 9 1");
+}
+
+#[test]
+fn a_replica_of_some_tables_is_refused_where_reads_never_go_to_the_primary() {
+    let folder = UpFolder::new();
+    let listen = format!("127.0.0.1:{}", folder.port);
+    folder.run("up", &["--listen", &listen, "--design", "ganymed", "--replicas", "1"]).worked();
+    let refused = replica(&folder, &["add", "--tables", "orders"]).failed(1);
+    assert!(refused.contains("--tables is for designs whose reads may go to the primary"), "{refused}");
+    assert!(refused.contains("with the design ganymed replicas have all tables"), "{refused}");
+    assert!(!folder.path().join("replica2").exists());
 }
