@@ -25,7 +25,8 @@ const COPY_LIMIT: Duration = Duration::from_secs(60);
 const COPY_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A replica rests no longer while its rows are repaired.
 const ROWS_LIMIT: Duration = Duration::from_secs(30);
-/// How often that is tried before the database is copied anew: somebody may have the primary's tables locked.
+/// How often that, and the comparison behind it, is tried before the database is copied anew: somebody may have the primary's
+/// tables locked.
 const TRIES: u32 = 3;
 
 /// What is said of what was copied anew.
@@ -75,7 +76,7 @@ impl One<'_> {
         let outcomes = self.rows(ids, rows).await;
         let well: Vec<_> =
             outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(id, _)| *id).collect();
-        let lines = if well.is_empty() { Vec::new() } else { self.compare(&well, Depth::First).await.lines };
+        let lines = self.compared_again(&well).await;
         let judge = |(id, outcome): (StandbyId, Outcome)| {
             let node = self.cluster.standby(id).name.clone();
             let mine: Vec<_> = lines.iter().filter(|line| line.node == node).cloned().collect();
@@ -105,6 +106,19 @@ impl One<'_> {
             (id, None)
         };
         outcomes.into_iter().map(judge).collect()
+    }
+
+    /// Compares replicas, and those that could not be compared once more: who has gone on for a moment need not be copied.
+    async fn compared_again(&self, ids: &[StandbyId]) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for _ in 0..TRIES {
+            let found = self.compare(ids, Depth::First).await;
+            lines = found.lines;
+            if !lines.iter().any(|line| line.state == State::Unreached && line.table.is_none()) {
+                break;
+            }
+        }
+        lines
     }
 
     /// Writes the rows that differ at replicas that rest.
