@@ -199,7 +199,7 @@ pub enum ForeignAction {
 }
 
 /// A user's trigger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// The function it calls.
     pub function: u32,
@@ -211,6 +211,8 @@ pub struct Trigger {
     pub delete: bool,
     /// It fires whoever writes (ENABLE ALWAYS), or where rows are applied alone (ENABLE REPLICA): copies have it not.
     pub not_at_copies: bool,
+    /// What its WHEN calls; `u32::MAX` for what cannot be told.
+    pub condition: Vec<u32>,
 }
 
 /// A function that is not in the table of built-ins.

@@ -61,6 +61,8 @@ pub struct Again {
     pub writes: RelationId,
     /// What it reads and writes.
     pub touched: Footprint,
+    /// It fires triggers, which may write these tables; `None`: it fires none.
+    pub fires: Option<Arc<[RelationId]>>,
     /// It writes no more rows than this; `None`: nobody knows.
     pub most_rows: Option<u64>,
     /// What is known of it whatever its values.
@@ -200,7 +202,8 @@ fn again(template: &Rc<Template>, values: &Values<'_>) -> Result<Again, &'static
         Rows::Keys(keys) => Some(most + keys.len() as u64),
         Rows::All => None,
     });
-    Ok(Again { writes: target, touched, most_rows, template: template.clone() })
+    let fires = template.fires_again().map(|tables| tables.iter().copied().collect());
+    Ok(Again { writes: target, touched, fires, most_rows, template: template.clone() })
 }
 
 /// PostgreSQL warns of backslashes in plain strings where they are escapes.

@@ -334,17 +334,21 @@ fn foreign_key(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     Some(())
 }
 
+/// `now()`.
+const NOW: u32 = 1299;
+
 /// `TRIGGER_TYPE_*` of src/include/catalog/pg_trigger.h.
 fn trigger(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     let events: u32 = row.oid(2)?;
+    let condition = row.text(4).map(functions_of_expression).unwrap_or_default();
     let trigger = Trigger {
+        condition: condition.clone(),
         function: row.oid(1)?,
         insert: events & 4 != 0,
         delete: events & 8 != 0,
         update: events & 16 != 0,
         not_at_copies: row.flag(3)?,
     };
-    let condition = row.text(4).map(functions_of_expression).unwrap_or_default();
     if let Some(relation) = catalog.relations.get_mut(&row.relation(0)?) {
         relation.triggers.push(trigger);
         relation.write_functions.extend(condition);
@@ -449,10 +453,14 @@ fn columns_of_expression(expression: &str) -> ColumnSet {
     }
 }
 
-/// The functions that a stored expression calls; `u32::MAX`, which no function has, stands for what cannot be told.
+/// The functions that a stored expression calls, `now()` among them if it has a word for the time or for who asks;
+/// `u32::MAX`, which no function has, stands for what cannot be told.
 fn functions_of_expression(expression: &str) -> Vec<u32> {
     match Tree::read(expression) {
-        Ok(tree) => walk::stored_functions(&tree),
+        Ok(tree) => {
+            let words = tree.all().any(|node| tree.name(node) == "SQLVALUEFUNCTION");
+            walk::stored_functions(&tree).into_iter().chain(words.then_some(NOW)).collect()
+        }
         Err(_) => vec![u32::MAX],
     }
 }

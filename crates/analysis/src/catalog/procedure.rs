@@ -2,10 +2,13 @@
 //! it was, and touches these tables and no others, with all that follows from what it writes ("procedures and triggers with
 //! declared sets": Hihooi, Table 4).
 
-use super::{Catalog, ForeignAction, RelationKind};
+use super::{Catalog, Class, ForeignAction, Persistence, Relation, RelationKind};
 use crate::session::Declared;
-use history::RelationId;
+use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
+
+/// `random()` and `gen_random_uuid()`. What was declared harmless may call them.
+const DRAWS: [u32; 2] = [1598, 3432];
 
 /// One declaration, by the name that all its overloads share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +96,44 @@ impl Catalog {
         self.touches(function).filter(|_| self.trusts_declarations)
     }
 
+    /// What these functions of triggers touch, and those that fire in turn, where they may be executed again. `None`: one is not
+    /// declared; or copies hold what they touch otherwise, or not at all; or a table that they write has something in it that
+    /// asks for more than rows.
+    pub fn touched_again_by(&self, fired: &BTreeSet<u32>) -> Option<Touches> {
+        let (mut all, mut seen) = (Touches::default(), fired.clone());
+        let mut open: Vec<u32> = fired.iter().copied().collect();
+        while let Some(function) = open.pop() {
+            let touches = self.touches(function)?;
+            for table in &touches.writes {
+                let relation = self.relations.get(table)?;
+                let alike = relation.kind == RelationKind::Table
+                    && !relation.rules
+                    && self.asks_nothing(&relation.write_functions);
+                if !alike || relation.triggers.iter().any(|trigger| trigger.not_at_copies) {
+                    return None;
+                }
+                let triggers = relation.triggers.iter().map(|trigger| trigger.function);
+                open.extend(triggers.filter(|function| seen.insert(*function)));
+            }
+            all.add(touches);
+        }
+        let alike = |table| self.relations.get(table).is_some_and(Relation::is_alike_at_copies);
+        let conditions = self.relations.values().flat_map(|relation| &relation.triggers);
+        let mut conditions = conditions.filter(|trigger| seen.contains(&trigger.function));
+        let asks_nothing = conditions.all(|trigger| self.asks_nothing(&trigger.condition));
+        (asks_nothing && all.reads.union(&all.writes).all(alike)).then_some(all)
+    }
+
+    /// These functions give the same for the same rows.
+    fn asks_nothing(&self, functions: &[u32]) -> bool {
+        let plain = |function: &u32| {
+            matches!(self.function_class(*function), Class::Harmless | Class::ByOrder)
+                && !DRAWS.contains(function)
+                && self.functions.get(function).is_none_or(|known| !known.harmless)
+        };
+        functions.iter().all(plain)
+    }
+
     /// The tables that a list names, with all that inherit from them. The error: a name that means none.
     pub fn tables_named(&self, list: &Declared) -> Result<BTreeSet<RelationId>, String> {
         if list.is_all() {
@@ -134,5 +175,17 @@ impl Catalog {
             self.relations.get(id).is_some_and(|relation| relation.kind == RelationKind::Sequence)
         };
         tables.into_iter().any(is_one)
+    }
+}
+
+impl Relation {
+    /// Copies hold it, and all its columns, as the primary does.
+    fn is_alike_at_copies(&self) -> bool {
+        let kept = match self.kind {
+            RelationKind::Table => self.published && self.persistence == Persistence::Permanent,
+            RelationKind::Partitioned | RelationKind::View => true,
+            _ => false,
+        };
+        kept && self.unlike == ColumnSet::NONE
     }
 }

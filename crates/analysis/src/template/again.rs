@@ -2,7 +2,7 @@
 //! reads and writes hold the same rows: by what it is, whatever its values.
 //!
 //! Nothing fires where it is executed again: neither triggers nor the actions of foreign keys. So who has any of them does
-//! not write by the statement alone.
+//! not write by the statement alone. Only where all functions of the triggers that it fires are declared they fire there too.
 
 use super::chance::{Chance, chance_elsewhere, only_joined};
 use super::copies::AtCopies;
@@ -66,6 +66,8 @@ pub struct ByDeclaration {
     pub reads: FootprintTemplate,
     /// What it writes.
     pub writes: FootprintTemplate,
+    /// It fires triggers, whose declared functions may write these tables besides; `None`: it fires none.
+    pub fires: Option<BTreeSet<RelationId>>,
 }
 
 /// What is known of the statement besides.
@@ -75,7 +77,7 @@ pub(super) struct Known<'k> {
     pub(super) writes: &'k FootprintTemplate,
     pub(super) at_copies: AtCopies,
     /// The functions of which nothing else is known were declared.
-    pub(super) by_declaration: bool,
+    pub(super) by_declaration: Option<&'k ByDeclaration>,
 }
 
 /// Functions that give another value each time and are harmless otherwise.
@@ -89,8 +91,9 @@ pub(super) fn again(
     known: &Known<'_>,
 ) -> Result<RelationId, Otherwise> {
     let query = only_writer(facts).ok_or(Otherwise::Form)?;
-    let passes =
-        |stay: &Stay| *stay == Stay::Writes || known.by_declaration && *stay == Stay::UnknownFunction;
+    let passes = |stay: &Stay| {
+        *stay == Stay::Writes || known.by_declaration.is_some() && *stay == Stay::UnknownFunction
+    };
     if let Some(stay) = known.stays.iter().find(|stay| !passes(stay)) {
         return Err(Otherwise::Stays(*stay));
     }
@@ -122,7 +125,9 @@ pub(super) fn again(
         Command::Update => keys.iter().any(|key| acts(key.on_update)),
         _ => false,
     };
-    if causes || relation.rules || written.keys().any(|table| *table != target) {
+    let fires = known.by_declaration.and_then(|declared| declared.fires.as_ref());
+    let fired = |table: &RelationId| fires.is_some_and(|fires| fires.contains(table));
+    if causes || relation.rules || written.keys().any(|table| *table != target && !fired(table)) {
         return Err(Otherwise::Causes);
     }
     if known.at_copies.never || relation.unlike != ColumnSet::NONE {
@@ -147,6 +152,11 @@ impl Template {
     pub fn again_with(&self, values: &Values<'_>) -> Result<RelationId, Otherwise> {
         let target = self.again?;
         if self.may_mean_clock(values) { Err(Otherwise::Stays(Stay::Clock)) } else { Ok(target) }
+    }
+
+    /// Where it is executed again, triggers are to fire, and may write these tables; `None`: nothing is to fire.
+    pub fn fires_again(&self) -> Option<&BTreeSet<RelationId>> {
+        self.by_declaration.as_ref()?.fires.as_ref()
     }
 
     /// What it reads, and what it writes, where it is executed again.

@@ -7,7 +7,7 @@ use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::keys::Keys;
 use super::literals::Literals;
 use super::replay::{Found, replay};
-use super::writes::writes;
+use super::writes::{Trust, writes};
 use super::{Input, Kind, Stay, Template};
 use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind, Touches};
 use crate::tree::query::{Command, Relation};
@@ -51,7 +51,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         chance,
         writes: by_declaration.as_ref().map_or(&writes, |declared| &declared.writes),
         at_copies,
-        by_declaration: by_declaration.is_some(),
+        by_declaration: by_declaration.as_deref(),
     };
     let again = again(&tree, &facts, catalog, &known);
     let (stays, never_at_copies) = (&judge.stays, at_copies.never);
@@ -160,16 +160,12 @@ impl<'j> Judge<'j> {
     fn touched(&mut self, tree: &Tree<'_>, keys: &Keys<'_, '_>) -> Touched {
         let (mut reads, relations) = self.relations(keys);
         self.fleeting(&relations);
-        let (mut writes, fired) = writes(tree, self.facts, self.catalog, keys);
+        let (mut writes, fired) = writes(tree, self.facts, self.catalog, keys, Trust::Footprints);
         let one_row = writes.is_one_row();
         let called = self.called(Class::Declared);
         let declared = self.declared(called.iter().chain(&fired));
         declared.add_to(&mut reads, &mut writes);
-        let by_declaration = self.unknown_by_declaration().map(|touches| {
-            let (mut reads, mut writes) = (reads.clone(), writes.clone());
-            touches.add_to(&mut reads, &mut writes);
-            Box::new(ByDeclaration { reads, writes })
-        });
+        let by_declaration = self.by_declaration(tree, keys, &reads, &writes);
         if self.opaque {
             writes = FootprintTemplate::Everything;
         }
@@ -236,6 +232,41 @@ impl<'j> Judge<'j> {
         let behind = self.facts.operators.iter().filter_map(|operator| self.catalog.operators.get(operator));
         let functions = self.facts.functions.iter().chain(behind).copied();
         functions.filter(|function| self.catalog.function_class(*function) == class).collect()
+    }
+
+    /// Where footprints do not go by declarations: what the statement touches if all that is unknown of it is declared.
+    fn by_declaration(
+        &mut self,
+        tree: &Tree<'_>,
+        keys: &Keys<'_, '_>,
+        reads: &FootprintTemplate,
+        writes: &FootprintTemplate,
+    ) -> Option<Box<ByDeclaration>> {
+        let called = self.unknown_by_declaration();
+        if called.is_none() && self.unknown {
+            return None;
+        }
+        let catalog = self.catalog;
+        let mut by = ByDeclaration { reads: reads.clone(), writes: writes.clone(), fires: None };
+        if *writes == FootprintTemplate::Everything && !catalog.trusts_declarations {
+            let (written, fired) = self::writes(tree, self.facts, catalog, keys, Trust::Again);
+            if written != FootprintTemplate::Everything {
+                let touches = catalog.touched_again_by(&fired)?;
+                let FootprintTemplate::Tables(targets) = &written else { return None };
+                // Where triggers fire foreign keys are checked too.
+                let all = touches.writes.iter().chain(targets.keys());
+                let bound = all.flat_map(|table| catalog.bound_by_keys(*table)).collect();
+                Touches { reads: bound, writes: BTreeSet::new() }.add_to(&mut by.reads, &mut by.writes);
+                by.writes = written;
+                touches.add_to(&mut by.reads, &mut by.writes);
+                by.fires = Some(touches.writes);
+            }
+        }
+        if called.is_none() && by.fires.is_none() {
+            return None;
+        }
+        called.unwrap_or_default().add_to(&mut by.reads, &mut by.writes);
+        Some(Box::new(by))
     }
 
     /// Where footprints do not go by declarations: what unknown functions read by them, if all that is unknown are functions

@@ -3,7 +3,7 @@
 
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::keys::Keys;
-use crate::catalog::{Catalog, Class, ForeignAction, Identity, Relation, RelationKind, Trigger};
+use crate::catalog::{Catalog, Class, ForeignAction, Identity, Relation, RelationKind, Touches, Trigger};
 use crate::tree::query::{Command, Entry, Query};
 use crate::tree::walk::Facts;
 use crate::tree::{NodeId, Tree};
@@ -23,6 +23,15 @@ struct Change {
 /// Nothing bounds what is written.
 struct Anything;
 
+/// Which declarations of triggers' functions count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Those by which footprints go.
+    Footprints,
+    /// All: it is asked whether a statement may be executed again.
+    Again,
+}
+
 /// All that the queries of a statement may change, and the declared functions of the triggers that this fires: what these touch
 /// is not in it.
 pub(super) fn writes(
@@ -30,10 +39,11 @@ pub(super) fn writes(
     facts: &Facts,
     catalog: &Catalog,
     keys: &Keys<'_, '_>,
+    trust: Trust,
 ) -> (FootprintTemplate, BTreeSet<u32>) {
     let everything = || (FootprintTemplate::Everything, BTreeSet::new());
     let (footprint, fired) = (FootprintTemplate::NOTHING, BTreeSet::new());
-    let mut spread = Spread { catalog, footprint, fired, done: BTreeMap::new() };
+    let mut spread = Spread { catalog, trust, footprint, fired, done: BTreeMap::new() };
     for (number, query) in facts.queries.iter().enumerate() {
         let Some((target, change)) = change(tree, number, query, keys) else { continue };
         let Some((target, children)) = target else { return everything() };
@@ -152,6 +162,7 @@ fn value_rows<'a, 't>(tree: &'a Tree<'t>, query: &Query) -> Option<Vec<&'a [crat
 
 struct Spread<'s> {
     catalog: &'s Catalog,
+    trust: Trust,
     footprint: FootprintTemplate,
     /// Declared functions of triggers.
     fired: BTreeSet<u32>,
@@ -232,7 +243,7 @@ impl Spread<'_> {
                 || trigger.update && change.update.is_some()
         };
         for trigger in relation.triggers.iter().filter(fires) {
-            if trigger.not_at_copies || self.catalog.trusted(trigger.function).is_none() {
+            if trigger.not_at_copies || self.declared(trigger.function).is_none() {
                 return Err(Anything);
             }
             self.fired.insert(trigger.function);
@@ -252,6 +263,13 @@ impl Spread<'_> {
         let table = matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned);
         // The statement's own rules are in its tree; those of a table that a foreign key writes are not.
         if unknown || !table || (caused && relation.rules) { Err(Anything) } else { Ok(()) }
+    }
+
+    fn declared(&self, function: u32) -> Option<&Touches> {
+        match self.trust {
+            Trust::Footprints => self.catalog.trusted(function),
+            Trust::Again => self.catalog.touches(function),
+        }
     }
 
     /// What the foreign keys that refer to this table do, unless it was followed before.

@@ -156,6 +156,85 @@ fn statements_that_call_declared_functions_travel() {
     assert_eq!(figure(&mut console, "steps_undone"), 0);
 }
 
+/// Triggers that are declared, rightly and wrongly, and others.
+const TRIGGERS: &[&str] = &[
+    "CREATE TABLE stamped (id int, at timestamptz DEFAULT CURRENT_TIMESTAMP)",
+    "CREATE TABLE counted (id int PRIMARY KEY, v bigint NOT NULL)",
+    "INSERT INTO counted SELECT n, 0 FROM generate_series(1, 30) n",
+    "CREATE TABLE drawn (id int PRIMARY KEY, v bigint NOT NULL)",
+    "INSERT INTO drawn SELECT n, 0 FROM generate_series(1, 30) n",
+    "CREATE TABLE timed (id int PRIMARY KEY, v bigint NOT NULL)",
+    "INSERT INTO timed SELECT n, 0 FROM generate_series(1, 30) n",
+    "CREATE FUNCTION doubles() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := 2 * NEW.v % 100003; RETURN NEW; END $$",
+    "CREATE FUNCTION notes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO note VALUES (NEW.id, NEW.v); RETURN NULL; END $$",
+    "CREATE FUNCTION draws() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := (random() * 1000)::int; RETURN NEW; END $$",
+    "CREATE FUNCTION stamps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO stamped VALUES (NEW.id); RETURN NULL; END $$",
+    "CREATE FUNCTION lies() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN INSERT INTO note SELECT 7, 7 FROM generate_series(1, (random() * 1000000)::int % 1000); RETURN NULL; END $$",
+    "CREATE TRIGGER doubles BEFORE UPDATE ON sums FOR EACH ROW EXECUTE FUNCTION doubles()",
+    "CREATE TRIGGER notes AFTER UPDATE ON sums FOR EACH ROW WHEN (NEW.id > 7) EXECUTE FUNCTION notes()",
+    "CREATE TRIGGER draws BEFORE UPDATE ON drawn FOR EACH ROW EXECUTE FUNCTION draws()",
+    "CREATE TRIGGER stamps AFTER UPDATE ON timed FOR EACH ROW EXECUTE FUNCTION stamps()",
+    "CREATE TRIGGER lies AFTER UPDATE ON counted FOR EACH STATEMENT EXECUTE FUNCTION lies()",
+];
+
+const TRIGGERS_DECLARED: &str = "[procedure.\"public.doubles\"]\n[procedure.\"public.notes\"]\ntables_written = \"note\"\n\
+    [procedure.\"public.stamps\"]\ntables_written = \"stamped\"\n[procedure.\"public.lies\"]\ntables_written = \"note\"";
+
+#[test]
+fn statements_that_fire_declared_triggers_travel() {
+    let design = named(|design| design.effects == Effects::Statements);
+    let (serving, mut console, url) =
+        serving(design, 1, &format!("{ANYWHERE}\nstatement_rows = 1\n{TRIGGERS_DECLARED}"));
+    let mut client = Client::connect(&url).expect("a log-in");
+    client.rows(TABLES).expect("the tables can be made");
+    for sql in TRIGGERS {
+        client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
+    }
+    let fires = "UPDATE sums SET v = v + 1";
+    eventually("a statement that travels", || {
+        client.rows(fires).expect("it is updated");
+        figure(&mut console, "statements") > 0
+    });
+    shows_all(&mut console, 1);
+    let before = figure(&mut console, "statements");
+    for _ in 0..20 {
+        client.rows(fires).expect("it is updated");
+    }
+    eventually("all of them", || figure(&mut console, "statements") >= before + 20);
+    assert_eq!(
+        figure(&mut console, "steps_undone"),
+        0,
+        "what triggers wrote is what they wrote at the primary"
+    );
+    // What is not declared, what has a column that asks for the time, what stands beside other statements, and what may go by a
+    // setting that only the application knows.
+    let before = figure(&mut console, "statements");
+    let mut of_an_application = Client::connect(&url).expect("a log-in");
+    of_an_application.rows("SET app.actor = 'somebody'").expect("a setting of an application");
+    for _ in 0..10 {
+        of_an_application.rows(fires).expect("it is updated");
+        client.rows("UPDATE drawn SET v = 1").expect("it is updated");
+        client.rows("UPDATE timed SET v = v + 1").expect("it is updated");
+        client.rows(&format!("BEGIN; {fires}; DELETE FROM parts WHERE v = 0; COMMIT")).expect("a block");
+        for sql in ["BEGIN", fires, "UPDATE parts SET v = v + 1", "COMMIT"] {
+            client.rows(sql).expect("a block");
+        }
+    }
+    shows_all(&mut console, 1);
+    assert_eq!(figure(&mut console, "statements"), before, "rows travel");
+    // What is declared wrongly writes another number of rows there.
+    for _ in 0..10 {
+        client.rows("UPDATE counted SET v = v + 1").expect("it is updated");
+    }
+    eventually("steps that are undone", || figure(&mut console, "steps_undone") > 0);
+    let said = serving.run("verify", &["postgres"]).worked();
+    for table in ["sums", "parts", "note", "drawn", "timed", "stamped", "counted"] {
+        assert!(said.contains(&format!("public.{table}")), "{said}");
+    }
+    assert!(!said.contains("differs"), "{said}");
+}
+
 #[test]
 fn as_published_replicas_that_execute_statements_come_to_differ() {
     let flawed = |design: &design::Design| design.effects == Effects::StatementsInCommitOrder;

@@ -57,14 +57,21 @@ impl Telling {
         Some(Telling { started, run, saw: None, touched: Footprint::NOTHING, reruns: Vec::new(), bytes: 0 })
     }
 
-    /// A statement has run, and has written so many rows. `false`: it cannot all be told of any more.
-    fn add(&mut self, touched: &Footprint, rerun: Rerun, rows: u64) -> bool {
+    /// A statement has run, and has written so many rows.
+    ///
+    /// Errors: why it cannot all be told of any more.
+    fn add(&mut self, touched: &Footprint, rerun: Rerun, rows: u64) -> Result<(), &'static str> {
         self.touched.union(touched);
         self.bytes += rerun.bytes();
         if rows > 0 {
             self.reruns.push(Rerun { rows, ..rerun });
         }
-        self.reruns.len() <= MAX_STATEMENTS && self.bytes <= MAX_BYTES
+        // What each of several has fired nobody could tell apart.
+        if self.reruns.len() > 1 && self.reruns.iter().any(|rerun| rerun.fires.is_some()) {
+            return Err("fires_beside_others");
+        }
+        let fits = self.reruns.len() <= MAX_STATEMENTS && self.bytes <= MAX_BYTES;
+        if fits { Ok(()) } else { Err("too_long") }
     }
 
     fn rows(&self) -> u64 {
@@ -131,6 +138,9 @@ impl Session {
         if !self.state.knows_names() || !self.state.text_is_plain("\u{e9}".as_bytes()) {
             return Err("session");
         }
+        if again.fires.is_some() && self.state.settings().has_application_settings() {
+            return Err("application_settings");
+        }
         let touches: Arc<[_]> =
             again.touched.tables().ok_or("touches_all")?.map(|(table, _)| table).collect();
         let under = self.under().ok_or("session")?;
@@ -143,6 +153,7 @@ impl Session {
             under,
             writes: again.writes,
             touches,
+            fires: again.fires.clone(),
             rows: 0,
         };
         if request.kind == Kind::Batch {
@@ -200,8 +211,8 @@ impl Session {
             (Ok((touched, rerun)), Some(rows)) => {
                 let Some(telling) = &mut self.telling else { return };
                 telling.saw = telling.saw.take().or(self.current.answer.as_deref().and_then(snapshot));
-                if !telling.add(&touched, rerun, rows) {
-                    self.told_no_more("too_long");
+                if let Err(why) = telling.add(&touched, rerun, rows) {
+                    self.told_no_more(why);
                 }
             }
             (Ok(_), None) => self.told_no_more("no_rows_said"),
@@ -245,8 +256,9 @@ impl Session {
         {
             telling.saw = saw.as_deref().and_then(snapshot);
             let many = rows >= self.service.cluster.setup().statement_rows;
-            if !many || !telling.add(&touched, rerun, rows) {
-                self.told_no_more(if many { "too_long" } else { "few_rows" });
+            let added = if many { telling.add(&touched, rerun, rows) } else { Err("few_rows") };
+            if let Err(why) = added {
+                self.told_no_more(why);
             }
         }
         let ended = self.tell_and_settle(ran, xid).await.map(|mut seen| {

@@ -219,6 +219,36 @@ fn what_a_declared_function_reads_is_guarded_too() {
 }
 
 #[test]
+fn what_declared_triggers_touch_is_guarded_too() {
+    let servers = servers(TWO);
+    servers.query(
+        "CREATE TABLE notes (n bigint); CREATE FUNCTION adds() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         NEW.v := NEW.v + (SELECT sum(v) FROM s); INSERT INTO notes SELECT count(*) FROM s WHERE v > 0; RETURN NEW; END $$; \
+         CREATE TRIGGER adds BEFORE UPDATE ON r FOR EACH ROW EXECUTE FUNCTION adds()",
+    );
+    let (open, mut raw) = stage(&servers, |_| {});
+    let fires = "UPDATE r SET v = v + 1";
+    open.cluster(|cluster| {
+        cluster.declare_procedures(&[Procedure {
+            schema: "public".to_owned(),
+            name: "adds".to_owned(),
+            tables_read: Declared::read("s").unwrap(),
+            tables_written: Declared::read("notes").unwrap(),
+        }]);
+    });
+    until(|| {
+        assert_eq!(committed_between(&open, &servers, &mut raw, fires), Ok(()));
+        count(&travelled(&open).1, "overlapped") > 0
+    });
+    let before = travelled(&open).0;
+    until(|| {
+        assert_eq!(by_query(&mut raw, fires), "CZI");
+        assert_eq!(are_equal(&servers), Ok(()));
+        travelled(&open).0 > before
+    });
+}
+
+#[test]
 fn without_the_guard_the_replica_would_not_have_what_the_primary_has() {
     let servers = servers(TWO);
     let (open, mut raw) = stage(&servers, |setup| setup.design = without_the_guard());

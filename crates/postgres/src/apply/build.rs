@@ -2,10 +2,11 @@
 
 use super::lanes::Apart;
 use super::net::{Cell, Cells, Counted, Fate, Irregular, Keyed, Rekeyed, Row, joined};
+use super::rerun::Wrote;
 use super::script::{About, Prepared, Script, Writer};
 use super::statement;
 use super::table::Table;
-use super::{Error, Part, Rerun, logged};
+use super::{Error, Part, logged};
 use crate::attach::{COMMAND_TABLE, LOG_TABLE, MARK, SCHEMA};
 use crate::decoder::message::{self, Message, Old, Relation, Rows, Value};
 use crate::decoder::{Change, Changes, Reader};
@@ -248,10 +249,8 @@ impl<'a> Build<'a> {
                 };
                 self.parts = rest;
                 // Between commands it would have to be known whether names still mean the same.
-                if first.reruns().is_empty() || self.commands.is_some() {
+                if self.commands.is_some() || !self.rerun(first, with)? {
                     self.reader = Some(first.changes.read());
-                } else {
-                    self.rerun(first.reruns(), with)?;
                 }
                 continue;
             };
@@ -329,14 +328,24 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// Statements stand for the rows of a commit: what came before comes before.
-    fn rerun(&mut self, reruns: &[Rerun], with: &mut With<'_>) -> Result<(), Stop> {
+    /// Statements may stand for the rows of a commit: what came before comes before. `false`: none does, or what they fire
+    /// cannot be told.
+    fn rerun(&mut self, part: &Part, with: &mut With<'_>) -> Result<bool, Stop> {
+        let reruns = part.reruns();
+        let fires = reruns.iter().any(|rerun| rerun.fires.is_some());
+        // Where it has no rows of a table, what triggers write there would be the only ones.
+        let kept = |relation| with.tables.find(relation).is_some_and(|table| !table.left_out);
+        let counts = fires && part.changes.relations().iter().all(kept);
+        let wrote = if counts { Wrote::of(&part.changes)? } else { None };
+        if reruns.is_empty() || fires && wrote.is_none() {
+            return Ok(false);
+        }
         self.flush(with)?;
         for rerun in reruns {
             let when = with.when_touched(&rerun.touches);
-            with.script(when).rerun(rerun)?;
+            with.script(when).rerun(rerun, wrote.as_ref())?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A barrier: what came before comes before.

@@ -69,7 +69,7 @@ pub const LOCK_LIMIT_MS: u32 = 10_000;
 /// The session of the feeder. Rows are always looked for by an index, if there is one: the planner does not know how many
 /// rows an array has.
 const SESSION: &str = "-c session_replication_role=replica -c synchronous_commit=off -c client_min_messages=error \
-     -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 -c array_nulls=on \
+     -c track_counts=on -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 -c array_nulls=on \
      -c xmloption=content -c jit=off -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
      -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c max_parallel_workers_per_gather=0";
 

@@ -39,6 +39,7 @@ fn rerun(fed: &Fed, text: &str, rows: u64) -> Rerun {
         under: under("author"),
         writes,
         touches: Arc::new([writes, relation(fed, "other")]),
+        fires: None,
         rows,
     }
 }
@@ -177,4 +178,104 @@ async fn statements_wait_for_what_they_touch_and_for_nothing_else() {
     let counts = fed.feeder.counts();
     assert_eq!((counts.reruns, counts.undone, counts.again), (12, 0, 0), "{counts:?}");
     assert!(counts.beside > 6, "{counts:?}");
+}
+
+/// Triggers that write down what they see, double it first, and look at the end of the transaction; and foreign keys, which are
+/// checked where triggers fire.
+const FIRES: &str = "\
+    CREATE TABLE own.note (id int REFERENCES own.other, v int); CREATE TABLE own.total (id int PRIMARY KEY, v bigint); \
+    INSERT INTO own.total VALUES (1, 0); \
+    ALTER TABLE own.note OWNER TO author; ALTER TABLE own.total OWNER TO author; \
+    CREATE FUNCTION own.doubles() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := 2 * NEW.v; RETURN NEW; END $$; \
+    CREATE FUNCTION own.notes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        IF NEW.id <= 50 THEN INSERT INTO own.note VALUES (NEW.id, NEW.v); DELETE FROM own.note WHERE id = NEW.id AND v < NEW.v; END IF; \
+        RETURN NULL; END $$; \
+    CREATE FUNCTION own.adds() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        UPDATE own.total SET v = v + NEW.v; RETURN NULL; END $$; \
+    CREATE TRIGGER doubles BEFORE UPDATE ON own.many FOR EACH ROW EXECUTE FUNCTION own.doubles(); \
+    CREATE TRIGGER notes AFTER UPDATE ON own.many FOR EACH ROW EXECUTE FUNCTION own.notes(); \
+    CREATE CONSTRAINT TRIGGER adds AFTER UPDATE ON own.many DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+        WHEN (NEW.id <= 4) EXECUTE FUNCTION own.adds()";
+
+/// The same, and these triggers fire.
+fn firing(fed: &Fed, text: &str, rows: u64) -> Rerun {
+    let tables = ["note", "total"].map(|name| relation(fed, name));
+    let touches = ["many", "other", "note", "total"].map(|name| relation(fed, name));
+    Rerun { fires: Some(Arc::new(tables)), touches: Arc::new(touches), ..rerun(fed, text, rows) }
+}
+
+#[tokio::test]
+async fn what_triggers_write_is_written_by_them_where_they_are_to_fire() {
+    for connections in [1, 3] {
+        let mut fed = Fed::with(&format!("{TABLES}; {FIRES}"), "").await.on_connections(connections).await;
+        for _ in 0..3 {
+            run(&fed, RAISES);
+            let raised = [firing(&fed, RAISES, 1000)];
+            let batch = told(&mut fed, &raised).await;
+            fed.feeder.apply(batch).await.unwrap();
+            // Behind it nothing fires.
+            fed.primary.query("UPDATE own.many SET v = 1 WHERE id = 2; DELETE FROM own.note WHERE id > 40");
+            fed.feed().await.unwrap();
+        }
+        fed.compare();
+        let counts = fed.feeder.counts();
+        assert_eq!((counts.reruns, counts.undone, counts.again), (3, 0, 0), "{connections} connections");
+    }
+}
+
+/// What triggers do otherwise at the replica, though the statement touches as many rows.
+const FIRES_OTHERWISE: &[(&str, &str)] = &[
+    (
+        "a row less",
+        "CREATE OR REPLACE FUNCTION own.notes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        IF NEW.id < 50 THEN INSERT INTO own.note VALUES (NEW.id, NEW.v); DELETE FROM own.note WHERE id = NEW.id AND v < NEW.v; END IF; \
+        RETURN NULL; END $$",
+    ),
+    (
+        "another table",
+        "CREATE OR REPLACE FUNCTION own.adds() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        UPDATE own.total SET v = v + NEW.v; INSERT INTO own.other VALUES (NEW.id + 1000, 1); RETURN NULL; END $$",
+    ),
+    (
+        "an update in place of an insert",
+        "CREATE OR REPLACE FUNCTION own.notes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        IF NEW.id <= 50 THEN UPDATE own.other SET v = v WHERE id = NEW.id; DELETE FROM own.note WHERE id = NEW.id AND v < NEW.v; END IF; \
+        RETURN NULL; END $$",
+    ),
+    (
+        "an error at the end",
+        "CREATE OR REPLACE FUNCTION own.adds() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        RAISE 'no'; END $$",
+    ),
+    ("no trigger", "DROP TRIGGER notes ON own.many"),
+];
+
+#[tokio::test]
+async fn triggers_that_do_something_else_are_taken_back_and_the_rows_are_applied() {
+    for (why, otherwise) in FIRES_OTHERWISE {
+        let mut fed = Fed::with(&format!("{TABLES}; {FIRES}"), "").await;
+        fed.replica.query(otherwise);
+        for _ in 0..2 {
+            run(&fed, RAISES);
+            let raised = [firing(&fed, RAISES, 1000)];
+            let batch = told(&mut fed, &raised).await;
+            soon("the end", fed.feeder.apply(batch)).await.unwrap();
+        }
+        fed.compare();
+        let counts = fed.feeder.counts();
+        assert_eq!((counts.undone, counts.reruns), (2, 0), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn what_triggers_wrote_elsewhere_or_beside_others_is_seen() {
+    let mut fed = Fed::with(&format!("{TABLES}; {FIRES}"), "").await;
+    run(&fed, RAISES);
+    let batch = fed.batch().await;
+    let part = batch.parts.iter().find(|part| part.changes().count() > 0).unwrap();
+    let raised = firing(&fed, RAISES, 1000);
+    assert!(part.is_written_by(std::slice::from_ref(&raised)));
+    assert!(!part.is_written_by(&[raised.clone(), rerun(&fed, RAISES, 0)]), "nobody could tell them apart");
+    let one: Arc<[RelationId]> = Arc::new([relation(&fed, "note")]);
+    assert!(!part.is_written_by(&[Rerun { fires: Some(one), ..raised }]), "a table that is not declared");
 }
