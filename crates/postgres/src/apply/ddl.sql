@@ -41,7 +41,8 @@ SET search_path = pg_catalog, pg_temp AS $$
             WHERE p.oid >= 16384 OR p.provolatile IS DISTINCT FROM 'i')
 $$;
 
--- What would disturb the feeder goes: triggers and rules that fire for it too, checks that may be refused here what the
+-- What would disturb the feeder goes: triggers and rules that fire for it too (event triggers are those of extensions: others are
+-- not here), checks that may be refused here what the
 -- primary has accepted (a clock, a function that looks for names, one that was replaced since). No row changes by that.
 CREATE OR REPLACE FUNCTION consort.tame() RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -54,6 +55,7 @@ BEGIN
         FOR command IN
             SELECT format('ALTER TABLE ONLY %s ENABLE TRIGGER %I', tgrelid::regclass, tgname)
             FROM pg_trigger WHERE tgenabled IN ('A', 'R')
+            UNION ALL SELECT format('ALTER EVENT TRIGGER %I ENABLE', evtname) FROM pg_event_trigger WHERE evtenabled IN ('A', 'R')
             UNION ALL SELECT format('ALTER TABLE ONLY %s ENABLE RULE %I', ev_class::regclass, rulename)
             FROM pg_rewrite JOIN pg_class c ON c.oid = ev_class
             WHERE ev_enabled IN ('A', 'R') AND c.relkind IN ('r', 'p') AND ev_class >= 16384

@@ -44,10 +44,14 @@ const SESSION: &str = "\
     SET session_replication_role = replica; SET synchronous_commit = local; SET statement_timeout = 0; \
     SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET search_path = pg_catalog";
 
-/// What the primary has for Consort, and what nobody may hear or send here. Event triggers go first: they would fire.
+/// What the primary has for Consort, and what nobody may hear or send here. Event triggers go first: they would fire. Those of
+/// extensions stay, and do not fire for us.
 const ALONE: &str = "\
-    DO $$ DECLARE name text; BEGIN \
-      FOR name IN SELECT evtname FROM pg_event_trigger LOOP EXECUTE format('DROP EVENT TRIGGER %I', name); END LOOP; \
+    DO $$ DECLARE name text; command text; BEGIN \
+      FOR command IN SELECT format(CASE WHEN NOT EXISTS (SELECT FROM pg_depend d \
+          WHERE d.classid = 'pg_event_trigger'::regclass AND d.objid = t.oid AND d.deptype = 'e') THEN 'DROP EVENT TRIGGER %I' \
+          WHEN t.evtenabled IN ('A', 'R') THEN 'ALTER EVENT TRIGGER %I ENABLE' END, t.evtname) FROM pg_event_trigger t \
+      LOOP CONTINUE WHEN command IS NULL; EXECUTE command; END LOOP; \
       FOR name IN SELECT pubname FROM pg_publication LOOP EXECUTE format('DROP PUBLICATION %I', name); END LOOP; \
       FOR name IN SELECT subname FROM pg_subscription WHERE subenabled \
         AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) \

@@ -231,3 +231,28 @@ async fn only_what_says_so_is_taken() {
         soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     assert!(!shown.is_of_log());
 }
+
+/// What belongs to an extension stays with it, and would fire for the feeder's commands. This one fails where `here` is.
+#[tokio::test]
+async fn event_triggers_of_extensions_do_not_fire_for_the_feeder() {
+    let primary = shop();
+    primary.query_in(
+        "shop",
+        "CREATE FUNCTION notices() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF to_regclass('public.here') IS NOT NULL THEN RAISE 'it fires'; END IF; END $$; \
+         CREATE EVENT TRIGGER notices ON ddl_command_end EXECUTE FUNCTION notices(); \
+         ALTER EVENT TRIGGER notices ENABLE ALWAYS; ALTER EXTENSION plpgsql ADD EVENT TRIGGER notices; \
+         CREATE EVENT TRIGGER another ON ddl_command_end EXECUTE FUNCTION notices(); ALTER EVENT TRIGGER another ENABLE ALWAYS",
+    );
+    let mut fed = backed_up(primary, true).await;
+    let there = "SELECT string_agg(evtname || evtenabled::text, ' ') FROM pg_event_trigger";
+    assert_eq!(one(&fed.replica.query_in("shop", there)), "noticesO");
+    fed.replica.query_in("shop", "SET session_replication_role = replica; CREATE TABLE here ()");
+    fed.primary.query_in("shop", "CREATE TABLE later (id int PRIMARY KEY)");
+    fed.feed().await.unwrap();
+    // As CREATE EXTENSION would leave it behind.
+    fed.replica.query_in("shop", "DROP TABLE here; ALTER EVENT TRIGGER notices ENABLE ALWAYS");
+    fed.primary.query_in("shop", "CREATE TABLE much_later (id int PRIMARY KEY)");
+    fed.feed().await.unwrap();
+    assert_eq!(one(&fed.replica.query_in("shop", there)), "noticesO");
+}
