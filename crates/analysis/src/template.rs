@@ -9,6 +9,7 @@ mod footprint;
 mod judge;
 mod keys;
 mod literals;
+mod ordered;
 mod replay;
 mod stay;
 mod writes;
@@ -22,6 +23,7 @@ pub use chance::Chance;
 pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
 pub use judge::judge;
+pub use ordered::Ordered;
 pub use replay::{Differs, Replay};
 pub use stay::Stay;
 
@@ -212,7 +214,10 @@ impl Template {
         let relations = self.relations.len() + self.named.len() + types;
         let columns = self.columns.len() * size_of::<Described>();
         let declared = self.by_declaration.as_ref();
-        let declared = declared.map_or(0, |declared| declared.reads.bytes() + declared.writes.bytes());
+        let declared = declared.map_or(0, |declared| {
+            let fires = declared.fires.as_ref().map_or(0, BTreeSet::len);
+            declared.reads.bytes() + declared.writes.bytes() + 16 * fires
+        });
         size_of::<Template>() + columns + 16 * relations + self.reads.bytes() + self.writes.bytes() + declared
     }
 }

@@ -1,4 +1,7 @@
-//! `consort explain`: what a statement touches, whether it may leave the primary, and what keeps it there.
+//! `consort explain`: what a statement touches, whether it may leave the primary, and what keeps it there; in designs that order
+//! transactions before they are executed, whether every server executes it, and what is to be declared for it.
+
+mod ordered;
 
 use std::collections::BTreeMap;
 
@@ -8,6 +11,8 @@ use analysis::utility::{Utility, What, split};
 use analysis::{Catalog, Input, Template, Values, judge};
 use clap::Args;
 use history::{Access, Footprint, RelationId, Rows};
+use node::config::Config;
+use ordered::In;
 use postgres::attach;
 use postgres::{Address, Analyst, Control};
 
@@ -47,13 +52,19 @@ Examples:
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
     let address = found.address(&found.config.primary, &options.database)?;
-    runtime()?.block_on(explain(options, &address, &found.config.harmless_functions))
+    runtime()?.block_on(explain(options, &address, &found.config))
 }
 
-async fn explain(options: &Options, address: &Address, harmless: &[String]) -> Result<(), Failure> {
+async fn explain(options: &Options, address: &Address, config: &Config) -> Result<(), Failure> {
     let control = Control::connect(address).await?;
     let mut catalog = postgres::load(&control).await?.catalog;
-    catalog.declare_named_harmless(harmless);
+    catalog.declare_named_harmless(&config.harmless_functions);
+    let design = config.design();
+    catalog.trusts_declarations = design.orders_first();
+    for wrong in catalog.declare_procedures(&config.procedures) {
+        println!("{wrong}: its declaration is passed over");
+    }
+    let ordered = design.orders_first().then_some(In { design, catalog: &catalog });
     let settings = settings(options, address).await?;
     let missing = attach::missing(&control).await?;
     let mut analyst = Analyst::connect(address).await?;
@@ -64,17 +75,24 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
     if statements.len() > 1 {
         println!("in one query they run at the primary, together; each in a query of its own:");
     }
-    match Shape::of(&options.statement, Strings::Standard).hint() {
+    let whole = Shape::of(&options.statement, Strings::Standard);
+    match whole.hint() {
         Some(Hint::Level(level)) => println!("its comment asks for the consistency {level}"),
         Some(Hint::Declares) => {
             println!("its comment declares tables: where the design asks for that, it counts")
+        }
+        Some(Hint::Unknown) if design.declares_tables() => {
+            println!("its comment is not understood: refused with 42704");
         }
         Some(Hint::Unknown) => {
             println!("its comment asks for a consistency that is not known: it runs at the primary");
         }
         None => {}
     }
+    // It is the first one's.
+    let mut declaration = whole.declaration(&options.statement);
     for statement in statements {
+        let declaration = declaration.take();
         let text = &options.statement[statement.range];
         println!("{}", text.trim());
         match statement.what {
@@ -84,7 +102,12 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
                     let client = Control::like_a_client(address).await?;
                     client.prepare(text).await.map_err(postgres::Error::from)?;
                 }
-                println!("  runs at the primary: it is a utility statement ({})", utility.name());
+                if !ordered
+                    .as_ref()
+                    .is_some_and(|ordered| ordered.utility(&utility, text, declaration.as_ref()))
+                {
+                    println!("  runs at the primary: it is a utility statement ({})", utility.name());
+                }
             }
             What::Tree => {
                 let shape = Shape::of(text, Strings::Standard);
@@ -101,7 +124,11 @@ async fn explain(options: &Options, address: &Address, harmless: &[String]) -> R
                 let values = Values { literals: &literals, parameters: &[], utf8: true };
                 let touched = [&template.reads, &template.writes].map(|footprint| footprint.fill(&values));
                 let names = Names::of(&control, &catalog, &touched).await?;
-                print(&template, &values, &touched, &names);
+                match &ordered {
+                    Some(ordered) => ordered.tree(&template, &values, declaration.as_ref()),
+                    None => print_stay(&template, &values),
+                }
+                print(&template, &touched, &names);
             }
         }
     }
@@ -159,7 +186,8 @@ impl Names<'_> {
     }
 }
 
-fn print(template: &Template, values: &Values<'_>, [reads, writes]: &[Footprint; 2], names: &Names<'_>) {
+/// Whether it may leave the primary, and what keeps it there.
+fn print_stay(template: &Template, values: &Values<'_>) {
     match template.stay_with(values) {
         None => println!("  may run at a standby, when its answer is proven"),
         Some(stay) => {
@@ -169,6 +197,9 @@ fn print(template: &Template, values: &Values<'_>, [reads, writes]: &[Footprint;
             }
         }
     }
+}
+
+fn print(template: &Template, [reads, writes]: &[Footprint; 2], names: &Names<'_>) {
     println!("  reads: {}", named(reads, names));
     if !template.writes.is_nothing() {
         println!("  writes: {}", named(writes, names));

@@ -2,7 +2,7 @@
 //! definitions afterwards. A command that computes values for rows which are there already does so in an order, at a time
 //! and with chances of its own at each server.
 
-use super::flat;
+use super::{Utility, flat};
 use crate::shape::Strings;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
@@ -11,6 +11,9 @@ use pg_query::protobuf::{
 
 /// Longer commands are not looked into: nobody writes them, and they could nest deeply.
 const MAX_LOOKED_INTO: usize = 16 * 1024;
+
+/// Where it is said what is not executed.
+pub const SEE: &str = "docs/designs.md lists what this design does not execute.";
 
 /// Types that stand for a sequence.
 const SERIALS: [&str; 6] = ["serial", "serial2", "serial4", "serial8", "bigserial", "smallserial"];
@@ -25,6 +28,29 @@ pub fn differs(piece: &str, strings: Strings) -> Option<&'static str> {
         Some(node) => of_node(&node).unwrap_or(Some(unknown)),
         None => Some(unknown),
     }
+}
+
+/// Why a utility statement is not executed where every server executes what writes, and what its author can do; `None`: it is of
+/// another kind.
+pub fn refused(utility: &Utility) -> Option<(&'static str, &'static str)> {
+    Some(match utility {
+        Utility::Execute { .. } => (
+            "what PREPARE has named is not looked into",
+            "Prepare it by the protocol, or send the statement itself.",
+        ),
+        Utility::Declare { .. } => ("cursors are not opened", "Send the query itself."),
+        Utility::CopyFrom => {
+            ("COPY from the client is not handed to all", "Send INSERTs with many rows each.")
+        }
+        Utility::Do => ("code runs as it likes", "Send its statements one by one."),
+        Utility::PrepareTransaction(_) | Utility::CommitPrepared(_) | Utility::RollbackPrepared(_) => {
+            ("transactions are not prepared", "COMMIT them.")
+        }
+        Utility::Load | Utility::Explain { analyze: true, makes: Some(_), .. } => {
+            ("it is one server's matter", SEE)
+        }
+        _ => return None,
+    })
 }
 
 /// `None`: nothing is known of such a command.

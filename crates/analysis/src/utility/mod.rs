@@ -7,6 +7,7 @@
 
 pub mod alike;
 pub mod called;
+pub mod copied;
 mod everywhere;
 mod flat;
 mod looked;

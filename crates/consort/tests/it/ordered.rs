@@ -244,6 +244,35 @@ fn what_servers_might_execute_differently_is_refused() {
     verified(&serving);
 }
 
+#[test]
+fn a_copy_to_the_client_waits_for_the_tables_that_it_reads_and_for_no_others() {
+    for design in both() {
+        let (serving, _console, url) = serving_as(design, "wait_limit = \"1s\"\n");
+        let mut client = Client::connect(&url).unwrap();
+        for sql in [
+            "CREATE TABLE a (id int PRIMARY KEY, v int)",
+            "CREATE TABLE b (id int PRIMARY KEY, v int)",
+            "INSERT INTO a VALUES (1, 1)",
+            "INSERT INTO b VALUES (2, 2)",
+            "BEGIN /* consort: tables_written = 'a' */",
+            "UPDATE a SET v = 3",
+        ] {
+            client.rows(sql).unwrap_or_else(|trouble| panic!("{design}: {sql}: {trouble:?}"));
+        }
+        for sql in ["COPY b TO STDOUT", "COPY b (id, v) TO STDOUT", "COPY (SELECT * FROM b) TO STDOUT"] {
+            assert_eq!(psql(&url, sql).worked(), "2\t2\n", "{design}: {sql}");
+        }
+        for sql in ["COPY a TO STDOUT", "COPY (SELECT * FROM a) TO STDOUT"] {
+            assert!(psql(&url, sql).failed_saying(1).contains("waited"), "{design}: {sql}");
+        }
+        client.rows("COMMIT").unwrap();
+        assert_eq!(psql(&url, "COPY a TO STDOUT").worked(), "1\t3\n", "{design}");
+        let refused = psql(&url, "COPY a FROM STDIN").failed_saying(1);
+        assert!(refused.contains("COPY from the client is not handed to all"), "{design}: {refused}");
+        verified(&serving);
+    }
+}
+
 /// Both designs in which transactions are ordered before they are executed.
 pub(crate) fn both() -> Vec<&'static str> {
     let all: Vec<_> =

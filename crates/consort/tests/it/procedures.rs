@@ -15,6 +15,7 @@ const TABLES: &[&str] = &[
     "CREATE PROCEDURE shop.place(item int, amount int) LANGUAGE plpgsql AS $$ BEGIN \
         UPDATE shop.items SET stock = stock - place.amount WHERE id = place.item; \
         INSERT INTO shop.orders (item, amount) VALUES (place.item, place.amount); END $$",
+    "CREATE FUNCTION shop.chosen() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN (random() * 9)::int; END'",
     "CREATE PROCEDURE shop.unknown() LANGUAGE sql AS 'DELETE FROM shop.orders'",
     "CREATE PROCEDURE shop.commits() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO shop.note VALUES (90, 0); COMMIT; END $$",
     "CREATE FUNCTION shop.take(item int) RETURNS int LANGUAGE sql AS \
@@ -74,18 +75,28 @@ fn declared_procedures_are_executed_by_all() {
             "CALL shop.place(1, 5)",
             "SET search_path = shop, public",
             "CALL place(item => 2, amount => '7'::int)",
+            "CALL place(item => abs(-2) + 0, amount => greatest(length('abc') - 1, 2))",
             "SELECT take(3)",
             "SELECT * FROM shop.take(3)",
             "RESET search_path",
         ] {
             client.rows(sql).unwrap_or_else(|trouble| panic!("{design}: {sql}: {trouble:?}"));
         }
+        assert_eq!(sqlstate(&mut client, "CALL shop.place(1, 1 + nothing)"), "42703");
         assert_eq!(client.number("SELECT shop.left_of(1)").unwrap(), 99_995);
         assert_eq!(client.number("SELECT shop.left_of(3)").unwrap(), 99_998);
         for sql in [
             "CALL shop.unknown()",
             "CALL shop.place(1, (random() * 3)::int)",
-            "CALL shop.place(1, 1 + 1)",
+            "CALL shop.place(1, extract(day FROM now())::int)",
+            "CALL shop.place(1, extract(day FROM CURRENT_DATE)::int)",
+            "CALL shop.place(1, date_part('day', 'today'::date)::int)",
+            "CALL shop.place(1, nextval('shop.orders_id_seq')::int)",
+            "CALL shop.place(1, shop.left_of(1))",
+            "CALL shop.place(1, shop.take(1))",
+            "CALL shop.place(1, shop.chosen())",
+            "CALL shop.place(1, pg_backend_pid())",
+            "CALL shop.place(1, current_setting('port')::int)",
             "SELECT shop.take(id) FROM shop.items",
             "UPDATE shop.items SET stock = shop.take(id)",
         ] {
@@ -96,7 +107,7 @@ fn declared_procedures_are_executed_by_all() {
         all_equal(&serving);
         // Many at once, with parameters.
         let script = temporary("called").with_extension("sql");
-        let text = "\\set item random(1, 3)\nCALL shop.place(:item, 1);\nSELECT shop.take(:item);\n";
+        let text = "\\set item random(1, 3)\nCALL shop.place(:item, 1);\nCALL shop.place(:item + 0, 2 - 1);\nSELECT shop.take(:item);\n";
         std::fs::write(&script, text).expect("a temporary file can be written");
         for protocol in ["simple", "extended", "prepared"] {
             let file = script.to_str().expect("a plain name");
@@ -104,9 +115,9 @@ fn declared_procedures_are_executed_by_all() {
             assert!(said.contains("number of failed transactions: 0"), "{said}");
         }
         std::fs::remove_file(&script).expect("it is there");
-        assert_eq!(become_equal(&serving, "shop.orders"), 602);
+        assert_eq!(become_equal(&serving, "shop.orders"), 1203);
         let sum = client.number("SELECT sum(stock) FROM shop.items").unwrap();
-        assert_eq!(sum, 300_000 - 5 - 7 - 2 - 2 * 600, "{design}");
+        assert_eq!(sum, 300_000 - 5 - 7 - 2 - 2 - 3 * 600, "{design}");
         all_equal(&serving);
     }
 }

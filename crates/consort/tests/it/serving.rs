@@ -396,6 +396,67 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
 }
 
 #[test]
+fn explain_says_what_every_server_executes_and_what_is_declared_for_it() {
+    let tables = "CREATE SCHEMA shop; CREATE TABLE items (id int PRIMARY KEY, n int); \
+        CREATE TABLE shop.\"Orders\" (id serial PRIMARY KEY, item int REFERENCES items); \
+        CREATE TABLE parts (id int) PARTITION BY LIST (id); CREATE TABLE part PARTITION OF parts FOR VALUES IN (1); \
+        CREATE PROCEDURE place(item int) LANGUAGE sql AS 'INSERT INTO shop.\"Orders\" (item) VALUES (item)'";
+    let declared = "[procedure.\"public.place\"]\ntables_written = '''shop.\"Orders\", \"Orders_id_seq\"'''";
+    for design in crate::ordered::both() {
+        let declares = crate::waiting::named(|design| design.declares_tables()) == design;
+        let lines = format!("databases = [\"postgres\"]\ndesign = \"{design}\"\n{declared}");
+        let serving = Serving::start(0, &lines);
+        serving.servers.query(tables);
+        serving.run("attach", &[]).worked();
+        for (sql, said, declaration) in [
+            (
+                "INSERT INTO shop.\"Orders\" (item) VALUES (7)",
+                "every server executes it",
+                "consort.tables_read = 'items', consort.tables_written = 'shop.\"Orders\"'",
+            ),
+            ("DELETE FROM parts", "every server executes it", "consort.tables_written = 'parts'"),
+            ("SELECT n FROM items", "may run at any server", "consort.tables_read = 'items'"),
+            ("SELECT now() FROM items", "runs at the primary", "consort.tables_read = 'items'"),
+            ("UPDATE items SET n = random() * 9", "refused with 0A000, for it draws random values", ""),
+            ("CREATE TABLE more (id int)", "every server executes it", "consort.tables_written = '*'"),
+            ("CREATE TABLE more AS SELECT 1", "refused with 0A000", ""),
+            ("CREATE ROLE somebody", "refused with 0A000", ""),
+            (
+                "COPY items FROM STDIN",
+                "refused with 0A000, for COPY from the client is not handed to all",
+                "",
+            ),
+            (
+                "CALL place(3)",
+                "every server executes it",
+                "consort.tables_read = 'items', consort.tables_written = 'shop.\"Orders\", shop.\"Orders_id_seq\"'",
+            ),
+            ("CALL other(3)", "refused with 0A000, for the procedure is not declared", ""),
+            ("SET work_mem = '1MB'", "a utility statement (set)", ""),
+        ] {
+            let explained = serving.run("explain", &[sql]).worked();
+            assert!(explained.contains(said), "{design}: {said} is missing in {explained}");
+            let shown = explained.contains("a block declares for it");
+            assert_eq!(shown, declares && !declaration.is_empty(), "{explained}");
+            assert!(!shown || explained.contains(&format!("{declaration}\n")), "{explained}");
+        }
+        for (comment, said) in [
+            ("tables_written = 'items'", "its comment declares all of it"),
+            ("tables_read = 'items'", "its comment leaves out items: refused with 55000"),
+            (
+                "tables_written = 'nothing'",
+                "its comment names the table \"nothing\", which does not exist: 42P01",
+            ),
+            ("tables_writen = 'items'", "its comment is not understood: refused with 42704"),
+        ] {
+            let explained =
+                serving.run("explain", &[&format!("/* consort: {comment} */ DELETE FROM items")]).worked();
+            assert_eq!(explained.contains(said), declares, "{design}: {explained}");
+        }
+    }
+}
+
+#[test]
 fn a_database_that_is_not_utf8_says_why_its_reads_stay() {
     let (serving, mut console, url) = serving(1, THROUGH);
     Client::connect(&url)

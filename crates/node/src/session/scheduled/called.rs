@@ -4,8 +4,10 @@ use super::uses::{Does, Form, No, Use, behind_ddl, common, not_executed, session
 use crate::scheduled::writing;
 use crate::session::Session;
 use crate::session::primary::Seen;
-use analysis::utility::called::{called, may_mean_clock};
+use crate::session::understand::types;
+use analysis::utility::called::{Arguments, called, may_mean_clock};
 use analysis::utility::{Statement, What};
+use analysis::{Kind, Parameter, Values};
 use history::RelationId;
 use wire::{Answers, Bind, Problem, Severity};
 
@@ -14,18 +16,24 @@ const ENDS_TRANSACTIONS: [u8; 5] = *b"2D000";
 
 const DECLARE: &str = "Declare it in the configuration, in a table [procedure.\"schema.name\"] with tables_read and \
     tables_written, if it does the same at every server; or send its statements one by one.";
-const VALUES: &str = "Send the values themselves, as literals or parameters.";
+const VALUES: &str =
+    "Send the values themselves, as literals or parameters, or what computes them from such alone.";
 
 impl Session {
     /// What CALL executes, if that is declared.
     pub(super) async fn use_of_call(&mut self, piece: &str) -> Result<Use, No> {
         let not_known = || not_executed("call", "the procedure is not declared", DECLARE);
         let call = called(piece, self.state.strings()).ok_or_else(not_known)?;
-        let catalog = self.catalog().await.map_err(|problem| No::Refused("catalog", problem))?;
-        let catalog = &catalog.catalog;
+        let loaded = self.catalog().await.map_err(|problem| No::Refused("catalog", problem))?;
+        let catalog = &loaded.catalog;
         let name = &call.name;
         let touches = catalog.touched_if_called(name.schema.as_deref(), &name.name).ok_or_else(not_known)?;
-        if !call.by_values {
+        let alike = match &call.arguments {
+            Arguments::Values => true,
+            Arguments::Computed(query) => self.computes_alike(query).await?,
+            Arguments::Unknown => false,
+        };
+        if !alike {
             return Err(computed());
         }
         if !self.state.knows_names() {
@@ -43,6 +51,28 @@ impl Session {
         let mut used = Use::new(Does::Writes, Some(locks), piece, tree);
         (used.moves_sequences, used.calls) = (draws, true);
         Ok(used)
+    }
+
+    /// Whether a query, whose columns are the arguments of a CALL, computes the same wherever it is executed: from its literals
+    /// and parameters alone, and by nothing that asks for the time, draws, reads or writes.
+    async fn computes_alike(&mut self, query: &str) -> Result<bool, No> {
+        let Some(words) = self.words_of(query.as_bytes()) else { return Ok(false) };
+        let types = self.current.statement.as_ref().map(|statement| types(statement)).unwrap_or_default();
+        let template = self.understood(&words, &types).await?;
+        let mut literals = Vec::new();
+        words.shape.texts(&words.text, &mut literals);
+        // A text among the parameters that may mean the clock is refused when it is bound.
+        let parameters = vec![Parameter::Null; template.parameters.len().max(types.len())];
+        let values = Values { literals: &literals, parameters: &parameters, utf8: false };
+        let touches_nothing = template.reads.is_nothing() && template.writes.is_nothing();
+        let changes_nothing = !template.dirties && !template.replay.moves_sequences;
+        Ok(template.kind == Kind::Read
+            && touches_nothing
+            && changes_nothing
+            && template.stays.is_empty()
+            && !template.random
+            && !template.at_copies.never
+            && template.differs_with(&values).is_none())
     }
 }
 

@@ -16,9 +16,10 @@ use crate::understanding::Statement as Looked;
 use analysis::instant::Instant;
 use analysis::session::{Declaration, set_by_function};
 use analysis::shape::{Hint, Strings};
-use analysis::template::FootprintTemplate;
-use analysis::utility::{Held, Statement, Utility, What, alike};
-use analysis::{Kind, Parameter, Stay, Template, Values};
+use analysis::template::{FootprintTemplate, Ordered};
+use analysis::utility::alike::SEE;
+use analysis::utility::{Held, Statement, Utility, What, alike, copied};
+use analysis::{Parameter, Stay, Template, Values};
 use history::RelationId;
 use scheduler::scheduled::Tables;
 use std::collections::BTreeMap;
@@ -239,7 +240,6 @@ pub(super) fn not_executed(name: &'static str, why: &str, hint: &str) -> No {
     refused(name, format!("this design has every server execute the statement, and {why}"), hint)
 }
 
-const SEE: &str = "docs/designs.md lists what this design does not execute.";
 const HINTS: &str = "Write tables_read = 'a, b' or tables_written = 'c', or both with a comma between, '*' for all; or a \
     consistency: strong, session, bounded <age>, weak, primary.";
 const ALONE: &str = "Send each of them in a request of its own.";
@@ -485,7 +485,7 @@ impl Session {
         }
     }
 
-    fn words_of(&self, text: &[u8]) -> Option<Words> {
+    pub(super) fn words_of(&self, text: &[u8]) -> Option<Words> {
         let mut words = Words::default();
         words.read(self, text).then_some(words)
     }
@@ -508,24 +508,7 @@ impl Session {
         types: &[u32],
         parameters: &[Parameter<'_>],
     ) -> Result<Use, No> {
-        let mine = Rc::make_mut(&mut self.words);
-        mine.text.clone_from(&words.text);
-        mine.shape.clone_from(&words.shape);
-        let mut template = self.tree_of(words, types, Duration::ZERO).await;
-        if template.is_none() {
-            // What has an error is analysed by nobody.
-            let bytes: Vec<u8> = types.iter().flat_map(|oid| oid.to_be_bytes()).collect();
-            let prepared = Prepared::new(words.text.as_bytes(), bytes);
-            if let Some(error) = self.parse_error(&prepared).await? {
-                return Err(No::Failed(error));
-            }
-            template = self.tree_of(words, types, TREE_LIMIT).await;
-        }
-        let why = words.shape.sure().err().map_or("not_analysed", |unsure| unsure.name());
-        let template = template.ok_or_else(|| not_understood(why, &words.text))?;
-        if !self.asker().understands(&template) {
-            return Err(session_not_known());
-        }
+        let template = self.understood(words, types).await?;
         let mut literals = Vec::new();
         words.shape.texts(&words.text, &mut literals);
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
@@ -544,6 +527,29 @@ impl Session {
         Ok(used)
     }
 
+    /// What is known of a statement, which is waited for.
+    pub(super) async fn understood(&mut self, words: &Words, types: &[u32]) -> Result<Rc<Template>, No> {
+        let mine = Rc::make_mut(&mut self.words);
+        mine.text.clone_from(&words.text);
+        mine.shape.clone_from(&words.shape);
+        let mut template = self.tree_of(words, types, Duration::ZERO).await;
+        if template.is_none() {
+            // What has an error is analysed by nobody.
+            let bytes: Vec<u8> = types.iter().flat_map(|oid| oid.to_be_bytes()).collect();
+            let prepared = Prepared::new(words.text.as_bytes(), bytes);
+            if let Some(error) = self.parse_error(&prepared).await? {
+                return Err(No::Failed(error));
+            }
+            template = self.tree_of(words, types, TREE_LIMIT).await;
+        }
+        let why = words.shape.sure().err().map_or("not_analysed", |unsure| unsure.name());
+        let template = template.ok_or_else(|| not_understood(why, &words.text))?;
+        if !self.asker().understands(&template) {
+            return Err(session_not_known());
+        }
+        Ok(template)
+    }
+
     /// Where a statement with a tree runs, and under which locks.
     fn judged(
         &self,
@@ -551,17 +557,18 @@ impl Session {
         values: &Values<'_>,
         words: &Words,
     ) -> Result<(Does, Tables), No> {
-        let (reads, writes) = (tables(&template.reads), tables(&template.writes));
-        let calls_writer = writes.as_ref().is_some_and(|writes| !writes.is_empty());
-        if template.kind == Kind::Read && !template.replay.moves_sequences && !calls_writer {
-            if writes.is_none() {
-                // A function of which nothing is known: in a block nobody could keep it from writing.
-                return match self.state.block() {
-                    analysis::session::BlockStatus::Idle => Ok((Does::SeemsToRead, reading_everything())),
-                    _ => Err(unknown_function()),
-                };
-            }
-            let Some(reads) = reads else { return Ok((Does::Reads, reading_everything())) };
+        let ordered = template.ordered(values);
+        if ordered == Ordered::SeemsToRead {
+            // A function of which nothing is known: in a block nobody could keep it from writing.
+            return match self.state.block() {
+                analysis::session::BlockStatus::Idle => Ok((Does::SeemsToRead, reading_everything())),
+                _ => Err(unknown_function()),
+            };
+        }
+        if ordered == Ordered::Reads {
+            let Some(reads) = tables(&template.reads) else {
+                return Ok((Does::Reads, reading_everything()));
+            };
             if template.stays.contains(&Stay::LocksRows) {
                 return Ok((Does::Reads, writing(reads.clone(), reads, false)));
             }
@@ -576,7 +583,7 @@ impl Session {
             let does = if leaves { Does::ReadsAnywhere(template.clone()) } else { Does::Reads };
             return Ok((does, reading(reads)));
         }
-        if let Some(differs) = template.differs_with(values) {
+        if let Ordered::Differs(differs) = ordered {
             return Err(not_executed(differs.name(), differs.sentence(), differs.hint()));
         }
         if template.replay.instants > 0 && self.state.strings() == Strings::Escaping {
@@ -586,12 +593,9 @@ impl Session {
         if self.state.block_has_ddl() {
             return Err(behind_ddl());
         }
-        let locks = match (reads, writes) {
-            (Some(reads), Some(writes)) => {
-                let reads = reads.into_iter().chain(template.replay.looks_into.iter().copied());
-                writing(reads, writes, template.replay.moves_sequences)
-            }
-            _ => touching_everything(),
+        let locks = match template.touched_tables() {
+            Some((reads, writes)) => writing(reads, writes, template.replay.moves_sequences),
+            None => touching_everything(),
         };
         Ok((Does::Writes, locks))
     }
@@ -624,7 +628,7 @@ impl Session {
                 Some(why) => return Err(not_executed("ddl", why, SEE)),
                 None => (Does::Makes, Some(touching_everything())),
             },
-            Utility::CopyTo => (Does::Reads, Some(reading_everything())),
+            Utility::CopyTo => return self.use_of_copy(utility, piece, statement).await,
             Utility::CopyQuery { inner } | Utility::Explain { analyze: true, makes: None, inner } => {
                 return self
                     .use_of_inner(utility, piece, inner.start - statement.range.start, statement)
@@ -657,7 +661,7 @@ impl Session {
             | Utility::PrepareTransaction(_)
             | Utility::CommitPrepared(_)
             | Utility::RollbackPrepared(_) => {
-                let (why, hint) = not_yet(utility);
+                let (why, hint) = alike::refused(utility).unwrap_or(("nothing is known of it", SEE));
                 return Err(not_executed(utility.name(), why, hint));
             }
         };
@@ -678,7 +682,34 @@ impl Session {
             Utility::CopyQuery { inner } | Utility::Explain { inner, .. } => from..from + inner.len(),
             _ => return Err(no()),
         };
-        let words = piece.get(inner).and_then(|inner| self.words_of(inner.as_bytes())).ok_or_else(no)?;
+        let inner = piece.get(inner).ok_or_else(no)?.to_owned();
+        self.use_of_query(utility, &inner, piece, statement).await
+    }
+
+    /// COPY of a table to the client runs at the primary, under the locks of what it reads.
+    async fn use_of_copy(
+        &mut self,
+        utility: &Utility,
+        piece: &str,
+        statement: &Statement,
+    ) -> Result<Use, No> {
+        match copied::query_of(piece, self.state.strings()) {
+            Some(query) => self.use_of_query(utility, &query, piece, statement).await,
+            None => Ok(Use::new(Does::Reads, Some(reading_everything()), piece, statement.clone())),
+        }
+    }
+
+    /// What gives the rows of a query to its client, if that only reads.
+    async fn use_of_query(
+        &mut self,
+        utility: &Utility,
+        query: &str,
+        piece: &str,
+        statement: &Statement,
+    ) -> Result<Use, No> {
+        let no =
+            || not_executed(utility.name(), "what it executes is not surely a query that only reads", SEE);
+        let words = self.words_of(query.as_bytes()).ok_or_else(no)?;
         let of = self.use_of_tree(&words, &[], &[]).await?;
         self.says_nothing();
         match of.does {
@@ -707,25 +738,6 @@ fn may_be_together(uses: &[Use]) -> bool {
         || !uses.iter().any(Use::turns_others)
         || all(|does| matches!(does, Does::Makes))
         || all(|does| matches!(does, Does::AtPrimary))
-}
-
-/// Why a utility statement is not executed.
-fn not_yet(utility: &Utility) -> (&'static str, &'static str) {
-    match utility {
-        Utility::Execute { .. } => (
-            "what PREPARE has named is not looked into",
-            "Prepare it by the protocol, or send the statement itself.",
-        ),
-        Utility::Declare { .. } => ("cursors are not opened", "Send the query itself."),
-        Utility::CopyFrom => {
-            ("COPY from the client is not handed to all", "Send INSERTs with many rows each.")
-        }
-        Utility::Do => ("code runs as it likes", "Send its statements one by one."),
-        Utility::PrepareTransaction(_) | Utility::CommitPrepared(_) | Utility::RollbackPrepared(_) => {
-            ("transactions are not prepared", "COMMIT them.")
-        }
-        _ => ("it is one server's matter", SEE),
-    }
 }
 
 fn unknown_function() -> No {
