@@ -10,6 +10,7 @@ use analysis::shape::{Hint, Shape, Strings};
 use analysis::utility::{Utility, What, split};
 use analysis::{Catalog, Input, Template, Values, judge};
 use clap::Args;
+use design::Design;
 use history::{Access, Footprint, RelationId, Rows};
 use node::config::Config;
 use ordered::In;
@@ -57,13 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 async fn explain(options: &Options, address: &Address, config: &Config) -> Result<(), Failure> {
     let control = Control::connect(address).await?;
-    let mut catalog = postgres::load(&control).await?.catalog;
-    catalog.declare_named_harmless(&config.harmless_functions);
-    let design = config.design();
-    catalog.trusts_declarations = design.orders_first();
-    for wrong in catalog.declare_procedures(&config.procedures) {
-        println!("{wrong}: its declaration is passed over");
-    }
+    let (design, catalog) = (config.design(), catalog(&control, config).await?);
     let ordered = design.orders_first().then_some(In { design, catalog: &catalog });
     let settings = settings(options, address).await?;
     let missing = attach::missing(&control).await?;
@@ -76,19 +71,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
         println!("in one query they run at the primary, together; each in a query of its own:");
     }
     let whole = Shape::of(&options.statement, Strings::Standard);
-    match whole.hint() {
-        Some(Hint::Level(level)) => println!("its comment asks for the consistency {level}"),
-        Some(Hint::Declares) => {
-            println!("its comment declares tables: where the design asks for that, it counts")
-        }
-        Some(Hint::Unknown) if design.declares_tables() => {
-            println!("its comment is not understood: refused with 42704");
-        }
-        Some(Hint::Unknown) => {
-            println!("its comment asks for a consistency that is not known: it runs at the primary");
-        }
-        None => {}
-    }
+    print_comment(whole.hint(), &design);
     // It is the first one's.
     let mut declaration = whole.declaration(&options.statement);
     for statement in statements {
@@ -139,6 +122,34 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
         );
     }
     Ok(())
+}
+
+/// The catalog, with what the configuration declares of it.
+async fn catalog(control: &Control, config: &Config) -> Result<Catalog, Failure> {
+    let mut catalog = postgres::load(control).await?.catalog;
+    catalog.declare_named_harmless(&config.harmless_functions);
+    catalog.trusts_declarations = config.design().orders_first();
+    for wrong in catalog.declare_procedures(&config.procedures) {
+        println!("{wrong}: its declaration is passed over");
+    }
+    Ok(catalog)
+}
+
+/// What a comment in front of it asks for.
+fn print_comment(hint: Option<Hint>, design: &Design) {
+    match hint {
+        Some(Hint::Level(level)) => println!("its comment asks for the consistency {level}"),
+        Some(Hint::Declares) => {
+            println!("its comment declares tables: where the design asks for that, it counts")
+        }
+        Some(Hint::Unknown) if design.declares_tables() => {
+            println!("its comment is not understood: refused with 42704");
+        }
+        Some(Hint::Unknown) => {
+            println!("its comment asks for a consistency that is not known: it runs at the primary");
+        }
+        None => {}
+    }
 }
 
 /// The settings of the session that would ask.
