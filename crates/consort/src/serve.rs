@@ -1,10 +1,15 @@
 //! `consort serve`: Consort in front of servers that are there already. `consort up` runs the same.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use clap::Args;
 use node::config::Config;
+use node::{Heir, NoHeir, StartsAgain};
 
 use crate::daemon::READY;
 use crate::failure::Failure;
@@ -12,7 +17,8 @@ use crate::{home, logging};
 
 /// Serve clients in front of PostgreSQL servers that you already have
 ///
-/// It runs until SIGTERM or SIGINT, then lets open transactions end. SIGHUP reads the configuration again.
+/// It runs until SIGTERM or SIGINT, then lets open transactions end. SIGHUP reads the configuration again. SIGUSR2 starts the
+/// program once more, with --takeover: a new version of it goes on with the clients that are idle.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -22,6 +28,10 @@ pub(crate) struct Options {
     /// File to write the process number into, held as long as the process lives
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
+    /// Take over from the process that serves with this configuration: its listening sockets and its idle clients, who do not
+    /// notice; it ends when its other clients are done
+    #[arg(long, short = 'R', visible_alias = "reboot")]
+    takeover: bool,
     /// Leave the terminal's session
     #[arg(long, hide = true)]
     detached: bool,
@@ -32,7 +42,9 @@ Before the first start:
   consort check --config consort.toml       every prerequisite that is missing, each with the line that mends it
   consort attach --config consort.toml      what Consort needs inside the databases
 Then:
-  consort serve --config consort.toml";
+  consort serve --config consort.toml
+After the program was replaced, beside the one that runs, as the same user:
+  consort serve --config consort.toml --takeover";
 
 /// Serves until it is told to end.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -44,7 +56,50 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         // Whoever waits for it may be gone.
         let _ = writeln!(std::io::stdout(), "{READY}");
     };
-    in_this_process(&options.config, config, options.pid_file.as_deref(), Box::new(ready))
+    // Its configuration is right: only now the process that serves is asked.
+    let heir = options.takeover.then(|| Heir::ask(&options.config)).transpose().map_err(|why| match why {
+        NoHeir::NobodyThere(why) => Failure::not_running(format!("{why}; start it without --takeover")),
+        NoHeir::Refused(why) => Failure::new(why),
+    })?;
+    let served = Served { heir, starts_again: Some(starts_again()?) };
+    in_this_process(&options.config, config, options.pid_file.as_deref(), Box::new(ready), served)
+}
+
+/// How a process comes to serve, and how it ends.
+#[derive(Default)]
+pub(crate) struct Served {
+    /// From whom it takes over.
+    heir: Option<Heir>,
+    /// Starts the one that takes over from it.
+    starts_again: Option<StartsAgain>,
+}
+
+/// Starts the program as it was started, to take over: by its path, where another file may be by then.
+fn starts_again() -> Result<StartsAgain, Failure> {
+    let program = std::env::current_exe()?;
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let says_so = |argument: &std::ffi::OsString| {
+        ["--takeover", "--reboot", "-R"].iter().any(|word| argument.to_str() == Some(word))
+    };
+    let takeover = (!arguments.iter().any(says_so)).then_some("--takeover");
+    Ok(Rc::new(move || {
+        let mut again = Command::new(&program);
+        again.args(&arguments).args(takeover).stdin(Stdio::null());
+        // It names the process that says that it is alive: that is another one then.
+        again.env_remove("WATCHDOG_PID").spawn()
+    }))
+}
+
+/// The file with the process's number, held: by the process before, if it is the same file.
+fn hold(pid_file: &Path, heir: &mut Option<Heir>) -> Result<File, Failure> {
+    let before = heir.as_mut().and_then(Heir::pid_file);
+    if let Some(file) = before {
+        let (there, named) = (file.metadata()?, std::fs::metadata(pid_file)?);
+        if (there.dev(), there.ino()) == (named.dev(), named.ino()) {
+            return Ok(file);
+        }
+    }
+    home::hold(pid_file)
 }
 
 /// Serves in this process; `ready` is called when clients can log in.
@@ -53,10 +108,19 @@ pub(crate) fn in_this_process(
     config: Config,
     pid_file: Option<&Path>,
     ready: Box<dyn FnOnce()>,
+    Served { mut heir, starts_again }: Served,
 ) -> Result<(), Failure> {
-    let _held = pid_file.map(home::hold).transpose()?;
+    let pid_file = pid_file.map(|file| hold(file, &mut heir)).transpose()?;
     let log_level = logging::start(&config);
     let config_file = Some(config_file.to_owned());
-    let start = node::Start { config, config_file, log_level: log_level.into(), ready };
+    let start = node::Start {
+        config,
+        config_file,
+        log_level: log_level.into(),
+        ready,
+        pid_file,
+        takes_over_from: heir,
+        starts_again,
+    };
     node::serve(start).map_err(|error| Failure::new(error.to_string()))
 }

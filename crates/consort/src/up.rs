@@ -142,7 +142,13 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
     let (cluster, config) = prepare(home, options)?;
     drop(turn);
     let ready = Box::new(announcement(home, &config));
-    let served = serve::in_this_process(&home.config_file(), config, Some(&home.pid_file()), ready);
+    let served = serve::in_this_process(
+        &home.config_file(),
+        config,
+        Some(&home.pid_file()),
+        ready,
+        serve::Served::default(),
+    );
     cluster.stop(Stop::Fast)?;
     served
 }

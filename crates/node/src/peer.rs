@@ -7,6 +7,7 @@ use crate::socket::Socket;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -165,6 +166,11 @@ impl Peer {
             self.outbox.append(&mut filled);
         }
         self.rooms.outbox_back(filled);
+    }
+
+    /// The socket, if another process could go on with it as it is.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.descriptor()
     }
 
     /// The thread's spare buffers.

@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! SIGHUP, RELOAD             read the configuration again
+//! SIGUSR2                    the program is started once more, and takes over (`takeover`)
 //! SIGTERM, SIGINT, SHUTDOWN  nobody is let in; open transactions may end, at most for drain_time; a second one: at once
 //! ```
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,7 +20,6 @@ use postgres::Tls;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
 use scheduler::Kind;
-use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
@@ -28,17 +29,19 @@ use crate::cluster::{Cluster, Setup, StandbySetup};
 use crate::config::auth_file::AuthFile;
 use crate::config::{Config, Server, in_one};
 use crate::console::Shutdown;
-use crate::door::{self, ClientTls, Door, Listen, Listener, Lookup, Memberships, Seat, Secrets};
+use crate::door::{self, ClientTls, Door, Lookup, Memberships, Seat, Secrets};
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
 use crate::overdue;
+use crate::places::Places;
 use crate::room::check_room;
 use crate::service::Service;
 use crate::shadow;
 use crate::shown::Shown;
 use crate::socket::Place;
 use crate::supervisor;
+use crate::takeover::{self, Heir, Over};
 use crate::verify::Verification;
 use crate::{console, console_access, http};
 
@@ -49,11 +52,11 @@ const END_PROCESSES: &str =
 /// The database in which the connections live that are about the whole server.
 const CONTROL_DATABASE: &str = "postgres";
 /// Sessions that are cut off have so long to say farewell.
-const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
+pub(crate) const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
 /// How often is looked whether a period of averages is over.
 const PERIOD_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often is looked whether the last session has left.
-const LEFT_EVERY: Duration = Duration::from_millis(10);
+pub(crate) const LEFT_EVERY: Duration = Duration::from_millis(10);
 
 /// What a process is started with.
 pub struct Start {
@@ -65,11 +68,26 @@ pub struct Start {
     pub log_level: Rc<dyn Fn(&str)>,
     /// Called once, when clients can log in.
     pub ready: Box<dyn FnOnce()>,
+    /// What holds the process's number, locked.
+    pub pid_file: Option<File>,
+    /// The process from which this one takes over, if it does.
+    pub takes_over_from: Option<Heir>,
+    /// Starts the program once more, to take over from this process: SIGUSR2. `None`: that signal does nothing.
+    pub starts_again: Option<StartsAgain>,
 }
+
+/// Starts the program once more.
+pub type StartsAgain = Rc<dyn Fn() -> std::io::Result<Child>>;
 
 /// Why a process did not start, for a person.
 #[derive(Debug)]
 pub struct StartError(String);
+
+impl StartError {
+    pub(crate) fn new(why: String) -> StartError {
+        StartError(why)
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,10 +114,13 @@ pub(crate) struct Process {
     ending: Notify,
     /// What is waited for then.
     shutdown: Cell<Shutdown>,
+    pub(crate) pid_file: RefCell<Option<File>>,
+    pub(crate) starts_again: Option<StartsAgain>,
+    pub(crate) over: Over,
 }
 
 /// How a process came to its end.
-enum Ended {
+pub(crate) enum Ended {
     /// It was told to.
     Told,
     /// Another Consort has led, or may have: nothing that was known counts. It begins as one that has only just been started.
@@ -124,44 +145,23 @@ pub fn serve(mut start: Start) -> Result<(), StartError> {
     }
 }
 
-async fn run(start: Start) -> Result<Ended, StartError> {
-    let config = Rc::new(start.config);
-    let secrets = secrets(&config).map_err(StartError)?;
-    let setup = setup(&config).map_err(StartError)?;
-    let door = Door::new(door_options(&config)?, secrets, Some(Place::from(&setup.primary)));
-    *door.memberships.borrow_mut() = Some(Rc::new(Memberships::new(setup.primary.clone())));
-    let cluster = Cluster::start(setup);
-    cluster.declare_procedures(&config.procedures);
-    *door.lookup.borrow_mut() = lookup(&config).map_err(StartError)?;
-    let process = Rc::new(Process {
-        door,
-        cluster,
-        verification: Verification::default(),
-        config: RefCell::new(config.clone()),
-        config_file: start.config_file,
-        log_level: start.log_level,
-        ending: Notify::new(),
-        shutdown: Cell::default(),
-    });
-    let defaults = Rc::downgrade(&process);
-    let defaults = move |database: &str, user: &str| {
-        defaults.upgrade().map_or_else(Own::default, |process| process.config().defaults(database, user))
-    };
-    let service = Service::new(process.cluster.clone(), Box::new(defaults));
-    service.statement_log.set(config.statement_log);
-    process.door.leads_to(service);
-    console_access::open(&process);
+async fn run(mut start: Start) -> Result<Ended, StartError> {
+    let config = Rc::new(start.config.clone());
+    let mut heir = start.takes_over_from.take();
+    let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;
-    for listen in listens(&config).await? {
-        let listener = Listener::open(&listen).await?;
-        tracing::info!(at = ?listen, "clients are awaited");
-        let door = process.door.clone();
-        spawn_local(async move { door.serve(listener).await });
+    let mut taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
+    let places = Places::open(&config, &mut taken).await?;
+    if heir.is_some() && !places.is_any_taken() {
+        return Err(StartError::new(
+            "the process that serves listens at none of this one's addresses".to_owned(),
+        ));
     }
-    if let Some(address) = &config.metrics_listen {
-        let listener = TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))?;
-        let pages = process.clone();
-        spawn_local(async move { http::serve(listener, pages).await });
+    // What comes before it is ready is let in, and waits; but at sockets of the process before that one accepts.
+    let mut waiting = Some(places);
+    match heir {
+        None => process.serve_at(waiting.take())?,
+        Some(_) => process.cluster.lead().will_follow(),
     }
     spawn_local(end_periods(process.cluster.clone()));
     spawn_local(overdue::look(Rc::downgrade(&process)));
@@ -175,6 +175,10 @@ async fn run(start: Start) -> Result<Ended, StartError> {
         () = begun => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
+    if let Some(heir) = heir {
+        process.inherits(heir, waiting).await?;
+    }
+    spawn_local(takeover::old::wait(process.clone()));
     process.warn_of_room().await;
     process.warn_of_absent().await;
     (start.ready)();
@@ -182,13 +186,52 @@ async fn run(start: Start) -> Result<Ended, StartError> {
     tokio::select! {
         () = process.asked_to_end(&mut signals) => process.end(&mut signals).await,
         () = process.cluster.lead().until_void() => Ok(process.begins_anew().await),
+        () = process.until_taken_over() => process.remains(&mut signals).await,
     }
+}
+
+/// The parts of a process, of which none does anything yet.
+fn process(config: &Rc<Config>, start: &mut Start) -> Result<Rc<Process>, StartError> {
+    let secrets = secrets(config).map_err(StartError)?;
+    let setup = setup(config).map_err(StartError)?;
+    let door = Door::new(door_options(config)?, secrets, Some(Place::from(&setup.primary)));
+    *door.memberships.borrow_mut() = Some(Rc::new(Memberships::new(setup.primary.clone())));
+    let cluster = Cluster::start(setup);
+    cluster.declare_procedures(&config.procedures);
+    *door.lookup.borrow_mut() = lookup(config).map_err(StartError)?;
+    let process = Rc::new(Process {
+        door,
+        cluster,
+        verification: Verification::default(),
+        config: RefCell::new(config.clone()),
+        config_file: start.config_file.take(),
+        log_level: start.log_level.clone(),
+        ending: Notify::new(),
+        shutdown: Cell::default(),
+        pid_file: RefCell::new(start.pid_file.take()),
+        starts_again: start.starts_again.clone(),
+        over: Over::default(),
+    });
+    let defaults = Rc::downgrade(&process);
+    let defaults = move |database: &str, user: &str| {
+        defaults.upgrade().map_or_else(Own::default, |process| process.config().defaults(database, user))
+    };
+    let service = Service::new(process.cluster.clone(), Box::new(defaults));
+    service.statement_log.set(config.statement_log);
+    process.door.leads_to(service);
+    console_access::open(&process);
+    Ok(process)
 }
 
 impl Process {
     /// The configuration that counts now.
     pub(crate) fn config(&self) -> Rc<Config> {
         self.config.borrow().clone()
+    }
+
+    /// The file of that.
+    pub(crate) fn config_file(&self) -> Option<&Path> {
+        self.config_file.as_deref()
     }
 
     /// Says so if more clients may come than the primary lets in.
@@ -329,12 +372,13 @@ impl Process {
     }
 
     /// Waits for a signal or a command to end, and reads the configuration again meanwhile as often as one likes.
-    async fn asked_to_end(&self, signals: &mut Signals) {
+    pub(crate) async fn asked_to_end(self: &Rc<Self>, signals: &mut Signals) {
         loop {
             tokio::select! {
                 () = self.ending.notified() => return,
                 _ = signals.terminate.recv() => return,
                 _ = signals.interrupt.recv() => return,
+                _ = signals.again.recv() => self.start_again(),
                 _ = signals.hang_up.recv() => {
                     supervisor::reloads();
                     if let Err(why) = self.reload() {
@@ -347,11 +391,13 @@ impl Process {
     }
 
     /// Lets the sessions end, then cuts off who is left.
-    async fn end(&self, signals: &mut Signals) -> Result<Ended, StartError> {
+    pub(crate) async fn end(self: &Rc<Self>, signals: &mut Signals) -> Result<Ended, StartError> {
         let how = self.shutdown.get();
         let limit = if how == Shutdown::Now { self.config().drain_time } else { Duration::MAX };
         tracing::info!(?how, clients = self.door.seats().len(), "ending");
-        supervisor::ends(self.door.seats().len());
+        if !self.over.is_so() {
+            supervisor::ends(self.door.seats().len());
+        }
         match how {
             Shutdown::WaitForClients => self.door.let_nobody_in(),
             Shutdown::Now | Shutdown::WaitForServers => self.door.close(false),
@@ -382,11 +428,14 @@ impl Process {
             config_file: self.config_file.clone(),
             log_level: self.log_level.clone(),
             ready: Box::new(|| {}),
+            pid_file: self.pid_file.take(),
+            takes_over_from: None,
+            starts_again: self.starts_again.clone(),
         }))
     }
 
     /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
-    async fn empty(&self, limit: Duration) {
+    pub(crate) async fn empty(&self, limit: Duration) {
         let deadline = Instant::now().checked_add(limit);
         let console = &self.config().console_database;
         let waits = || self.door.seats().iter().any(|seat| seat.database != *console);
@@ -414,10 +463,11 @@ impl http::Pages for Process {
 }
 
 /// The signals that the process obeys.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    again: Signal,
 }
 
 impl Signals {
@@ -426,6 +476,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            again: signal(SignalKind::user_defined2())?,
         })
     }
 }
@@ -533,27 +584,6 @@ fn door_options(config: &Config) -> Result<door::Options, StartError> {
         tls_required: config.tls_required,
         console_database: config.console_database.clone(),
     })
-}
-
-/// Every address of the configuration, and the Unix socket.
-async fn listens(config: &Config) -> Result<Vec<Listen>, StartError> {
-    let mut listens = Vec::new();
-    for address in &config.listen {
-        let found = lookup_host(address).await.map_err(|error| cannot_listen(address, &error))?;
-        listens.extend(found.map(Listen::Tcp));
-    }
-    if let Some(folder) = &config.unix_socket_dir {
-        let port = listens.iter().find_map(|listen| match listen {
-            Listen::Tcp(address) => Some(SocketAddr::port(address)),
-            Listen::Unix(..) => None,
-        });
-        listens.push(Listen::Unix(folder.clone(), port.unwrap_or(6432)));
-    }
-    Ok(listens)
-}
-
-fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
-    StartError(format!("cannot listen at {address}: {error}"))
 }
 
 fn secrets(config: &Config) -> Result<Secrets, String> {

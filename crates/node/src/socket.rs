@@ -6,6 +6,7 @@ use postgres::tcp;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -32,6 +33,31 @@ impl Socket {
             Socket::Unix(stream) => stream.peer_cred().ok().map(|process| process.uid()),
             Socket::Tcp(_) | Socket::Tls(_) | Socket::Nowhere => None,
         }
+    }
+
+    /// What another process could go on with: nothing of the conversation is here alone.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Socket::Tcp(stream) => Some(stream.as_fd()),
+            Socket::Unix(stream) => Some(stream.as_fd()),
+            Socket::Tls(_) | Socket::Nowhere => None,
+        }
+    }
+
+    /// A client's socket that came from another process.
+    pub(crate) fn of_descriptor(descriptor: OwnedFd, origin: Origin) -> io::Result<Socket> {
+        Ok(match origin {
+            Origin::Local => {
+                let stream = std::os::unix::net::UnixStream::from(descriptor);
+                stream.set_nonblocking(true)?;
+                Socket::Unix(UnixStream::from_std(stream)?)
+            }
+            Origin::Machine(_) => {
+                let stream = std::net::TcpStream::from(descriptor);
+                stream.set_nonblocking(true)?;
+                Socket::Tcp(TcpStream::from_std(stream)?)
+            }
+        })
     }
 }
 

@@ -30,6 +30,11 @@ pub(crate) fn ends(clients: usize) {
     tell(&[NotifyState::Stopping, NotifyState::Status(&status)]);
 }
 
+/// Another process has taken over: it is the one to be supervised from now on. What this one says is not heard any more.
+pub(crate) fn hands_over(pid: u32) {
+    tell(&[NotifyState::MainPid(pid)]);
+}
+
 /// Says again and again that it is alive, if it is asked to. A task of the thread that serves everybody: where that hangs, nothing
 /// is said.
 pub(crate) async fn lives() {

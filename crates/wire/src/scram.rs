@@ -65,6 +65,13 @@ impl Verifier {
         })
     }
 
+    /// PostgreSQL's form, as [`Verifier::parse`] reads it. It is a secret.
+    pub fn text(&self) -> String {
+        let Verifier { iterations, salt, stored_key, server_key } = self;
+        let [salt, stored, server] = [&salt[..], stored_key, server_key].map(|bytes| STANDARD.encode(bytes));
+        format!("SCRAM-SHA-256${iterations}:{salt}${stored}:{server}")
+    }
+
     /// The verifier of nobody, for a role that does not exist: the exchange goes on as for any other, and fails at its
     /// end. The same role gets the same salt as long as `secret` stays.
     pub fn of_nobody(role: &str, secret: &[u8]) -> Verifier {
@@ -78,6 +85,22 @@ impl Verifier {
 pub struct Keys {
     client_key: Hash,
     server_key: Hash,
+}
+
+impl Keys {
+    /// Both, the client's first: for another process of ours, and nobody else.
+    pub fn bytes(&self) -> [u8; 64] {
+        let mut both = [0; 64];
+        both[..32].copy_from_slice(&self.client_key);
+        both[32..].copy_from_slice(&self.server_key);
+        both
+    }
+
+    /// What [`Keys::bytes`] gave; `None` if it is something else.
+    pub fn of_bytes(both: &[u8]) -> Option<Keys> {
+        let (client, server) = both.split_at_checked(32)?;
+        Some(Keys { client_key: client.try_into().ok()?, server_key: server.try_into().ok()? })
+    }
 }
 
 impl std::fmt::Debug for Keys {

@@ -22,7 +22,7 @@ pub use declared::{Declaration, Declared, TableName};
 pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId, WRITTEN_UNDER, literal};
 pub use startup::Startup;
-pub use state::{Answer, SessionState};
+pub use state::{Answer, CarriedState, Pairs, SessionState, pairs};
 
 /// Where a session is, as ReadyForQuery says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

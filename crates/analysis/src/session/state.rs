@@ -1,5 +1,9 @@
 //! The state of a session, and how statements change it.
 
+mod carried;
+
+pub use carried::{CarriedState, Pairs, pairs};
+
 use super::declared::Declared;
 use super::own::{Own, SettingError};
 use super::probe::{self, Found, Probed, Temporary};

@@ -177,6 +177,15 @@ impl Serving {
         self.is_ready();
     }
 
+    /// Starts a process that takes over from this one, and is the one that is meant from then on. The one before.
+    pub(crate) fn is_taken_over(&mut self) -> Before {
+        let new =
+            serve(&self.config_file).arg("--takeover").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let before = Before(std::mem::replace(&mut self.child, new.expect("the program runs")));
+        self.is_ready();
+        before
+    }
+
     pub(crate) fn config_file(&self) -> &Path {
         &self.config_file
     }
@@ -208,6 +217,29 @@ impl Serving {
             status.is_some()
         });
         status.expect("it has ended")
+    }
+}
+
+/// A process from which another one has taken over.
+pub(crate) struct Before(Child);
+
+impl Before {
+    /// Whether it is there still.
+    pub(crate) fn is_there(&mut self) -> bool {
+        self.0.try_wait().expect("it is our child").is_none()
+    }
+
+    /// Waits until it has ended, as it should.
+    pub(crate) fn ends(mut self) {
+        eventually("the end of the process before", || !self.is_there());
+        assert!(self.0.wait().expect("it is our child").success());
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -42,6 +42,7 @@ mod statement_log;
 mod statements;
 mod subcommands;
 mod supervised;
+mod takeover;
 mod timeouts;
 mod verify;
 mod waiting;

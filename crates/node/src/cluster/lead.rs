@@ -47,6 +47,12 @@ pub struct Lead {
     since: Cell<Option<Instant>>,
     /// What it knew counts no more.
     void: Cell<bool>,
+    /// It leads no more, for as long as it lives: another process has taken over.
+    resigned: Cell<bool>,
+    /// The one that leads is about to hand over.
+    is_heir: Cell<bool>,
+    /// It has ended everything that could do harm before it gave the lead up.
+    follows_in_order: Cell<bool>,
     changed: Notify,
 }
 
@@ -60,6 +66,9 @@ impl Lead {
             alone: Cell::new(alone),
             since: Cell::default(),
             void: Cell::default(),
+            resigned: Cell::default(),
+            is_heir: Cell::default(),
+            follows_in_order: Cell::default(),
             changed: Notify::new(),
         }
     }
@@ -124,6 +133,44 @@ impl Lead {
     pub(crate) fn forget(&self) {
         self.void.set(self.alone.get());
         self.changed.notify_waiters();
+    }
+
+    /// It gives the lead up for good. What it does from now on it does as one that waits.
+    pub(crate) fn resign(&self) {
+        self.resigned.set(true);
+        // Nobody knows its successor's process at the primary yet.
+        self.is_of(Holder { pid: 0, address: None, is_superuser: true });
+        self.changed.notify_waiters();
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_resigned(&self) -> bool {
+        self.resigned.get()
+    }
+
+    /// Completes when it has.
+    pub(crate) async fn until_resigned(&self) {
+        self.until_so(|| self.resigned.get()).await;
+    }
+
+    /// The one that leads is about to hand over to this one.
+    pub(crate) fn will_follow(&self) {
+        self.is_heir.set(true);
+    }
+
+    /// Whether that is so.
+    pub(crate) fn is_heir(&self) -> bool {
+        self.is_heir.get()
+    }
+
+    /// The one that leads has ended everything that could do harm, and is about to end itself.
+    pub(crate) fn follows_in_order(&self) {
+        self.follows_in_order.set(true);
+    }
+
+    /// Whether that was so.
+    pub(crate) fn has_followed_in_order(&self) -> bool {
+        self.follows_in_order.get()
     }
 
     /// Completes when what this process knew is void.
@@ -236,6 +283,15 @@ mod tests {
         assert!(lead.is_sure(at(1_000_000)));
         lead.is_of(holder(2));
         assert!(!lead.is_sure(at(1)));
+    }
+
+    #[test]
+    fn who_resigns_is_not_sure_and_has_nothing_to_forget_where_gauges_tell_of_others() {
+        let lead = Lead::new(Some(Duration::ZERO), false);
+        leads(&lead, at(1));
+        lead.resign();
+        assert!(lead.has_resigned() && !lead.is_sure(at(1)) && !lead.void.get());
+        assert!(matches!(lead.standing(), Standing::Waits(_)));
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub struct NamesAt {
     shown: Option<Rc<Snapshot>>,
 }
 
+impl NamesAt {
+    /// A moment in another process: nobody knows what has changed since.
+    pub(crate) fn elsewhere() -> NamesAt {
+        NamesAt { count: u64::MAX, shown: None }
+    }
+}
+
 impl Names {
     /// Names may mean something else than before: a DDL transaction came out, or something else that is known to be over.
     pub(crate) fn changed(&self, by: Option<Xid>) {
@@ -56,7 +63,8 @@ impl Names {
     /// Whether everything that changed names had done so at that moment.
     pub fn are_those_of(&self, moment: &NamesAt) -> bool {
         let changes = self.0.borrow();
-        let since = usize::try_from(changes.count - moment.count).unwrap_or(usize::MAX);
+        let since = changes.count.checked_sub(moment.count);
+        let since = since.and_then(|since| usize::try_from(since).ok()).unwrap_or(usize::MAX);
         let shown = |by: &Option<Xid>| match (by, &moment.shown) {
             (Some(xid), Some(shown)) => shown.sees(*xid),
             _ => false,
@@ -93,5 +101,6 @@ mod tests {
         }
         names.changed(Some(Xid::new(200)));
         assert!(!names.are_those_of(&before), "the first of them is forgotten");
+        assert!(!names.are_those_of(&NamesAt::elsewhere()), "nobody has counted");
     }
 }

@@ -221,6 +221,11 @@ impl Cancels {
         }
     }
 
+    /// Whether a session here is cancelled by this request.
+    pub(super) fn knows(&self, request: &CancelRequest) -> bool {
+        self.running(request).is_some()
+    }
+
     fn running(&self, request: &CancelRequest) -> Option<Rc<Running>> {
         let sessions = self.sessions.borrow();
         let found = sessions.get(&request.pid)?.iter().find(|(known, _)| same(known, request));

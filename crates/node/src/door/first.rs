@@ -73,7 +73,7 @@ pub(super) async fn first(
             FirstPacket::Startup(startup) => return Some((client, startup, way)),
             FirstPacket::Cancel(request) => {
                 door.count(|metrics| metrics.cancel_requests.one());
-                door.cancels.cancel(&request).await;
+                door.cancel(&request).await;
                 return None;
             }
             FirstPacket::Ssl if door.tls.borrow().is_some() && !way.tls && way.origin != Origin::Local => {

@@ -2,8 +2,11 @@
 
 use crate::socket::{Origin, Socket};
 use postgres::tcp;
+use std::cell::Cell;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, UnixListener};
@@ -17,12 +20,27 @@ pub enum Listen {
     Unix(PathBuf, u16),
 }
 
-/// A place where clients knock. A Unix socket is removed when this is dropped.
+/// A place where clients knock. A Unix socket is removed when this is dropped, unless it is another process's by then.
 pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
     /// A Unix socket, and its path.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket.
+pub struct SocketFile {
+    path: PathBuf,
+    is_ours: Cell<bool>,
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Tcp(address) => write!(f, "tcp {address}"),
+            Listen::Unix(folder, port) => write!(f, "unix {}/.s.PGSQL.{port}", folder.display()),
+        }
+    }
 }
 
 impl Listener {
@@ -38,8 +56,41 @@ impl Listener {
                 remove_stale(&path).await?;
                 let listener = UnixListener::bind(&path).map_err(|error| named(path.display(), &error))?;
                 std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
-                Ok(Listener::Unix(listener, path))
+                Ok(Listener::Unix(listener, SocketFile { path, is_ours: Cell::new(true) }))
             }
+        }
+    }
+
+    /// The same with a listening socket that came from another process.
+    pub(crate) fn taken_over(listen: &Listen, socket: OwnedFd) -> io::Result<Listener> {
+        match listen {
+            Listen::Tcp(_) => {
+                let listener = std::net::TcpListener::from(socket);
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+            }
+            Listen::Unix(folder, port) => {
+                let listener = std::os::unix::net::UnixListener::from(socket);
+                listener.set_nonblocking(true)?;
+                let path = folder.join(format!(".s.PGSQL.{port}"));
+                let file = SocketFile { path, is_ours: Cell::new(true) };
+                Ok(Listener::Unix(UnixListener::from_std(listener)?, file))
+            }
+        }
+    }
+
+    /// It is another process's: what it has in the file system stays.
+    pub(crate) fn is_anothers(&self) {
+        if let Listener::Unix(_, file) = self {
+            file.is_ours.set(false);
+        }
+    }
+
+    /// The socket.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
         }
     }
 
@@ -68,7 +119,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let Listener::Unix(_, SocketFile { path, is_ours }) = self
+            && is_ours.get()
+        {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -17,6 +17,7 @@ mod replicate;
 mod seat;
 mod secrets;
 mod sparing;
+mod takeover;
 mod tls;
 
 pub(crate) use arrive::{not_leading, refuse};
@@ -26,8 +27,10 @@ pub use leave::Leave;
 pub use listen::{Listen, Listener};
 pub use lookup::{Lookup, Memberships};
 pub use pause::Pauses;
+pub(crate) use seat::CarriedSeat;
 pub use seat::{Doing, Seat};
 pub use secrets::{Secret, Secrets};
+pub(crate) use takeover::{Moved, Moving};
 pub use tls::ClientTls;
 
 use crate::chance;
@@ -35,6 +38,7 @@ use crate::hba::{Method, Rules};
 use crate::metrics::Metrics;
 use crate::peer::{Peer, Rooms};
 use crate::service::Service;
+use crate::session::Session;
 use crate::socket::{Origin, Place, Socket};
 use half_open::HalfOpen;
 use ipnet::IpNet;
@@ -146,6 +150,8 @@ pub struct Door {
     unruly: RefCell<Sparing>,
     open_connections: Cell<usize>,
     closing: Cell<bool>,
+    /// To another process, which takes over.
+    pub(crate) moves: takeover::Moves,
 }
 
 impl Door {
@@ -177,6 +183,7 @@ impl Door {
             unruly: RefCell::default(),
             open_connections: Cell::new(0),
             closing: Cell::new(false),
+            moves: takeover::Moves::default(),
         })
     }
 
@@ -188,8 +195,18 @@ impl Door {
 
     /// Lets clients in for ever. Runs inside a `LocalSet`.
     pub async fn serve(self: &Rc<Door>, listener: Listener) {
-        loop {
-            match listener.accept().await {
+        self.serve_at(Rc::new(listener)).await;
+    }
+
+    /// The same at a place that others hold too; until another process has it.
+    pub(crate) async fn serve_at(self: &Rc<Door>, listener: Rc<Listener>) {
+        while self.may_accept().await {
+            let accepted = tokio::select! {
+                biased;
+                () = self.closes() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
                 Ok((socket, origin, port)) => self.clone().let_in(socket, origin, port),
                 Err(error) => {
                     self.note_unheard(&format!("a client could not be accepted: {error}"));
@@ -209,6 +226,15 @@ impl Door {
             if let Some(session) = Box::pin(arrive::arrive(&self, socket, origin, port)).await {
                 session.run().await;
             }
+            self.open_connections.set(self.open_connections.get() - 1);
+        });
+    }
+
+    /// A session that comes from another process goes on.
+    pub(crate) fn goes_on_with(self: Rc<Door>, session: Box<Session>) {
+        self.open_connections.set(self.open_connections.get() + 1);
+        tokio::task::spawn_local(async move {
+            session.run().await;
             self.open_connections.set(self.open_connections.get() - 1);
         });
     }

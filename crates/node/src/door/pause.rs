@@ -41,6 +41,11 @@ impl Pauses {
         self.was_suspended.get() + self.suspended.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Whether requests wait anywhere.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.any.get()
+    }
+
     /// Whether requests wait in every database.
     pub fn all(&self) -> bool {
         self.all.get()

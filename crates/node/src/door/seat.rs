@@ -1,5 +1,9 @@
 //! The place of one client: what others may see of it, and the bell that tells it to leave.
 
+mod carried;
+
+pub(crate) use carried::CarriedSeat;
+
 use crate::door::cancels::Running;
 use crate::door::leave::Leave;
 use crate::peer::Stall;
@@ -90,6 +94,8 @@ pub struct Seat {
     bell: Cell<Bell>,
     /// What it runs is not ended from outside.
     spared: Cell<bool>,
+    /// Why it is not in another process yet that takes over, or that it is on its way there.
+    stays: Cell<Option<&'static str>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -125,6 +131,7 @@ impl Seat {
             stall_said: Cell::new(false),
             bell: Cell::new(Bell::Silent),
             spared: Cell::new(false),
+            stays: Cell::new(None),
             waker: RefCell::new(None),
         }
     }
@@ -226,6 +233,7 @@ impl Seat {
         self.begins(Doing::Active);
         self.transaction_since.set(self.transaction_since.get().or(Some(self.doing_since.get())));
         self.spared.set(false);
+        self.stays.set(None);
         self.asked.set(SystemTime::now());
         self.requests.set(self.requests.get() + 1);
     }

@@ -63,9 +63,13 @@ struct Course {
 pub(crate) async fn run(cluster: Cluster, lease: Duration) {
     let mut course = Course { is_first: true, seen: None, own: None };
     let mut trouble = Trouble::default();
-    while !cluster.stopping() {
+    while !cluster.stopping() && !cluster.lead().has_resigned() {
         let began = Instant::now();
-        let Err(error) = follow(&cluster, lease, &mut course).await;
+        // With the connection goes the lock.
+        let Err(error) = tokio::select! {
+            ended = follow(&cluster, lease, &mut course) => ended,
+            () = cluster.lead().until_resigned() => return,
+        };
         let (is_new, _) = trouble.met(&error.to_string(), &error, began.elapsed());
         if is_new {
             tracing::debug!(%error, "the primary cannot be asked who leads");
@@ -147,7 +151,7 @@ impl Line<'_> {
                     course.seen = Some(Seen { holder: holder.clone(), silent, traces });
                     if self.cluster.lead().is_of(holder.clone()) {
                         tracing::info!(%holder, "another Consort leads: this one waits");
-                        if self.lease.is_zero() {
+                        if self.lease.is_zero() && !self.cluster.lead().is_heir() {
                             tracing::warn!(
                                 "one that hangs is not replaced: that needs lease_time = \"10s\" at all of them"
                             );
@@ -166,7 +170,8 @@ impl Line<'_> {
         let alone = cluster.lead().is_alone();
         if let Some(former) = former {
             let is_gone = loop {
-                let is_gone = former.is_gone(self.heard(self.claim.traces()).await?);
+                let is_gone = cluster.lead().has_followed_in_order()
+                    || former.is_gone(self.heard(self.claim.traces()).await?);
                 let is_over = taken.elapsed() >= self.lease || former.has_lapsed(self.lease);
                 if !alone || is_over || is_gone {
                     break is_gone;

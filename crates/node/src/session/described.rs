@@ -31,6 +31,16 @@ impl Described {
         Ok(Described { parameters, columns })
     }
 
+    /// Its parameters, and its columns, to be kept elsewhere.
+    pub(super) fn parts(&self) -> (&[u8], Option<&[u8]>) {
+        (&self.parameters, self.columns.as_deref())
+    }
+
+    /// What [`Described::parts`] gave.
+    pub(super) fn of_parts(parameters: Box<[u8]>, columns: Option<Box<[u8]>>) -> Described {
+        Described { parameters, columns }
+    }
+
     /// Whether a client that was told this can read the rows of what is described so.
     pub fn has_columns_of(&self, now: &Described) -> bool {
         self.columns == now.columns

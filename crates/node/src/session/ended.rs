@@ -28,6 +28,8 @@ pub enum Ended {
     NoBlocks,
     /// Another Consort may have taken over, where two at a time would do harm.
     MayNotLead,
+    /// It does not end: it is to go on in another process.
+    Moves,
 }
 
 /// Who told the client.

@@ -29,12 +29,12 @@ pub struct Line {
     pub(crate) client: Peer,
     pub(crate) primary: Primary,
     pub(crate) statements: Statements,
-    reported: Reported,
-    lookout: Lookout,
+    pub(super) reported: Reported,
+    pub(super) lookout: Lookout,
     /// If the primary ends the connection without a word while nothing is asked, the session stays until it needs it.
     pub(crate) outlives_primary: bool,
     /// It has done so.
-    primary_gone: bool,
+    pub(super) primary_gone: bool,
     /// Where the client's block stands, if it runs somewhere else than at the primary.
     pub(crate) elsewhere: Option<Status>,
     /// Whose the connection at the primary is, if the session shares it with others.
@@ -42,7 +42,7 @@ pub struct Line {
     /// It has none just now.
     pub(crate) away: bool,
     /// What a connection of its own counts as.
-    own: Option<Open>,
+    pub(super) own: Option<Open>,
     /// What it hears elsewhere than at its connection.
     pub(crate) ear: Option<Rc<Ear>>,
     /// Something of that has gone to its client since this was asked.
@@ -212,6 +212,9 @@ impl Line {
                     self.primary.peer.rest();
                     if let Some(why) = self.seat.must_leave(self.status() == Status::Idle, cx) {
                         return Poll::Ready(Err(Ended::SentAway(why)));
+                    }
+                    if self.door.moves.asks(&self.seat) {
+                        return Poll::Ready(Err(Ended::Moves));
                     }
                     return Poll::Pending;
                 }
@@ -430,6 +433,7 @@ impl Line {
             | Ended::CutOff
             | Ended::Cancelled
             | Ended::NoServer
+            | Ended::Moves
             | Ended::PrimaryLost(Told::ByPrimary) => None,
             Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
             Ended::SentAway(why) => Some(why.word()),

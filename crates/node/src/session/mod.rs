@@ -7,6 +7,7 @@
 mod alone;
 mod apart;
 pub mod batch;
+mod carried;
 mod columns;
 mod described;
 mod early;
@@ -40,10 +41,12 @@ mod unjudged;
 mod whole;
 pub(crate) mod words;
 
+pub(crate) use carried::Carried;
 pub use line::Line;
 
 use crate::barrier::{self, Change, Everywhere};
 use crate::cluster::{Cluster, Database, Hold};
+use crate::door::Moved;
 use crate::log_in::Wish;
 use crate::plan::{Plan, Writing};
 use crate::pool::Shelf;
@@ -237,6 +240,11 @@ impl Session {
             };
             match asked {
                 Some(Ok(asked)) => request = Some(asked),
+                Some(Err(Ended::Moves)) => {
+                    if Box::pin(self.moves()).await == Moved::There {
+                        return self.has_moved();
+                    }
+                }
                 Some(Err(ended)) => break ended,
                 None => self.let_snapshot_go(),
             }

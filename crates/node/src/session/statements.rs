@@ -3,9 +3,11 @@
 //! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
 
 mod by_sql;
+mod carried;
 mod sql_names;
 
 pub use by_sql::{Again, BySql};
+pub(crate) use carried::CarriedStatements;
 pub(super) use sql_names::{deallocated, executed};
 
 use super::described::Described;

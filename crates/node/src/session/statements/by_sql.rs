@@ -13,11 +13,11 @@ use std::rc::Rc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BySql {
     /// The settings under which it was prepared: PostgreSQL makes constants of some of them.
-    settings: Settings,
+    pub(super) settings: Settings,
     /// Where the statement begins in the text of the PREPARE.
-    inner: usize,
+    pub(super) inner: usize,
     /// When it was prepared at the connection that has it, in microseconds of Unix time, where that was asked.
-    at_us: Option<i64>,
+    pub(super) at_us: Option<i64>,
 }
 
 impl BySql {

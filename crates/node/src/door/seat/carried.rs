@@ -1,0 +1,214 @@
+//! The place of a client that goes on in another process.
+
+use super::{Doing, Seat};
+use crate::socket::Origin;
+use crate::takeover::carries;
+use std::cell::Cell;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wire::{CancelRequest, Startup};
+
+/// What others may see of it, and what cancels it. Times are microseconds of Unix time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CarriedSeat {
+    /// An IP address; `None`: it came through a Unix socket.
+    origin: Option<String>,
+    port: u16,
+    user: String,
+    database: String,
+    application: String,
+    minor: u16,
+    since_us: u64,
+    asked_us: u64,
+    requests: u64,
+    pid: i32,
+    secret: Vec<u8>,
+}
+
+carries!(CarriedSeat {
+    origin,
+    port,
+    user,
+    database,
+    application,
+    minor,
+    since_us,
+    asked_us,
+    requests,
+    pid,
+    secret,
+});
+
+/// It does not stay.
+const GOES: &str = "goes";
+
+fn microseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or_default()
+}
+
+fn time(microseconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(microseconds)
+}
+
+impl CarriedSeat {
+    /// `None`: nothing cancels what it runs, as in a replication connection.
+    pub(crate) fn of(seat: &Seat) -> Option<CarriedSeat> {
+        // Whoever adds a field decides here whether it goes along.
+        let Seat {
+            id: _,
+            origin,
+            port,
+            user,
+            database,
+            application,
+            minor,
+            tls: _,
+            since,
+            pid: _,
+            opened: _,
+            prepared: _,
+            running: _,
+            key,
+            tie: _,
+            entered: _,
+            doing: _,
+            doing_since: _,
+            transaction_since: _,
+            asked,
+            requests,
+            queued: _,
+            held: _,
+            stall: _,
+            stall_said: _,
+            bell: _,
+            spared: _,
+            stays: _,
+            waker: _,
+        } = seat;
+        let CancelRequest { pid, secret } = key.borrow().clone()?;
+        Some(CarriedSeat {
+            origin: match origin {
+                Origin::Local => None,
+                Origin::Machine(address) => Some(address.to_string()),
+            },
+            port: *port,
+            user: user.clone(),
+            database: database.clone(),
+            application: application.clone(),
+            minor: *minor,
+            since_us: microseconds(*since),
+            asked_us: microseconds(asked.get()),
+            requests: requests.get(),
+            pid,
+            secret,
+        })
+    }
+
+    /// Its role.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Its database.
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// A place with this number. `None`: its address is none.
+    pub(crate) fn seat(self, id: u64) -> Option<Seat> {
+        let CarriedSeat {
+            origin,
+            port,
+            user,
+            database,
+            application,
+            minor,
+            since_us,
+            asked_us,
+            requests,
+            pid,
+            secret,
+        } = self;
+        let origin = match origin {
+            None => Origin::Local,
+            Some(address) => Origin::Machine(address.parse().ok()?),
+        };
+        let seat = Seat::new(id, origin, port, false, &Startup { user, database, ..Startup::default() });
+        let seat = Seat {
+            application,
+            minor,
+            since: time(since_us),
+            asked: Cell::new(time(asked_us)),
+            requests: Cell::new(requests),
+            entered: Cell::new(true),
+            ..seat
+        };
+        *seat.key.borrow_mut() = Some(CancelRequest { pid, secret });
+        Some(seat)
+    }
+}
+
+impl Seat {
+    /// It was asked to go to another process and stays, because of this. It is asked again behind its next request.
+    pub(crate) fn stays(&self, why: &'static str) {
+        self.stays.set(Some(why));
+    }
+
+    /// It is on its way to another process.
+    pub(crate) fn goes(&self) {
+        self.stays.set(Some(GOES));
+    }
+
+    /// Whether it is.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.stays.get() == Some(GOES)
+    }
+
+    /// It goes on here.
+    pub(crate) fn is_back(&self) {
+        self.stays.set(None);
+    }
+
+    /// Why it is not in another process yet that takes over.
+    pub(crate) fn why_it_stays(&self) -> &'static str {
+        self.stays.get().unwrap_or(match self.doing() {
+            Doing::Arriving => "logs_in",
+            Doing::Replicating => "replication",
+            Doing::Idle(_) | Doing::Waiting | Doing::Active => "in_transaction",
+        })
+    }
+
+    /// Whether it has said that it stays.
+    pub(crate) fn has_stayed(&self) -> bool {
+        self.stays.get().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::takeover::Carry;
+
+    #[test]
+    fn a_place_goes_on_elsewhere_as_others_see_it() {
+        let startup = Startup {
+            user: "ann".to_owned(),
+            database: "shop".to_owned(),
+            parameters: vec![("application_name".to_owned(), "till".to_owned())],
+            ..Startup::default()
+        };
+        for origin in [Origin::Local, Origin::Machine("::1".parse().unwrap())] {
+            let seat = Seat::new(1, origin, 7, false, &startup);
+            assert_eq!(CarriedSeat::of(&seat), None, "nothing cancels it yet");
+            *seat.key.borrow_mut() = Some(CancelRequest { pid: 5, secret: vec![1, 2] });
+            seat.active();
+            let carried = CarriedSeat::of(&seat).unwrap();
+            let mut bytes = Vec::new();
+            carried.put(&mut bytes);
+            let there = CarriedSeat::take(&mut &bytes[..]).unwrap().seat(9).unwrap();
+            assert_eq!(CarriedSeat::of(&there), Some(carried));
+            assert_eq!((there.id, there.origin, there.requests()), (9, origin, 1));
+            assert_eq!((&*there.user, &*there.database, &*there.application), ("ann", "shop", "till"));
+        }
+    }
+}

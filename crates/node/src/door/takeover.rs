@@ -1,0 +1,182 @@
+//! The door's side of a take-over (`crate::takeover`): nobody is accepted any more, idle sessions are asked to go over, and each
+//! that goes waits until it is known whether it has.
+
+use super::{CarriedSeat, Doing, Door, Seat};
+use crate::session::Carried;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use wire::{CancelRequest, Status};
+
+/// What becomes of a session that was asked to go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// It is another process's: nothing of it is touched here any more.
+    There,
+    /// It goes on here.
+    Back,
+}
+
+/// A session that goes over.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    /// What it takes along.
+    pub(crate) carried: Carried,
+    /// A copy of its client's socket.
+    pub(crate) socket: OwnedFd,
+    /// Tells it what has become of it; dropped: it goes on here.
+    pub(crate) moved: oneshot::Sender<()>,
+}
+
+/// Whether sessions are asked to go over, and whether anybody is accepted.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    to: RefCell<Option<UnboundedSender<Moving>>>,
+    /// Nobody is accepted for now,
+    pub(super) closed: Cell<bool>,
+    /// or ever again: the listening sockets are another process's.
+    pub(super) over: Cell<bool>,
+    pub(super) changed: Notify,
+    /// Who has the sessions that are not here, for those who want to cancel something there.
+    pub(super) before: RefCell<Option<UnboundedSender<CancelRequest>>>,
+}
+
+impl Moves {
+    /// Whether the session of this place, which waits for its client, is to go over now.
+    pub(crate) fn asks(&self, seat: &Seat) -> bool {
+        self.to.borrow().is_some() && seat.doing() == Doing::Idle(Status::Idle) && !seat.has_stayed()
+    }
+}
+
+impl Door {
+    /// From now on sessions that are idle go over, and come out here.
+    pub(crate) fn begins_to_move(&self) -> UnboundedReceiver<Moving> {
+        let (to, moving) = unbounded_channel();
+        *self.moves.to.borrow_mut() = Some(to);
+        self.seats().iter().for_each(|seat| seat.wake());
+        moving
+    }
+
+    /// Nobody is accepted from now on; who has knocked waits.
+    pub(crate) fn accepts_nobody(&self) {
+        self.moves.closed.set(true);
+        self.moves.changed.notify_waiters();
+    }
+
+    /// The listening sockets are another process's.
+    pub(crate) fn accepts_nobody_ever(&self) {
+        self.moves.over.set(true);
+        self.accepts_nobody();
+    }
+
+    /// Nothing comes of it: all goes on here.
+    pub(crate) fn goes_on(&self) {
+        *self.moves.to.borrow_mut() = None;
+        self.moves.closed.set(false);
+        self.moves.changed.notify_waiters();
+    }
+
+    /// Waits while nobody is accepted; `false`: nobody will be.
+    pub(super) async fn may_accept(&self) -> bool {
+        while self.moves.closed.get() && !self.moves.over.get() {
+            let changed = self.moves.changed.notified();
+            changed.await;
+        }
+        !self.moves.over.get()
+    }
+
+    /// Waits until nobody is accepted.
+    pub(super) async fn closes(&self) {
+        while !self.moves.closed.get() {
+            let changed = self.moves.changed.notified();
+            changed.await;
+        }
+    }
+
+    /// Hands a session over, and waits until it is known what has become of it.
+    pub(crate) async fn hands_over(&self, seat: &Seat, carried: Carried, socket: OwnedFd) -> Moved {
+        let (moved, told) = oneshot::channel();
+        let to = self.moves.to.borrow().clone();
+        let is_on_its_way = to.is_some_and(|to| to.send(Moving { carried, socket, moved }).is_ok());
+        if !is_on_its_way {
+            return Moved::Back;
+        }
+        seat.goes();
+        match told.await {
+            Ok(()) => Moved::There,
+            Err(_) => {
+                seat.is_back();
+                Moved::Back
+            }
+        }
+    }
+
+    /// Whether somebody is here who could go over and has neither gone nor said that he stays.
+    pub(crate) fn is_to_move(&self) -> bool {
+        let console = &self.options.console_database;
+        self.seats().iter().any(|seat| seat.database != *console && self.moves.asks(seat))
+    }
+
+    /// Connections that are not on their way to another process: those of clients, and those that log in.
+    pub(crate) fn left(&self) -> usize {
+        let seats = self.seats();
+        let is_another = |seat: &&Rc<Seat>| seat.has_gone() || seat.database == self.options.console_database;
+        self.open_connections.get().saturating_sub(seats.iter().filter(is_another).count())
+    }
+
+    /// Why those stay that stay, and how many.
+    pub(crate) fn why_they_stay(&self) -> BTreeMap<&'static str, usize> {
+        let mut reasons = BTreeMap::new();
+        for seat in self.seats() {
+            if !seat.has_gone() && seat.database != self.options.console_database {
+                *reasons.entry(seat.why_it_stays()).or_default() += 1;
+            }
+        }
+        reasons
+    }
+
+    /// A place for a client that comes from another process.
+    pub(crate) fn takes_in(&self, carried: CarriedSeat) -> Option<Rc<Seat>> {
+        let id = self.next_seat.replace(self.next_seat.get() + 1);
+        let seat = Rc::new(carried.seat(id)?);
+        if let Some(key) = seat.key.borrow().clone() {
+            self.cancels.enter(key, seat.running.clone());
+        }
+        self.seats.borrow_mut().insert(id, seat.clone());
+        Some(seat)
+    }
+
+    /// Sessions that are not here may be those of another process, which hears of cancel requests there.
+    pub(crate) fn comes_behind(&self) -> UnboundedReceiver<CancelRequest> {
+        let (to, cancels) = unbounded_channel();
+        *self.moves.before.borrow_mut() = Some(to);
+        cancels
+    }
+
+    /// The process before is gone.
+    pub(crate) fn nobody_is_before(&self) {
+        *self.moves.before.borrow_mut() = None;
+    }
+
+    /// Whether nobody is left that has a place: only those who have not said yet who they are.
+    pub(crate) fn nobody_but_strangers(&self) -> bool {
+        let console = &self.options.console_database;
+        self.seats().iter().all(|seat| seat.has_gone() || seat.database == *console)
+    }
+
+    /// Somebody wants to cancel something, wherever it runs.
+    pub(super) async fn cancel(&self, request: &CancelRequest) {
+        let before = self.moves.before.borrow().clone();
+        match before {
+            // A process that is gone has no sessions.
+            Some(before) if !self.cancels.knows(request) => {
+                let _ = before.send(request.clone());
+            }
+            _ => self.cancels.cancel(request).await,
+        }
+    }
+}

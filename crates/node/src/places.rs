@@ -1,0 +1,143 @@
+//! Where the process listens: for clients, and for who asks for its pages. A place is opened, or comes from the process that this
+//! one takes over from; somebody is accepted there when all is ready.
+
+use crate::config::Config;
+use crate::door::{Listen, Listener};
+use crate::http;
+use crate::process::{Process, StartError};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use tokio::net::{TcpListener, lookup_host};
+use tokio::task::{AbortHandle, spawn_local};
+
+/// A socket that listens, and for whom.
+enum Socket {
+    Opened(Listener),
+    /// The process before uses it still.
+    Taken(OwnedFd),
+}
+
+/// Places at which nobody is accepted yet.
+pub(crate) struct Places {
+    clients: Vec<(Listen, Socket)>,
+    pages: Option<(String, std::net::TcpListener)>,
+}
+
+impl Places {
+    /// Those that the configuration wants. `taken`: those of the process before.
+    ///
+    /// # Errors
+    /// Where it does not work.
+    pub(crate) async fn open(
+        config: &Config,
+        taken: &mut BTreeMap<String, OwnedFd>,
+    ) -> Result<Places, StartError> {
+        let mut clients = Vec::new();
+        for listen in listens(config).await? {
+            let socket = match taken.remove(&listen.to_string()) {
+                Some(socket) => Socket::Taken(socket),
+                None => Socket::Opened(Listener::open(&listen).await?),
+            };
+            clients.push((listen, socket));
+        }
+        let pages = match &config.metrics_listen {
+            None => None,
+            Some(address) => {
+                let named = format!("pages {address}");
+                let listener = match taken.remove(&named) {
+                    Some(socket) => std::net::TcpListener::from(socket),
+                    None => {
+                        let opened = TcpListener::bind(address).await;
+                        opened
+                            .and_then(TcpListener::into_std)
+                            .map_err(|error| cannot_listen(address, &error))?
+                    }
+                };
+                Some((named, listener))
+            }
+        };
+        Ok(Places { clients, pages })
+    }
+
+    /// Whether one of them comes from the process before.
+    pub(crate) fn is_any_taken(&self) -> bool {
+        self.clients.iter().any(|(_, socket)| matches!(socket, Socket::Taken(_)))
+    }
+
+    /// From now on somebody is accepted there.
+    pub(crate) fn serve(self, process: &Rc<Process>) -> Result<Served, StartError> {
+        let mut served = Served::default();
+        for (listen, socket) in self.clients {
+            let listener = Rc::new(match socket {
+                Socket::Opened(listener) => listener,
+                Socket::Taken(socket) => Listener::taken_over(&listen, socket)?,
+            });
+            tracing::info!(at = ?listen, "clients are awaited");
+            served.clients.push((listen.to_string(), Rc::downgrade(&listener)));
+            let door = process.door.clone();
+            spawn_local(async move { door.serve_at(listener).await });
+        }
+        if let Some((named, listener)) = self.pages {
+            let copy = OwnedFd::from(listener.try_clone()?);
+            listener.set_nonblocking(true)?;
+            let listener = TcpListener::from_std(listener)?;
+            let pages: Rc<Process> = process.clone();
+            let task = spawn_local(async move { http::serve(listener, pages).await });
+            served.pages = Some((named, copy, task.abort_handle()));
+        }
+        Ok(served)
+    }
+}
+
+/// Places at which somebody is accepted, each as long as its task runs.
+#[derive(Default)]
+pub(crate) struct Served {
+    clients: Vec<(String, Weak<Listener>)>,
+    pages: Option<(String, OwnedFd, AbortHandle)>,
+}
+
+impl Served {
+    /// Copies of the sockets, by what they are used for.
+    pub(crate) fn sockets(&self) -> Vec<(String, OwnedFd)> {
+        let clients = self.clients.iter().filter_map(|(named, listener)| {
+            Some((named.clone(), listener.upgrade()?.descriptor().try_clone_to_owned().ok()?))
+        });
+        let pages =
+            self.pages.iter().filter_map(|(named, copy, _)| Some((named.clone(), copy.try_clone().ok()?)));
+        clients.chain(pages).collect()
+    }
+
+    /// They are another process's.
+    pub(crate) fn are_anothers(self) {
+        self.clients
+            .iter()
+            .filter_map(|(_, listener)| listener.upgrade())
+            .for_each(|listener| listener.is_anothers());
+        if let Some((_, _, task)) = self.pages {
+            task.abort();
+        }
+    }
+}
+
+/// Every address of the configuration, and the Unix socket.
+async fn listens(config: &Config) -> Result<Vec<Listen>, StartError> {
+    let mut listens = Vec::new();
+    for address in &config.listen {
+        let found = lookup_host(address).await.map_err(|error| cannot_listen(address, &error))?;
+        listens.extend(found.map(Listen::Tcp));
+    }
+    if let Some(folder) = &config.unix_socket_dir {
+        let port = listens.iter().find_map(|listen| match listen {
+            Listen::Tcp(address) => Some(SocketAddr::port(address)),
+            Listen::Unix(..) => None,
+        });
+        listens.push(Listen::Unix(folder.clone(), port.unwrap_or(6432)));
+    }
+    Ok(listens)
+}
+
+fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
+    StartError::new(format!("cannot listen at {address}: {error}"))
+}

@@ -1,0 +1,294 @@
+//! A session that goes on in another process: what it takes along, if all of it can be (`crate::takeover`).
+//!
+//! Only one that shares connections and has none, outside a transaction, with no byte of its client's unanswered or half read,
+//! can. Each struct on the way is taken apart field by field: whoever adds one is reminded by the compiler to decide.
+
+use super::line::Line;
+use super::statements::CarriedStatements;
+use super::{Marks, Session};
+use crate::door::{CarriedSeat, Door, Moved, Secret};
+use crate::log_in::Wish;
+use crate::peer::Peer;
+use crate::service::Service;
+use crate::session::request::REQUEST_HELD_BYTES;
+use crate::socket::{Place, Socket};
+use crate::takeover::carries;
+use analysis::session::{BlockStatus, CarriedState, Pairs, SessionState, Startup};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use wire::{Keys, Side, Verifier};
+
+/// What is known of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    seat: CarriedSeat,
+    /// Start-up parameters for servers.
+    parameters: Pairs,
+    secret: Option<CarriedSecret>,
+    /// What its server reported of its settings.
+    reported: Vec<(Vec<u8>, Vec<u8>)>,
+    state: CarriedState,
+    statements: CarriedStatements,
+    probe_first: bool,
+}
+
+/// What opens the servers for its role.
+#[derive(Clone, PartialEq, Eq)]
+struct CarriedSecret {
+    kind: u8,
+    secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for CarriedSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CarriedSecret")
+    }
+}
+
+carries!(Carried { seat, parameters, secret, reported, state, statements, probe_first });
+carries!(CarriedSecret { kind, secret });
+carries!(CarriedState {
+    settings,
+    first,
+    own,
+    defaults,
+    had_temporary,
+    seeded,
+    any_set,
+    reported,
+    moved,
+    client_utf8,
+    server_utf8,
+    loaded_us,
+});
+
+impl CarriedSecret {
+    fn of(secret: &Secret) -> CarriedSecret {
+        let (kind, secret) = match secret {
+            Secret::Plain(password) => (0, password.as_bytes().to_vec()),
+            Secret::Md5(hash) => (1, hash.as_bytes().to_vec()),
+            Secret::Verifier(verifier) => (2, verifier.text().into_bytes()),
+            Secret::Keys(keys) => (3, keys.bytes().to_vec()),
+        };
+        CarriedSecret { kind, secret }
+    }
+
+    fn secret(self) -> Option<Secret> {
+        let text = |bytes| String::from_utf8(bytes).ok();
+        Some(match self.kind {
+            0 => Secret::Plain(text(self.secret)?),
+            1 => Secret::Md5(text(self.secret)?),
+            2 => Secret::Verifier(Box::new(Verifier::parse(&text(self.secret)?)?)),
+            3 => Secret::Keys(Box::new(Keys::of_bytes(&self.secret)?)),
+            _ => return None,
+        })
+    }
+}
+
+impl Line {
+    /// Why it cannot go to another process, if it cannot.
+    fn stays(&self) -> Option<&'static str> {
+        // Whoever adds a field decides here whether it goes along.
+        let Line {
+            door: _,
+            seat,
+            client,
+            primary: _,
+            statements: _,
+            reported: _,
+            lookout: _,
+            outlives_primary: _,
+            primary_gone: _,
+            elsewhere,
+            lent,
+            away,
+            own,
+            ear,
+            has_heard: _,
+        } = self;
+        let busy = elsewhere.is_some() || !client.unread().is_empty() || client.unsent() > 0;
+        let stays = [
+            (seat.tls, "tls"),
+            (own.is_some(), "pool_mode_session"),
+            (seat.tie.borrow().is_some(), seat.tie.borrow().unwrap_or_default()),
+            (lent.is_some() || !away, "keeps_server"),
+            (ear.is_some(), "session_listens"),
+            (busy, "busy"),
+        ];
+        stays.into_iter().find(|(stays, _)| *stays).map(|(_, why)| why)
+    }
+}
+
+impl Session {
+    /// It was asked to go to another process, and goes if it can.
+    pub(super) async fn moves(&self) -> Moved {
+        let carried = match (self.carried(), self.line.client.descriptor()) {
+            (Err(why), _) => Err(why),
+            (Ok(_), None) => Err("tls"),
+            (Ok(carried), Some(socket)) => match socket.try_clone_to_owned() {
+                Ok(socket) => Ok((carried, socket)),
+                Err(_) => Err("no_descriptor"),
+            },
+        };
+        match carried {
+            Ok((carried, socket)) => self.line.door.hands_over(&self.line.seat, carried, socket).await,
+            Err(why) => {
+                self.line.seat.stays(why);
+                Moved::Back
+            }
+        }
+    }
+
+    /// What it takes along.
+    ///
+    /// # Errors
+    /// Why it stays.
+    fn carried(&self) -> Result<Carried, &'static str> {
+        // Whoever adds a field decides here whether it goes along.
+        let Session {
+            line,
+            service: _,
+            database: _,
+            wish: Wish { place: _, user: _, database: _, parameters, secret, limit: _ },
+            backend: _,
+            state,
+            // What it reads there is not older than a gauge of then.
+            marks: Marks { marks: _, behind: _, awaited: _ },
+            came: _,
+            began: _,
+            home: _,
+            shelves: _,
+            block,
+            fresh: _,
+            snapshot,
+            skipping,
+            probe_first,
+            shown: _,
+            meaning: _,
+            meanings: _,
+            unjudged: _,
+            patient: _,
+            early,
+            ours_changes,
+            reloads: _,
+            changes_everywhere,
+            everywhere,
+            named: _,
+            names_first: _,
+            current: _,
+            turn,
+            telling,
+            under: _,
+            open,
+            shares: _,
+            pool: _,
+            owed,
+            words: _,
+            scratch: _,
+            ended,
+        } = self;
+        if let Some(why) = line.stays() {
+            return Err(why);
+        }
+        let in_transaction = block.is_some()
+            || snapshot.is_some()
+            || state.block() != BlockStatus::Idle
+            || early.is_some()
+            || ours_changes.is_some()
+            || *changes_everywhere
+            || everywhere.is_some()
+            || turn.is_some()
+            || telling.is_some()
+            || open.is_some()
+            || owed.is_some();
+        if in_transaction || *skipping || ended.is_some() {
+            return Err("in_transaction");
+        }
+        if let Err(why) = state.may_move() {
+            return Err(why.name());
+        }
+        Ok(Carried {
+            seat: CarriedSeat::of(&line.seat).ok_or("no_cancel_key")?,
+            parameters: parameters.clone(),
+            secret: secret.as_ref().map(CarriedSecret::of),
+            reported: (*line.reported().0).clone(),
+            state: state.carried().ok_or("session_state")?,
+            statements: line.statements.carried(state.settings()).ok_or("session_prepared_statement")?,
+            probe_first: *probe_first,
+        })
+    }
+
+    /// A session that was carried here goes on, at this socket of its client's. `None`: it is not one that is understood here.
+    pub(crate) fn of_carried(
+        door: &Rc<Door>,
+        service: &Rc<Service>,
+        carried: Carried,
+        socket: OwnedFd,
+    ) -> Option<Box<Session>> {
+        let Carried { seat, parameters, secret, reported, state, statements, probe_first } = carried;
+        let primary: Place = door.primary()?;
+        let settings = Startup::of([], service.defaults(seat.database(), seat.user())).ok()?;
+        let seat = door.takes_in(seat)?;
+        let begun = (|| {
+            let begins = service.defaults(&seat.database, &seat.user);
+            let mut interner = service.interner.borrow_mut();
+            let state = SessionState::of_carried(&state, &begins, &mut interner)?;
+            let statements =
+                super::statements::Statements::of_carried(statements, state.settings(), &mut interner);
+            Some((state, statements, Socket::of_descriptor(socket, seat.origin).ok()?, secret_of(secret)?))
+        })();
+        let Some((state, statements, socket, secret)) = begun else {
+            door.leave(&seat);
+            return None;
+        };
+        let mut client = Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms);
+        client.notes_stalls(seat.stall.clone());
+        let limit = service.servers.pool(&seat.database, &seat.user).pooling().connect;
+        let (user, database) = (seat.user.clone(), seat.database.clone());
+        let wish = Wish { place: primary, user, database, parameters, secret, limit };
+        let mut line = Line::shared(door.clone(), seat, client, Rc::new(reported));
+        line.statements = statements;
+        let session = Session::new(line, service.clone(), &settings, wish);
+        let marks = Marks { behind: true, ..Marks::default() };
+        Some(Box::new(Session { state, marks, probe_first, ..session }))
+    }
+
+    /// It goes on in another process: nothing is said here.
+    pub(super) fn has_moved(self: Box<Self>) {
+        let (line, _counted) = self.leave();
+        line.door.leave(&line.seat);
+    }
+}
+
+/// A secret, if there is one. `None`: it is not understood here.
+fn secret_of(carried: Option<CarriedSecret>) -> Option<Option<Secret>> {
+    carried.map(CarriedSecret::secret).map_or(Some(None), |secret| secret.map(Some))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::takeover::Carry;
+
+    #[test]
+    fn secrets_go_along_and_are_not_shown() {
+        let verifier = postgres_protocol::password::scram_sha_256(b"x");
+        let keys = Keys::of_bytes(&[7; 64]).unwrap();
+        for secret in [
+            Secret::Plain("x".to_owned()),
+            Secret::Md5(format!("md5{}", "0".repeat(32))),
+            Secret::parse(&verifier),
+            Secret::Keys(Box::new(keys)),
+        ] {
+            let carried = CarriedSecret::of(&secret);
+            assert_eq!(format!("{carried:?}"), "CarriedSecret");
+            let mut bytes = Vec::new();
+            carried.put(&mut bytes);
+            let arrived = CarriedSecret::take(&mut &bytes[..]).unwrap().secret().unwrap();
+            assert_eq!(CarriedSecret::of(&arrived), carried);
+            assert_eq!(format!("{arrived:?}"), format!("{secret:?}"));
+        }
+        assert!(CarriedSecret { kind: 9, secret: Vec::new() }.secret().is_none());
+        assert!(Keys::of_bytes(&[7; 63]).is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Online restart: a process that has just been started takes over from the one of the same configuration that serves, with its
+//! listening sockets and its idle clients. They speak over a Unix socket of their own, on one machine and as one user.
+//!
+//! ```text
+//!   new                                     old
+//!    |  Hello(version) -------------------> |  or Refused, and goes on
+//!    | <--- Welcome, Socket.., Sockets      |  both have the listening sockets
+//!  gets ready, as if nobody was there       |  serves, and accepts
+//!    |  Ready ----------------------------> |  accepts nobody: who knocks waits in the kernel
+//!    | <------- Client.., Yours             |  idle sessions rest, all that they are goes over
+//!    |  Mine -----------------------------> |
+//!    | <--------------------------------Go  |  from here on they are the new one's, and the lead is given up
+//!  serves them, and accepts                 |  serves who is left; whoever becomes idle goes over too
+//!    |  Cancel.. -------------------------> |  for those who are left
+//!    | <-------------------------- Client.. |  ends when nobody is left
+//! ```
+//!
+//! Until the old one says `Go` it has closed nothing, and the new one has neither read nor written a byte of a client's: if the
+//! new one is gone, or says something else, or nothing for [`old::MINE_LIMIT`], the old one goes on with everything. Whether `Go`
+//! was said is known to the old one, and the new one does nothing without it: there is no moment in which both serve.
+//!
+//! Where two at a time would do harm (`cluster/lead.rs`) the old one lets transactions end before it says `Go`, at most for
+//! `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve beside each other as two
+//! Consorts do, the old one at the primary alone.
+//!
+//! What a session takes along: `session/carried.rs`, `session/statements/carried.rs`, `door/seat/carried.rs`,
+//! `analysis::session::CarriedState`. Secrets go over this socket and nowhere else.
+
+mod channel;
+mod letter;
+mod new;
+pub(crate) mod old;
+mod process;
+
+#[cfg(test)]
+pub(crate) use letter::shape_of;
+pub(crate) use letter::{Carry, Letter, carries};
+pub use new::{Heir, NoHeir};
+pub(crate) use process::Over;
+
+use sha2::{Digest, Sha256};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+
+/// The version of what is written. It is another as soon as anything that is carried is: `the_version_says_what_is_carried`.
+const VERSION: u32 = 1;
+
+/// Where the process with this configuration listens for the one that takes over. A name that no file system has: it is gone with
+/// the process, needs no folder that may be written, and whoever listens or connects there is known by its user.
+fn place(config_file: &Path) -> io::Result<SocketAddr> {
+    let file = std::fs::canonicalize(config_file)?;
+    let user = rustix::process::geteuid().as_raw();
+    let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
+    let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    SocketAddr::from_abstract_name(format!("consort-takeover-{user}-{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Carried;
+
+    /// What version 1 carries.
+    const CARRIED: &str = "\
+        { seat: { origin: maybe text port: u16 user: text database: text application: text minor: u16 \
+        since_us: u64 asked_us: u64 requests: u64 pid: i32 secret: many u8 } parameters: many (text, \
+        text) secret: maybe { kind: u8 secret: many u8 } reported: many (many u8, many u8) state: { \
+        settings: many (text, text) first: maybe many (text, text) own: many (text, text) defaults: many \
+        (text, text) had_temporary: bool seeded: bool any_set: bool reported: many (text, text) moved: \
+        bool client_utf8: bool server_utf8: bool loaded_us: i64 } statements: { named: many (many u8, { \
+        text: many u8 types: many u8 described: maybe { parameters: many u8 columns: maybe many u8 } \
+        by_sql: maybe { settings: many (text, text) inner: u64 } as_now: bool found: bool meaning: maybe \
+        u64 }) unnamed: maybe { text: many u8 types: many u8 described: maybe { parameters: many u8 \
+        columns: maybe many u8 } by_sql: maybe { settings: many (text, text) inner: u64 } as_now: bool \
+        found: bool meaning: maybe u64 } elsewhere: bool asks_sequences: bool } probe_first: bool }";
+
+    #[test]
+    fn the_version_says_what_is_carried() {
+        let mut shape = String::new();
+        Carried::shape(&mut shape);
+        assert_eq!(
+            shape, CARRIED,
+            "a new program must not read what an old one writes otherwise: raise VERSION"
+        );
+        assert_eq!(VERSION, 1, "and write down here what it carries");
+    }
+}

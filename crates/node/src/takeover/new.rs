@@ -1,0 +1,183 @@
+//! The process that takes over.
+
+use super::channel::Channel;
+use super::{Letter, VERSION, place};
+use crate::process::Process;
+use crate::session::{Carried, Session};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+use wire::CancelRequest;
+
+/// The process that serves answers within this.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Under which name the file with the process's number comes.
+pub(super) const PID_FILE: &str = "pid-file";
+
+/// What the process that serves has handed over so far: its listening sockets, which it goes on using.
+#[derive(Debug)]
+pub struct Heir {
+    stream: UnixStream,
+    /// The process that serves.
+    pub(crate) pid: u32,
+    /// The databases into which it lets nobody.
+    pub(crate) disabled: Vec<String>,
+    /// Its sockets, by what they are used for.
+    pub(crate) sockets: BTreeMap<String, OwnedFd>,
+}
+
+/// Why nothing is handed over: a sentence for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoHeir {
+    /// No process of this configuration is there.
+    NobodyThere(String),
+    /// It refuses, or something is wrong.
+    Refused(String),
+}
+
+impl From<String> for NoHeir {
+    fn from(why: String) -> NoHeir {
+        NoHeir::Refused(why)
+    }
+}
+
+impl Heir {
+    /// Asks the process that serves with this configuration. Nothing changes there before this one is ready.
+    ///
+    /// # Errors
+    /// No such process is there, or it refuses.
+    pub fn ask(config_file: &Path) -> Result<Heir, NoHeir> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        runtime.block_on(async {
+            let limit = timeout(ANSWER_LIMIT, asked(config_file)).await;
+            limit.unwrap_or_else(|_| {
+                Err(format!("the process that serves does not answer within {ANSWER_LIMIT:?}").into())
+            })
+        })
+    }
+
+    /// The file that holds the number of the process that serves, locked by it, if it has one.
+    pub fn pid_file(&mut self) -> Option<File> {
+        self.sockets.remove(PID_FILE).map(File::from)
+    }
+}
+
+async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
+    let nobody = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => NoHeir::NobodyThere(format!(
+            "there is nobody to take over from: no Consort with the configuration {} runs as this user",
+            config_file.display()
+        )),
+        _ => NoHeir::Refused(format!("the process that serves cannot be asked: {error}")),
+    };
+    let stream = place(config_file).and_then(|place| UnixStream::connect_addr(&place)).map_err(nobody)?;
+    stream.set_nonblocking(true).map_err(nobody)?;
+    let mut channel = Channel::over(tokio::net::UnixStream::from_std(stream).map_err(nobody)?);
+    let (user, _) = channel.peer().map_err(nobody)?;
+    if user != rustix::process::geteuid().as_raw() {
+        return Err(format!("a process of the user {user} listens where the one that serves would").into());
+    }
+    let ended = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the process that serves has ended".to_owned(),
+        _ => format!("the process that serves: {error}"),
+    };
+    channel.send(&Letter::Hello(VERSION), None).await.map_err(ended)?;
+    let (pid, disabled) = match channel.receive().await.map_err(ended)?.0 {
+        Letter::Welcome(pid, disabled) => (pid, disabled),
+        Letter::Refused(why) => return Err(format!("the process that serves goes on: {why}").into()),
+        _ => return Err("the process that serves writes what nobody understands".to_owned().into()),
+    };
+    let mut sockets = BTreeMap::new();
+    loop {
+        match channel.receive().await.map_err(ended)? {
+            (Letter::Socket(of), Some(socket)) => drop(sockets.insert(of, socket)),
+            (Letter::Sockets, None) => break,
+            _ => return Err("the process that serves writes what nobody understands".to_owned().into()),
+        }
+    }
+    let stream = channel.into_stream().map_err(ended)?;
+    Ok(Heir { stream, pid, disabled, sockets })
+}
+
+/// What a process has got that has taken over.
+pub(crate) struct Inheritance {
+    channel: Channel,
+    clients: Vec<(Carried, OwnedFd)>,
+}
+
+impl Heir {
+    /// This process could serve: waits until all is its own. Until then nothing may be done with what has come.
+    ///
+    /// # Errors
+    /// The process that serves goes on, or is gone: a sentence for a person.
+    pub(crate) async fn takes_over(self) -> Result<Inheritance, String> {
+        let said = |error: io::Error| format!("the process that serves has not handed over: {error}");
+        let stream = tokio::net::UnixStream::from_std(self.stream).map_err(said)?;
+        let mut channel = Channel::over(stream);
+        channel.send(&Letter::Ready, None).await.map_err(said)?;
+        let mut clients = Vec::new();
+        loop {
+            match channel.receive().await.map_err(said)? {
+                (Letter::Client(client), Some(socket)) => clients.push((client, socket)),
+                (Letter::Yours, None) => channel.send(&Letter::Mine, None).await.map_err(said)?,
+                (Letter::Go, None) => break,
+                _ => return Err("the process that serves writes what nobody understands".to_owned()),
+            }
+        }
+        Ok(Inheritance { channel, clients })
+    }
+}
+
+impl Inheritance {
+    /// Clients go on here. How many.
+    pub(crate) fn begins(&mut self, process: &Process) -> usize {
+        let clients = std::mem::take(&mut self.clients);
+        clients.into_iter().filter_map(|client| begin(process, client)).count()
+    }
+}
+
+/// A client goes on here. `None`: it is not understood here, and its connection is closed.
+fn begin(process: &Process, (carried, socket): (Carried, OwnedFd)) -> Option<()> {
+    let service = process.door.service.borrow().clone()?;
+    let Some(session) = Session::of_carried(&process.door, &service, carried, socket) else {
+        tracing::error!("a client of the process before is not understood here: it is disconnected");
+        return None;
+    };
+    process.door.clone().goes_on_with(session);
+    Some(())
+}
+
+/// The process before serves who is left there: whoever becomes idle goes on here, and cancel requests go there, until it ends.
+pub(crate) async fn follows(
+    process: Rc<Process>,
+    inheritance: Inheritance,
+    mut cancels: UnboundedReceiver<CancelRequest>,
+) {
+    let Inheritance { mut channel, .. } = inheritance;
+    let mut clients = 0_usize;
+    loop {
+        tokio::select! {
+            said = channel.receive() => match said {
+                Ok((Letter::Client(client), Some(socket))) => {
+                    clients += usize::from(begin(&process, (client, socket)).is_some());
+                }
+                Ok(_) | Err(_) => break,
+            },
+            Some(CancelRequest { pid, secret }) = cancels.recv() => {
+                if channel.send(&Letter::Cancel(pid, secret), None).await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    process.door.nobody_is_before();
+    tracing::info!(clients, "the process before has ended; so many clients came from it later");
+}

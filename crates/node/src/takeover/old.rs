@@ -1,0 +1,262 @@
+//! The process that serves: hands its listening sockets and its idle clients over, and ends when nobody is left.
+
+use super::channel::Channel;
+use super::{Letter, VERSION, place};
+use crate::door::{Doing, Leave, Moving, Seat};
+use crate::process::Process;
+use crate::supervisor;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A new process says so soon what it wants,
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// and so soon that it has got everything. Clients wait meanwhile.
+pub(super) const MINE_LIMIT: Duration = Duration::from_secs(10);
+/// Who is logging in has so long to come as far as a session that can go over, and one that is asked to has so long to go.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(2);
+/// How often is looked whether all have gone.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often is tried to listen, while the process before listens still.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often that is tried before it is said.
+const TRIES: u32 = 100;
+
+/// Waits for a process that wants to take over, until one has.
+pub(crate) async fn wait(process: Rc<Process>) {
+    let Some(file) = process.config_file().map(Path::to_owned) else { return };
+    let Some(listener) = listen(&file).await else { return };
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "who wants to take over could not be heard");
+                sleep(AGAIN_AFTER).await;
+                continue;
+            }
+        };
+        let mut channel = Channel::over(stream);
+        match hand_over(&process, &mut channel).await {
+            Ok(moving) => {
+                drop(listener);
+                return serve_behind(&process, channel, moving).await;
+            }
+            Err(why) => {
+                process.door.goes_on();
+                tracing::warn!("another process wanted to take over and has not, this one goes on: {why}");
+            }
+        }
+    }
+}
+
+async fn listen(file: &Path) -> Option<UnixListener> {
+    for _ in 0..TRIES {
+        let listener = place(file).and_then(|place| {
+            let listener = std::os::unix::net::UnixListener::bind_addr(&place)?;
+            listener.set_nonblocking(true)?;
+            UnixListener::from_std(listener)
+        });
+        match listener {
+            Ok(listener) => return Some(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(AGAIN_AFTER).await,
+            Err(error) => {
+                tracing::warn!(%error, "no other process can take over from this one");
+                return None;
+            }
+        }
+    }
+    tracing::warn!("no other process can take over from this one: one of the same configuration runs");
+    None
+}
+
+/// What goes wrong, for the log.
+type Why = String;
+
+fn gone(error: io::Error) -> Why {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Hands everything over that can go now. Sessions that become idle later come out of what this returns.
+///
+/// # Errors
+/// Why nothing was handed over: this process goes on.
+async fn hand_over(process: &Rc<Process>, channel: &mut Channel) -> Result<UnboundedReceiver<Moving>, Why> {
+    let pid = greet(process, channel).await?;
+    expect(channel.receive().await, &Letter::Ready)?;
+    let alone = process.cluster.lead().is_alone();
+    let began = Instant::now();
+    if alone {
+        while_it_lives(channel, process.older_transactions_end(began)).await?;
+    }
+    process.door.accepts_nobody();
+    let mut moving = process.door.begins_to_move();
+    let mut moved = Vec::new();
+    send_idle(process, channel, &mut moving, &mut moved).await?;
+    if alone {
+        send_all(process, channel, &mut moving, &mut moved, began).await?;
+    }
+    channel.send(&Letter::Yours, None).await.map_err(gone)?;
+    let said = timeout(MINE_LIMIT, channel.receive()).await;
+    expect(said.map_err(|_| format!("it says nothing for {MINE_LIMIT:?}"))?, &Letter::Mine)?;
+    // Nothing that has been sent is taken back behind this.
+    channel.send(&Letter::Go, None).await.map_err(gone)?;
+    let clients = moved.len();
+    for moved in moved {
+        // Who has left meanwhile need not be told.
+        let _ = moved.send(());
+    }
+    let stay = process.door.why_they_stay();
+    tracing::info!(clients, left = process.door.left(), ?stay, pid, "another process has taken over");
+    process.is_taken_over();
+    if let Some(pid) = pid {
+        supervisor::hands_over(pid);
+    }
+    Ok(moving)
+}
+
+/// Hears who it is, and sends the listening sockets. Its process.
+async fn greet(process: &Process, channel: &mut Channel) -> Result<Option<u32>, Why> {
+    let (user, pid) = channel.peer().map_err(gone)?;
+    if user != rustix::process::geteuid().as_raw() {
+        return Err(format!("it is a process of the user {user}"));
+    }
+    let hello = timeout(HELLO_LIMIT, channel.receive()).await;
+    let (hello, _) = hello.map_err(|_| format!("it says nothing for {HELLO_LIMIT:?}"))?.map_err(gone)?;
+    let door = &process.door;
+    let refused = match hello {
+        Letter::Hello(VERSION) if door.is_closing() => Some("it is ending".to_owned()),
+        Letter::Hello(VERSION) if door.pauses.holds_any() => {
+            Some("it is paused: RESUME in its console first".to_owned())
+        }
+        Letter::Hello(VERSION) => None,
+        Letter::Hello(other) => Some(format!(
+            "it hands over in version {VERSION}, and the new process takes over in version {other}: stop the old one, then \
+             start the new one"
+        )),
+        _ => return Err("it writes what nobody understands".to_owned()),
+    };
+    if let Some(why) = refused {
+        channel.send(&Letter::Refused(why.clone()), None).await.map_err(gone)?;
+        return Err(why);
+    }
+    let welcome = Letter::Welcome(std::process::id(), door.disabled());
+    channel.send(&welcome, None).await.map_err(gone)?;
+    for (of, socket) in process.sockets() {
+        channel.send(&Letter::Socket(of), Some(socket.as_fd())).await.map_err(gone)?;
+    }
+    channel.send(&Letter::Sockets, None).await.map_err(gone)?;
+    tracing::info!(?pid, "another process is about to take over");
+    Ok(pid.and_then(|pid| u32::try_from(pid).ok()))
+}
+
+fn expect<T>(
+    received: io::Result<(Letter<crate::session::Carried>, T)>,
+    letter: &Letter<crate::session::Carried>,
+) -> Result<(), Why> {
+    let (said, _) = received.map_err(gone)?;
+    if said == *letter { Ok(()) } else { Err("it writes what is not its turn".to_owned()) }
+}
+
+/// Waits for something as long as the new process is there.
+async fn while_it_lives<T>(channel: &mut Channel, something: impl Future<Output = T>) -> Result<T, Why> {
+    tokio::select! {
+        biased;
+        said = channel.receive() => Err(said.map_or_else(gone, |_| "it writes what is not its turn".to_owned())),
+        done = something => Ok(done),
+    }
+}
+
+async fn send(
+    channel: &Channel,
+    Moving { carried, socket, moved }: Moving,
+    all: &mut Vec<oneshot::Sender<()>>,
+) -> Result<(), Why> {
+    all.push(moved);
+    channel.send(&Letter::Client(carried), Some(socket.as_fd())).await.map_err(gone)
+}
+
+/// Sends the sessions that are idle.
+async fn send_idle(
+    process: &Process,
+    channel: &Channel,
+    moving: &mut UnboundedReceiver<Moving>,
+    moved: &mut Vec<oneshot::Sender<()>>,
+) -> Result<(), Why> {
+    let asked = Instant::now();
+    loop {
+        while let Ok(one) = moving.try_recv() {
+            send(channel, one, moved).await?;
+        }
+        let are_gone = !process.door.is_to_move() && moving.is_empty();
+        // Whoever takes longer comes behind.
+        if are_gone || asked.elapsed() > ARRIVAL_LIMIT {
+            return Ok(());
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Sends all sessions, each when its transaction is over; who cannot go over, or does not end within `drain_time` of when that
+/// began, is sent away.
+async fn send_all(
+    process: &Rc<Process>,
+    channel: &mut Channel,
+    moving: &mut UnboundedReceiver<Moving>,
+    moved: &mut Vec<oneshot::Sender<()>>,
+    began: Instant,
+) -> Result<(), Why> {
+    let asked = Instant::now();
+    let deadline = (began + process.config().drain_time).max(asked + ARRIVAL_LIMIT);
+    while process.door.left() > 0 && Instant::now() < deadline {
+        let stays =
+            |seat: &&Rc<Seat>| (seat.has_stayed() && !seat.has_gone()) || seat.doing() == Doing::Replicating;
+        process.door.seats().iter().filter(stays).for_each(|seat| seat.ring(false, Leave::Ending));
+        // Strangers who only hold a connection are not waited for.
+        if process.door.nobody_but_strangers() && asked.elapsed() > ARRIVAL_LIMIT {
+            break;
+        }
+        while let Ok(one) = moving.try_recv() {
+            send(channel, one, moved).await?;
+        }
+        while_it_lives(channel, sleep(LOOK_EVERY)).await?;
+    }
+    while_it_lives(channel, process.cut_off_who_is_left()).await?;
+    while let Ok(one) = moving.try_recv() {
+        send(channel, one, moved).await?;
+    }
+    Ok(())
+}
+
+/// The other process serves. Sessions that become idle go over too; cancel requests for those that are here come from there.
+async fn serve_behind(process: &Rc<Process>, mut channel: Channel, mut moving: UnboundedReceiver<Moving>) {
+    loop {
+        tokio::select! {
+            one = moving.recv() => {
+                let Some(Moving { carried, socket, moved }) = one else { return };
+                if channel.send(&Letter::Client(carried), Some(socket.as_fd())).await.is_ok() {
+                    let _ = moved.send(());
+                }
+            }
+            said = channel.receive() => match said {
+                Ok((Letter::Cancel(pid, secret), _)) => {
+                    let door = process.door.clone();
+                    let request = wire::CancelRequest { pid, secret };
+                    tokio::task::spawn_local(async move { door.cancels.cancel(&request).await });
+                }
+                Ok(_) | Err(_) => {
+                    tracing::warn!("the process that has taken over is gone, or says nothing more");
+                    return process.door.goes_on();
+                }
+            }
+        }
+    }
+}

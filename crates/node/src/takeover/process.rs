@@ -1,0 +1,202 @@
+//! What a whole process does in a take-over, on either side.
+
+use super::Heir;
+use super::new::{PID_FILE, follows};
+use crate::door::{Leave, Seat};
+use crate::places::{Places, Served};
+use crate::process::{Ended, FAREWELL_LIMIT, LEFT_EVERY, Process, Signals, StartError};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Where nobody may be served who does not lead, the lead of the process before is waited for so long. Then another Consort has it.
+const LEAD_LIMIT: Duration = Duration::from_secs(10);
+/// How often is looked whether a process that was started has ended.
+const CHILD_EVERY: Duration = Duration::from_millis(100);
+
+/// Whether another process has taken over, and what is handed to it.
+#[derive(Default)]
+pub(crate) struct Over {
+    served: RefCell<Served>,
+    is_over: Cell<bool>,
+    changed: Notify,
+    /// A process was started that is to take over.
+    started: Cell<bool>,
+}
+
+impl Over {
+    /// Another process has taken over.
+    pub(crate) fn is_so(&self) -> bool {
+        self.is_over.get()
+    }
+}
+
+impl Process {
+    /// Somebody is accepted at these places from now on.
+    pub(crate) fn serve_at(self: &Rc<Self>, places: Option<Places>) -> Result<(), StartError> {
+        if let Some(places) = places {
+            *self.over.served.borrow_mut() = places.serve(self)?;
+        }
+        Ok(())
+    }
+
+    // The process that takes over.
+
+    /// Takes over, and serves from then on.
+    pub(crate) async fn inherits(
+        self: &Rc<Self>,
+        heir: Heir,
+        places: Option<Places>,
+    ) -> Result<(), StartError> {
+        let before = heir.pid;
+        for database in &heir.disabled {
+            self.door.disable(database, true);
+        }
+        let mut inheritance = heir.takes_over().await.map_err(StartError::new)?;
+        let lead = self.cluster.lead();
+        if lead.is_alone() {
+            lead.follows_in_order();
+            if timeout(LEAD_LIMIT, lead.until_leads()).await.is_err() {
+                tracing::warn!("another Consort leads: the clients of the process before are sent there");
+            }
+        }
+        if let Some(file) = &*self.pid_file.borrow()
+            && let Err(error) = write_pid(file)
+        {
+            tracing::warn!(%error, "the number of this process could not be written");
+        }
+        let cancels = self.door.comes_behind();
+        let clients = inheritance.begins(self);
+        self.serve_at(places)?;
+        tracing::info!(clients, before, "this process has taken over");
+        spawn_local(follows(self.clone(), inheritance, cancels));
+        Ok(())
+    }
+
+    // The process that serves.
+
+    /// Starts the program once more, unless that was done already.
+    pub(crate) fn start_again(self: &Rc<Self>) {
+        if self.over.is_so() || self.over.started.get() {
+            return tracing::warn!("a process that is to take over was started already");
+        }
+        let Some(starts_again) = &self.starts_again else {
+            return tracing::warn!(
+                "this process cannot be taken over from: it was not started by consort serve"
+            );
+        };
+        match starts_again() {
+            Ok(child) => {
+                tracing::info!(pid = child.id(), "a process was started that is to take over");
+                self.over.started.set(true);
+                spawn_local(self.clone().reaps(child));
+            }
+            Err(error) => tracing::error!(%error, "no process could be started that is to take over"),
+        }
+    }
+
+    /// Notes the end of a process that was started, as long as this one is there.
+    async fn reaps(self: Rc<Self>, mut child: Child) {
+        let status = loop {
+            match child.try_wait() {
+                Ok(None) => sleep(CHILD_EVERY).await,
+                Ok(Some(status)) => break Some(status),
+                Err(_) => break None,
+            }
+        };
+        self.over.started.set(false);
+        tracing::warn!(?status, "the process that was started has ended");
+    }
+
+    /// Copies of what listens, and of what holds the process's number.
+    pub(crate) fn sockets(&self) -> Vec<(String, OwnedFd)> {
+        let mut sockets = self.over.served.borrow().sockets();
+        let pid_file = self.pid_file.borrow().as_ref().and_then(|file| file.try_clone().ok());
+        sockets.extend(pid_file.map(|file| (PID_FILE.to_owned(), OwnedFd::from(file))));
+        sockets
+    }
+
+    /// Waits until no transaction is open that began before that moment, at most for `drain_time`.
+    pub(super) async fn older_transactions_end(&self, than: Instant) {
+        let is_older = || {
+            let seats = self.door.seats();
+            seats.iter().any(|seat| seat.transaction_since().is_some_and(|since| since < than))
+        };
+        let limit = self.config().drain_time;
+        while is_older() && than.elapsed() < limit {
+            sleep(LEFT_EVERY).await;
+        }
+    }
+
+    /// Sends away who could not go over in time, at once.
+    pub(super) async fn cut_off_who_is_left(self: &Rc<Self>) {
+        let seats = self.door.seats();
+        let console = self.config().console_database.clone();
+        let is_left = |seat: &Rc<Seat>| !seat.has_gone() && seat.database != console;
+        let left: Vec<_> = seats.into_iter().filter(is_left).collect();
+        let at_primary = self.door.send_away(&left, Leave::Ending);
+        self.end_at_primary(at_primary).await;
+        let deadline = Instant::now() + FAREWELL_LIMIT;
+        while !self.door.nobody_but_strangers() && Instant::now() < deadline {
+            sleep(LEFT_EVERY).await;
+        }
+    }
+
+    /// All of it is another process's: sockets, and the lead.
+    pub(super) fn is_taken_over(&self) {
+        self.over.is_over.set(true);
+        self.door.accepts_nobody_ever();
+        self.over.served.take().are_anothers();
+        drop(self.pid_file.take());
+        if !self.cluster.lead().is_alone() {
+            self.cluster.lead().resign();
+            if let Some(service) = &*self.door.service.borrow() {
+                service.servers.let_go(None);
+            }
+        }
+        self.over.changed.notify_waiters();
+    }
+
+    /// Completes when another process has taken over.
+    pub(crate) async fn until_taken_over(&self) {
+        loop {
+            let changed = self.over.changed.notified();
+            if self.over.is_so() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Another process has taken over: serves who is left, until nobody is.
+    pub(crate) async fn remains(self: &Rc<Self>, signals: &mut Signals) -> Result<Ended, StartError> {
+        let alone = self.cluster.lead().is_alone();
+        let left = async {
+            while self.door.left() > 0 && !alone {
+                sleep(LEFT_EVERY).await;
+            }
+        };
+        tokio::select! {
+            () = left => {}
+            () = self.asked_to_end(signals) => return self.end(signals).await,
+        }
+        self.door.close(true);
+        self.cluster.stop();
+        tracing::info!("ended: another process has taken over");
+        Ok(Ended::Told)
+    }
+}
+
+/// Writes the number of this process into its file, which another one held before.
+fn write_pid(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
