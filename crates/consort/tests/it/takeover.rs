@@ -141,7 +141,7 @@ fn serves_with(client: &mut Client, serving: &Serving) {
     let mut shown = console(serving);
     eventually("its reads at the standby", || {
         let before = shown.node("standby1").served;
-        client.number(READ_QUIET).unwrap();
+        client.number(READ_QUIET).expect("it reads");
         shown.node("standby1").served > before
     });
 }
@@ -346,7 +346,6 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
     goes_on();
     with(&right);
     goes_on();
-    drop(goes_on);
     serving.is_taken_over().ends();
     assert_eq!(client.one("SHOW app.tenant").unwrap(), "seven");
 }
@@ -356,19 +355,20 @@ struct Stranger(UnixStream);
 
 impl Stranger {
     fn to(serving: &Serving) -> Stranger {
-        let file = std::fs::canonicalize(&serving.config_file).unwrap();
+        let file = std::fs::canonicalize(&serving.config_file).expect("it is there");
         let command = "printf %s \"$1\" | sha256sum | cut -d ' ' -f 1; id -u";
         let said = run(Command::new("sh").args(["-c", command, "sh"]).arg(file)).worked();
-        let (digest, user) = said.split_once('\n').unwrap();
+        let (digest, user) = said.split_once('\n').expect("two lines");
         let place = format!("consort-takeover-{}-{digest}", user.trim());
-        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(place).unwrap()).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let place = SocketAddr::from_abstract_name(place).expect("a name");
+        let stream = UnixStream::connect_addr(&place).expect("somebody listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time");
         Stranger(stream)
     }
 
     fn says(&mut self, letter: &[u8]) {
-        let length = u32::try_from(letter.len()).unwrap();
-        self.0.write_all(&[&length.to_be_bytes()[..], &[0], letter].concat()).unwrap();
+        let length = u32::try_from(letter.len()).expect("it is short");
+        self.0.write_all(&[&length.to_be_bytes()[..], &[0], letter].concat()).expect("it is heard");
     }
 
     fn hello(&mut self, version: u32) {
@@ -379,7 +379,7 @@ impl Stranger {
     fn hears(&mut self) -> Option<Vec<u8>> {
         let mut header = [0; 5];
         self.0.read_exact(&mut header).ok()?;
-        let mut letter = vec![0; u32::from_be_bytes(header[..4].try_into().unwrap()) as usize];
+        let mut letter = vec![0; u32::from_be_bytes(header[..4].try_into().expect("four bytes")) as usize];
         self.0.read_exact(&mut letter).ok()?;
         Some(letter)
     }
