@@ -423,6 +423,7 @@ impl Process {
         self.door.close(true);
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
+        self.keeps_no_socket();
         Ended::Anew(Box::new(Start {
             config: (*self.config()).clone(),
             config_file: self.config_file.clone(),

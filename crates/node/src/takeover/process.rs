@@ -123,6 +123,11 @@ impl Process {
         sockets
     }
 
+    /// What it listens with is closed with the tasks that do so, whoever else has this process still.
+    pub(crate) fn keeps_no_socket(&self) {
+        drop(self.over.served.take());
+    }
+
     /// Waits until no transaction is open that began before that moment, at most for `drain_time`.
     pub(super) async fn older_transactions_end(&self, than: Instant) {
         let is_older = || {
