@@ -78,6 +78,8 @@ pub struct SessionState {
     dirt: u16,
     /// A probe may find the session clean.
     probe_due: bool,
+    /// A command has run since the last probe that may have ended what the session has at its process.
+    may_have_ended: bool,
     /// It has had a temporary object once, so that a probe must look closer.
     had_temporary: bool,
     /// `random()` may be a sequence that lives at the primary.
@@ -115,6 +117,7 @@ impl SessionState {
             failed: false,
             dirt: bit(Dirt::Fresh),
             probe_due: true,
+            may_have_ended: false,
             had_temporary: false,
             seeded: false,
             first: None,
@@ -396,11 +399,15 @@ impl SessionState {
             Utility::SetTransaction(modes) => self.set_transaction(modes),
             Utility::SetCharacteristics(modes) => self.set_characteristics(modes, interner),
             Utility::Discard(Discard::All) => self.discard_all(),
-            Utility::Discard(_) | Utility::Unlisten => self.probe_due = self.dirt != 0,
+            Utility::Discard(_) | Utility::Unlisten => {
+                self.probe_due = self.dirt != 0;
+                self.may_have_ended = true;
+            }
             Utility::Maintain => self.block.ddl = true,
             Utility::Ddl { .. } | Utility::Unknown => {
                 self.block.ddl = true;
                 self.probe_due = true;
+                self.may_have_ended = true;
             }
             _ => {}
         }
@@ -640,6 +647,12 @@ impl SessionState {
         self.probe_due && self.dirt & !bit(Dirt::Library) != 0
     }
 
+    /// Temporary objects keep it where it is, and no command has run that drops any. Code may have dropped them; nobody is
+    /// wronged who learns that a moment later.
+    pub fn has_temporary_still(&self) -> bool {
+        self.dirt & bit(Dirt::Temporary) != 0 && !self.may_have_ended
+    }
+
     /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
     /// the session is idle outside a block. Its answer is one row.
     pub fn probe(&self) -> Option<String> {
@@ -650,7 +663,7 @@ impl SessionState {
 
     /// The probe's answer. What is still wrong, if anything is.
     pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
-        self.probe_due = false;
+        (self.probe_due, self.may_have_ended) = (false, false);
         let Some(Probed { settings, loaded, found }) =
             probe::answer(row, self.now.settings.others(), interner)
         else {

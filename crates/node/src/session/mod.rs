@@ -236,6 +236,7 @@ impl Session {
             let asked = tokio::select! {
                 biased;
                 () = self.service.cluster.reader_let_go(pass) => None,
+                () = pooled::comes(self.shares.asked_again) => continue,
                 asked = self.line.next_request() => Some(asked),
             };
             match asked {

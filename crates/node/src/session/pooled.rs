@@ -13,7 +13,9 @@ use crate::servers::Lent;
 use analysis::Stay;
 use analysis::session::{BlockStatus, Dirt, SessionStay};
 use scheduler::Reason;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
 use wire::{Answers, Problem, Status};
 
 /// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
@@ -37,11 +39,19 @@ const PREPARED: &str = "session_prepared_statement";
 const CURSOR: &str = "session_holds_cursor";
 const SEQUENCES: &str = "session_used_sequences";
 
+/// Who keeps a connection for his temporary objects is not asked more often what else of him is there, unless a command drops some.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
+
 /// What is known of a session that shares connections.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     /// It has prepared something by SQL, or declared a cursor, or may have.
     look: bool,
+    /// When it was last asked for all that may keep it,
+    asked: Option<Instant>,
+    /// something has happened since, and it is asked again then.
+    pub(super) asked_again: Option<Instant>,
+    is_owed_a_question: bool,
     /// What was found then.
     found: Option<&'static str>,
     /// It has written at the connection that it has, or drawn numbers.
@@ -61,6 +71,15 @@ pub(super) fn asks_sequences(text: &[u8]) -> bool {
 fn names(text: &[u8], word: &[u8]) -> bool {
     memchr::memchr2_iter(word[0], word[0].to_ascii_uppercase(), text)
         .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
+}
+
+/// Waits until then, or for ever.
+pub(super) async fn comes(when: Option<Instant>) {
+    match when {
+        // Most never wait for it: it has a place of its own.
+        Some(when) => Box::pin(sleep_until(when)).await,
+        None => pending().await,
+    }
 }
 
 impl Session {
@@ -191,6 +210,7 @@ impl Session {
 
     /// Leaves the connection to others, if nothing of the session lives there.
     pub(super) async fn rest(&mut self) -> Result<(), Ended> {
+        self.shares.asked_again = None;
         if self.line.lent.is_none() || self.state.block() != BlockStatus::Idle || !self.is_between() {
             return Ok(());
         }
@@ -201,7 +221,11 @@ impl Session {
         }
         self.heed_reloads();
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
-        if self.state.may_be_clean() {
+        if self.state.may_be_clean() || self.shares.is_owed_a_question {
+            if self.was_just_asked() {
+                self.heed_sequences();
+                return Ok(());
+            }
             // It may listen to something else by now.
             self.shares.listens_here = None;
             self.shares.ran_code = true;
@@ -214,6 +238,7 @@ impl Session {
                 return Ok(());
             }
             self.shares.look = true;
+            (self.shares.asked, self.shares.is_owed_a_question) = (Some(Instant::now()), false);
         }
         let servers = self.service.servers.clone();
         if let Some(lent) = self.line.lent.as_ref().filter(|_| is_new)
@@ -243,6 +268,15 @@ impl Session {
         }
         self.backend = transaction::Backend { pid: 0, started_us: 0 };
         Ok(())
+    }
+
+    /// It stays at its connection for now, and is asked again soon: it does for its temporary objects, and was asked just before.
+    fn was_just_asked(&mut self) -> bool {
+        let stays = self.line.seat.tie.borrow().is_some() && self.state.has_temporary_still();
+        let again = self.shares.asked.filter(|_| stays).map(|asked| asked + ASKED_EVERY);
+        self.shares.asked_again = again.filter(|again| *again > Instant::now());
+        self.shares.is_owed_a_question |= self.shares.asked_again.is_some();
+        self.shares.asked_again.is_some()
     }
 
     /// Nothing of a transaction is left, here or at the primary.

@@ -206,6 +206,38 @@ fn what_cannot_be_carried_keeps_a_session_where_it_is() {
     }
 }
 
+/// Who keeps a connection for temporary tables is not asked behind each transaction what else of him is there; and when code has
+/// dropped them, he leaves it although he says nothing more.
+#[test]
+fn who_keeps_temporary_tables_is_not_asked_again_and_again() {
+    database("tied_long");
+    let drops = "CREATE FUNCTION drops() RETURNS int LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'DROP TABLE own'; RETURN 7; END $$";
+    SERVERS.query_in("tied_long", drops);
+    let open = sharing(1);
+    let mut one = Raw::ready(&open, "tied_long");
+    query(&mut one, "CREATE TEMPORARY TABLE own (v int)");
+    let committed = || -> u64 {
+        let row = SERVERS.query("SELECT xact_commit FROM pg_stat_database WHERE datname = 'tied_long'");
+        row[0][0].as_ref().unwrap().parse().unwrap()
+    };
+    // The count is of what was flushed.
+    let flushed = |one: &mut Raw, least: u64| {
+        query(one, "SELECT pg_stat_force_next_flush()");
+        query(one, "SELECT count(*)::text FROM own");
+        until(|| committed() >= least);
+        committed()
+    };
+    let before = flushed(&mut one, 1);
+    for _ in 0..300 {
+        assert_eq!(query(&mut one, "SELECT count(*)::text FROM own"), ["0"]);
+    }
+    let all = flushed(&mut one, before + 300) - before;
+    assert!(all < 900, "{all} transactions for 300 reads");
+    assert_eq!(query(&mut one, "SELECT drops()"), ["7"]);
+    let mut other = Raw::ready(&open, "tied_long");
+    assert_eq!(query(&mut other, "SELECT 1 FROM pg_backend_pid()"), ["1"]);
+}
+
 #[test]
 fn what_sequences_gave_is_nobody_elses() {
     database("sequences_apart");

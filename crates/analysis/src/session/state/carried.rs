@@ -76,6 +76,7 @@ impl SessionState {
             failed,
             dirt: _,
             probe_due: _,
+            may_have_ended: _,
             had_temporary,
             seeded,
             first,
