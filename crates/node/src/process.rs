@@ -175,8 +175,10 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
         () = begun => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
-    if let Some(heir) = heir {
-        process.inherits(heir, waiting).await?;
+    if let Some(heir) = heir
+        && !process.inherits(heir, waiting, &mut signals).await?
+    {
+        return process.end(&mut signals).await;
     }
     spawn_local(takeover::old::wait(process.clone()));
     process.warn_of_room().await;

@@ -1,6 +1,7 @@
 //! Online restart: another process takes over from one that serves, and its clients do not notice.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Command, Stdio};
@@ -168,6 +169,22 @@ fn whoever_is_in_a_transaction_ends_it_and_comes_behind() {
 }
 
 #[test]
+fn whoever_is_two_processes_behind_comes_too() {
+    let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
+    let sleeping = Sleeper::connect(&url);
+    sleeping.asks("BEGIN");
+    let mut first = serving.is_taken_over();
+    let mut second = serving.is_taken_over();
+    assert_eq!(sleeping.is_cancelled().as_deref(), Some("57014"));
+    assert!(first.is_there() && second.is_there());
+    sleeping.asks("ROLLBACK");
+    first.ends();
+    second.ends();
+    sleeping.asks("SELECT 1");
+    assert_eq!(clients(&serving), 1);
+}
+
+#[test]
 fn where_writers_must_pass_the_one_that_leads_the_old_one_is_empty_before_the_new_one_serves() {
     let lines = shared(&format!("{THROUGH}\ndrain_time = \"60s\""));
     let (mut serving, _, url) = serving(1, &lines);
@@ -215,6 +232,87 @@ fn a_load_goes_on_through_take_overs() {
             serves(&mut console(&serving), "standby1");
         }
         load.end();
+    }
+}
+
+/// A client that sends bytes as it likes.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn connect(serving: &Serving) -> Raw {
+        let stream = TcpStream::connect(("127.0.0.1", serving.port)).expect("it is let in");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time");
+        let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+        let length = u32::try_from(body.len() + 4).expect("it is short");
+        let mut raw = Raw(stream);
+        raw.0.write_all(&[&length.to_be_bytes()[..], body].concat()).expect("it is heard");
+        assert!(raw.is_answered());
+        raw
+    }
+
+    /// A query, as bytes.
+    fn query(text: &str) -> Vec<u8> {
+        let length = u32::try_from(text.len() + 5).expect("it is short");
+        [b"Q", &length.to_be_bytes()[..], text.as_bytes(), b"\0"].concat()
+    }
+
+    /// Reads an answer to its end. `false`: the connection has ended.
+    fn is_answered(&mut self) -> bool {
+        loop {
+            let mut header = [0; 5];
+            if self.0.read_exact(&mut header).is_err() {
+                return false;
+            }
+            let length = u32::from_be_bytes(header[1..].try_into().expect("four bytes")) as usize - 4;
+            let mut body = vec![0; length];
+            self.0.read_exact(&mut body).expect("the rest of it");
+            match header[0] {
+                b'E' => panic!("{}", String::from_utf8_lossy(&body)),
+                b'Z' => return true,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_client_has_sent_already_goes_along() {
+    for lines in [THROUGH, ANYWHERE] {
+        let (mut serving, _, _) = serving(0, &shared(&format!("{lines}\ndrain_time = \"600s\"")));
+        let query = Raw::query("SELECT 1");
+        let mut half = Raw::connect(&serving);
+        half.0.write_all(&[&query[..], &query[..7]].concat()).unwrap();
+        assert!(half.is_answered());
+        // Nobody ever finds this one waiting for its client.
+        let mut busy = Raw::connect(&serving);
+        let mut sends = busy.0.try_clone().unwrap();
+        let (answered, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, is_over) = (answered.clone(), over.clone());
+        // Large, so that few of them are on their way.
+        let many = Raw::query(&format!("SELECT '{}'", "x".repeat(20_000))).repeat(10);
+        let sending = std::thread::spawn(move || {
+            let mut sent = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                sends.write_all(&many).unwrap();
+                sent += 10;
+            }
+            sends.write_all(b"X\0\0\0\x04").unwrap();
+            sent
+        });
+        let reading = std::thread::spawn(move || {
+            while busy.is_answered() {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        eventually("a client that is busy", || answered.load(Ordering::SeqCst) > 0);
+        let before = serving.is_taken_over();
+        half.0.write_all(&query[7..]).unwrap();
+        assert!(half.is_answered());
+        before.ends();
+        over.store(true, Ordering::SeqCst);
+        let sent = sending.join().unwrap();
+        reading.join().unwrap();
+        assert_eq!(answered.load(Ordering::SeqCst), sent, "each is answered once");
     }
 }
 
@@ -406,6 +504,16 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         assert!(String::from_utf8_lossy(&stranger.hears().unwrap()).contains("RESUME"));
         paused.rows("RESUME");
 
+        // Paused when the other one is ready.
+        let mut stranger = Stranger::to(&serving);
+        stranger.hello(1);
+        stranger.hears_until(4);
+        paused.rows("PAUSE");
+        stranger.says(&[5]);
+        let refused = stranger.hears().unwrap();
+        assert_eq!(refused[0], 1, "{refused:?}");
+        paused.rows("RESUME");
+
         let mut client = Client::connect(&url).unwrap();
         client.rows("SET app.tenant = 'seven'").unwrap();
         let mut stranger = Stranger::to(&serving);
@@ -424,6 +532,36 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         serving.is_taken_over().ends();
         assert_eq!(client.one("SHOW app.tenant").unwrap(), "seven");
     }
+}
+
+#[test]
+fn who_is_ready_and_reads_nothing_gets_nothing() {
+    let (serving, _, url) = serving(0, &shared(ANYWHERE));
+    let mut client = Client::connect(&url).unwrap();
+    for number in 0..20 {
+        client.rows(&format!("PREPARE large{number} AS SELECT '{}'", "x".repeat(50_000))).unwrap();
+    }
+    let mut stranger = Stranger::to(&serving);
+    stranger.hello(1);
+    stranger.hears_until(4);
+    stranger.says(&[5]);
+    assert_eq!(client.one("EXECUTE large7").unwrap().len(), 50_000);
+    assert_eq!(Client::connect(&url).unwrap().number(READ_QUIET).unwrap(), 7);
+}
+
+#[test]
+fn a_new_process_that_is_told_to_end_takes_nothing_over() {
+    let (serving, _, url) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let mut busy = Client::connect(&url).unwrap();
+    busy.rows("BEGIN; UPDATE quiet SET v = 8").unwrap();
+    let mut new = serve(&serving.config_file).arg("--takeover").stdin(Stdio::null()).spawn().unwrap();
+    let waits = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    let waits = || serving.servers.primary().query("postgres", waits).is_ok_and(|rows| !rows.is_empty());
+    eventually("a process that waits for the lead", waits);
+    run(Command::new("kill").arg("-TERM").arg(new.id().to_string())).worked();
+    eventually("its end", || new.try_wait().unwrap().is_some());
+    busy.rows("COMMIT").unwrap();
+    assert_eq!(Client::connect(&url).unwrap().number(READ_QUIET).unwrap(), 8);
 }
 
 /// The number in this file.

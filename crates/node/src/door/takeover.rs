@@ -48,7 +48,8 @@ pub(crate) struct Moves {
 impl Moves {
     /// Whether the session of this place, which waits for its client, is to go over now.
     pub(crate) fn asks(&self, seat: &Seat) -> bool {
-        self.to.borrow().is_some() && seat.doing() == Doing::Idle(Status::Idle) && !seat.has_stayed()
+        let is_idle = seat.doing() == Doing::Idle(Status::Idle) && seat.rung(true).is_none();
+        self.to.borrow().is_some() && is_idle && !seat.has_stayed()
     }
 }
 
@@ -115,10 +116,12 @@ impl Door {
         }
     }
 
-    /// Whether somebody is here who could go over and has neither gone nor said that he stays.
+    /// Whether somebody is here who could go over and has neither gone nor said that he stays. Who takes nothing of his answer
+    /// is not waited for.
     pub(crate) fn is_to_move(&self) -> bool {
         let console = &self.options.console_database;
-        self.seats().iter().any(|seat| seat.database != *console && self.moves.asks(seat))
+        let is_to = |seat: &Rc<Seat>| self.moves.asks(seat) && seat.stall.get().is_none();
+        self.seats().iter().any(|seat| seat.database != *console && is_to(seat))
     }
 
     /// Connections that are not on their way to another process: those of clients, and those that log in.
@@ -157,6 +160,11 @@ impl Door {
         cancels
     }
 
+    /// Whether the process before is there still, and may send clients.
+    pub(crate) fn is_somebody_before(&self) -> bool {
+        self.moves.before.borrow().is_some()
+    }
+
     /// The process before is gone.
     pub(crate) fn nobody_is_before(&self) {
         *self.moves.before.borrow_mut() = None;
@@ -169,7 +177,7 @@ impl Door {
     }
 
     /// Somebody wants to cancel something, wherever it runs.
-    pub(super) async fn cancel(&self, request: &CancelRequest) {
+    pub(crate) async fn cancel(&self, request: &CancelRequest) {
         let before = self.moves.before.borrow().clone();
         match before {
             // A process that is gone has no sessions.

@@ -1,7 +1,7 @@
 //! A session that goes on in another process: what it takes along, if all of it can be (`crate::takeover`).
 //!
-//! Only one that shares connections and has none, outside a transaction, with no byte of its client's unanswered or half read,
-//! can. Each struct on the way is taken apart field by field: whoever adds one is reminded by the compiler to decide.
+//! Only one that shares connections and has none, outside a transaction, with all answers on their way to its client, can. What
+//! its client has sent behind that goes along, however much of it there is. Each struct on the way is taken apart field by field: whoever adds one is reminded by the compiler to decide.
 
 use super::line::Line;
 use super::statements::CarriedStatements;
@@ -30,6 +30,8 @@ pub(crate) struct Carried {
     state: CarriedState,
     statements: CarriedStatements,
     probe_first: bool,
+    /// What its client has sent and nobody has looked at.
+    unread: Vec<u8>,
 }
 
 /// What opens the servers for its role.
@@ -45,7 +47,7 @@ impl std::fmt::Debug for CarriedSecret {
     }
 }
 
-carries!(Carried { seat, parameters, secret, reported, state, statements, probe_first });
+carries!(Carried { seat, parameters, secret, reported, state, statements, probe_first, unread });
 carries!(CarriedSecret { kind, secret });
 carries!(CarriedState {
     settings,
@@ -106,7 +108,7 @@ impl Line {
             ear,
             has_heard: _,
         } = self;
-        let busy = elsewhere.is_some() || !client.unread().is_empty() || client.unsent() > 0;
+        let busy = elsewhere.is_some() || client.splitter.is_inside() || client.unsent() > 0;
         let stays = [
             (seat.tls, "tls"),
             (own.is_some(), "pool_mode_session"),
@@ -215,6 +217,7 @@ impl Session {
             state: state.carried().ok_or("session_state")?,
             statements: line.statements.carried(state.settings()).ok_or("session_prepared_statement")?,
             probe_first: *probe_first,
+            unread: line.client.unread().to_vec(),
         })
     }
 
@@ -225,7 +228,7 @@ impl Session {
         carried: Carried,
         socket: OwnedFd,
     ) -> Option<Box<Session>> {
-        let Carried { seat, parameters, secret, reported, state, statements, probe_first } = carried;
+        let Carried { seat, parameters, secret, reported, state, statements, probe_first, unread } = carried;
         let primary: Place = door.primary()?;
         let settings = Startup::of([], service.defaults(seat.database(), seat.user())).ok()?;
         let seat = door.takes_in(seat)?;
@@ -243,6 +246,7 @@ impl Session {
         };
         let mut client = Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.rooms);
         client.notes_stalls(seat.stall.clone());
+        client.has_come(&unread);
         let limit = service.servers.pool(&seat.database, &seat.user).pooling().connect;
         let (user, database) = (seat.user.clone(), seat.database.clone());
         let wish = Wish { place: primary, user, database, parameters, secret, limit };

@@ -180,6 +180,10 @@ impl Line {
     }
 
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Ended>> {
+        // Before anything is looked at: a client that always asks at once goes too.
+        if self.door.moves.asks(&self.seat) && matches!(self.client.poll_send(cx), Poll::Ready(Ok(()))) {
+            return Poll::Ready(Err(Ended::Moves));
+        }
         loop {
             let splitter = self.client.splitter;
             match self.lookout.look(self.client.unread(), splitter) {
@@ -212,9 +216,6 @@ impl Line {
                     self.primary.peer.rest();
                     if let Some(why) = self.seat.must_leave(self.status() == Status::Idle, cx) {
                         return Poll::Ready(Err(Ended::SentAway(why)));
-                    }
-                    if self.door.moves.asks(&self.seat) {
-                        return Poll::Ready(Err(Ended::Moves));
                     }
                     return Poll::Pending;
                 }

@@ -6,7 +6,7 @@
 //!    |  Hello(version) -------------------> |  or Refused, and goes on
 //!    | <--- Welcome, Socket.., Sockets      |  both have the listening sockets
 //!  gets ready, as if nobody was there       |  serves, and accepts
-//!    |  Ready ----------------------------> |  accepts nobody: who knocks waits in the kernel
+//!    |  Ready ----------------------------> |  or Refused, and goes on; accepts nobody: who knocks waits in the kernel
 //!    | <------- Client.., Yours             |  idle sessions rest, all that they are goes over
 //!    |  Mine -----------------------------> |
 //!    | <--------------------------------Go  |  from here on they are the new one's, and the lead is given up
@@ -74,7 +74,7 @@ mod tests {
         by_sql: maybe { settings: many (text, text) inner: u64 } as_now: bool found: bool meaning: maybe \
         u64 }) unnamed: maybe { text: many u8 types: many u8 described: maybe { parameters: many u8 \
         columns: maybe many u8 } by_sql: maybe { settings: many (text, text) inner: u64 } as_now: bool \
-        found: bool meaning: maybe u64 } elsewhere: bool asks_sequences: bool } probe_first: bool }";
+        found: bool meaning: maybe u64 } elsewhere: bool asks_sequences: bool } probe_first: bool unread: many u8 }";
 
     #[test]
     fn the_version_says_what_is_carried() {

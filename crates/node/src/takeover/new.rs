@@ -129,6 +129,9 @@ impl Heir {
                 (Letter::Client(client), Some(socket)) => clients.push((client, socket)),
                 (Letter::Yours, None) => channel.send(&Letter::Mine, None).await.map_err(said)?,
                 (Letter::Go, None) => break,
+                (Letter::Refused(why), None) => {
+                    return Err(format!("the process that serves goes on: {why}"));
+                }
                 _ => return Err("the process that serves writes what nobody understands".to_owned()),
             }
         }

@@ -6,7 +6,7 @@ use crate::door::{Doing, Leave, Moving, Seat};
 use crate::process::Process;
 use crate::supervisor;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -90,6 +90,7 @@ fn gone(error: io::Error) -> Why {
 /// # Errors
 /// Why nothing was handed over: this process goes on.
 async fn hand_over(process: &Rc<Process>, channel: &mut Channel) -> Result<UnboundedReceiver<Moving>, Why> {
+    let disabled = process.door.disabled();
     let pid = greet(process, channel).await?;
     expect(channel.receive().await, &Letter::Ready)?;
     let alone = process.cluster.lead().is_alone();
@@ -97,6 +98,9 @@ async fn hand_over(process: &Rc<Process>, channel: &mut Channel) -> Result<Unbou
     if alone {
         while_it_lives(channel, process.older_transactions_end(began)).await?;
     }
+    let changed =
+        (process.door.disabled() != disabled).then(|| "DISABLE or ENABLE was said meanwhile".to_owned());
+    refuse(channel, cannot_now(process).or(changed)).await?;
     process.door.accepts_nobody();
     let mut moving = process.door.begins_to_move();
     let mut moved = Vec::new();
@@ -104,7 +108,7 @@ async fn hand_over(process: &Rc<Process>, channel: &mut Channel) -> Result<Unbou
     if alone {
         send_all(process, channel, &mut moving, &mut moved, began).await?;
     }
-    channel.send(&Letter::Yours, None).await.map_err(gone)?;
+    write(channel, &Letter::Yours, None).await?;
     let said = timeout(MINE_LIMIT, channel.receive()).await;
     expect(said.map_err(|_| format!("it says nothing for {MINE_LIMIT:?}"))?, &Letter::Mine)?;
     // Nothing that has been sent is taken back behind this.
@@ -133,29 +137,49 @@ async fn greet(process: &Process, channel: &mut Channel) -> Result<Option<u32>, 
     let (hello, _) = hello.map_err(|_| format!("it says nothing for {HELLO_LIMIT:?}"))?.map_err(gone)?;
     let door = &process.door;
     let refused = match hello {
-        Letter::Hello(VERSION) if door.is_closing() => Some("it is ending".to_owned()),
-        Letter::Hello(VERSION) if door.pauses.holds_any() => {
-            Some("it is paused: RESUME in its console first".to_owned())
-        }
-        Letter::Hello(VERSION) => None,
+        Letter::Hello(VERSION) => cannot_now(process),
         Letter::Hello(other) => Some(format!(
             "it hands over in version {VERSION}, and the new process takes over in version {other}: stop the old one, then \
              start the new one"
         )),
         _ => return Err("it writes what nobody understands".to_owned()),
     };
-    if let Some(why) = refused {
-        channel.send(&Letter::Refused(why.clone()), None).await.map_err(gone)?;
-        return Err(why);
-    }
+    refuse(channel, refused).await?;
     let welcome = Letter::Welcome(std::process::id(), door.disabled());
-    channel.send(&welcome, None).await.map_err(gone)?;
+    write(channel, &welcome, None).await?;
     for (of, socket) in process.sockets() {
-        channel.send(&Letter::Socket(of), Some(socket.as_fd())).await.map_err(gone)?;
+        write(channel, &Letter::Socket(of), Some(socket.as_fd())).await?;
     }
-    channel.send(&Letter::Sockets, None).await.map_err(gone)?;
+    write(channel, &Letter::Sockets, None).await?;
     tracing::info!(?pid, "another process is about to take over");
     Ok(pid.and_then(|pid| u32::try_from(pid).ok()))
+}
+
+/// Why nothing can be handed over now, if that is so.
+fn cannot_now(process: &Process) -> Option<Why> {
+    let door = &process.door;
+    match () {
+        () if door.is_closing() => Some("it is ending".to_owned()),
+        () if door.pauses.holds_any() => Some("it is paused: RESUME in its console first".to_owned()),
+        () => None,
+    }
+}
+
+/// Tells the new process, if there is something against it.
+async fn refuse(channel: &Channel, why: Option<Why>) -> Result<(), Why> {
+    let Some(why) = why else { return Ok(()) };
+    write(channel, &Letter::Refused(why.clone()), None).await?;
+    Err(why)
+}
+
+/// Writes a letter; who does not read it for so long is not waited for.
+async fn write(
+    channel: &Channel,
+    letter: &Letter<crate::session::Carried>,
+    along: Option<BorrowedFd<'_>>,
+) -> Result<(), Why> {
+    let sent = timeout(MINE_LIMIT, channel.send(letter, along)).await;
+    sent.map_err(|_| format!("it reads nothing for {MINE_LIMIT:?}"))?.map_err(gone)
 }
 
 fn expect<T>(
@@ -181,7 +205,7 @@ async fn send(
     all: &mut Vec<oneshot::Sender<()>>,
 ) -> Result<(), Why> {
     all.push(moved);
-    channel.send(&Letter::Client(carried), Some(socket.as_fd())).await.map_err(gone)
+    write(channel, &Letter::Client(carried), Some(socket.as_fd())).await
 }
 
 /// Sends the sessions that are idle.
@@ -217,8 +241,10 @@ async fn send_all(
     let asked = Instant::now();
     let deadline = (began + process.config().drain_time).max(asked + ARRIVAL_LIMIT);
     while process.door.left() > 0 && Instant::now() < deadline {
-        let stays =
-            |seat: &&Rc<Seat>| (seat.has_stayed() && !seat.has_gone()) || seat.doing() == Doing::Replicating;
+        let stalls = |seat: &Seat| seat.stall.get().is_some() && asked.elapsed() > ARRIVAL_LIMIT;
+        let stays = |seat: &&Rc<Seat>| {
+            (seat.has_stayed() && !seat.has_gone()) || seat.doing() == Doing::Replicating || stalls(seat)
+        };
         process.door.seats().iter().filter(stays).for_each(|seat| seat.ring(false, Leave::Ending));
         // Strangers who only hold a connection are not waited for.
         if process.door.nobody_but_strangers() && asked.elapsed() > ARRIVAL_LIMIT {
@@ -250,7 +276,7 @@ async fn serve_behind(process: &Rc<Process>, mut channel: Channel, mut moving: U
                 Ok((Letter::Cancel(pid, secret), _)) => {
                     let door = process.door.clone();
                     let request = wire::CancelRequest { pid, secret };
-                    tokio::task::spawn_local(async move { door.cancels.cancel(&request).await });
+                    tokio::task::spawn_local(async move { door.cancel(&request).await });
                 }
                 Ok(_) | Err(_) => {
                     tracing::warn!("the process that has taken over is gone, or says nothing more");

@@ -49,17 +49,21 @@ impl Process {
 
     // The process that takes over.
 
-    /// Takes over, and serves from then on.
+    /// Takes over, and serves from then on. `false`: it was told to end before, and the process before goes on.
     pub(crate) async fn inherits(
         self: &Rc<Self>,
         heir: Heir,
         places: Option<Places>,
-    ) -> Result<(), StartError> {
+        signals: &mut Signals,
+    ) -> Result<bool, StartError> {
         let before = heir.pid;
         for database in &heir.disabled {
             self.door.disable(database, true);
         }
-        let mut inheritance = heir.takes_over().await.map_err(StartError::new)?;
+        let mut inheritance = tokio::select! {
+            taken = heir.takes_over() => taken.map_err(StartError::new)?,
+            () = self.asked_to_end(signals) => return Ok(false),
+        };
         let lead = self.cluster.lead();
         if lead.is_alone() {
             lead.follows_in_order();
@@ -77,7 +81,7 @@ impl Process {
         self.serve_at(places)?;
         tracing::info!(clients, before, "this process has taken over");
         spawn_local(follows(self.clone(), inheritance, cancels));
-        Ok(())
+        Ok(true)
     }
 
     // The process that serves.
@@ -184,7 +188,8 @@ impl Process {
     pub(crate) async fn remains(self: &Rc<Self>, signals: &mut Signals) -> Result<Ended, StartError> {
         let alone = self.cluster.lead().is_alone();
         let left = async {
-            while self.door.left() > 0 && !alone {
+            // Who comes from a process before that goes on to the next one.
+            while (self.door.left() > 0 || self.door.is_somebody_before()) && !alone {
                 sleep(LEFT_EVERY).await;
             }
         };
