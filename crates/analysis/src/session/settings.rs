@@ -154,6 +154,9 @@ const PRIMARYS_OWN: [&str; 21] = [
     "ignore_",
 ];
 
+/// Settings that end with their transaction, however they are set.
+const TRANSACTIONS: [&str; 3] = ["transaction_deferrable", "transaction_isolation", "transaction_read_only"];
+
 /// A session that the primary ends when it is idle for less than this reads there: to be woken in time it would have to be
 /// woken all the time.
 const SHORTEST_IDLE: Duration = Duration::from_secs(1);
@@ -168,8 +171,10 @@ const MAX_VALUES: usize = 8 * 1024;
 pub(super) enum Kind {
     /// Known and mirrored.
     Mirrored,
-    /// It means nothing to a read.
+    /// It means nothing to a read, but goes along to another connection at the primary.
     PrimarysOwn,
+    /// It is the transaction's alone.
+    Transactions,
     /// `seed`: it makes `random()` a sequence, which lives where it was set.
     Seed,
 }
@@ -177,6 +182,8 @@ pub(super) enum Kind {
 pub(super) fn kind(name: &str) -> Kind {
     if name == "seed" {
         Kind::Seed
+    } else if TRANSACTIONS.contains(&name) {
+        Kind::Transactions
     } else if MIRRORED.binary_search(&name).is_err()
         && PRIMARYS_OWN.iter().any(|start| name.starts_with(start))
     {
@@ -333,12 +340,21 @@ impl Settings {
     /// `set_config` is evaluated from left to right. The session's identity is changed last, for the others may need the
     /// rights of the role that logged in; a role that is set is put off first for the same reason.
     pub fn to_become(&self, wanted: &Settings) -> Option<String> {
+        self.steps_to(wanted, |name| !NOT_SENT.contains(&name) && kind(name) == Kind::Mirrored)
+    }
+
+    /// The same for a connection at the primary that sessions share: there every setting means something.
+    pub fn to_become_at_primary(&self, wanted: &Settings) -> Option<String> {
+        self.steps_to(wanted, |_| true)
+    }
+
+    fn steps_to(&self, wanted: &Settings, is_sent: impl Fn(&str) -> bool) -> Option<String> {
         if self == wanted {
             return None;
         }
         let changed = |name: &str| self.get(name) != wanted.get(name);
         let names: BTreeSet<&str> = self.iter().chain(wanted.iter()).map(|(name, _)| name).collect();
-        let plain = names.into_iter().filter(|name| !NOT_SENT.contains(name) && !IDENTITY.contains(name));
+        let plain = names.into_iter().filter(|name| is_sent(name) && !IDENTITY.contains(name));
         let mut steps: Vec<(&str, Option<&str>)> =
             plain.filter(|name| changed(name)).map(|name| (name, wanted.get(name))).collect();
         let authorization = changed("session_authorization");

@@ -539,14 +539,15 @@ impl SessionState {
     fn assign(&mut self, assignment: &Assignment, interner: &mut Interner) {
         let name = assignment.name.as_str();
         match kind(name) {
-            Kind::PrimarysOwn => {}
+            Kind::Transactions => {}
+            Kind::PrimarysOwn if assignment.local => {}
             Kind::Seed => self.seeded = true,
             Kind::Mirrored if assignment.local => {
                 self.block.set_local = true;
                 self.block.names_set_local |=
                     matches!(name, "search_path" | "role" | "session_authorization" | "row_security");
             }
-            Kind::Mirrored => {
+            Kind::Mirrored | Kind::PrimarysOwn => {
                 self.any_set = true;
                 match &assignment.value {
                     NewValue::To(value) => {

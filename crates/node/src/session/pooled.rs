@@ -177,14 +177,14 @@ impl Session {
         let strange = self.line.attach(server);
         if strange && ran_code {
             // Settings of that code's own may be another client's; what is known goes first, for RESET leaves the role.
-            if let Some(becomes) = base.to_become(&first) {
+            if let Some(becomes) = base.to_become_at_primary(&first) {
                 self.line.ask(&becomes).await?;
             }
             self.line.ask("RESET ALL").await?;
             base = first;
         }
         self.shares.ran_code = ran_code && !strange;
-        let becomes = base.to_become(self.state.settings());
+        let becomes = base.to_become_at_primary(self.state.settings());
         self.shares.wrote = sequences && !strange;
         if strange && sequences {
             self.line.ask("DISCARD SEQUENCES").await?;

@@ -85,6 +85,40 @@ fn settings_go_with_their_session() {
 }
 
 #[test]
+fn settings_that_mean_nothing_to_reads_go_with_their_session() {
+    database("carried_all_settings");
+    let open = sharing(1);
+    let mut clients = [(); 2].map(|()| Raw::ready(&open, "carried_all_settings"));
+    let set = [
+        ("application_name", ["one", "other"]),
+        ("deadlock_timeout", ["7s", "8s"]),
+        ("default_transaction_isolation", ["serializable", "repeatable read"]),
+        ("default_transaction_read_only", ["on", "off"]),
+        ("idle_in_transaction_session_timeout", ["7min", "8min"]),
+        ("synchronous_commit", ["local", "off"]),
+    ];
+    let begins = set.map(|(name, _)| query(&mut clients[0], &format!("SHOW {name}")));
+    // Again and again: what is not known yet is looked at by itself.
+    for _ in 0..4 {
+        for (name, values) in &set {
+            for (client, value) in clients.iter_mut().zip(values) {
+                query(client, &format!("SET {name} = '{value}'"));
+            }
+        }
+        for (name, values) in &set {
+            for (client, value) in clients.iter_mut().zip(values) {
+                assert_eq!(query(client, &format!("SHOW {name}")), [*value], "{name}");
+            }
+        }
+        query(&mut clients[0], "RESET ALL");
+        query(&mut clients[1], "SELECT 1 FROM pg_backend_pid()");
+        for ((name, _), value) in set.iter().zip(&begins) {
+            assert_eq!(&query(&mut clients[0], &format!("SHOW {name}")), value, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_client_that_comes_after_ddl_begins_with_nothing_of_another() {
     database("begun_after_ddl");
     let open = sharing(1);
