@@ -13,7 +13,7 @@ use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
 use crate::socket::{Place, Socket};
 use crate::takeover::carries;
-use analysis::session::{BlockStatus, CarriedState, Pairs, SessionState, Startup};
+use analysis::session::{BlockStatus, CarriedState, Pairs, SessionState, SessionStay, Startup};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use wire::{Keys, Side, Verifier};
@@ -206,9 +206,7 @@ impl Session {
         if in_transaction || *skipping || ended.is_some() {
             return Err("in_transaction");
         }
-        if let Err(why) = state.may_move() {
-            return Err(why.name());
-        }
+        state.may_move().map_err(SessionStay::name)?;
         Ok(Carried {
             seat: CarriedSeat::of(&line.seat).ok_or("no_cancel_key")?,
             parameters: parameters.clone(),
