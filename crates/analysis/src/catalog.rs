@@ -211,6 +211,8 @@ pub struct Trigger {
     pub delete: bool,
     /// It fires whoever writes (ENABLE ALWAYS), or where rows are applied alone (ENABLE REPLICA): copies have it not.
     pub not_at_copies: bool,
+    /// It fires at the end of the transaction.
+    pub deferred: bool,
     /// What its WHEN calls; `u32::MAX` for what cannot be told.
     pub condition: Vec<u32>,
 }

@@ -67,7 +67,7 @@ const FOREIGN_KEYS: &str = "
     FROM pg_constraint WHERE contype = 'f'";
 
 const TRIGGERS: &str = "
-    SELECT t.tgrelid, t.tgfoid, t.tgtype, t.tgenabled IN ('A', 'R'), t.tgqual::text
+    SELECT t.tgrelid, t.tgfoid, t.tgtype, t.tgenabled IN ('A', 'R'), t.tgqual::text, t.tginitdeferred
     FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
     WHERE t.tgenabled <> 'D' AND NOT (p.oid < 16384 AND (p.proname LIKE 'RI\\_FKey\\_%' OR p.proname = 'unique_key_recheck'))";
 
@@ -76,13 +76,18 @@ const WRITE_EXPRESSIONS: &str = "
     UNION ALL SELECT indrelid, indexprs::text FROM pg_index WHERE indexprs IS NOT NULL AND indrelid >= 16384
     UNION ALL SELECT indrelid, indpred::text FROM pg_index WHERE indpred IS NOT NULL AND indrelid >= 16384
     UNION ALL SELECT partrelid, partexprs::text FROM pg_partitioned_table WHERE partexprs IS NOT NULL
-    UNION ALL SELECT adrelid, adbin::text FROM pg_attrdef";
+    UNION ALL SELECT adrelid, adbin::text FROM pg_attrdef
+    -- Defaults of domains.
+    UNION ALL SELECT a.attrelid, t.typdefaultbin::text FROM pg_type t JOIN pg_attribute a ON a.atttypid = t.oid
+    WHERE t.typtype = 'd' AND t.typdefaultbin IS NOT NULL AND a.attnum > 0 AND NOT a.attisdropped";
 
 const WRITE_FUNCTIONS: &str = "
     SELECT DISTINCT i.indrelid, p.amproc::oid
     FROM pg_index i CROSS JOIN LATERAL unnest(i.indclass::oid[]) AS k(opclass)
     JOIN pg_opclass o ON o.oid = k.opclass JOIN pg_amproc p ON p.amprocfamily = o.opcfamily
-    WHERE k.opclass >= 16384 AND p.amproc::oid >= 16384";
+    WHERE k.opclass >= 16384 AND p.amproc::oid >= 16384
+    -- nextval() of identity columns.
+    UNION ALL SELECT attrelid, 1574 FROM pg_attribute WHERE attidentity <> '' AND NOT attisdropped";
 
 const FUNCTIONS: &str = "
     SELECT p.oid, n.nspname, p.proname, e.extname,
@@ -348,6 +353,7 @@ fn trigger(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         delete: events & 8 != 0,
         update: events & 16 != 0,
         not_at_copies: row.flag(3)?,
+        deferred: row.flag(5)?,
     };
     if let Some(relation) = catalog.relations.get_mut(&row.relation(0)?) {
         relation.triggers.push(trigger);

@@ -2,7 +2,7 @@
 //! it was, and touches these tables and no others, with all that follows from what it writes ("procedures and triggers with
 //! declared sets": Hihooi, Table 4).
 
-use super::{Catalog, Class, ForeignAction, Persistence, Relation, RelationKind};
+use super::{Catalog, Class, ForeignAction, Persistence, Relation, RelationKind, Trigger};
 use crate::session::Declared;
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
@@ -109,7 +109,9 @@ impl Catalog {
                 let alike = relation.kind == RelationKind::Table
                     && !relation.rules
                     && self.asks_nothing(&relation.write_functions);
-                if !alike || relation.triggers.iter().any(|trigger| trigger.not_at_copies) {
+                // What is left to the end fires all together at the primary, and at the replica as soon as it is caused there.
+                let other = |trigger: &Trigger| trigger.not_at_copies || trigger.deferred;
+                if !alike || relation.triggers.iter().any(other) {
                     return None;
                 }
                 let triggers = relation.triggers.iter().map(|trigger| trigger.function);

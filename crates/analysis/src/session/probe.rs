@@ -22,9 +22,12 @@ pub(super) enum Found {
     Temporary,
     Listening,
     AdvisoryLock,
+    /// The role or the database begins with settings of an application (`app.user`), which no view lists.
+    ApplicationSettings,
 }
 
-const FOUND: [Found; 3] = [Found::Temporary, Found::Listening, Found::AdvisoryLock];
+const FOUND: [Found; 4] =
+    [Found::Temporary, Found::Listening, Found::AdvisoryLock, Found::ApplicationSettings];
 
 const TEMPORARY_SCHEMA: &str = "pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid";
 const TEMPORARY_OBJECTS: &str = "EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) \
@@ -33,6 +36,13 @@ const TEMPORARY_OBJECTS: &str = "EXISTS (SELECT FROM pg_catalog.pg_class WHERE r
 const LISTENING: &str = "EXISTS (SELECT FROM pg_catalog.pg_listening_channels())";
 const ADVISORY_LOCK: &str = "EXISTS (SELECT FROM pg_catalog.pg_lock_status() AS l WHERE l.locktype \
      OPERATOR(pg_catalog.=) 'advisory' AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";
+const APPLICATION_SETTINGS: &str = "EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS s, \
+     pg_catalog.unnest(s.setconfig) AS c WHERE pg_catalog.strpos(pg_catalog.split_part(c, '=', 1), '.') \
+     OPERATOR(pg_catalog.>) 0 AND (s.setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid OR s.setdatabase \
+     OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) \
+     pg_catalog.current_database())) AND (s.setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid OR s.setrole \
+     OPERATOR(pg_catalog.=) (SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname OPERATOR(pg_catalog.=) \
+     session_user)))";
 
 /// When the process has last read the configuration, as its 64 bits: none of the session's settings changes its form.
 const LOADED: &str = "pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.pg_conf_load_time()), 'hex')";
@@ -66,7 +76,7 @@ fn text<'a>(others: impl Iterator<Item = &'a str>, temporary: Temporary, ask: As
         Temporary::Schema => TEMPORARY_SCHEMA,
         Temporary::Objects => TEMPORARY_OBJECTS,
     };
-    let asked_first = [temporary, LISTENING, ADVISORY_LOCK, LOADED];
+    let asked_first = [temporary, LISTENING, ADVISORY_LOCK, APPLICATION_SETTINGS, LOADED];
     let cases = asked_first.iter().enumerate().map(|(place, expression)| {
         format!("WHEN n OPERATOR(pg_catalog.=) '?{place}' THEN ({expression})::pg_catalog.text ")
     });

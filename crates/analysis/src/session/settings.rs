@@ -313,11 +313,6 @@ impl Settings {
         WRITTEN_UNDER.iter().map(|name| Some((*name, self.get(name)?))).collect()
     }
 
-    /// The session has settings of an application (`app.user`), which only code of its own can mean.
-    pub fn has_application_settings(&self) -> bool {
-        self.0.values.keys().any(|name| name.contains('.'))
-    }
-
     /// The role whose rights and whose `$user` count: the one that was set, else the one of the session.
     pub fn effective_role(&self) -> Option<&str> {
         self.get("role").filter(|role| *role != "none").or_else(|| self.get("session_authorization"))

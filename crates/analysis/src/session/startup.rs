@@ -37,6 +37,13 @@ impl Startup {
         Ok(startup)
     }
 
+    /// Whether it may set what only an application can mean (`app.user`).
+    pub(super) fn sets_for_applications(&self) -> bool {
+        self.forward
+            .iter()
+            .any(|(name, value)| name.contains('.') || name == "options" && value.contains('.'))
+    }
+
     /// Takes Consort's settings out of `options`; what is left, unchanged but for blanks.
     fn options(&mut self, options: &str, defaults: &Own) -> Result<String, SettingError> {
         let words = words(options);

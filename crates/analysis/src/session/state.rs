@@ -84,6 +84,8 @@ pub struct SessionState {
     had_temporary: bool,
     /// `random()` may be a sequence that lives at the primary.
     seeded: bool,
+    /// It has had settings of an application, which are empty and not absent when they are taken back.
+    application_settings: bool,
     /// The settings when the session began, to which RESET goes back; known if a probe came before any SET.
     first: Option<Settings>,
     any_set: bool,
@@ -120,6 +122,7 @@ impl SessionState {
             may_have_ended: false,
             had_temporary: false,
             seeded: false,
+            application_settings: startup.sets_for_applications(),
             first: None,
             any_set: false,
             reported: BTreeMap::new(),
@@ -322,6 +325,12 @@ impl SessionState {
         self.seeded || self.dirt & bit(Dirt::Unjudged) != 0
     }
 
+    /// Whether it may have, or have had, settings of an application (`app.user`): those that it has set, and those that nobody can
+    /// ask for, because it began with them or code that ran has set them.
+    pub fn may_have_application_settings(&self) -> bool {
+        self.application_settings || self.dirt & bit(Dirt::Unjudged) != 0
+    }
+
     /// The dirtiest thing about it.
     pub fn dirt(&self) -> Option<Dirt> {
         Dirt::ALL.into_iter().find(|dirt| self.dirt & bit(*dirt) != 0)
@@ -348,6 +357,7 @@ impl SessionState {
         self.dirt |= bit(dirt);
         self.probe_due = true;
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
+        self.application_settings |= matches!(dirt, Dirt::Function | Dirt::Unknown);
         self.any_set |= matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
     }
 
@@ -363,6 +373,7 @@ impl SessionState {
 
     /// All that ran before its tree was known has been judged: it changed nothing, or did this.
     pub fn judged(&mut self, dirt: Option<Dirt>) {
+        self.application_settings |= matches!(dirt, Some(Dirt::Function | Dirt::Unknown));
         if self.dirt & bit(Dirt::Unjudged) == 0 {
             return;
         }
@@ -538,6 +549,7 @@ impl SessionState {
 
     fn assign(&mut self, assignment: &Assignment, interner: &mut Interner) {
         let name = assignment.name.as_str();
+        self.application_settings |= name.contains('.');
         match kind(name) {
             Kind::Transactions => {}
             Kind::PrimarysOwn if assignment.local => {}
@@ -686,8 +698,10 @@ impl SessionState {
         self.committed.settings = self.now.settings.clone();
         self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);
+        self.application_settings |= found.contains(&Found::ApplicationSettings);
         for found in found {
             self.dirt |= bit(match found {
+                Found::ApplicationSettings => continue,
                 Found::Temporary => Dirt::Temporary,
                 Found::Listening => Dirt::Listen,
                 Found::AdvisoryLock => Dirt::AdvisoryLock,

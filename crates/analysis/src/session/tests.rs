@@ -27,9 +27,40 @@ fn answer(value: &str) -> String {
 /// The same of a process that has read the configuration then.
 fn answer_of(value: &str, loaded: LoadTime) -> String {
     let loaded = format!("{:016x}", loaded.get());
-    let found = ["false"; 3].into_iter().chain([loaded.as_str()]);
+    let found = ["false"; 4].into_iter().chain([loaded.as_str()]);
     let elements: Vec<&str> = found.chain(MIRRORED.iter().map(|_| value)).collect();
     format!("{{{}}}", elements.join(","))
+}
+
+#[test]
+fn settings_of_applications_that_nobody_can_ask_for() {
+    let mut interner = Interner::new(10);
+    let begun = |parameters: &[(&str, &str)], interner: &mut Interner| {
+        let startup = Startup::of(parameters.iter().copied(), Own::default()).unwrap();
+        let mut session = SessionState::new(&startup, interner);
+        session.probed(&[Some(&answer("x"))], interner).unwrap();
+        session
+    };
+    let plain = [("user", "app"), ("options", "-c consort.consistency=weak -c search_path=a")];
+    let mut session = begun(&plain, &mut interner);
+    assert!(!session.may_have_application_settings());
+    for asked in [("options", "-c app.actor=a"), ("app.actor", "a")] {
+        assert!(begun(&[("user", "app"), asked], &mut interner).may_have_application_settings(), "{asked:?}");
+    }
+    // Its role or its database begins with one.
+    let of_the_role = answer("x").replacen("false,false,false,false", "false,false,false,true", 1);
+    let mut other = begun(&plain, &mut interner);
+    other.probed(&[Some(&of_the_role)], &mut interner).unwrap();
+    assert!(other.may_have_application_settings() && other.may_leave() == session.may_leave());
+    // It has set one, and taken it back: it is empty now, and not absent.
+    let mut other = begun(&plain, &mut interner);
+    other.completed(&set("app.actor", "a"), &mut interner);
+    other.completed(&Utility::ResetAll, &mut interner);
+    assert!(other.may_have_application_settings());
+    // Code has run that may have set one, and no probe finds it.
+    session.dirtied(Dirt::Function);
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    assert!(session.may_have_application_settings());
 }
 
 #[test]

@@ -191,9 +191,15 @@ fn statements_that_fire_declared_triggers_travel() {
     for sql in TRIGGERS {
         client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
     }
+    // What code has run in a session it may have set something.
+    let mut client = Client::connect(&url).expect("a log-in");
     let fires = "UPDATE sums SET v = v + 1";
     eventually("a statement that travels", || {
-        client.rows(fires).expect("it is updated");
+        // What ran while the catalog was read may have set something, for all that is known.
+        client = Client::connect(&url).expect("a log-in");
+        for sql in ["SELECT 1", fires, fires, fires] {
+            client.rows(sql).expect("it is updated");
+        }
         figure(&mut console, "statements") > 0
     });
     shows_all(&mut console, 1);
@@ -224,6 +230,8 @@ fn statements_that_fire_declared_triggers_travel() {
     shows_all(&mut console, 1);
     assert_eq!(figure(&mut console, "statements"), before, "rows travel");
     // What is declared wrongly writes another number of rows there.
+    let mut client = Client::connect(&url).expect("a log-in");
+    client.rows("SELECT 1").expect("a row");
     for _ in 0..10 {
         client.rows("UPDATE counted SET v = v + 1").expect("it is updated");
     }
@@ -233,6 +241,85 @@ fn statements_that_fire_declared_triggers_travel() {
         assert!(said.contains(&format!("public.{table}")), "{said}");
     }
     assert!(!said.contains("differs"), "{said}");
+}
+
+/// Triggers that ask for more than rows: under what they run, and in what order.
+const ASKS: [&str; 9] = [
+    "CREATE DOMAIN drawn AS float8 DEFAULT random()",
+    "CREATE TABLE by_domain (n int, v drawn)",
+    "CREATE TABLE by_number (n int, v int GENERATED ALWAYS AS IDENTITY)",
+    "CREATE TABLE chained (n int, v bigint)",
+    "CREATE FUNCTION asks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO note VALUES \
+        (NEW.id, hashtext(concat_ws(',', current_setting('application_name'), current_setting('app.actor', true), \
+            current_setting('transaction_isolation'), current_setting('timezone'), current_user))); RETURN NULL; END $$",
+    "CREATE FUNCTION defaults() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN INSERT INTO by_domain VALUES (NEW.id); RETURN NULL; END $$",
+    "CREATE FUNCTION numbers() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN INSERT INTO by_number VALUES (NEW.id); RETURN NULL; END $$",
+    "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN INSERT INTO chained SELECT NEW.n, count(*) FROM note; RETURN NULL; END $$",
+    "CREATE CONSTRAINT TRIGGER asks AFTER UPDATE ON sums DEFERRABLE INITIALLY DEFERRED \
+        FOR EACH ROW EXECUTE FUNCTION asks()",
+];
+
+const MORE_ASKS: [&str; 3] = [
+    "CREATE CONSTRAINT TRIGGER counts AFTER INSERT ON note DEFERRABLE INITIALLY DEFERRED \
+        FOR EACH ROW EXECUTE FUNCTION counts()",
+    "CREATE TRIGGER defaults AFTER UPDATE ON parts FOR EACH ROW WHEN (NEW.id < 9) EXECUTE FUNCTION defaults()",
+    "CREATE TRIGGER numbers AFTER UPDATE ON parts FOR EACH ROW WHEN (NEW.id > 9) EXECUTE FUNCTION numbers()",
+];
+
+const ASKS_DECLARED: &str = "[procedure.\"public.asks\"]\ntables_written = \"note\"\n\
+    [procedure.\"public.defaults\"]\ntables_written = \"by_domain\"\n\
+    [procedure.\"public.numbers\"]\ntables_written = \"by_number\"\n\
+    [procedure.\"public.counts\"]\ntables_read = \"note\"\ntables_written = \"chained\"";
+
+#[test]
+fn what_triggers_ask_of_the_session_is_the_same_there_or_rows_travel() {
+    let design = named(|design| design.effects == Effects::Statements);
+    let lines = format!("{ANYWHERE}\nstatement_rows = 1\n{ASKS_DECLARED}");
+    let (serving, mut console, url) = serving(design, 1, &lines);
+    let connect = |url: &str| Client::connect(url).expect("a log-in");
+    let runs = |client: &mut Client, statements: &[&str]| {
+        for sql in statements {
+            client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
+        }
+    };
+    let mut maker = connect(&url);
+    runs(&mut maker, &[TABLES]);
+    runs(&mut maker, &ASKS);
+    let mut client = connect(&url);
+    let fires = "UPDATE sums SET v = v + 1";
+    eventually("a statement that travels, under its client's name", || {
+        client = connect(&url);
+        runs(&mut client, &["SET application_name = 'a till'", "SELECT 1", fires, fires, fires]);
+        figure(&mut console, "statements") > 0
+    });
+    shows_all(&mut console, 1);
+    // Under other settings at the end of the block; in another isolation; with settings that nobody can ask for.
+    let before = figure(&mut console, "statements");
+    let mut by_code = connect(&url);
+    runs(&mut by_code, &["SELECT set_config('app.actor', 'of the session', false)"]);
+    let mut taken_back = connect(&url);
+    runs(&mut taken_back, &["BEGIN", "SET LOCAL app.actor = 'of the block'", "COMMIT"]);
+    for _ in 0..5 {
+        runs(&mut client, &["BEGIN", fires, "SET LOCAL timezone = 'Asia/Tokyo'", "COMMIT"]);
+        runs(&mut client, &["BEGIN ISOLATION LEVEL REPEATABLE READ", fires, "COMMIT"]);
+        runs(&mut by_code, &[fires]);
+        runs(&mut taken_back, &[fires]);
+    }
+    shows_all(&mut console, 1);
+    assert_eq!(figure(&mut console, "statements"), before, "rows travel");
+    // What is caused at the end of the transaction by what is left to it; defaults of domains, and numbers of identity columns.
+    runs(&mut maker, &MORE_ASKS);
+    let parts = ["UPDATE parts SET v = v + 1 WHERE id < 9", "UPDATE parts SET v = v + 1 WHERE id > 9"];
+    for _ in 0..5 {
+        runs(&mut client, &[fires, parts[0], parts[1]]);
+    }
+    shows_all(&mut console, 1);
+    assert_eq!(figure(&mut console, "statements"), before, "rows travel");
+    let said = serving.run("verify", &["postgres"]).worked();
+    assert!(said.contains("public.note") && !said.contains("differs"), "{said}");
 }
 
 #[test]

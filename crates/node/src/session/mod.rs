@@ -550,9 +550,7 @@ impl Session {
         };
         let reason = Reason::Stay(utility.name());
         self.current.reason = reason;
-        if matches!(utility, Utility::Savepoint(_) | Utility::RollbackTo(_)) {
-            self.told_no_more("savepoint");
-        }
+        self.told_beside(utility);
         if let (Utility::RollbackTo(_), Some(block)) = (utility, &mut self.block) {
             block.goes_back();
         }

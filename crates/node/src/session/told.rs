@@ -23,6 +23,7 @@ use crate::plan::{Again, Writing};
 use crate::session::turns::Way;
 use crate::standby::may_be_bound;
 use analysis::session::{Settings, SettingsId};
+use analysis::utility::Utility;
 use history::{DatabaseId, Footprint, Snapshot, Version, Xid};
 use order::RunNumber;
 use postgres::apply::{Rerun, Under};
@@ -90,10 +91,11 @@ fn snapshot(text: &str) -> Option<Snapshot> {
 }
 
 /// The settings and the user under which a session writes, as SQL; `None`: they are not to be had elsewhere.
-fn under(settings: &Settings) -> Option<Arc<Under>> {
+fn under(settings: &Settings, application: Option<&str>) -> Option<Arc<Under>> {
     let author = settings.get("session_authorization")?;
     let role = settings.get("role").filter(|role| *role != "none");
-    Some(Arc::new(Under::new(settings.written_under()?, author, role)))
+    let name = application.map(|name| ("application_name", name));
+    Some(Arc::new(Under::new(settings.written_under()?.into_iter().chain(name), author, role)))
 }
 
 impl Session {
@@ -138,12 +140,17 @@ impl Session {
         if !self.state.knows_names() || !self.state.text_is_plain("\u{e9}".as_bytes()) {
             return Err("session");
         }
-        if again.fires.is_some() && self.state.settings().has_application_settings() {
+        if again.fires.is_some() && self.state.may_have_application_settings() {
             return Err("application_settings");
+        }
+        // A trigger may ask.
+        if again.fires.is_some() && !self.state.isolation().is_read_committed() {
+            return Err("isolation");
         }
         let touches: Arc<[_]> =
             again.touched.tables().ok_or("touches_all")?.map(|(table, _)| table).collect();
-        let under = self.under().ok_or("session")?;
+        let under = if again.fires.is_some() { self.under_with_name() } else { self.under() };
+        let under = under.ok_or("session")?;
         let request = self.current.request.ok_or("no_request")?;
         let mut rerun = Rerun {
             text: self.words.text.as_str().into(),
@@ -187,10 +194,28 @@ impl Session {
         match &self.under {
             Some((id, under)) if *id == settings.id() => under.clone(),
             _ => {
-                let under = under(settings);
+                let under = under(settings, None);
                 self.under = Some((settings.id(), under.clone()));
                 under
             }
+        }
+    }
+
+    /// The same with the client's name, for which triggers like to ask.
+    fn under_with_name(&self) -> Option<Arc<Under>> {
+        let name = self.line.reported().get("application_name")?;
+        under(self.state.settings(), Some(std::str::from_utf8(name).ok()?))
+    }
+
+    /// Something is about to run that is no tree's matter: behind a statement whose triggers may be left to the COMMIT it could
+    /// change under what they run.
+    pub(super) fn told_beside(&mut self, utility: &Utility) {
+        let fires = |telling: &Telling| telling.reruns.iter().any(|rerun| rerun.fires.is_some());
+        let ends = matches!(utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::Show(_));
+        if matches!(utility, Utility::Savepoint(_) | Utility::RollbackTo(_)) {
+            self.told_no_more("savepoint");
+        } else if !ends && self.telling.as_ref().is_some_and(fires) {
+            self.told_no_more("fires_beside_others");
         }
     }
 

@@ -79,6 +79,7 @@ impl SessionState {
             may_have_ended: _,
             had_temporary,
             seeded,
+            application_settings: _,
             first,
             any_set,
             reported,
@@ -128,6 +129,8 @@ impl SessionState {
         (state.dirt, state.probe_due, state.status) = (0, false, BlockStatus::Idle);
         (state.had_temporary, state.seeded, state.any_set) =
             (carried.had_temporary, carried.seeded, carried.any_set);
+        // What it began with is not carried.
+        state.application_settings = true;
         state.moved = carried.moved;
         (state.client_utf8, state.server_utf8) = (carried.client_utf8, carried.server_utf8);
         state.loaded = LoadTime::new(carried.loaded_us);
