@@ -3,7 +3,7 @@
 //! `UPDATE_GOLDENFILES=1 cargo test -p analysis` writes the answers anew; whoever changes them reads them.
 //!
 //! `sql "text" T` is a message that succeeded, after which the server was ready with status T; `error "text" E` is one
-//! whose last statement failed; `report name value` is a ParameterStatus; `probe name=value .. temporary listening lock`
+//! whose last statement failed; `report name value` is a ParameterStatus; `probe name=value .. temporary listening lock application`
 //! answers the session's probe; `code` says that a statement ran that may have done anything to the session.
 
 use analysis::session::{BlockStatus, Dirt, Interner, MIRRORED, Own, SessionState, Startup};
@@ -74,8 +74,10 @@ impl Story {
         let others: Vec<String> =
             others.into_iter().filter(|name| !MIRRORED.contains(&name.as_str())).collect();
         let found = |name: &str| command.args.contains(&Argument::Positional(name.to_owned()));
-        let mut row: Vec<Option<String>> =
-            ["temporary", "listening", "lock"].iter().map(|name| Some(found(name).to_string())).collect();
+        let mut row: Vec<Option<String>> = ["temporary", "listening", "lock", "application"]
+            .iter()
+            .map(|name| Some(found(name).to_string()))
+            .collect();
         row.push(Some("0".to_owned()));
         for name in MIRRORED.iter().copied().chain(others.iter().map(String::as_str)) {
             let given = command.args.iter().find_map(|arg| match arg {
