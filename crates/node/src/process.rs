@@ -151,6 +151,7 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
     let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;
     let mut taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
+    let next = taken.remove(takeover::old::NEXT);
     let places = Places::open(&config, &mut taken).await?;
     if heir.is_some() && !places.is_any_taken() {
         return Err(StartError::new(
@@ -180,7 +181,7 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
     {
         return process.end(&mut signals).await;
     }
-    spawn_local(takeover::old::wait(process.clone()));
+    spawn_local(takeover::old::wait(process.clone(), next));
     process.warn_of_room().await;
     process.warn_of_absent().await;
     (start.ready)();

@@ -6,7 +6,7 @@ use crate::door::{Doing, Leave, Moving, Seat};
 use crate::process::Process;
 use crate::supervisor;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,10 +28,18 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often that is tried before it is said.
 const TRIES: u32 = 100;
 
-/// Waits for a process that wants to take over, until one has.
-pub(crate) async fn wait(process: Rc<Process>) {
+/// Under which name the socket comes at which the next one is waited for.
+pub(crate) const NEXT: &str = "takeover";
+
+/// Waits for a process that wants to take over, until one has. `inherited`: the socket at which the process before has done so.
+pub(crate) async fn wait(process: Rc<Process>, inherited: Option<OwnedFd>) {
     let Some(file) = process.config_file().map(Path::to_owned) else { return };
-    let Some(listener) = listen(&file).await else { return };
+    let inherited = inherited.and_then(|socket| UnixListener::from_std(socket.into()).ok());
+    let listener = match inherited {
+        Some(listener) => Some(listener),
+        None => listen(&file).await,
+    };
+    let Some(listener) = listener else { return };
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -42,7 +50,7 @@ pub(crate) async fn wait(process: Rc<Process>) {
             }
         };
         let mut channel = Channel::over(stream);
-        match hand_over(&process, &mut channel).await {
+        match hand_over(&process, &listener, &mut channel).await {
             Ok(moving) => {
                 drop(listener);
                 return serve_behind(&process, channel, moving).await;
@@ -89,9 +97,13 @@ fn gone(error: io::Error) -> Why {
 ///
 /// # Errors
 /// Why nothing was handed over: this process goes on.
-async fn hand_over(process: &Rc<Process>, channel: &mut Channel) -> Result<UnboundedReceiver<Moving>, Why> {
+async fn hand_over(
+    process: &Rc<Process>,
+    listener: &UnixListener,
+    channel: &mut Channel,
+) -> Result<UnboundedReceiver<Moving>, Why> {
     let disabled = process.door.disabled();
-    let pid = greet(process, channel).await?;
+    let pid = greet(process, listener, channel).await?;
     expect(channel.receive().await, &Letter::Ready)?;
     let alone = process.cluster.lead().is_alone();
     let began = Instant::now();
@@ -128,7 +140,11 @@ async fn hand_over(process: &Rc<Process>, channel: &mut Channel) -> Result<Unbou
 }
 
 /// Hears who it is, and sends the listening sockets. Its process.
-async fn greet(process: &Process, channel: &mut Channel) -> Result<Option<u32>, Why> {
+async fn greet(
+    process: &Process,
+    listener: &UnixListener,
+    channel: &mut Channel,
+) -> Result<Option<u32>, Why> {
     let (user, pid) = channel.peer().map_err(gone)?;
     if user != rustix::process::geteuid().as_raw() {
         return Err(format!("it is a process of the user {user}"));
@@ -150,6 +166,8 @@ async fn greet(process: &Process, channel: &mut Channel) -> Result<Option<u32>, 
     for (of, socket) in process.sockets() {
         write(channel, &Letter::Socket(of), Some(socket.as_fd())).await?;
     }
+    // Whoever wants to take over from the new one finds it at once.
+    write(channel, &Letter::Socket(NEXT.to_owned()), Some(listener.as_fd())).await?;
     write(channel, &Letter::Sockets, None).await?;
     tracing::info!(?pid, "another process is about to take over");
     Ok(pid.and_then(|pid| u32::try_from(pid).ok()))
