@@ -150,8 +150,8 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
     let mut heir = start.takes_over_from.take();
     let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;
+    let next = heir.as_mut().and_then(Heir::next);
     let mut taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
-    let next = taken.remove(takeover::old::NEXT);
     let places = Places::open(&config, &mut taken).await?;
     if heir.is_some() && !places.is_any_taken() {
         return Err(StartError::new(

@@ -6,6 +6,13 @@ use std::collections::BTreeMap;
 /// Functions from here to the first user's were made by initdb under an OID of the day: those of `information_schema`.
 pub const FIRST_UNPINNED_OID: u32 = 12_000;
 
+/// `nextval`, both forms of `setval`.
+pub(crate) const MOVES: [u32; 3] = [1574, 1576, 1765];
+/// `now()` and `transaction_timestamp()`.
+pub(crate) const NOW: [u32; 2] = [1299, 2647];
+/// `random()` and `gen_random_uuid()`.
+pub(crate) const DRAWS: [u32; 2] = [1598, 3432];
+
 const TABLE: &str = include_str!("builtin.txt");
 
 /// What a function's result depends on, and what it does.

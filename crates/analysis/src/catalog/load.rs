@@ -1,6 +1,7 @@
 //! Builds a [`Catalog`] from what a server answers. The queries are text, the answers are text: whoever has a connection
 //! runs them, all in one REPEATABLE READ transaction, so that the catalog is of one instant.
 
+use super::builtin::NOW;
 use super::{
     Catalog, Column, ForeignAction, ForeignKey, Function, Identity, KeyColumn, KeyForm, Persistence,
     PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind,
@@ -339,9 +340,6 @@ fn foreign_key(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     Some(())
 }
 
-/// `now()`.
-const NOW: u32 = 1299;
-
 /// `TRIGGER_TYPE_*` of src/include/catalog/pg_trigger.h.
 fn trigger(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     let events: u32 = row.oid(2)?;
@@ -465,7 +463,7 @@ fn functions_of_expression(expression: &str) -> Vec<u32> {
     match Tree::read(expression) {
         Ok(tree) => {
             let words = tree.all().any(|node| tree.name(node) == "SQLVALUEFUNCTION");
-            walk::stored_functions(&tree).into_iter().chain(words.then_some(NOW)).collect()
+            walk::stored_functions(&tree).into_iter().chain(words.then_some(NOW[0])).collect()
         }
         Err(_) => vec![u32::MAX],
     }

@@ -2,13 +2,11 @@
 //! it was, and touches these tables and no others, with all that follows from what it writes ("procedures and triggers with
 //! declared sets": Hihooi, Table 4).
 
+use super::builtin::DRAWS;
 use super::{Catalog, Class, ForeignAction, Persistence, Relation, RelationKind, Trigger};
 use crate::session::Declared;
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
-
-/// `random()` and `gen_random_uuid()`. What was declared harmless may call them.
-const DRAWS: [u32; 2] = [1598, 3432];
 
 /// One declaration, by the name that all its overloads share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +124,7 @@ impl Catalog {
         (asks_nothing && all.reads.union(&all.writes).all(alike)).then_some(all)
     }
 
-    /// These functions give the same for the same rows.
+    /// These functions give the same for the same rows. What was declared harmless may draw from chance.
     fn asks_nothing(&self, functions: &[u32]) -> bool {
         let plain = |function: &u32| {
             matches!(self.function_class(*function), Class::Harmless | Class::ByOrder)

@@ -36,7 +36,7 @@ const TEMPORARY_OBJECTS: &str = "EXISTS (SELECT FROM pg_catalog.pg_class WHERE r
 const LISTENING: &str = "EXISTS (SELECT FROM pg_catalog.pg_listening_channels())";
 const ADVISORY_LOCK: &str = "EXISTS (SELECT FROM pg_catalog.pg_lock_status() AS l WHERE l.locktype \
      OPERATOR(pg_catalog.=) 'advisory' AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";
-/// Which role's or database's they are is not asked: that took a join, and more than twice the time of the whole question.
+/// Whose they are, of all roles and databases, is not asked: the question would take more than twice the time.
 const APPLICATION_SETTINGS: &str = "EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS s WHERE \
      pg_catalog.strpos(pg_catalog.array_to_string(s.setconfig, ' '), '.') OPERATOR(pg_catalog.>) 0)";
 

@@ -7,6 +7,7 @@
 use super::chance::chance_elsewhere;
 use super::footprint::FootprintTemplate;
 use super::{Chance, Stay};
+use crate::catalog::builtin::{DRAWS, MOVES, NOW};
 use crate::catalog::{Catalog, Class};
 use crate::tree::query::Command;
 use crate::tree::walk::Facts;
@@ -117,14 +118,8 @@ impl Replay {
     }
 }
 
-/// `nextval`, both forms of `setval`.
-const MOVES: [u32; 3] = [1574, 1576, 1765];
-/// `now()` and `transaction_timestamp()`.
-const NOW: [i64; 2] = [1299, 2647];
 /// `CURRENT_DATE`, `CURRENT_TIMESTAMP` and `LOCALTIMESTAMP`, of `SQLValueFunctionOp` in primnodes.h.
 const INSTANTS: [i64; 3] = [0, 3, 7];
-/// `random()` and `gen_random_uuid()`.
-const DRAWS: [u32; 2] = [1598, 3432];
 /// `regclass`.
 const REGCLASS: u32 = 2205;
 
@@ -209,7 +204,7 @@ impl Look<'_, '_> {
         let (tree, facts) = (self.tree, self.facts);
         let asks = |function: &u32| {
             let class = self.catalog.function_class(*function);
-            matches!(class, Class::Clock | Class::TextInput) && !NOW.contains(&i64::from(*function))
+            matches!(class, Class::Clock | Class::TextInput) && !NOW.contains(function)
         };
         let words = facts
             .value_functions
@@ -228,7 +223,7 @@ impl Look<'_, '_> {
         let mut places = BTreeSet::new();
         for node in tree.all() {
             let is_instant = match tree.name(node) {
-                "FUNCEXPR" => tree.number(node, "funcid").is_some_and(|function| NOW.contains(&function)),
+                "FUNCEXPR" => NOW.contains(&tree.oid(node, "funcid")),
                 "SQLVALUEFUNCTION" => {
                     tree.number(node, "op").is_some_and(|operation| INSTANTS.contains(&operation))
                 }

@@ -95,7 +95,7 @@ pub struct Seat {
     /// What it runs is not ended from outside.
     spared: Cell<bool>,
     /// Why it is not in another process yet that takes over, or that it is on its way there.
-    stays: Cell<Option<&'static str>>,
+    going: Cell<Option<carried::Going>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -131,7 +131,7 @@ impl Seat {
             stall_said: Cell::new(false),
             bell: Cell::new(Bell::Silent),
             spared: Cell::new(false),
-            stays: Cell::new(None),
+            going: Cell::new(None),
             waker: RefCell::new(None),
         }
     }
@@ -233,7 +233,7 @@ impl Seat {
         self.begins(Doing::Active);
         self.transaction_since.set(self.transaction_since.get().or(Some(self.doing_since.get())));
         self.spared.set(false);
-        self.stays.set(None);
+        self.going.set(None);
         self.asked.set(SystemTime::now());
         self.requests.set(self.requests.get() + 1);
     }

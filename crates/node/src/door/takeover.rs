@@ -49,7 +49,7 @@ impl Moves {
     /// Whether the session of this place, which waits for its client, is to go over now.
     pub(crate) fn asks(&self, seat: &Seat) -> bool {
         let is_idle = seat.doing() == Doing::Idle(Status::Idle) && seat.rung(true).is_none();
-        self.to.borrow().is_some() && is_idle && !seat.has_stayed()
+        self.to.borrow().is_some() && is_idle && !seat.was_asked()
     }
 }
 

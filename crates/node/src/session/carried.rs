@@ -1,7 +1,8 @@
 //! A session that goes on in another process: what it takes along, if all of it can be (`crate::takeover`).
 //!
 //! Only one that shares connections and has none, outside a transaction, with all answers on their way to its client, can. What
-//! its client has sent behind that goes along, however much of it there is. Each struct on the way is taken apart field by field: whoever adds one is reminded by the compiler to decide.
+//! its client has sent behind that goes along, however much of it there is. Each struct on the way is taken apart field by field:
+//! whoever adds one is reminded by the compiler to decide.
 
 use super::line::Line;
 use super::statements::CarriedStatements;

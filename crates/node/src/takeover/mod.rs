@@ -44,6 +44,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
+/// Under these names come the file with the process's number, and the socket at which the process behind the next is waited for.
+const PID_FILE: &str = "pid-file";
+const NEXT: &str = "takeover";
+
 /// The version of what is written. It is another as soon as anything that is carried is: `the_version_says_what_is_carried`.
 const VERSION: u32 = 1;
 

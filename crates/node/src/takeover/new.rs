@@ -1,7 +1,7 @@
 //! The process that takes over.
 
 use super::channel::Channel;
-use super::{Letter, VERSION, place};
+use super::{Letter, NEXT, PID_FILE, VERSION, place};
 use crate::process::Process;
 use crate::session::{Carried, Session};
 use std::collections::BTreeMap;
@@ -18,8 +18,6 @@ use wire::CancelRequest;
 
 /// The process that serves answers within this.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// Under which name the file with the process's number comes.
-pub(super) const PID_FILE: &str = "pid-file";
 
 /// What the process that serves has handed over so far: its listening sockets, which it goes on using.
 #[derive(Debug)]
@@ -62,6 +60,11 @@ impl Heir {
                 Err(format!("the process that serves does not answer within {ANSWER_LIMIT:?}").into())
             })
         })
+    }
+
+    /// The socket at which the process before waited for this one, and this one waits for the next.
+    pub(crate) fn next(&mut self) -> Option<OwnedFd> {
+        self.sockets.remove(NEXT)
     }
 
     /// The file that holds the number of the process that serves, locked by it, if it has one.

@@ -1,7 +1,7 @@
 //! The process that serves: hands its listening sockets and its idle clients over, and ends when nobody is left.
 
 use super::channel::Channel;
-use super::{Letter, VERSION, place};
+use super::{Letter, NEXT, VERSION, place};
 use crate::door::{Doing, Leave, Moving, Seat};
 use crate::process::Process;
 use crate::supervisor;
@@ -27,9 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often that is tried before it is said.
 const TRIES: u32 = 100;
-
-/// Under which name the socket comes at which the next one is waited for.
-pub(crate) const NEXT: &str = "takeover";
 
 /// Waits for a process that wants to take over, until one has. `inherited`: the socket at which the process before has done so.
 pub(crate) async fn wait(process: Rc<Process>, inherited: Option<OwnedFd>) {
@@ -261,7 +258,7 @@ async fn send_all(
     while process.door.left() > 0 && Instant::now() < deadline {
         let stalls = |seat: &Seat| seat.stall.get().is_some() && asked.elapsed() > ARRIVAL_LIMIT;
         let stays = |seat: &&Rc<Seat>| {
-            (seat.has_stayed() && !seat.has_gone()) || seat.doing() == Doing::Replicating || stalls(seat)
+            (seat.was_asked() && !seat.has_gone()) || seat.doing() == Doing::Replicating || stalls(seat)
         };
         process.door.seats().iter().filter(stays).for_each(|seat| seat.ring(false, Leave::Ending));
         // Strangers who only hold a connection are not waited for.

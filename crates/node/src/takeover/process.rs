@@ -1,7 +1,7 @@
 //! What a whole process does in a take-over, on either side.
 
-use super::Heir;
-use super::new::{PID_FILE, follows};
+use super::new::follows;
+use super::{Heir, PID_FILE};
 use crate::door::{Leave, Seat};
 use crate::places::{Places, Served};
 use crate::process::{Ended, FAREWELL_LIMIT, LEFT_EVERY, Process, Signals, StartError};

@@ -38,8 +38,14 @@ carries!(CarriedSeat {
     secret,
 });
 
-/// It does not stay.
-const GOES: &str = "goes";
+/// What became of a session that was asked to go to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Going {
+    /// It is on its way there, or has arrived.
+    Goes,
+    /// It stays, because of this.
+    Stays(&'static str),
+}
 
 fn microseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -82,7 +88,7 @@ impl CarriedSeat {
             stall_said: _,
             bell: _,
             spared: _,
-            stays: _,
+            going: _,
             waker: _,
         } = seat;
         let CancelRequest { pid, secret } = key.borrow().clone()?;
@@ -116,34 +122,21 @@ impl CarriedSeat {
 
     /// A place with this number. `None`: its address is none.
     pub(crate) fn seat(self, id: u64) -> Option<Seat> {
-        let CarriedSeat {
-            origin,
-            port,
-            user,
-            database,
-            application,
-            minor,
-            since_us,
-            asked_us,
-            requests,
-            pid,
-            secret,
-        } = self;
-        let origin = match origin {
+        let origin = match self.origin {
             None => Origin::Local,
             Some(address) => Origin::Machine(address.parse().ok()?),
         };
-        let seat = Seat::new(id, origin, port, false, &Startup { user, database, ..Startup::default() });
+        let startup = Startup { user: self.user, database: self.database, ..Startup::default() };
         let seat = Seat {
-            application,
-            minor,
-            since: time(since_us),
-            asked: Cell::new(time(asked_us)),
-            requests: Cell::new(requests),
+            application: self.application,
+            minor: self.minor,
+            since: time(self.since_us),
+            asked: Cell::new(time(self.asked_us)),
+            requests: Cell::new(self.requests),
             entered: Cell::new(true),
-            ..seat
+            ..Seat::new(id, origin, self.port, false, &startup)
         };
-        *seat.key.borrow_mut() = Some(CancelRequest { pid, secret });
+        *seat.key.borrow_mut() = Some(CancelRequest { pid: self.pid, secret: self.secret });
         Some(seat)
     }
 }
@@ -151,36 +144,37 @@ impl CarriedSeat {
 impl Seat {
     /// It was asked to go to another process and stays, because of this. It is asked again behind its next request.
     pub(crate) fn stays(&self, why: &'static str) {
-        self.stays.set(Some(why));
+        self.going.set(Some(Going::Stays(why)));
     }
 
     /// It is on its way to another process.
     pub(crate) fn goes(&self) {
-        self.stays.set(Some(GOES));
+        self.going.set(Some(Going::Goes));
     }
 
     /// Whether it is.
     pub(crate) fn has_gone(&self) -> bool {
-        self.stays.get() == Some(GOES)
+        self.going.get() == Some(Going::Goes)
     }
 
     /// It goes on here.
     pub(crate) fn is_back(&self) {
-        self.stays.set(None);
+        self.going.set(None);
     }
 
     /// Why it is not in another process yet that takes over.
     pub(crate) fn why_it_stays(&self) -> &'static str {
-        self.stays.get().unwrap_or(match self.doing() {
-            Doing::Arriving => "logs_in",
-            Doing::Replicating => "replication",
-            Doing::Idle(_) | Doing::Waiting | Doing::Active => "in_transaction",
-        })
+        match (self.going.get(), self.doing()) {
+            (Some(Going::Stays(why)), _) => why,
+            (_, Doing::Arriving) => "logs_in",
+            (_, Doing::Replicating) => "replication",
+            (_, Doing::Idle(_) | Doing::Waiting | Doing::Active) => "in_transaction",
+        }
     }
 
-    /// Whether it has said that it stays.
-    pub(crate) fn has_stayed(&self) -> bool {
-        self.stays.get().is_some()
+    /// Whether it need not be asked: it has said that it stays, or it is on its way.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.going.get().is_some()
     }
 }
 
