@@ -283,7 +283,7 @@ fn what_a_client_has_sent_already_goes_along() {
         let mut half = Raw::connect(&serving);
         half.0.write_all(&[&query[..], &query[..7]].concat()).unwrap();
         assert!(half.is_answered());
-        // Nobody ever finds this one waiting for its client.
+        // This one is hardly ever found waiting for its client.
         let mut busy = Raw::connect(&serving);
         let mut sends = busy.0.try_clone().unwrap();
         let (answered, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -314,6 +314,33 @@ fn what_a_client_has_sent_already_goes_along() {
         reading.join().unwrap();
         assert_eq!(answered.load(Ordering::SeqCst), sent, "each is answered once");
     }
+}
+
+#[test]
+fn whoever_has_always_asked_already_comes_between_two_requests() {
+    let (mut serving, _, _) = serving(0, &shared(ANYWHERE));
+    let primary = serving.servers.primary();
+    let past = format!(
+        "host={} port={} user=postgres dbname=postgres",
+        primary.socket_folder().display(),
+        primary.port()
+    );
+    let mut holder = Client::connect(&past).unwrap();
+    holder.rows("SELECT pg_advisory_lock(1), pg_advisory_lock(2)").unwrap();
+    let mut eager = Raw::connect(&serving);
+    let requests = [1, 2].map(|lock| Raw::query(&format!("SELECT pg_advisory_xact_lock({lock})")));
+    eager.0.write_all(&requests.concat()).unwrap();
+    eventually("its first request", || {
+        holder.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").unwrap()
+            == 1
+    });
+    let mut before = serving.is_taken_over();
+    assert!(before.is_there());
+    holder.rows("SELECT pg_advisory_unlock(1)").unwrap();
+    assert!(eager.is_answered());
+    before.ends();
+    holder.rows("SELECT pg_advisory_unlock(2)").unwrap();
+    assert!(eager.is_answered());
 }
 
 /// Clients that connect, ask and leave, one behind the other, until this is dropped.
