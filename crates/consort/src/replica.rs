@@ -64,7 +64,7 @@ enum What {
     Remove(Named),
     /// No read goes there, and it takes nothing, until it is resumed or Consort is started again
     ///
-    /// What it lacks is kept for it, at most fed_buffer bytes for each database; then it is copied anew when it is resumed.
+    /// What it lacks is kept for it, at most fed_buffer and fed_archive bytes for each database; then it is copied anew when it is resumed.
     Pause(Named),
     /// It goes on where it was
     Resume(Named),

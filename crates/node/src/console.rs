@@ -272,7 +272,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("REBUILD REPLICA name", "copy every database to it anew"),
     (
         "VERIFY [database] [REPAIR]",
-        "compare the replicas that Consort feeds with the primary; copy anew what differs",
+        "compare the replicas that Consort feeds with the primary; REPAIR: write rows that differ, or copy anew",
     ),
     ("SHUTDOWN", "let transactions end, at most for drain_time, then stop"),
     ("SHUTDOWN WAIT_FOR_SERVERS", "let transactions end, however long that takes, then stop"),

@@ -249,8 +249,8 @@ pub static KEYS: &[Key] = &[
     global(
         "wait_limit",
         "\"5s\"",
-        "Where the design has reads wait for a replica, commits for their turn, or statements for their tables: how long at most. \
-         Then the client gets SQLSTATE 40001. A refresh that locks its replica waits half as long for those who read there; then these get it.",
+        "How long a client waits at most where its design has it wait: a read for a replica, a commit for its turn, a statement for its \
+         tables. Then it gets SQLSTATE 40001. In `forward` a refresh waits half as long for those who read at its replica; then these get it.",
         |config, value| put(&mut config.wait_limit, duration(value)),
     ),
     global(
@@ -499,7 +499,7 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "admin_users",
         "[\"postgres\"]",
-        "Roles that may look and command in the console (RELOAD, PAUSE, RESUME, SHUTDOWN).",
+        "Roles that may look and command in the console (SHOW HELP lists them: KILL, SET, VERIFY REPAIR and SHUTDOWN among them).",
         |config, value| put(&mut config.admin_users, texts(value)),
     )),
     reloaded(global("stats_users", "[]", "Roles that may look in the console.", |config, value| {
