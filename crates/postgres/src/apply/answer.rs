@@ -56,9 +56,9 @@ pub(super) fn may_be_tried_again(
         crate::Error::Refused { sqlstate, .. } => Some(sqlstate.as_str()),
         _ => None,
     });
-    // Data that do not fit, constraints; everything else is not the row's fault.
+    // Data that do not fit, constraints; what is broken there: a page, an index, a file that is gone. Everything else passes.
     if let (Some(said), Some(sqlstate)) = (said, sqlstate)
-        && !(sqlstate.starts_with("22") || sqlstate.starts_with("23"))
+        && !(matches!(&sqlstate[..2], "22" | "23" | "XX") || sqlstate == "58P01")
     {
         return Err(said.error.clone().into());
     }

@@ -5,7 +5,7 @@ use crate::{one, soon};
 use history::{Lsn, Shown, Snapshot};
 use postgres::apply::{Batch, Error, Feeder};
 use postgres::attach;
-use postgres::local::{NodeState, Scratch};
+use postgres::local::{NodeState, Scratch, Stop};
 use std::process::{Child, Command};
 
 /// What is wrong, as the feeder says it.
@@ -86,6 +86,39 @@ async fn a_row_that_is_missing_or_too_many_is_named_and_nothing_shows() {
         fed.reopen().await;
         assert_eq!(*fed.feeder.shown(), shown);
         assert_eq!(super::contents(&fed.replica), before, "{}", wrong.change);
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_is_broken_is_named_with_the_row() {
+    for gone in [false, true] {
+        let mut fed = Fed::with(TABLES, "").await;
+        fed.primary.query("INSERT INTO keyed SELECT n, 'v' FROM generate_series(1, 20) n");
+        fed.feed().await.unwrap();
+        let node = fed.replica.primary();
+        let file =
+            node.data_folder().join(one(&fed.replica.query("SELECT pg_relation_filepath('keyed_pkey')")));
+        node.stop(Stop::Fast).unwrap();
+        if gone {
+            std::fs::remove_file(file).unwrap();
+        } else {
+            let length = std::fs::metadata(&file).unwrap().len();
+            std::fs::write(file, vec![0; usize::try_from(length).unwrap()]).unwrap();
+        }
+        node.start().unwrap();
+        fed.reopen().await;
+        fed.primary.query("INSERT INTO keyed VALUES (100, 'new')");
+        let batch = fed.batch().await;
+        match fed.feeder.apply(batch).await {
+            Err(Error::Diverged { table, what }) => {
+                assert!(
+                    table == "public.keyed" && what.contains("(id) = (100) is refused"),
+                    "{table}: {what}"
+                );
+                assert!(gone || what.contains("keyed_pkey"), "{what}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
