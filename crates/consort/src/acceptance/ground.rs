@@ -180,6 +180,25 @@ impl Ground {
         lines.judge(&format!("{part}: somebody was taken for a bypass"), "no", answer, !noticed);
     }
 
+    /// Replicas that Consort feeds, or has execute, must have the primary's rows.
+    pub(super) async fn judge_equal(&self, part: &str, lines: &mut Lines) -> Result<(), Failure> {
+        if !self.fed {
+            return Ok(());
+        }
+        self.wait_healthy().await?;
+        let said = |trouble: Trouble| Failure::new(format!("VERIFY: {trouble}"));
+        let session = Session::open(&self.console(), Protocol::Simple).await.map_err(said)?;
+        let rows = session.texts("VERIFY postgres").await.map_err(said)?;
+        session.close().await;
+        let are =
+            |state: &str| rows.iter().filter(|row| row.get("state").is_some_and(|is| is == state)).count();
+        let (equal, differ) = (are("equal"), are("differs"));
+        let measured = format!("{equal} equal, {differ} differ");
+        let what = format!("{part}: tables of replicas are the primary's");
+        lines.judge(&what, "all equal", measured, equal > 0 && differ == 0);
+        Ok(())
+    }
+
     /// Something was wrong: the logs go to the results, and the servers' folders are left as they are.
     pub(super) fn keep(&self, results: &Path) {
         if self.keeps.swap(true, Ordering::Relaxed) {

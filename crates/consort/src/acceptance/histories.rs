@@ -100,6 +100,8 @@ pub(super) fn run(
     let runs: usize = modes().map(|(design, _)| runs_of(design).len()).sum();
     let time = Duration::from_secs(options.histories_time) / runs.max(1) as u32;
     let mut sum = Sum::default();
+    // The faults that a design has met already.
+    let mut met = BTreeMap::<&str, usize>::new();
     for (design, writers) in modes() {
         let name = format!("histories-{}-{}", design.name, writers.name());
         let ground = Arc::new(Ground::make_as(&name, design, options.fed, writers, &[])?);
@@ -115,8 +117,9 @@ pub(super) fn run(
                 seed: options.seed + number as u64,
                 ..Workload::new(&url_of(design, &ground), isolation, time)
             };
-            let first = sum.faults;
-            let judged = runtime.block_on(one(&workload, &ground, first, stop))?;
+            let met = met.entry(design.name).or_default();
+            let judged = runtime.block_on(one(&workload, &ground, *met, stop))?;
+            *met += judged.faults.log.len();
             let name = format!("{name}-{number}");
             let mode = format!("{}, writers {}", design.name, writers.name());
             sum.take(&judged, &workload, &mode, lines);
@@ -127,6 +130,7 @@ pub(super) fn run(
             }
         }
         ground.judge_bypass("histories", lines);
+        runtime.block_on(ground.judge_equal(&name, lines))?;
     }
     sum.judge(options, lines)
 }

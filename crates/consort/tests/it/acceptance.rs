@@ -45,8 +45,15 @@ fn histories_are_valid(options: &[&str], runs: usize) {
     let line = ["bench", "acceptance", "--part", "histories", "--results", results, "--writers", "anywhere"];
     let done = consort(&[&line[..], options].concat());
     assert_eq!(done.out.matches(": valid: ").count(), runs, "{done:?}");
-    let well = |line: &&str| line.contains("all well again") && !line.contains("MISSED");
-    assert!(!done.out.contains("INVALID") && done.out.lines().any(|line| well(&line)), "{done:?}");
+    // Something was done in each, and read at replicas in some.
+    assert!(!done.out.contains(": valid: 0 committed"), "{done:?}");
+    let left = |line: &str| line.contains("of those that may leave at standbys") && !line.contains("; 0.0 %");
+    assert!(done.out.lines().any(left), "{done:?}");
+    assert!(!done.out.contains("INVALID"), "{done:?}");
+    for what in ["all well again", "tables of replicas are the primary's"] {
+        let lines: Vec<&str> = done.out.lines().filter(|line| line.contains(what)).collect();
+        assert!(!lines.is_empty() && lines.iter().all(|line| !line.contains("MISSED")), "{done:?}");
+    }
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
@@ -54,17 +61,17 @@ fn histories_are_valid(options: &[&str], runs: usize) {
 fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
     let fed = design::ALL.iter().filter(|design| design.is_fed());
     let names: Vec<&str> = fed.map(|design| design.name).collect();
-    histories_are_valid(&["--design", &names.join(","), "--histories-time", "9"], 5 * names.len());
+    histories_are_valid(&["--design", &names.join(","), "--histories-time", "30"], 5 * names.len());
 }
 
 #[test]
 fn histories_of_designs_that_order_first_are_valid_during_faults() {
     let first = design::ALL.iter().filter(|design| design.orders_first());
     let names: Vec<&str> = first.map(|design| design.name).collect();
-    histories_are_valid(&["--design", &names.join(","), "--histories-time", "8"], 2 * names.len());
+    histories_are_valid(&["--design", &names.join(","), "--histories-time", "16"], 2 * names.len());
 }
 
 #[test]
 fn histories_are_valid_during_faults_of_replicas_that_are_fed() {
-    histories_are_valid(&["--fed", "--histories-time", "5"], 5);
+    histories_are_valid(&["--fed", "--histories-time", "10"], 5);
 }

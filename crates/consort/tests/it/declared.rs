@@ -309,12 +309,13 @@ fn followers_are_equal_after_the_primary_or_consort_was_killed() {
 
 #[test]
 fn histories_of_declared_transactions_are_serializable() {
-    let (serving, _console, url) = serving("wait_limit = \"1s\"\n");
+    let (serving, mut shown, url) = serving("wait_limit = \"1s\"\n");
     let console = serving.url("postgres", "consort");
     let url = declaring(&url, "", "consort_bench_list");
     let line = ["bench", "histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
     let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
     let told = consort(&[&line[..], &levels].concat()).worked();
     assert_eq!(told.matches("strict serializable  valid").count(), 2, "{told}");
+    assert!(served(&mut shown, "replica1") > 20, "{told}");
     verified(&serving);
 }

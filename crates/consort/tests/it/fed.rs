@@ -10,6 +10,8 @@ use crate::fixture::{Serving, UpFolder, eventually};
 use crate::load::{
     ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, kill_a_backend, served, serves,
 };
+use crate::serving::figure;
+use crate::waiting::knows;
 
 /// Consort in front of a primary, so many standbys and one replica, which is fed.
 pub(crate) fn serving(standbys: usize, lines: &str) -> (Serving, Console, String) {
@@ -213,15 +215,59 @@ fn a_replica_goes_on_after_the_primary_was_killed() {
 fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let mut client = Client::connect(&url).unwrap();
+    knows(&mut client, &mut console);
     let replica = serving.servers.replica(0);
     replica.query("postgres", "DELETE FROM quiet").unwrap();
-    client.rows("UPDATE quiet SET v = v + 1").unwrap();
+    client.rows("UPDATE quiet SET v = 8").unwrap();
+    assert_eq!(client.number(READ_QUIET).unwrap(), 8);
     eventually("a replica that has failed", || console.feed("replica1", "postgres").state == "failed");
     let why = console.feed("replica1", "postgres").why;
     assert!(why.contains("public.quiet differs at the replica") && why.contains("(id) = (1)"), "{why}");
-    client.rows("UPDATE quiet SET v = v + 1").unwrap();
+    let said = serving.run("status", &[]).worked();
+    assert!(said.contains("failed: public.quiet differs at the replica"), "{said}");
+    let labels = "{node=\"replica1\",database=\"postgres\"}";
+    assert_eq!(figure(&serving, &format!("consort_feed_failed{labels}")), 1);
+    let before = served(&mut console, "replica1");
+    client.rows("UPDATE quiet SET v = 9").unwrap();
+    for _ in 0..20 {
+        assert_eq!(client.number(READ_QUIET).unwrap(), 9);
+    }
+    assert_eq!(served(&mut console, "replica1"), before, "nobody reads there");
     replica.query("template1", "DROP DATABASE postgres WITH (FORCE)").unwrap();
     all_equal(&serving, &mut console);
+}
+
+#[test]
+fn a_replica_that_cannot_take_anything_in_is_not_noticed_and_says_why() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    knows(&mut client, &mut console);
+    let replica = serving.servers.replica(0);
+    // What the server says when its disk is full.
+    let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+            $$ BEGIN RAISE disk_full USING MESSAGE = 'could not extend file: No space left on device'; END $$; \
+        CREATE TRIGGER full_disk BEFORE UPDATE ON quiet FOR EACH ROW EXECUTE FUNCTION full_disk(); \
+        ALTER TABLE quiet ENABLE ALWAYS TRIGGER full_disk";
+    replica.query("postgres", full).unwrap();
+    client.rows("UPDATE quiet SET v = 8").unwrap();
+    for _ in 0..20 {
+        assert_eq!(client.number(READ_QUIET).unwrap(), 8);
+    }
+    eventually("its reason", || {
+        let feed = console.feed("replica1", "postgres");
+        feed.state == "waiting" && feed.why.contains("No space left on device")
+    });
+    let said = serving.run("status", &[]).worked();
+    assert!(said.contains("No space left on device"), "{said}");
+    client.rows("UPDATE quiet SET v = 9").unwrap();
+    assert_eq!(client.number(READ_QUIET).unwrap(), 9);
+    replica.query("postgres", "DROP FUNCTION full_disk() CASCADE").unwrap();
+    all_equal(&serving, &mut console);
+    let before = served(&mut console, "replica1");
+    eventually("reads at the replica", || {
+        assert_eq!(client.number(READ_QUIET).unwrap(), 9);
+        served(&mut console, "replica1") > before
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use postgres::local::{Node, Options, Scratch};
 use crate::barriers::{Raw, batch, frame};
 use crate::fed::rows;
 use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
-use crate::load::{Client, Console, kill_a_backend};
+use crate::load::{Client, Console, kill_a_backend, served};
 use crate::serving::page;
 use crate::waiting::named;
 
@@ -498,12 +498,13 @@ fn after_the_primary_or_consort_was_killed_all_are_equal() {
 
 #[test]
 fn histories_are_serializable() {
-    let (serving, _console, url) = serving("wait_limit = \"1s\"\n");
+    let (serving, mut shown, url) = serving("wait_limit = \"1s\"\n");
     let console = serving.url("postgres", "consort");
     let line = ["bench", "histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
     let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
     let told = consort(&[&line[..], &levels].concat()).worked();
     assert_eq!(told.matches("strict serializable  valid").count(), 2, "{told}");
+    assert!(served(&mut shown, "replica1") > 20, "{told}");
     verified(&serving);
 }
 

@@ -336,13 +336,15 @@ fn a_commit_is_acknowledged_when_replicas_show_it() {
 #[test]
 fn histories_are_what_one_server_would_give() {
     for (design, lines) in all().flat_map(|design| [(design, THROUGH), (design, ANYWHERE)]) {
-        let (serving, _console, url) = serving(design, 2, lines);
+        let (serving, mut shown, url) = serving(design, 2, lines);
+        let before = all_served(&mut shown, 2);
         let console = serving.url("postgres", "consort");
         let line =
             ["bench", "histories", "--url", &url, "--console", &console, "--time", "3s", "--rate", "1000"];
         let levels = ["--isolation", "repeatable-read,read-committed,autocommit", "--read-only", "0.5"];
         let told = consort(&[&line[..], &levels].concat()).worked();
         assert_eq!(told.matches("  valid").count(), 3, "{told}");
+        assert!(all_served(&mut shown, 2) > before + 100, "{told}");
     }
 }
 

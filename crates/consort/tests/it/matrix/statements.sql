@@ -455,6 +455,36 @@ SELECT id FROM made WHERE id < 4 ORDER BY id FOR UPDATE
 SELECT generate_series(1, 3), unnest(ARRAY['a', 'b'])
 SELECT to_char(1234.5, '9G999D99'), regexp_replace('abc', 'b+', 'x'), format('%I %L', 'a b', 'c''d')
 
+-- Statements that come again.
+CREATE TABLE again (id int PRIMARY KEY, n numeric, d date, t text, a int[], j jsonb)
+INSERT INTO again SELECT g, g, DATE '2026-01-01' + g, 'row ' || g, ARRAY[g], jsonb_build_object('g', g) FROM generate_series(1, 60) g
+UPDATE again SET n = n * 1.5, d = d + 1 WHERE id <= 28
+UPDATE again SET n = n * 2.5, d = d + 2 WHERE id <= 36
+UPDATE again SET n = n * 3.5, d = d + 3 WHERE id <= 44
+UPDATE again SET n = n * 4.5, d = d + 4 WHERE id <= 52
+UPDATE again SET n = n * 5.5, d = d + 5 WHERE id <= 60
+UPDATE again SET t = upper(t) || '!', a = a || 1 WHERE id % 2 = 0
+UPDATE again SET t = upper(t) || '!!', a = a || 2 WHERE id % 3 = 0
+UPDATE again SET t = upper(t) || '!!!', a = a || 3 WHERE id % 4 = 0
+UPDATE again SET t = upper(t) || '!!!!', a = a || 4 WHERE id % 5 = 0
+UPDATE again SET t = upper(t) || '!!!!!', a = a || 5 WHERE id % 6 = 0
+UPDATE again SET j = jsonb_set(j, '{k}', to_jsonb(n)) WHERE n > 10
+UPDATE again SET j = jsonb_set(j, '{k}', to_jsonb(n)) WHERE n > 20
+UPDATE again SET j = jsonb_set(j, '{k}', to_jsonb(n)) WHERE n > 30
+UPDATE again SET j = jsonb_set(j, '{k}', to_jsonb(n)) WHERE n > 40
+UPDATE again SET j = jsonb_set(j, '{k}', to_jsonb(n)) WHERE n > 50
+INSERT INTO again SELECT id + 100, n, d, t, a, j FROM again WHERE id < 5
+INSERT INTO again SELECT id + 200, n, d, t, a, j FROM again WHERE id < 6
+INSERT INTO again SELECT id + 300, n, d, t, a, j FROM again WHERE id < 7
+INSERT INTO again SELECT id + 400, n, d, t, a, j FROM again WHERE id < 8
+INSERT INTO again SELECT id + 500, n, d, t, a, j FROM again WHERE id < 9
+DELETE FROM again WHERE id IN (SELECT id FROM again WHERE id % 7 = 1)
+DELETE FROM again WHERE id IN (SELECT id FROM again WHERE id % 7 = 2)
+DELETE FROM again WHERE id IN (SELECT id FROM again WHERE id % 7 = 3)
+DELETE FROM again WHERE id IN (SELECT id FROM again WHERE id % 7 = 4)
+DELETE FROM again WHERE id IN (SELECT id FROM again WHERE id % 7 = 5)
+SELECT * FROM again ORDER BY id
+
 -- Errors.
 SELEC 1
 SELECT nothing FROM made
