@@ -3,6 +3,7 @@
 mod acceptance;
 mod access;
 mod backed_up;
+mod bank;
 mod barriers;
 mod commands;
 mod configuration;
