@@ -76,7 +76,7 @@ acceptance: ## what Consort promises, measured and judged: 25 minutes; ACCEPTANC
 
 # Servers of the experiments are in memory where there is room: it is processors that are compared.
 bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
-bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: 3 hours; PAPERS="strong-reads" and other options
+bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: two hours and a half; PAPERS="strong-reads" and other options
 	@scripts/prerequisites.sh rust build server pgpool fonts
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment $(or $(PAPERS),all)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postgres::local::{Options, Scratch};
 
-use crate::fixture::{Serving, consort, eventually};
+use crate::fixture::{Serving, consort, eventually, psql};
 use crate::load::{Client, Console, kill_a_backend, served};
 use crate::ordered::{all_execute, become_equal, pgbench, pgbench_tables, serving_as, sqlstate, verified};
 use crate::waiting::named;
@@ -68,6 +68,8 @@ fn what_a_transaction_has_not_declared_is_refused_and_nothing_of_it_is_done() {
     assert_eq!(sqlstate(&mut client, "SELECT v FROM apart"), "55000", "nothing is declared");
     assert_eq!(sqlstate(&mut client, "SELECT v FROM apart"), "25P02");
     client.rows("ROLLBACK").unwrap();
+    let said = psql(&url, "/* consort: tables_read = 'parent' */ SELECT v FROM apart").failed(1);
+    assert!(said.contains("was not declared") && said.contains("HINT:"), "{said}");
     for (reads, writes, sql) in [
         ("apart", "", "INSERT INTO apart VALUES (1, 1)"),
         ("apart", "", "SELECT v FROM apart FOR UPDATE"),

@@ -238,6 +238,25 @@ fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
 }
 
 #[test]
+fn a_replica_keeps_indexes_of_its_own() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let replica = serving.servers.replica(0);
+    replica.query("postgres", "CREATE INDEX of_its_own ON quiet (v)").unwrap();
+    client.rows("UPDATE quiet SET v = 8").unwrap();
+    client.rows("ALTER TABLE quiet ADD COLUMN w text DEFAULT 'w'").unwrap();
+    client.rows("INSERT INTO quiet SELECT n, n, 'x' FROM generate_series(100, 2000) n").unwrap();
+    all_equal(&serving, &mut console);
+    let said = serving.run("verify", &["postgres"]).worked();
+    assert!(said.contains("public.quiet") && !said.contains("differs"), "{said}");
+    let sql = "SET enable_seqscan = off; EXPLAIN SELECT id FROM quiet WHERE v = 1234";
+    let plan = replica.query("postgres", sql).unwrap();
+    let is_used =
+        |line: &Vec<Option<String>>| line[0].as_deref().is_some_and(|line| line.contains("of_its_own"));
+    assert!(plan.iter().any(is_used), "{plan:?}");
+}
+
+#[test]
 fn a_replica_that_cannot_take_anything_in_is_not_noticed_and_says_why() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let mut client = Client::connect(&url).unwrap();
