@@ -188,8 +188,11 @@ fn own(page: &mut Page, metrics: &Metrics) {
         .by("sqlstate", metrics.clients_refused.get());
     page.counter("consort_cancel_requests_total", "Cancel requests.")
         .sample(&[], metrics.cancel_requests.get());
+    // From the first scrape on: a rule that divides by it must not be silent while nothing has left.
+    let mut at_standbys = metrics.reads_at_standbys.get();
+    at_standbys.entry("plain").or_default();
     page.counter("consort_reads_at_standbys_total", "Reads that a standby answered, by what proved them.")
-        .by("proof", metrics.reads_at_standbys.get());
+        .by("proof", at_standbys);
     page.counter(
         "consort_statements_at_primary_total",
         "Statements at the primary, by what kept them there.",

@@ -143,7 +143,7 @@ mod why {
     pub(super) const CLIENT_CERTIFICATES: &str = "auth_type = \"hba\" with client_tls_ca: hostssl with the method cert, or with clientcert=verify-full";
     pub(super) const SERVER_CERTIFICATES: &str =
         "Consort shows servers no certificate: let its roles log in by SCRAM";
-    pub(super) const RESTART: &str = "clients lose their connections when Consort is restarted; a second Consort takes over, with lease_time";
+    pub(super) const RESTART: &str = "consort serve --takeover hands clients over to a new process; a second Consort takes over when the first is lost, with lease_time";
 }
 
 #[cfg(test)]

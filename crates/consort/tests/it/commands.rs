@@ -136,6 +136,23 @@ fn pause_closes_the_connections_that_nobody_has() {
     assert_ne!(client.one("SELECT pg_backend_pid()").unwrap(), pid);
 }
 
+/// Who gives up and tries again would have it done twice.
+#[test]
+fn what_somebody_asked_who_has_left_while_it_was_held_is_not_done() {
+    let (serving, console, url) = stage("");
+    psql(&url, "CREATE TABLE t (v int)").worked();
+    psql(&console, "PAUSE").worked();
+    let mut one = running(&url, "INSERT INTO t VALUES (1)");
+    eventually("a waiting client", || psql(&console, "SHOW CLIENTS").worked().contains("|none|waiting|"));
+    one.kill().expect("psql is there");
+    one.wait().expect("it ends");
+    eventually("its end", || !psql(&console, "SHOW CLIENTS").worked().contains("|none|waiting|"));
+    psql(&console, "RESUME").worked();
+    psql(&url, "INSERT INTO t VALUES (2)").worked();
+    assert_eq!(psql(&url, "SELECT v FROM t").worked(), "2\n");
+    assert_eq!(serving.servers.query("SELECT v FROM t")[0][0].as_deref(), Some("2"));
+}
+
 #[test]
 fn suspend_holds_statements_inside_transactions_too() {
     let (_serving, console, url) = stage("");

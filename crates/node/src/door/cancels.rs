@@ -142,6 +142,11 @@ impl Running {
         spared
     }
 
+    /// What runs must come to its end.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.spared.get()
+    }
+
     /// The client wants to cancel its current statement.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.get()

@@ -167,8 +167,14 @@ impl Line {
         let request = poll_fn(|cx| self.poll_request(cx)).await?;
         self.seat.running.forget();
         let is_held = self.status() == Status::Idle || self.door.pauses.suspended();
-        if is_held && request.kind.is_asked() {
-            let passed = self.door.pauses.pass(&self.seat, request.kind.goes_on()).await;
+        if is_held && request.kind.is_asked() && self.door.pauses.holds(&self.seat.database) {
+            let client = &mut self.client;
+            let passed = tokio::select! {
+                biased;
+                passed = self.door.pauses.pass(&self.seat, request.kind.goes_on()) => passed,
+                // Nobody waits for what it asked: it is not done.
+                () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
+            };
             passed.map_err(Ended::SentAway)?;
         }
         // It may have been rung while the request was there already, or was held.

@@ -612,8 +612,16 @@ impl Primary {
                 return Poll::Pending;
             }
             let mut again = more_may_be_there && client_has_it;
-            if (self.open || self.copying) && self.peer.unsent() == 0 {
-                again |= self.take_more(side)? || poll_client(side.client, cx)?;
+            if self.open || self.copying {
+                if self.peer.unsent() == 0 {
+                    again |= self.take_more(side)? || poll_client(side.client, cx)?;
+                }
+            } else if self.peer.unsent() == 0
+                && !self.seat.running.is_spared()
+                && side.client.poll_closed(cx).is_ready()
+            {
+                // The statement goes on at its backend, as it would without us; nobody waits for that.
+                return Poll::Ready(Err(Ended::ClientGone));
             }
             if !again {
                 return Poll::Pending;

@@ -400,6 +400,28 @@ fn a_client_that_leaves_while_it_waits_has_asked_for_nothing() {
 }
 
 #[test]
+fn a_client_that_leaves_in_the_middle_of_a_statement_frees_its_place() {
+    database("left_in_the_middle");
+    let open = sharing(1);
+    let ready = || Raw::ready(&open, "left_in_the_middle");
+    let mut holder = Raw::at_primary("left_in_the_middle");
+    query(&mut holder, "BEGIN");
+    query(&mut holder, "UPDATE items SET name = 'held' WHERE id = 7");
+    let mut one = ready();
+    one.ask(|out| out.query(b"UPDATE items SET name = 'written' WHERE id = 7"));
+    let waits = "SELECT FROM pg_stat_activity WHERE datname = 'left_in_the_middle' AND wait_event_type = 'Lock'";
+    until(|| SERVERS.query(waits).len() == 1);
+    drop(one);
+    // There is one connection for all, and its statement waits for ever.
+    let mut other = ready();
+    assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 8"), ["item 8"]);
+    query(&mut holder, "ROLLBACK");
+    // It goes on as it would without us, and who reads then sees what it has written.
+    until(|| SERVERS.query_in("left_in_the_middle", "SELECT FROM items WHERE name = 'written'").len() == 1);
+    assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 7"), ["written"]);
+}
+
+#[test]
 fn a_connection_in_the_middle_of_something_is_nobody_elses() {
     database("left_behind");
     let open = sharing(1);
