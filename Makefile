@@ -89,7 +89,7 @@ experiments: ## the same in short, each in less than a minute: shows that they r
 
 package: ## a Debian package with the service, a first configuration and the manual: target/package/
 	@scripts/prerequisites.sh rust build
-	$(CARGO) build --release --locked -p consort
+	$(CARGO) build --profile dist --locked -p consort
 	scripts/package.sh
 
 image: ## a container image, as a user without rights; needs a container engine (ENGINE=podman)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a Debian package of target/release/consort, with its service, a configuration to begin with and the manual, and looks
+# Makes a Debian package of target/dist/consort, with its service, a configuration to begin with and the manual, and looks
 # whether what is in it runs: target/package/consort_VERSION_ARCHITECTURE.deb
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ out=target/package root=target/package/root
 libc=$(ldd --version | awk 'NR == 1 { print $NF }')
 
 rm -rf "$out"
-install -D -m 755 target/release/consort "$root/usr/bin/consort"
+install -D -m 755 target/dist/consort "$root/usr/bin/consort"
 strip --strip-unneeded "$root/usr/bin/consort"
 install -D -m 644 packaging/consort.service "$root/lib/systemd/system/consort.service"
 install -D -m 640 packaging/consort.toml "$root/etc/consort/consort.toml"
