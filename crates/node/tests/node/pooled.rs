@@ -409,7 +409,8 @@ fn a_client_that_leaves_in_the_middle_of_a_statement_frees_its_place() {
     query(&mut holder, "UPDATE items SET name = 'held' WHERE id = 7");
     let mut one = ready();
     one.ask(|out| out.query(b"UPDATE items SET name = 'written' WHERE id = 7"));
-    let waits = "SELECT FROM pg_stat_activity WHERE datname = 'left_in_the_middle' AND wait_event_type = 'Lock'";
+    let waits =
+        "SELECT FROM pg_stat_activity WHERE datname = 'left_in_the_middle' AND wait_event_type = 'Lock'";
     until(|| SERVERS.query(waits).len() == 1);
     drop(one);
     // There is one connection for all, and its statement waits for ever.
