@@ -23,6 +23,8 @@ enum Socket {
 pub(crate) struct Places {
     clients: Vec<(Listen, Socket)>,
     pages: Option<(String, std::net::TcpListener)>,
+    /// Those of the process before that the configuration has no longer.
+    unwanted: BTreeMap<String, OwnedFd>,
 }
 
 impl Places {
@@ -32,7 +34,7 @@ impl Places {
     /// Where it does not work.
     pub(crate) async fn open(
         config: &Config,
-        taken: &mut BTreeMap<String, OwnedFd>,
+        mut taken: BTreeMap<String, OwnedFd>,
     ) -> Result<Places, StartError> {
         let mut clients = Vec::new();
         for listen in listens(config).await? {
@@ -58,7 +60,7 @@ impl Places {
                 Some((named, listener))
             }
         };
-        Ok(Places { clients, pages })
+        Ok(Places { clients, pages, unwanted: taken })
     }
 
     /// Whether one of them comes from the process before.
@@ -66,7 +68,8 @@ impl Places {
         self.clients.iter().any(|(_, socket)| matches!(socket, Socket::Taken(_)))
     }
 
-    /// From now on somebody is accepted there.
+    /// From now on somebody is accepted there, and nobody knocks in vain where nobody is any more: the process before, which
+    /// accepted there, has handed over.
     pub(crate) fn serve(self, process: &Rc<Process>) -> Result<Served, StartError> {
         let mut served = Served::default();
         for (listen, socket) in self.clients {
@@ -86,6 +89,12 @@ impl Places {
             let pages: Rc<Process> = process.clone();
             let task = spawn_local(async move { http::serve(listener, pages).await });
             served.pages = Some((named, copy, task.abort_handle()));
+        }
+        for (named, socket) in self.unwanted {
+            drop(socket);
+            if let Some(path) = Listen::file_of(&named) {
+                let _ = std::fs::remove_file(path);
+            }
         }
         Ok(served)
     }

@@ -151,8 +151,8 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
     let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;
     let next = heir.as_mut().and_then(Heir::next);
-    let mut taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
-    let places = Places::open(&config, &mut taken).await?;
+    let taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
+    let places = Places::open(&config, taken).await?;
     if heir.is_some() && !places.is_any_taken() {
         return Err(StartError::new(
             "the process that serves listens at none of this one's addresses".to_owned(),

@@ -1,5 +1,7 @@
 //! Online restart: another process takes over from one that serves, and its clients do not notice.
 
+mod corners;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;

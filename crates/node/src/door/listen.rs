@@ -43,6 +43,13 @@ impl fmt::Display for Listen {
     }
 }
 
+impl Listen {
+    /// The file of the Unix socket that is shown like this, if one is.
+    pub(crate) fn file_of(shown: &str) -> Option<&Path> {
+        shown.strip_prefix("unix ").map(Path::new)
+    }
+}
+
 impl Listener {
     /// Begins to listen; the error says where it did not work.
     pub async fn open(listen: &Listen) -> io::Result<Listener> {
