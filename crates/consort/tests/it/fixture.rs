@@ -165,10 +165,15 @@ impl Serving {
     }
 
     fn is_ready(&mut self) {
-        let mut said = String::new();
         let output = self.child.stdout.take().expect("it is a pipe");
-        BufReader::new(output).read_line(&mut said).expect("it says something");
-        assert_eq!(said, "ready\n");
+        let (told, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            BufReader::new(output).read_line(&mut line).expect("it says something");
+            // Nobody waits any longer, if it took so long.
+            let _ = told.send(line);
+        });
+        assert_eq!(said.recv_timeout(LIMIT).expect("it says something in time"), "ready\n");
     }
 
     /// Starts it once more, after it has ended.

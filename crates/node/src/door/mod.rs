@@ -309,6 +309,9 @@ impl Door {
         }
         let id = self.next_seat.replace(self.next_seat.get() + 1);
         let seat = Rc::new(Seat::new(id, origin, port, tls, startup));
+        if self.moves.empties.get() {
+            seat.ring(true, Leave::Ending);
+        }
         self.seats.borrow_mut().insert(id, seat.clone());
         Some(seat)
     }

@@ -141,6 +141,11 @@ impl Seat {
         self.doing.get()
     }
 
+    /// Whether it has not proven yet who it is.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.doing.get() == Doing::Arriving && !self.entered.get()
+    }
+
     /// Requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.get()

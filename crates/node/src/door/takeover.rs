@@ -40,6 +40,8 @@ pub(crate) struct Moves {
     pub(super) closed: Cell<bool>,
     /// or ever again: the listening sockets are another process's.
     pub(super) over: Cell<bool>,
+    /// Who comes in leaves at once: the others have been sent away.
+    pub(super) empties: Cell<bool>,
     pub(super) changed: Notify,
     /// Who has the sessions that are not here, for those who want to cancel something there.
     pub(super) before: RefCell<Option<UnboundedSender<CancelRequest>>>,
@@ -78,6 +80,7 @@ impl Door {
     pub(crate) fn goes_on(&self) {
         *self.moves.to.borrow_mut() = None;
         self.moves.closed.set(false);
+        self.moves.empties.set(false);
         self.moves.changed.notify_waiters();
     }
 
@@ -170,10 +173,16 @@ impl Door {
         *self.moves.before.borrow_mut() = None;
     }
 
-    /// Whether nobody is left that has a place: only those who have not said yet who they are.
+    /// Whether nobody is left but those who have not proven yet who they are.
     pub(crate) fn nobody_but_strangers(&self) -> bool {
         let console = &self.options.console_database;
-        self.seats().iter().all(|seat| seat.has_gone() || seat.database == *console)
+        let is_none = |seat: &Rc<Seat>| seat.has_gone() || seat.is_stranger() || seat.database == *console;
+        self.seats().iter().all(is_none)
+    }
+
+    /// Who gets a place from now on leaves as soon as he is in.
+    pub(crate) fn sends_newcomers_away(&self) {
+        self.moves.empties.set(true);
     }
 
     /// Somebody wants to cancel something, wherever it runs.

@@ -261,7 +261,12 @@ async fn send_all(
             (seat.was_asked() && !seat.has_gone()) || seat.doing() == Doing::Replicating || stalls(seat)
         };
         process.door.seats().iter().filter(stays).for_each(|seat| seat.ring(false, Leave::Ending));
-        // Strangers who only hold a connection are not waited for.
+        // Who waits for a connection to log in with has begun nothing, and hears nothing softer.
+        let is_late = |seat: &&Rc<Seat>| {
+            seat.doing() == Doing::Arriving && seat.is_queued() && asked.elapsed() > ARRIVAL_LIMIT
+        };
+        process.door.seats().iter().filter(is_late).for_each(|seat| seat.ring(true, Leave::Ending));
+        // Strangers who only hold a connection, or a place, are not waited for.
         if process.door.nobody_but_strangers() && asked.elapsed() > ARRIVAL_LIMIT {
             break;
         }

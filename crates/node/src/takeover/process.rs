@@ -146,6 +146,7 @@ impl Process {
 
     /// Sends away who could not go over in time, at once.
     pub(super) async fn cut_off_who_is_left(self: &Rc<Self>) {
+        self.door.sends_newcomers_away();
         let seats = self.door.seats();
         let console = self.config().console_database.clone();
         let is_left = |seat: &Rc<Seat>| !seat.has_gone() && seat.database != console;

@@ -29,3 +29,55 @@ fn addresses_that_the_configuration_has_no_longer_are_closed() {
     assert_eq!(client.number(READ_QUIET).unwrap(), 7);
     std::fs::remove_dir(folder).unwrap();
 }
+
+/// The first packet of somebody who wants to log in.
+fn startup() -> Vec<u8> {
+    let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+    let length = u32::try_from(body.len() + 4).expect("it is short");
+    [&length.to_be_bytes()[..], body].concat()
+}
+
+/// Somebody who has been accepted, and has not said yet who he is.
+fn accepted(serving: &Serving) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", serving.port)).expect("somebody listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a time");
+    stream.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").expect("it is heard");
+    let mut encrypts = [0];
+    stream.read_exact(&mut encrypts).expect("an answer");
+    assert_eq!(encrypts, *b"N");
+    stream
+}
+
+#[test]
+fn who_does_not_prove_who_he_is_is_not_waited_for() {
+    let (mut serving, _, url) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let mut client = Client::connect(&url).unwrap();
+    let secrets = temporary("secrets");
+    std::fs::write(&secrets, "\"postgres\" \"secret\"\n").unwrap();
+    let asks = format!("auth_type = \"scram-sha-256\"\nauth_file = \"{}\"", secrets.display());
+    change(&serving, |text| text.replacen("auth_type = \"trust\"", &asks, 1));
+    serving.is_taken_over().ends();
+    let mut stranger = accepted(&serving);
+    stranger.write_all(&startup()).unwrap();
+    let mut question = [0];
+    stranger.read_exact(&mut question).unwrap();
+    assert_eq!(question, *b"R");
+    serving.is_taken_over().ends();
+    assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+    std::fs::remove_file(secrets).unwrap();
+}
+
+#[test]
+fn who_comes_in_when_all_others_have_been_sent_away_goes_too() {
+    let (serving, _, _) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let mut late = accepted(&serving);
+    let mut new = Stranger::to(&serving);
+    new.hello(1);
+    new.hears_until(4);
+    new.says(&[5]);
+    assert_eq!(new.hears_until(7), 0);
+    late.write_all(&startup()).unwrap();
+    let mut said = Vec::new();
+    late.read_to_end(&mut said).unwrap();
+    assert!(String::from_utf8_lossy(&said).contains("57P01"), "{}", String::from_utf8_lossy(&said));
+}
