@@ -31,6 +31,12 @@ fn clients(serving: &Serving) -> usize {
     console(serving).rows("SHOW CLIENTS").iter().filter(is_one).count()
 }
 
+/// Whether all clients of the database rest.
+fn is_idle(serving: &Serving) -> bool {
+    let ours = |row: &&tokio_postgres::SimpleQueryRow| row.get("database") == Some("postgres");
+    console(serving).rows("SHOW CLIENTS").iter().filter(ours).all(|row| row.get("state") == Some("idle"))
+}
+
 /// A session that can be cancelled while it waits.
 struct Sleeper {
     runtime: tokio::runtime::Runtime,

@@ -34,6 +34,7 @@ impl Door {
         };
         let seats: Vec<_> = self.seats().into_iter().filter(is_one).collect();
         tracing::warn!(database, clients = seats.len(), "killed: new transactions wait until RESUME");
+        self.kills.set(self.kills.get() + 1);
         self.send_away(&seats, Leave::Killed)
     }
 
@@ -42,6 +43,7 @@ impl Door {
     pub fn kill_client(self: &Rc<Door>, id: u64) -> Option<Vec<i32>> {
         let seat = self.seats.borrow().get(&id).cloned()?;
         tracing::warn!(id, user = seat.user, database = seat.database, "a client is killed");
+        self.kills.set(self.kills.get() + 1);
         Some(self.send_away(&[seat], Leave::Killed))
     }
 

@@ -129,6 +129,8 @@ pub struct Door {
     pub pauses: Rc<Pauses>,
     /// The databases whose new clients are refused.
     disabled: RefCell<BTreeSet<String>>,
+    /// How often clients were killed.
+    kills: Cell<u64>,
     /// So many clients at most; begins as the options say.
     pub max_clients: Cell<usize>,
     /// Who has not logged in by then is sent away; begins as the options say.
@@ -174,6 +176,7 @@ impl Door {
             service: RefCell::new(None),
             pauses: Rc::default(),
             disabled: RefCell::default(),
+            kills: Cell::default(),
             primary,
             nobody: chance::secret(),
             seats: RefCell::default(),

@@ -145,6 +145,12 @@ impl Door {
         reasons
     }
 
+    /// What the console has ordered of this process and another one would not know: the databases that nobody may enter, and how
+    /// often clients were killed.
+    pub(crate) fn ordered(&self) -> (Vec<String>, u64) {
+        (self.disabled(), self.kills.get())
+    }
+
     /// A place for a client that comes from another process.
     pub(crate) fn takes_in(&self, carried: CarriedSeat) -> Option<Rc<Seat>> {
         let id = self.next_seat.replace(self.next_seat.get() + 1);

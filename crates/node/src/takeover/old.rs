@@ -99,7 +99,7 @@ async fn hand_over(
     listener: &UnixListener,
     channel: &mut Channel,
 ) -> Result<UnboundedReceiver<Moving>, Why> {
-    let disabled = process.door.disabled();
+    let ordered = process.door.ordered();
     let pid = greet(process, listener, channel).await?;
     expect(channel.receive().await, &Letter::Ready)?;
     let alone = process.cluster.lead().is_alone();
@@ -107,9 +107,13 @@ async fn hand_over(
     if alone {
         while_it_lives(channel, process.older_transactions_end(began)).await?;
     }
-    let changed =
-        (process.door.disabled() != disabled).then(|| "DISABLE or ENABLE was said meanwhile".to_owned());
-    refuse(channel, cannot_now(process).or(changed)).await?;
+    let unheeded = || {
+        let is_another = process.door.ordered() != ordered;
+        let changed =
+            is_another.then(|| "KILL, KILL_CLIENT, DISABLE or ENABLE was said meanwhile".to_owned());
+        cannot_now(process).or(changed)
+    };
+    refuse(channel, unheeded()).await?;
     process.door.accepts_nobody();
     let mut moving = process.door.begins_to_move();
     let mut moved = Vec::new();
@@ -120,6 +124,8 @@ async fn hand_over(
     write(channel, &Letter::Yours, None).await?;
     let said = timeout(MINE_LIMIT, channel.receive()).await;
     expect(said.map_err(|_| format!("it says nothing for {MINE_LIMIT:?}"))?, &Letter::Mine)?;
+    // What was said to this process while clients were sent would be lost there.
+    refuse(channel, unheeded()).await?;
     // Nothing that has been sent is taken back behind this.
     channel.send(&Letter::Go, None).await.map_err(gone)?;
     let clients = moved.len();

@@ -30,6 +30,15 @@ fn addresses_that_the_configuration_has_no_longer_are_closed() {
     std::fs::remove_dir(folder).unwrap();
 }
 
+impl Stranger {
+    /// It has got the sockets, and could serve.
+    fn is_ready(&mut self) {
+        self.hello(1);
+        self.hears_until(4);
+        self.says(&[5]);
+    }
+}
+
 /// The first packet of somebody who wants to log in.
 fn startup() -> Vec<u8> {
     let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
@@ -72,12 +81,46 @@ fn who_comes_in_when_all_others_have_been_sent_away_goes_too() {
     let (serving, _, _) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
     let mut late = accepted(&serving);
     let mut new = Stranger::to(&serving);
-    new.hello(1);
-    new.hears_until(4);
-    new.says(&[5]);
+    new.is_ready();
     assert_eq!(new.hears_until(7), 0);
     late.write_all(&startup()).unwrap();
     let mut said = Vec::new();
     late.read_to_end(&mut said).unwrap();
     assert!(String::from_utf8_lossy(&said).contains("57P01"), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn what_the_console_is_told_while_clients_are_sent_is_heeded() {
+    let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
+    let mut client = Client::connect(&url).unwrap();
+    let id = |serving: &Serving| {
+        let clients = console(serving).rows("SHOW CLIENTS");
+        let ours = clients.iter().find(|row| row.get("database") == Some("postgres")).expect("it is there");
+        ours.get("id").expect("it has one").to_owned()
+    };
+    for (said, taken_back, is_there) in [
+        ("PAUSE", "RESUME", true),
+        ("DISABLE postgres", "ENABLE postgres", true),
+        ("KILL_CLIENT", "RESUME", false),
+        ("KILL postgres; RESUME", "RESUME", false),
+        ("SHUTDOWN WAIT_FOR_CLIENTS", "RESUME", true),
+    ] {
+        let mut told = console(&serving);
+        let said = said.replace("KILL_CLIENT", &format!("KILL_CLIENT {}", id(&serving)));
+        eventually("a client at rest", || is_idle(&serving));
+        let mut new = Stranger::to(&serving);
+        new.is_ready();
+        assert_eq!(new.hears_until(7), 1, "{said}");
+        told.rows(&said);
+        new.says(&[8]);
+        let refused = new.hears().expect("an answer");
+        assert_eq!(refused[0], 1, "{said}: {refused:?}");
+        told.rows(taken_back);
+        assert_eq!(client.number(READ_QUIET).is_ok(), is_there, "{said}");
+        if !is_there {
+            client = Client::connect(&url).unwrap();
+        }
+    }
+    drop(client);
+    assert!(serving.ended().success());
 }
