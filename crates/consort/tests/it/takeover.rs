@@ -537,16 +537,16 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         let mut paused = console(&serving);
         paused.rows("PAUSE");
         let mut stranger = Stranger::to(&serving);
-        stranger.hello(1);
+        stranger.hello(2);
         assert!(String::from_utf8_lossy(&stranger.hears().unwrap()).contains("RESUME"));
         paused.rows("RESUME");
 
         // Paused when the other one is ready.
         let mut stranger = Stranger::to(&serving);
-        stranger.hello(1);
+        stranger.hello(2);
         stranger.hears_until(4);
         paused.rows("PAUSE");
-        stranger.says(&[5]);
+        stranger.says(&[5, 0]);
         let refused = stranger.hears().unwrap();
         assert_eq!(refused[0], 1, "{refused:?}");
         paused.rows("RESUME");
@@ -554,9 +554,9 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         let mut client = Client::connect(&url).unwrap();
         client.rows("SET app.tenant = 'seven'").unwrap();
         let mut stranger = Stranger::to(&serving);
-        stranger.hello(1);
+        stranger.hello(2);
         stranger.hears_until(4);
-        stranger.says(&[5]);
+        stranger.says(&[5, 0]);
         // It has the client, and says nothing more.
         assert_eq!(stranger.hears_until(7), 1);
         drop(stranger);
@@ -579,9 +579,9 @@ fn who_is_ready_and_reads_nothing_gets_nothing() {
         client.rows(&format!("PREPARE large{number} AS SELECT '{}'", "x".repeat(50_000))).unwrap();
     }
     let mut stranger = Stranger::to(&serving);
-    stranger.hello(1);
+    stranger.hello(2);
     stranger.hears_until(4);
-    stranger.says(&[5]);
+    stranger.says(&[5, 0]);
     assert_eq!(client.one("EXECUTE large7").unwrap().len(), 50_000);
     assert_eq!(Client::connect(&url).unwrap().number(READ_QUIET).unwrap(), 7);
 }

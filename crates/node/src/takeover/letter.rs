@@ -173,8 +173,8 @@ pub(crate) enum Letter<Client> {
     Socket(String),
     /// The old one: there are no more sockets. The new one gets ready.
     Sockets,
-    /// The new one: it could serve.
-    Ready,
+    /// The new one: it could serve; whether two at a time would do harm by its configuration.
+    Ready(bool),
     /// The old one: a client, whose socket comes along.
     Client(Client),
     /// The old one: that is all that there is now.
@@ -195,7 +195,7 @@ impl<Client: Carry> Carry for Letter<Client> {
             Letter::Welcome(pid, disabled) => (2_u8, (*pid, disabled.clone())).put(out),
             Letter::Socket(of) => (3_u8, of.clone()).put(out),
             Letter::Sockets => 4_u8.put(out),
-            Letter::Ready => 5_u8.put(out),
+            Letter::Ready(alone) => (5_u8, *alone).put(out),
             Letter::Client(client) => {
                 6_u8.put(out);
                 client.put(out);
@@ -214,7 +214,7 @@ impl<Client: Carry> Carry for Letter<Client> {
             2 => Letter::Welcome(u32::take(from)?, Vec::take(from)?),
             3 => Letter::Socket(String::take(from)?),
             4 => Letter::Sockets,
-            5 => Letter::Ready,
+            5 => Letter::Ready(bool::take(from)?),
             6 => Letter::Client(Client::take(from)?),
             7 => Letter::Yours,
             8 => Letter::Mine,
@@ -243,7 +243,7 @@ mod tests {
             Letter::Welcome(7, vec![text("a"), text("b")]),
             Letter::Socket(text("tcp 127.0.0.1:1")),
             Letter::Sockets,
-            Letter::Ready,
+            Letter::Ready(true),
             Letter::Client((Some(text("x")), -1_i64)),
             Letter::Yours,
             Letter::Mine,

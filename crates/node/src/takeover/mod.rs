@@ -6,7 +6,7 @@
 //!    |  Hello(version) -------------------> |  or Refused, and goes on
 //!    | <--- Welcome, Socket.., Sockets      |  both have the listening sockets
 //!  gets ready, as if nobody was there       |  serves, and accepts
-//!    |  Ready ----------------------------> |  or Refused, and goes on; accepts nobody: who knocks waits in the kernel
+//!    |  Ready(alone) ---------------------> |  or Refused, and goes on; accepts nobody: who knocks waits in the kernel
 //!    | <------- Client.., Yours             |  idle sessions rest, all that they are goes over
 //!    |  Mine -----------------------------> |
 //!    | <--------------------------------Go  |  from here on they are the new one's, and the lead is given up
@@ -19,7 +19,7 @@
 //! new one is gone, or says something else, or nothing for [`old::MINE_LIMIT`], the old one goes on with everything. Whether `Go`
 //! was said is known to the old one, and the new one does nothing without it: there is no moment in which both serve.
 //!
-//! Where two at a time would do harm (`cluster/lead.rs`) the old one lets transactions end before it says `Go`, at most for
+//! Where two at a time would do harm (`cluster/lead.rs`), by the configuration of either, the old one lets transactions end before it says `Go`, at most for
 //! `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve beside each other as two
 //! Consorts do, the old one at the primary alone.
 //!
@@ -48,8 +48,8 @@ use std::path::Path;
 const PID_FILE: &str = "pid-file";
 const NEXT: &str = "takeover";
 
-/// The version of what is written. It is another as soon as anything that is carried is: `the_version_says_what_is_carried`.
-const VERSION: u32 = 1;
+/// The version of what is written. It is another as soon as a letter is, or anything that is carried: `the_version_says_what_is_carried`.
+const VERSION: u32 = 2;
 
 /// Where the process with this configuration listens for the one that takes over. A name that no file system has: it is gone with
 /// the process, needs no folder that may be written, and whoever listens or connects there is known by its user.
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::session::Carried;
 
-    /// What version 1 carries.
+    /// What version 2 carries.
     const CARRIED: &str = "\
         { seat: { origin: maybe text port: u16 user: text database: text application: text minor: u16 \
         since_us: u64 asked_us: u64 requests: u64 pid: i32 secret: many u8 } parameters: many (text, \
@@ -88,6 +88,6 @@ mod tests {
             shape, CARRIED,
             "a new program must not read what an old one writes otherwise: raise VERSION"
         );
-        assert_eq!(VERSION, 1, "and write down here what it carries");
+        assert_eq!(VERSION, 2, "and write down here what it carries");
     }
 }

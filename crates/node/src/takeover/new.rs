@@ -117,15 +117,16 @@ pub(crate) struct Inheritance {
 }
 
 impl Heir {
-    /// This process could serve: waits until all is its own. Until then nothing may be done with what has come.
+    /// This process could serve: waits until all is its own. Until then nothing may be done with what has come. `alone`: the process
+    /// before leaves nobody behind.
     ///
     /// # Errors
     /// The process that serves goes on, or is gone: a sentence for a person.
-    pub(crate) async fn takes_over(self) -> Result<Inheritance, String> {
+    pub(crate) async fn takes_over(self, alone: bool) -> Result<Inheritance, String> {
         let said = |error: io::Error| format!("the process that serves has not handed over: {error}");
         let stream = tokio::net::UnixStream::from_std(self.stream).map_err(said)?;
         let mut channel = Channel::over(stream);
-        channel.send(&Letter::Ready, None).await.map_err(said)?;
+        channel.send(&Letter::Ready(alone), None).await.map_err(said)?;
         let mut clients = Vec::new();
         loop {
             match channel.receive().await.map_err(said)? {

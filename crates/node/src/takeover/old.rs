@@ -83,6 +83,8 @@ async fn listen(file: &Path) -> Option<UnixListener> {
 /// What goes wrong, for the log.
 type Why = String;
 
+const NOT_ITS_TURN: &str = "it writes what is not its turn";
+
 fn gone(error: io::Error) -> Why {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
@@ -101,8 +103,8 @@ async fn hand_over(
 ) -> Result<UnboundedReceiver<Moving>, Why> {
     let ordered = process.door.ordered();
     let pid = greet(process, listener, channel).await?;
-    expect(channel.receive().await, &Letter::Ready)?;
-    let alone = process.cluster.lead().is_alone();
+    // One answer for all that follows: the configuration may be read again meanwhile.
+    let alone = ready(channel).await? || process.cluster.lead().is_alone();
     let began = Instant::now();
     if alone {
         while_it_lives(channel, process.older_transactions_end(began)).await?;
@@ -135,7 +137,7 @@ async fn hand_over(
     }
     let stay = process.door.why_they_stay();
     tracing::info!(clients, left = process.door.left(), ?stay, pid, "another process has taken over");
-    process.is_taken_over();
+    process.is_taken_over(alone);
     if let Some(pid) = pid {
         supervisor::hands_over(pid);
     }
@@ -176,6 +178,14 @@ async fn greet(
     Ok(pid.and_then(|pid| u32::try_from(pid).ok()))
 }
 
+/// The new process could serve: whether two at a time would do harm by its configuration.
+async fn ready(channel: &mut Channel) -> Result<bool, Why> {
+    match channel.receive().await.map_err(gone)?.0 {
+        Letter::Ready(alone) => Ok(alone),
+        _ => Err(NOT_ITS_TURN.to_owned()),
+    }
+}
+
 /// Why nothing can be handed over now, if that is so.
 fn cannot_now(process: &Process) -> Option<Why> {
     let door = &process.door;
@@ -208,14 +218,14 @@ fn expect<T>(
     letter: &Letter<crate::session::Carried>,
 ) -> Result<(), Why> {
     let (said, _) = received.map_err(gone)?;
-    if said == *letter { Ok(()) } else { Err("it writes what is not its turn".to_owned()) }
+    if said == *letter { Ok(()) } else { Err(NOT_ITS_TURN.to_owned()) }
 }
 
 /// Waits for something as long as the new process is there.
 async fn while_it_lives<T>(channel: &mut Channel, something: impl Future<Output = T>) -> Result<T, Why> {
     tokio::select! {
         biased;
-        said = channel.receive() => Err(said.map_or_else(gone, |_| "it writes what is not its turn".to_owned())),
+        said = channel.receive() => Err(said.map_or_else(gone, |_| NOT_ITS_TURN.to_owned())),
         done = something => Ok(done),
     }
 }

@@ -26,6 +26,8 @@ const CHILD_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Over {
     served: RefCell<Served>,
     is_over: Cell<bool>,
+    /// Two at a time would do harm: nobody was left behind.
+    alone: Cell<bool>,
     changed: Notify,
     /// A process was started that is to take over.
     started: Cell<bool>,
@@ -60,12 +62,13 @@ impl Process {
         for database in &heir.disabled {
             self.door.disable(database, true);
         }
+        let lead = self.cluster.lead();
+        let alone = lead.is_alone();
         let mut inheritance = tokio::select! {
-            taken = heir.takes_over() => taken.map_err(StartError::new)?,
+            taken = heir.takes_over(alone) => taken.map_err(StartError::new)?,
             () = self.asked_to_end(signals) => return Ok(false),
         };
-        let lead = self.cluster.lead();
-        if lead.is_alone() {
+        if alone {
             lead.follows_in_order();
             if timeout(LEAD_LIMIT, lead.until_leads()).await.is_err() {
                 tracing::warn!("another Consort leads: the clients of the process before are sent there");
@@ -160,12 +163,15 @@ impl Process {
     }
 
     /// All of it is another process's: sockets, and the lead.
-    pub(super) fn is_taken_over(&self) {
+    pub(super) fn is_taken_over(&self, alone: bool) {
         self.over.is_over.set(true);
+        self.over.alone.set(alone);
         self.door.accepts_nobody_ever();
         self.over.served.take().are_anothers();
         drop(self.pid_file.take());
-        if !self.cluster.lead().is_alone() {
+        // What it said while it handed over counts to its end, whatever has been read meanwhile.
+        self.cluster.lead().set_alone(alone);
+        if !alone {
             self.cluster.lead().resign();
             if let Some(service) = &*self.door.service.borrow() {
                 service.servers.let_go(None);
@@ -187,7 +193,7 @@ impl Process {
 
     /// Another process has taken over: serves who is left, until nobody is.
     pub(crate) async fn remains(self: &Rc<Self>, signals: &mut Signals) -> Result<Ended, StartError> {
-        let alone = self.cluster.lead().is_alone();
+        let alone = self.over.alone.get();
         let left = async {
             // Who comes from a process before that goes on to the next one.
             while (self.door.left() > 0 || self.door.is_somebody_before()) && !alone {

@@ -33,9 +33,9 @@ fn addresses_that_the_configuration_has_no_longer_are_closed() {
 impl Stranger {
     /// It has got the sockets, and could serve.
     fn is_ready(&mut self) {
-        self.hello(1);
+        self.hello(2);
         self.hears_until(4);
-        self.says(&[5]);
+        self.says(&[5, 0]);
     }
 }
 
@@ -122,5 +122,48 @@ fn what_the_console_is_told_while_clients_are_sent_is_heeded() {
         }
     }
     drop(client);
+    assert!(serving.ended().success());
+}
+
+/// A client that cannot go over.
+fn tied(url: &str) -> Client {
+    let mut tied = Client::connect(url).expect("it is let in");
+    tied.rows("CREATE TEMPORARY TABLE mine (v int)").expect("it is made");
+    tied
+}
+
+#[test]
+fn nobody_stays_where_only_the_new_configuration_wants_one_at_a_time() {
+    let (mut serving, _, url) = serving(1, &shared(ANYWHERE));
+    let mut client = Client::connect(&url).unwrap();
+    let mut tied = tied(&url);
+    change(&serving, |text| text.replacen(ANYWHERE, THROUGH, 1));
+    serving.is_taken_over().ends();
+    let gone = tied.rows("UPDATE quiet SET v = 8").unwrap_err();
+    assert_eq!(gone.sqlstate.as_deref(), Some("57P01"), "{gone:?}");
+    assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+    assert_eq!(console(&serving).writers(), "through-consort");
+    serves_with(&mut client, &serving);
+    // And where only the old one had it.
+    change(&serving, |text| text.replacen(THROUGH, ANYWHERE, 1));
+    serving.is_taken_over().ends();
+    assert_eq!(console(&serving).writers(), "anywhere");
+    serves_with(&mut client, &serving);
+}
+
+#[test]
+fn what_is_read_again_while_clients_are_sent_changes_nothing_for_those_who_stay() {
+    let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
+    let mut tied = tied(&url);
+    let mut console = console(&serving);
+    let mut new = Stranger::to(&serving);
+    new.is_ready();
+    assert_eq!(new.hears_until(7), 0);
+    console.rows("SET writers = 'through-consort'");
+    new.says(&[8]);
+    assert_eq!(new.hears_until(9), 0);
+    tied.rows("INSERT INTO mine VALUES (7)").unwrap();
+    assert_eq!(tied.one("SELECT v FROM mine").unwrap(), "7");
+    drop(tied);
     assert!(serving.ended().success());
 }
