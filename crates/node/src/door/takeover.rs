@@ -8,9 +8,15 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{
+    OwnedPermit, Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
+};
 use tokio::sync::oneshot;
 use wire::{CancelRequest, Status};
+
+/// So many sessions are on their way at a time: each has its client's socket twice meanwhile, and the process may have few
+/// descriptors left.
+const ON_THEIR_WAY: usize = 64;
 
 /// What becomes of a session that was asked to go over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +41,7 @@ pub(crate) struct Moving {
 /// Whether sessions are asked to go over, and whether anybody is accepted.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    to: RefCell<Option<UnboundedSender<Moving>>>,
+    to: RefCell<Option<Sender<Moving>>>,
     /// Nobody is accepted for now,
     pub(super) closed: Cell<bool>,
     /// or ever again: the listening sockets are another process's.
@@ -57,8 +63,8 @@ impl Moves {
 
 impl Door {
     /// From now on sessions that are idle go over, and come out here.
-    pub(crate) fn begins_to_move(&self) -> UnboundedReceiver<Moving> {
-        let (to, moving) = unbounded_channel();
+    pub(crate) fn begins_to_move(&self) -> Receiver<Moving> {
+        let (to, moving) = channel(ON_THEIR_WAY);
         *self.moves.to.borrow_mut() = Some(to);
         self.seats().iter().for_each(|seat| seat.wake());
         moving
@@ -101,14 +107,25 @@ impl Door {
         }
     }
 
-    /// Hands a session over, and waits until it is known what has become of it.
-    pub(crate) async fn hands_over(&self, seat: &Seat, carried: Carried, socket: OwnedFd) -> Moved {
-        let (moved, told) = oneshot::channel();
-        let to = self.moves.to.borrow().clone();
-        let is_on_its_way = to.is_some_and(|to| to.send(Moving { carried, socket, moved }).is_ok());
-        if !is_on_its_way {
-            return Moved::Back;
+    /// Waits until the session may set out. `None`: it goes on here.
+    pub(crate) async fn may_go(&self, seat: &Seat) -> Option<OwnedPermit<Moving>> {
+        let to = self.moves.to.borrow().clone()?;
+        tokio::select! {
+            way = to.reserve_owned() => way.ok(),
+            _ = seat.sent_away() => None,
         }
+    }
+
+    /// Hands a session over, and waits until it is known what has become of it.
+    pub(crate) async fn hands_over(
+        &self,
+        seat: &Seat,
+        way: OwnedPermit<Moving>,
+        carried: Carried,
+        socket: OwnedFd,
+    ) -> Moved {
+        let (moved, told) = oneshot::channel();
+        way.send(Moving { carried, socket, moved });
         seat.goes();
         match told.await {
             Ok(()) => Moved::There,
@@ -201,5 +218,41 @@ impl Door {
             }
             _ => self.cancels.cancel(request).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Leave, Options, Secrets};
+    use super::*;
+    use crate::socket::Origin;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use wire::Startup;
+
+    fn seat(id: u64) -> Seat {
+        Seat::new(id, Origin::Local, 0, false, &Startup::default())
+    }
+
+    #[test]
+    fn only_so_many_are_on_their_way_at_a_time() {
+        let door = Door::new(Options::default(), Secrets::default(), None);
+        let (seat, killed) = (seat(1), seat(2));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut go = |seat: &Seat| match pin!(door.may_go(seat)).poll(&mut cx) {
+            Poll::Ready(way) => Some(way),
+            Poll::Pending => None,
+        };
+        assert!(go(&seat).is_some_and(|way| way.is_none()), "nobody asks");
+        let moving = door.begins_to_move();
+        let mut ways: Vec<_> = (0..ON_THEIR_WAY).map(|_| go(&seat).flatten().expect("it may go")).collect();
+        assert!(go(&seat).is_none(), "it waits");
+        killed.ring(true, Leave::Killed);
+        assert!(go(&killed).is_some_and(|way| way.is_none()), "it waits for nothing");
+        drop(ways.pop());
+        drop(go(&seat).flatten().expect("it may go"));
+        drop(moving);
+        assert!(go(&seat).is_some_and(|way| way.is_none()), "nobody takes it");
     }
 }

@@ -7,7 +7,7 @@
 use super::line::Line;
 use super::statements::CarriedStatements;
 use super::{Marks, Session};
-use crate::door::{CarriedSeat, Door, Moved, Secret};
+use crate::door::{CarriedSeat, Door, Moved, Seat, Secret};
 use crate::log_in::Wish;
 use crate::peer::Peer;
 use crate::service::Service;
@@ -17,7 +17,12 @@ use crate::takeover::carries;
 use analysis::session::{BlockStatus, CarriedState, Pairs, SessionState, SessionStay, Startup};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::sleep;
 use wire::{Keys, Side, Verifier};
+
+/// A session for which there was no descriptor is asked again then.
+const DESCRIPTOR_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,18 +130,19 @@ impl Line {
 impl Session {
     /// It was asked to go to another process, and goes if it can.
     pub(super) async fn moves(&self) -> Moved {
-        let carried = match (self.carried(), self.line.client.descriptor()) {
-            (Err(why), _) => Err(why),
-            (Ok(_), None) => Err("tls"),
-            (Ok(carried), Some(socket)) => match socket.try_clone_to_owned() {
-                Ok(socket) => Ok((carried, socket)),
-                Err(_) => Err("no_descriptor"),
-            },
+        let Line { door, seat, client, .. } = &self.line;
+        let Some(way) = door.may_go(seat).await else { return Moved::Back };
+        let (carried, socket) = match (self.carried(), client.descriptor()) {
+            (Ok(carried), Some(socket)) => (carried, socket),
+            (Ok(_), None) => return stays(seat, "tls"),
+            (Err(why), _) => return stays(seat, why),
         };
-        match carried {
-            Ok((carried, socket)) => self.line.door.hands_over(&self.line.seat, carried, socket).await,
-            Err(why) => {
-                self.line.seat.stays(why);
+        match socket.try_clone_to_owned() {
+            Ok(socket) => door.hands_over(seat, way, carried, socket).await,
+            Err(_) => {
+                seat.lacks_descriptor();
+                // The others' are free again soon.
+                sleep(DESCRIPTOR_AGAIN).await;
                 Moved::Back
             }
         }
@@ -261,6 +267,11 @@ impl Session {
         let (line, _counted) = self.leave();
         line.door.leave(&line.seat);
     }
+}
+
+fn stays(seat: &Seat, why: &'static str) -> Moved {
+    seat.stays(why);
+    Moved::Back
 }
 
 /// A secret, if there is one. `None`: it is not understood here.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::UnixListener;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -100,7 +100,7 @@ async fn hand_over(
     process: &Rc<Process>,
     listener: &UnixListener,
     channel: &mut Channel,
-) -> Result<UnboundedReceiver<Moving>, Why> {
+) -> Result<Receiver<Moving>, Why> {
     let ordered = process.door.ordered();
     let pid = greet(process, listener, channel).await?;
     // One answer for all that follows: the configuration may be read again meanwhile.
@@ -230,33 +230,33 @@ async fn while_it_lives<T>(channel: &mut Channel, something: impl Future<Output 
     }
 }
 
+/// Sends the sessions that set out, until none has for a moment.
 async fn send(
     channel: &Channel,
-    Moving { carried, socket, moved }: Moving,
+    moving: &mut Receiver<Moving>,
     all: &mut Vec<oneshot::Sender<()>>,
 ) -> Result<(), Why> {
-    all.push(moved);
-    write(channel, &Letter::Client(carried), Some(socket.as_fd())).await
+    while let Ok(Some(Moving { carried, socket, moved })) = timeout(LOOK_EVERY, moving.recv()).await {
+        all.push(moved);
+        write(channel, &Letter::Client(carried), Some(socket.as_fd())).await?;
+    }
+    Ok(())
 }
 
 /// Sends the sessions that are idle.
 async fn send_idle(
     process: &Process,
     channel: &Channel,
-    moving: &mut UnboundedReceiver<Moving>,
+    moving: &mut Receiver<Moving>,
     moved: &mut Vec<oneshot::Sender<()>>,
 ) -> Result<(), Why> {
     let asked = Instant::now();
     loop {
-        while let Ok(one) = moving.try_recv() {
-            send(channel, one, moved).await?;
-        }
-        let are_gone = !process.door.is_to_move() && moving.is_empty();
+        send(channel, moving, moved).await?;
         // Whoever takes longer comes behind.
-        if are_gone || asked.elapsed() > ARRIVAL_LIMIT {
+        if !process.door.is_to_move() || asked.elapsed() > ARRIVAL_LIMIT {
             return Ok(());
         }
-        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -265,7 +265,7 @@ async fn send_idle(
 async fn send_all(
     process: &Rc<Process>,
     channel: &mut Channel,
-    moving: &mut UnboundedReceiver<Moving>,
+    moving: &mut Receiver<Moving>,
     moved: &mut Vec<oneshot::Sender<()>>,
     began: Instant,
 ) -> Result<(), Why> {
@@ -286,20 +286,15 @@ async fn send_all(
         if process.door.nobody_but_strangers() && asked.elapsed() > ARRIVAL_LIMIT {
             break;
         }
-        while let Ok(one) = moving.try_recv() {
-            send(channel, one, moved).await?;
-        }
+        send(channel, moving, moved).await?;
         while_it_lives(channel, sleep(LOOK_EVERY)).await?;
     }
     while_it_lives(channel, process.cut_off_who_is_left()).await?;
-    while let Ok(one) = moving.try_recv() {
-        send(channel, one, moved).await?;
-    }
-    Ok(())
+    send(channel, moving, moved).await
 }
 
 /// The other process serves. Sessions that become idle go over too; cancel requests for those that are here come from there.
-async fn serve_behind(process: &Rc<Process>, mut channel: Channel, mut moving: UnboundedReceiver<Moving>) {
+async fn serve_behind(process: &Rc<Process>, mut channel: Channel, mut moving: Receiver<Moving>) {
     loop {
         tokio::select! {
             one = moving.recv() => {

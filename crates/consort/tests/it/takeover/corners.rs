@@ -1,6 +1,7 @@
 //! What a take-over leaves behind, and what comes in its way.
 
 use super::*;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// Rewrites the configuration.
 fn change(serving: &Serving, with: impl FnOnce(String) -> String) {
@@ -166,4 +167,22 @@ fn what_is_read_again_while_clients_are_sent_changes_nothing_for_those_who_stay(
     assert_eq!(tied.one("SELECT v FROM mine").unwrap(), "7");
     drop(tied);
     assert!(serving.ended().success());
+}
+
+#[test]
+fn whoever_finds_no_descriptor_to_go_with_goes_when_one_is_free() {
+    let (mut serving, _, _) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let mut clients: Vec<_> = (0..60).map(|_| Raw::connect(&serving)).collect();
+    let highest = || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", serving.pid())).unwrap();
+        open.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u64>().ok()).max().unwrap()
+    };
+    let old = Pid::from_raw(serving.pid().try_into().unwrap());
+    let all = getrlimit(Resource::Nofile);
+    prlimit(old, Resource::Nofile, Rlimit { current: Some(highest() + 25), ..all }).unwrap();
+    serving.is_taken_over().ends();
+    for client in &mut clients {
+        client.0.write_all(&Raw::query("SELECT 1")).unwrap();
+        assert!(client.is_answered());
+    }
 }

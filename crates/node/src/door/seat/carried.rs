@@ -45,6 +45,8 @@ pub(super) enum Going {
     Goes,
     /// It stays, because of this.
     Stays(&'static str),
+    /// It is asked again: there was no descriptor for it.
+    LacksDescriptor,
 }
 
 fn microseconds(time: SystemTime) -> u64 {
@@ -147,6 +149,11 @@ impl Seat {
         self.going.set(Some(Going::Stays(why)));
     }
 
+    /// There is no descriptor with which it could go now.
+    pub(crate) fn lacks_descriptor(&self) {
+        self.going.set(Some(Going::LacksDescriptor));
+    }
+
     /// It is on its way to another process.
     pub(crate) fn goes(&self) {
         self.going.set(Some(Going::Goes));
@@ -166,6 +173,7 @@ impl Seat {
     pub(crate) fn why_it_stays(&self) -> &'static str {
         match (self.going.get(), self.doing()) {
             (Some(Going::Stays(why)), _) => why,
+            (Some(Going::LacksDescriptor), _) => "no_descriptor",
             (_, Doing::Arriving) => "logs_in",
             (_, Doing::Replicating) => "replication",
             (_, Doing::Idle(_) | Doing::Waiting | Doing::Active) => "in_transaction",
@@ -174,7 +182,7 @@ impl Seat {
 
     /// Whether it need not be asked: it has said that it stays, or it is on its way.
     pub(crate) fn was_asked(&self) -> bool {
-        self.going.get().is_some()
+        matches!(self.going.get(), Some(Going::Goes | Going::Stays(_)))
     }
 }
 
