@@ -3,8 +3,8 @@
 use super::{Carry, Letter};
 use crate::session::Carried;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -124,6 +124,13 @@ fn receive_some(
     );
     unread.truncate(at + received.as_ref().map_or(0, |received| received.bytes));
     let received = received?;
+    // With the next one in its place, a session would go on at somebody else's socket.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a descriptor was lost: there is room for no more",
+        ));
+    }
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             came.extend(descriptors);
@@ -167,6 +174,20 @@ mod tests {
             assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
         };
         tokio::join!(written, read);
+    }
+
+    #[tokio::test]
+    async fn a_descriptor_that_is_lost_is_an_error() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let too_many = [one.as_fd(); 20];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(20))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&too_many)));
+        let letter = [0, 0, 0, 1, 1, 7];
+        sendmsg(one.as_fd(), &[IoSlice::new(&letter)], &mut control, SendFlags::NOSIGNAL).unwrap();
+        let error = Channel::over(other).receive().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("was lost"), "{error}");
     }
 
     #[tokio::test]
