@@ -12,17 +12,13 @@ use std::rc::{Rc, Weak};
 use tokio::net::{TcpListener, lookup_host};
 use tokio::task::{AbortHandle, spawn_local};
 
-/// A socket that listens, and for whom.
-enum Socket {
-    Opened(Listener),
-    /// The process before uses it still.
-    Taken(OwnedFd),
-}
-
 /// Places at which nobody is accepted yet.
 pub(crate) struct Places {
-    clients: Vec<(Listen, Socket)>,
-    pages: Option<(String, std::net::TcpListener)>,
+    clients: Vec<(Listen, Listener)>,
+    /// With a copy for the process that takes over.
+    pages: Option<(String, TcpListener, OwnedFd)>,
+    /// The process before accepts at one of them still.
+    is_any_taken: bool,
     /// Those of the process before that the configuration has no longer.
     unwanted: BTreeMap<String, OwnedFd>,
 }
@@ -36,13 +32,16 @@ impl Places {
         config: &Config,
         mut taken: BTreeMap<String, OwnedFd>,
     ) -> Result<Places, StartError> {
-        let mut clients = Vec::new();
+        let (mut clients, mut is_any_taken) = (Vec::new(), false);
         for listen in listens(config).await? {
-            let socket = match taken.remove(&listen.to_string()) {
-                Some(socket) => Socket::Taken(socket),
-                None => Socket::Opened(Listener::open(&listen).await?),
+            let listener = match taken.remove(&listen.to_string()) {
+                Some(socket) => {
+                    is_any_taken = true;
+                    Listener::taken_over(&listen, socket)?
+                }
+                None => Listener::open(&listen).await?,
             };
-            clients.push((listen, socket));
+            clients.push((listen, listener));
         }
         let pages = match &config.metrics_listen {
             None => None,
@@ -57,35 +56,32 @@ impl Places {
                             .map_err(|error| cannot_listen(address, &error))?
                     }
                 };
-                Some((named, listener))
+                let copy = OwnedFd::from(listener.try_clone()?);
+                listener.set_nonblocking(true)?;
+                Some((named, TcpListener::from_std(listener)?, copy))
             }
         };
-        Ok(Places { clients, pages, unwanted: taken })
+        Ok(Places { clients, pages, is_any_taken, unwanted: taken })
     }
 
     /// Whether one of them comes from the process before.
     pub(crate) fn is_any_taken(&self) -> bool {
-        self.clients.iter().any(|(_, socket)| matches!(socket, Socket::Taken(_)))
+        self.is_any_taken
     }
 
     /// From now on somebody is accepted there, and nobody knocks in vain where nobody is any more: the process before, which
-    /// accepted there, has handed over.
-    pub(crate) fn serve(self, process: &Rc<Process>) -> Result<Served, StartError> {
+    /// accepted there, has handed over. Nothing of it can fail.
+    pub(crate) fn serve(self, process: &Rc<Process>) -> Served {
         let mut served = Served::default();
-        for (listen, socket) in self.clients {
-            let listener = Rc::new(match socket {
-                Socket::Opened(listener) => listener,
-                Socket::Taken(socket) => Listener::taken_over(&listen, socket)?,
-            });
+        for (listen, listener) in self.clients {
+            listener.is_ours(true);
+            let listener = Rc::new(listener);
             tracing::info!(at = ?listen, "clients are awaited");
             served.clients.push((listen.to_string(), Rc::downgrade(&listener)));
             let door = process.door.clone();
             spawn_local(async move { door.serve_at(listener).await });
         }
-        if let Some((named, listener)) = self.pages {
-            let copy = OwnedFd::from(listener.try_clone()?);
-            listener.set_nonblocking(true)?;
-            let listener = TcpListener::from_std(listener)?;
+        if let Some((named, listener, copy)) = self.pages {
             let pages: Rc<Process> = process.clone();
             let task = spawn_local(async move { http::serve(listener, pages).await });
             served.pages = Some((named, copy, task.abort_handle()));
@@ -96,7 +92,7 @@ impl Places {
                 let _ = std::fs::remove_file(path);
             }
         }
-        Ok(served)
+        served
     }
 }
 
@@ -123,7 +119,7 @@ impl Served {
         self.clients
             .iter()
             .filter_map(|(_, listener)| listener.upgrade())
-            .for_each(|listener| listener.is_anothers());
+            .for_each(|listener| listener.is_ours(false));
         if let Some((_, _, task)) = self.pages {
             task.abort();
         }

@@ -159,11 +159,16 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
         ));
     }
     // What comes before it is ready is let in, and waits; but at sockets of the process before that one accepts.
-    let mut waiting = Some(places);
-    match heir {
-        None => process.serve_at(waiting.take())?,
-        Some(_) => process.cluster.lead().will_follow(),
-    }
+    let heir = match heir {
+        None => {
+            process.serve_at(places);
+            None
+        }
+        Some(heir) => {
+            process.cluster.lead().will_follow();
+            Some((heir, places))
+        }
+    };
     spawn_local(end_periods(process.cluster.clone()));
     spawn_local(overdue::look(Rc::downgrade(&process)));
     spawn_local(supervisor::lives());
@@ -176,8 +181,8 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
         () = begun => {}
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
-    if let Some(heir) = heir
-        && !process.inherits(heir, waiting, &mut signals).await?
+    if let Some((heir, places)) = heir
+        && !process.inherits(heir, places, &mut signals).await?
     {
         return process.end(&mut signals).await;
     }

@@ -588,7 +588,10 @@ fn who_is_ready_and_reads_nothing_gets_nothing() {
 
 #[test]
 fn a_new_process_that_is_told_to_end_takes_nothing_over() {
-    let (serving, _, url) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let folder = temporary("takeover");
+    std::fs::create_dir(&folder).unwrap();
+    let lines = format!("{THROUGH}\ndrain_time = \"600s\"\nunix_socket_dir = \"{}\"", folder.display());
+    let (serving, _, url) = serving(0, &shared(&lines));
     let mut busy = Client::connect(&url).unwrap();
     busy.rows("BEGIN; UPDATE quiet SET v = 8").unwrap();
     let mut new = serve(&serving.config_file).arg("--takeover").stdin(Stdio::null()).spawn().unwrap();
@@ -599,6 +602,10 @@ fn a_new_process_that_is_told_to_end_takes_nothing_over() {
     eventually("its end", || new.try_wait().unwrap().is_some());
     busy.rows("COMMIT").unwrap();
     assert_eq!(Client::connect(&url).unwrap().number(READ_QUIET).unwrap(), 8);
+    let here = format!("host={} port={} user=postgres dbname=postgres", folder.display(), serving.port);
+    Client::connect(&here).expect("the socket is there still");
+    drop(serving);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// The number in this file.

@@ -68,7 +68,7 @@ impl Listener {
         }
     }
 
-    /// The same with a listening socket that came from another process.
+    /// The same with a listening socket that came from another process, and is that one's still.
     pub(crate) fn taken_over(listen: &Listen, socket: OwnedFd) -> io::Result<Listener> {
         match listen {
             Listen::Tcp(_) => {
@@ -80,16 +80,16 @@ impl Listener {
                 let listener = std::os::unix::net::UnixListener::from(socket);
                 listener.set_nonblocking(true)?;
                 let path = folder.join(format!(".s.PGSQL.{port}"));
-                let file = SocketFile { path, is_ours: Cell::new(true) };
+                let file = SocketFile { path, is_ours: Cell::new(false) };
                 Ok(Listener::Unix(UnixListener::from_std(listener)?, file))
             }
         }
     }
 
-    /// It is another process's: what it has in the file system stays.
-    pub(crate) fn is_anothers(&self) {
+    /// Whether it is this process's: else what it has in the file system stays.
+    pub(crate) fn is_ours(&self, ours: bool) {
         if let Listener::Unix(_, file) = self {
-            file.is_ours.set(false);
+            file.is_ours.set(ours);
         }
     }
 

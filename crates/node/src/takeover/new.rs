@@ -110,40 +110,58 @@ async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
     Ok(Heir { stream, pid, disabled, sockets })
 }
 
-/// What a process has got that has taken over.
+/// What a process has got that takes over.
 pub(crate) struct Inheritance {
     channel: Channel,
     clients: Vec<(Carried, OwnedFd)>,
 }
 
 impl Heir {
-    /// This process could serve: waits until all is its own. Until then nothing may be done with what has come. `alone`: the process
-    /// before leaves nobody behind.
+    /// This process could serve: waits until all has come. `alone`: the process before leaves nobody behind.
     ///
     /// # Errors
     /// The process that serves goes on, or is gone: a sentence for a person.
-    pub(crate) async fn takes_over(self, alone: bool) -> Result<Inheritance, String> {
-        let said = |error: io::Error| format!("the process that serves has not handed over: {error}");
-        let stream = tokio::net::UnixStream::from_std(self.stream).map_err(said)?;
+    pub(crate) async fn receives(self, alone: bool) -> Result<Inheritance, String> {
+        let stream = tokio::net::UnixStream::from_std(self.stream).map_err(not_handed_over)?;
         let mut channel = Channel::over(stream);
-        channel.send(&Letter::Ready(alone), None).await.map_err(said)?;
+        channel.send(&Letter::Ready(alone), None).await.map_err(not_handed_over)?;
         let mut clients = Vec::new();
         loop {
-            match channel.receive().await.map_err(said)? {
+            match channel.receive().await.map_err(not_handed_over)? {
                 (Letter::Client(client), Some(socket)) => clients.push((client, socket)),
-                (Letter::Yours, None) => channel.send(&Letter::Mine, None).await.map_err(said)?,
-                (Letter::Go, None) => break,
-                (Letter::Refused(why), None) => {
-                    return Err(format!("the process that serves goes on: {why}"));
-                }
-                _ => return Err("the process that serves writes what nobody understands".to_owned()),
+                (Letter::Yours, None) => return Ok(Inheritance { channel, clients }),
+                other => return Err(no_turn(&other.0)),
             }
         }
-        Ok(Inheritance { channel, clients })
+    }
+}
+
+fn not_handed_over(error: io::Error) -> String {
+    format!("the process that serves has not handed over: {error}")
+}
+
+/// What is wrong if this letter comes, which is not the one that is waited for.
+fn no_turn(said: &Letter<Carried>) -> String {
+    match said {
+        Letter::Refused(why) => format!("the process that serves goes on: {why}"),
+        _ => "the process that serves writes what nobody understands".to_owned(),
     }
 }
 
 impl Inheritance {
+    /// Waits until it is this process's own. Until then nothing may be done with what has come. Not to be given up: as soon as the
+    /// process before has read that all is here, it may be this one alone that has the clients.
+    ///
+    /// # Errors
+    /// As [`Heir::receives`].
+    pub(crate) async fn is_handed_over(&mut self) -> Result<(), String> {
+        self.channel.send(&Letter::Mine, None).await.map_err(not_handed_over)?;
+        match self.channel.receive().await.map_err(not_handed_over)? {
+            (Letter::Go, None) => Ok(()),
+            (other, _) => Err(no_turn(&other)),
+        }
+    }
+
     /// Clients go on here. How many.
     pub(crate) fn begins(&mut self, process: &Process) -> usize {
         let clients = std::mem::take(&mut self.clients);
@@ -187,4 +205,46 @@ pub(crate) async fn follows(
     }
     process.door.nobody_is_before();
     tracing::info!(clients, "the process before has ended; so many clients came from it later");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn heir() -> (Heir, Channel) {
+        let (stream, old) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        old.set_nonblocking(true).unwrap();
+        let old = Channel::over(tokio::net::UnixStream::from_std(old).unwrap());
+        (Heir { stream, pid: 1, disabled: Vec::new(), sockets: BTreeMap::new() }, old)
+    }
+
+    #[tokio::test]
+    async fn what_can_be_given_up_has_not_said_that_all_is_here() {
+        let (heir, mut old) = heir();
+        old.send(&Letter::Yours, None).await.unwrap();
+        let mut inheritance = heir.receives(true).await.unwrap();
+        assert_eq!(old.receive().await.unwrap().0, Letter::Ready(true));
+        let nothing = pin!(old.receive()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(nothing, Poll::Pending), "{nothing:?}");
+        old.send(&Letter::Go, None).await.unwrap();
+        inheritance.is_handed_over().await.unwrap();
+        assert_eq!(old.receive().await.unwrap().0, Letter::Mine);
+    }
+
+    #[tokio::test]
+    async fn until_the_last_word_the_process_before_may_refuse() {
+        for yours in [true, false] {
+            let (heir, old) = heir();
+            if yours {
+                old.send(&Letter::Yours, None).await.unwrap();
+            }
+            old.send(&Letter::Refused("it is paused".to_owned()), None).await.unwrap();
+            let refused = async { heir.receives(false).await?.is_handed_over().await };
+            assert_eq!(refused.await.unwrap_err(), "the process that serves goes on: it is paused");
+        }
+    }
 }

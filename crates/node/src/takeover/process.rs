@@ -42,11 +42,8 @@ impl Over {
 
 impl Process {
     /// Somebody is accepted at these places from now on.
-    pub(crate) fn serve_at(self: &Rc<Self>, places: Option<Places>) -> Result<(), StartError> {
-        if let Some(places) = places {
-            *self.over.served.borrow_mut() = places.serve(self)?;
-        }
-        Ok(())
+    pub(crate) fn serve_at(self: &Rc<Self>, places: Places) {
+        *self.over.served.borrow_mut() = places.serve(self);
     }
 
     // The process that takes over.
@@ -55,7 +52,7 @@ impl Process {
     pub(crate) async fn inherits(
         self: &Rc<Self>,
         heir: Heir,
-        places: Option<Places>,
+        places: Places,
         signals: &mut Signals,
     ) -> Result<bool, StartError> {
         let before = heir.pid;
@@ -65,9 +62,11 @@ impl Process {
         let lead = self.cluster.lead();
         let alone = lead.is_alone();
         let mut inheritance = tokio::select! {
-            taken = heir.takes_over(alone) => taken.map_err(StartError::new)?,
+            all = heir.receives(alone) => all.map_err(StartError::new)?,
             () = self.asked_to_end(signals) => return Ok(false),
         };
+        inheritance.is_handed_over().await.map_err(StartError::new)?;
+        // From here on nothing may fail: nobody else has the clients.
         if alone {
             lead.follows_in_order();
             if timeout(LEAD_LIMIT, lead.until_leads()).await.is_err() {
@@ -81,7 +80,7 @@ impl Process {
         }
         let cancels = self.door.comes_behind();
         let clients = inheritance.begins(self);
-        self.serve_at(places)?;
+        self.serve_at(places);
         tracing::info!(clients, before, "this process has taken over");
         spawn_local(follows(self.clone(), inheritance, cancels));
         Ok(true)
