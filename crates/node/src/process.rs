@@ -150,7 +150,7 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
     let mut heir = start.takes_over_from.take();
     let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;
-    let next = heir.as_mut().and_then(Heir::next);
+    let next = heir.as_mut().map(Heir::next).unwrap_or_default();
     let taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
     let places = Places::open(&config, taken).await?;
     if heir.is_some() && !places.is_any_taken() {

@@ -42,23 +42,35 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Under these names come the file with the process's number, and the socket at which the process behind the next is waited for.
+/// Under this name comes the file with the process's number,
 const PID_FILE: &str = "pid-file";
-const NEXT: &str = "takeover";
+/// and under names that begin like this the sockets at which the process behind the next is waited for.
+const PLACE: &str = "consort-takeover";
 
 /// The version of what is written. It is another as soon as a letter is, or anything that is carried: `the_version_says_what_is_carried`.
 const VERSION: u32 = 2;
 
-/// Where the process with this configuration listens for the one that takes over. A name that no file system has: it is gone with
-/// the process, needs no folder that may be written, and whoever listens or connects there is known by its user.
-fn place(config_file: &Path) -> io::Result<SocketAddr> {
-    let file = std::fs::canonicalize(config_file)?;
+/// Where the process with this configuration listens for the one that takes over: for one that names the file alike, though a link
+/// on the way may lead elsewhere by then, and for one that names the same file otherwise. Names that no file system has: they are
+/// gone with the process, need no folder that may be written, and whoever listens or connects there is known by its user.
+fn places(config_file: &Path) -> io::Result<Vec<String>> {
+    let mut files = vec![std::path::absolute(config_file)?];
+    files.extend(std::fs::canonicalize(config_file));
+    files.dedup();
     let user = rustix::process::geteuid().as_raw();
-    let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
-    let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    SocketAddr::from_abstract_name(format!("consort-takeover-{user}-{name}"))
+    let place = |file: PathBuf| {
+        let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
+        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{PLACE}-{user}-{name}")
+    };
+    Ok(files.into_iter().map(place).collect())
+}
+
+/// Its address.
+fn address(place: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(place)
 }
 
 #[cfg(test)]

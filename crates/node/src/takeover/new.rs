@@ -1,7 +1,7 @@
 //! The process that takes over.
 
 use super::channel::Channel;
-use super::{Letter, NEXT, PID_FILE, VERSION, place};
+use super::{Letter, PID_FILE, PLACE, VERSION, address, places};
 use crate::process::Process;
 use crate::session::{Carried, Session};
 use std::collections::BTreeMap;
@@ -62,15 +62,30 @@ impl Heir {
         })
     }
 
-    /// The socket at which the process before waited for this one, and this one waits for the next.
-    pub(crate) fn next(&mut self) -> Option<OwnedFd> {
-        self.sockets.remove(NEXT)
+    /// The sockets at which the process before waited for this one, and this one waits for the next.
+    pub(crate) fn next(&mut self) -> BTreeMap<String, OwnedFd> {
+        let sockets = std::mem::take(&mut self.sockets);
+        let (next, others) = sockets.into_iter().partition(|(of, _)| of.starts_with(PLACE));
+        self.sockets = others;
+        next
     }
 
     /// The file that holds the number of the process that serves, locked by it, if it has one.
     pub fn pid_file(&mut self) -> Option<File> {
         self.sockets.remove(PID_FILE).map(File::from)
     }
+}
+
+/// To the process that serves with this configuration.
+fn connect(config_file: &Path) -> io::Result<UnixStream> {
+    let mut nobody = io::ErrorKind::NotFound.into();
+    for place in places(config_file)? {
+        match UnixStream::connect_addr(&address(&place)?) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => nobody = error,
+            asked => return asked,
+        }
+    }
+    Err(nobody)
 }
 
 async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
@@ -81,7 +96,7 @@ async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
         )),
         _ => NoHeir::Refused(format!("the process that serves cannot be asked: {error}")),
     };
-    let stream = place(config_file).and_then(|place| UnixStream::connect_addr(&place)).map_err(nobody)?;
+    let stream = connect(config_file).map_err(nobody)?;
     stream.set_nonblocking(true).map_err(nobody)?;
     let mut channel = Channel::over(tokio::net::UnixStream::from_std(stream).map_err(nobody)?);
     let (user, _) = channel.peer().map_err(nobody)?;

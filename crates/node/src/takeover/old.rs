@@ -1,16 +1,19 @@
 //! The process that serves: hands its listening sockets and its idle clients over, and ends when nobody is left.
 
 use super::channel::Channel;
-use super::{Letter, NEXT, VERSION, place};
+use super::{Letter, VERSION, address, places};
 use crate::door::{Doing, Leave, Moving, Seat};
 use crate::process::Process;
 use crate::supervisor;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::unix::SocketAddr;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
@@ -28,17 +31,22 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often that is tried before it is said.
 const TRIES: u32 = 100;
 
-/// Waits for a process that wants to take over, until one has. `inherited`: the socket at which the process before has done so.
-pub(crate) async fn wait(process: Rc<Process>, inherited: Option<OwnedFd>) {
-    let Some(file) = process.config_file().map(Path::to_owned) else { return };
-    let inherited = inherited.and_then(|socket| UnixListener::from_std(socket.into()).ok());
-    let listener = match inherited {
-        Some(listener) => Some(listener),
-        None => listen(&file).await,
-    };
-    let Some(listener) = listener else { return };
+/// Waits for a process that wants to take over, until one has. `inherited`: the sockets at which the process before has done so.
+pub(crate) async fn wait(process: Rc<Process>, mut inherited: BTreeMap<String, OwnedFd>) {
+    let Some(places) = process.config_file().and_then(|file| places(file).ok()) else { return };
+    let mut listeners = Listeners::new();
+    for place in places {
+        let inherited =
+            inherited.remove(&place).and_then(|socket| UnixListener::from_std(socket.into()).ok());
+        let listener = match inherited {
+            Some(listener) => Some(listener),
+            None => listen(&place).await,
+        };
+        listeners.extend(listener.map(|listener| (place, listener)));
+    }
+    drop(inherited);
     loop {
-        let stream = match listener.accept().await {
+        let stream = match next(&listeners).await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "who wants to take over could not be heard");
@@ -47,9 +55,9 @@ pub(crate) async fn wait(process: Rc<Process>, inherited: Option<OwnedFd>) {
             }
         };
         let mut channel = Channel::over(stream);
-        match hand_over(&process, &listener, &mut channel).await {
+        match hand_over(&process, &listeners, &mut channel).await {
             Ok(moving) => {
-                drop(listener);
+                drop(listeners);
                 return serve_behind(&process, channel, moving).await;
             }
             Err(why) => {
@@ -60,10 +68,22 @@ pub(crate) async fn wait(process: Rc<Process>, inherited: Option<OwnedFd>) {
     }
 }
 
-async fn listen(file: &Path) -> Option<UnixListener> {
+/// Where a new process is waited for.
+type Listeners = Vec<(String, UnixListener)>;
+
+/// Whoever connects next, at any of them.
+async fn next(listeners: &Listeners) -> io::Result<(UnixStream, SocketAddr)> {
+    poll_fn(|cx| {
+        let mut accepted = listeners.iter().map(|(_, listener)| listener.poll_accept(cx));
+        accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+async fn listen(place: &str) -> Option<UnixListener> {
     for _ in 0..TRIES {
-        let listener = place(file).and_then(|place| {
-            let listener = std::os::unix::net::UnixListener::bind_addr(&place)?;
+        let listener = address(place).and_then(|address| {
+            let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
             listener.set_nonblocking(true)?;
             UnixListener::from_std(listener)
         });
@@ -98,11 +118,11 @@ fn gone(error: io::Error) -> Why {
 /// Why nothing was handed over: this process goes on.
 async fn hand_over(
     process: &Rc<Process>,
-    listener: &UnixListener,
+    listeners: &Listeners,
     channel: &mut Channel,
 ) -> Result<Receiver<Moving>, Why> {
     let ordered = process.door.ordered();
-    let pid = greet(process, listener, channel).await?;
+    let pid = greet(process, listeners, channel).await?;
     // One answer for all that follows: the configuration may be read again meanwhile.
     let alone = ready(channel).await? || process.cluster.lead().is_alone();
     let began = Instant::now();
@@ -145,11 +165,7 @@ async fn hand_over(
 }
 
 /// Hears who it is, and sends the listening sockets. Its process.
-async fn greet(
-    process: &Process,
-    listener: &UnixListener,
-    channel: &mut Channel,
-) -> Result<Option<u32>, Why> {
+async fn greet(process: &Process, listeners: &Listeners, channel: &mut Channel) -> Result<Option<u32>, Why> {
     let (user, pid) = channel.peer().map_err(gone)?;
     if user != rustix::process::geteuid().as_raw() {
         return Err(format!("it is a process of the user {user}"));
@@ -172,7 +188,9 @@ async fn greet(
         write(channel, &Letter::Socket(of), Some(socket.as_fd())).await?;
     }
     // Whoever wants to take over from the new one finds it at once.
-    write(channel, &Letter::Socket(NEXT.to_owned()), Some(listener.as_fd())).await?;
+    for (place, listener) in listeners {
+        write(channel, &Letter::Socket(place.clone()), Some(listener.as_fd())).await?;
+    }
     write(channel, &Letter::Sockets, None).await?;
     tracing::info!(?pid, "another process is about to take over");
     Ok(pid.and_then(|pid| u32::try_from(pid).ok()))

@@ -186,3 +186,27 @@ fn whoever_finds_no_descriptor_to_go_with_goes_when_one_is_free() {
         assert!(client.is_answered());
     }
 }
+
+#[test]
+fn a_configuration_is_known_by_a_link_that_leads_elsewhere_by_now() {
+    let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
+    let mut client = Client::connect(&url).unwrap();
+    let (link, first) = (temporary("link"), serving.config_file.clone());
+    let second = temporary("serve").with_extension("toml");
+    std::fs::copy(&first, &second).unwrap();
+    std::os::unix::fs::symlink(&first, &link).unwrap();
+    let mut is_taken_over_with = |file: &std::path::Path| {
+        serving.config_file = file.to_owned();
+        serving.is_taken_over().ends();
+        assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+    };
+    // The file itself was named before.
+    is_taken_over_with(&link);
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&second, &link).unwrap();
+    is_taken_over_with(&link);
+    is_taken_over_with(&link);
+    is_taken_over_with(&second);
+    std::fs::remove_file(&link).unwrap();
+    std::fs::remove_file(&first).unwrap();
+}
