@@ -90,16 +90,24 @@ fn starts_again() -> Result<StartsAgain, Failure> {
     }))
 }
 
-/// The file with the process's number, held: by the process before, if it is the same file.
-fn hold(pid_file: &Path, heir: &mut Option<Heir>) -> Result<File, Failure> {
+/// The file with the process's number, held: by the process before, if it is the same file or none is named.
+fn hold(pid_file: Option<&Path>, heir: &mut Option<Heir>) -> Result<Option<File>, Failure> {
     let before = heir.as_mut().and_then(Heir::pid_file);
-    if let Some(file) = before {
-        let (there, named) = (file.metadata()?, std::fs::metadata(pid_file)?);
-        if (there.dev(), there.ino()) == (named.dev(), named.ino()) {
-            return Ok(file);
-        }
+    let Some(named) = pid_file else { return Ok(before) };
+    match before {
+        Some(file) if is_at(&file, named)? => Ok(Some(file)),
+        _ => home::hold(named).map(Some),
     }
-    home::hold(pid_file)
+}
+
+/// Whether this file is there still.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let held = file.metadata()?;
+    match std::fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Serves in this process; `ready` is called when clients can log in.
@@ -110,7 +118,7 @@ pub(crate) fn in_this_process(
     ready: Box<dyn FnOnce()>,
     Served { mut heir, starts_again }: Served,
 ) -> Result<(), Failure> {
-    let pid_file = pid_file.map(|file| hold(file, &mut heir)).transpose()?;
+    let pid_file = hold(pid_file, &mut heir)?;
     let log_level = logging::start(&config);
     let config_file = Some(config_file.to_owned());
     let start = node::Start {

@@ -184,8 +184,13 @@ impl Serving {
 
     /// Starts a process that takes over from this one, and is the one that is meant from then on. The one before.
     pub(crate) fn is_taken_over(&mut self) -> Before {
-        let new =
-            serve(&self.config_file).arg("--takeover").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        self.is_taken_over_with(&[])
+    }
+
+    /// The same with these arguments.
+    pub(crate) fn is_taken_over_with(&mut self, arguments: &[&str]) -> Before {
+        let mut new = serve(&self.config_file);
+        let new = new.arg("--takeover").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let before = Before(std::mem::replace(&mut self.child, new.expect("the program runs")));
         self.is_ready();
         before

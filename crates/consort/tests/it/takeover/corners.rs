@@ -210,3 +210,21 @@ fn a_configuration_is_known_by_a_link_that_leads_elsewhere_by_now() {
     std::fs::remove_file(&link).unwrap();
     std::fs::remove_file(&first).unwrap();
 }
+
+#[test]
+fn the_file_with_the_number_goes_along_and_may_be_gone() {
+    let (mut serving, _, _) = serving(0, &shared(ANYWHERE));
+    let file = temporary("pid");
+    let named = ["--pid-file", file.to_str().unwrap()];
+    serving.is_taken_over_with(&named).ends();
+    for arguments in [&[][..], &named] {
+        serving.is_taken_over_with(arguments).ends();
+        assert_eq!(number_in(&file), Some(serving.pid()), "{arguments:?}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    serving.is_taken_over_with(&named).ends();
+    assert_eq!(number_in(&file), Some(serving.pid()));
+    let held = serving.run("serve", &named).failed(1);
+    assert!(held.contains("runs already"), "{held}");
+    std::fs::remove_file(file).unwrap();
+}
