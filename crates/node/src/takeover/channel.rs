@@ -51,11 +51,7 @@ impl Channel {
         letter: &Letter<Carried>,
         along: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let mut bytes = vec![0; HEADER_BYTES];
-        letter.put(&mut bytes);
-        let length = u32::try_from(bytes.len() - HEADER_BYTES).map_err(io::Error::other)?;
-        bytes[..4].copy_from_slice(&length.to_be_bytes());
-        bytes[4] = u8::from(along.is_some());
+        let bytes = framed(letter, along.is_some())?;
         let (mut sent, mut along) = (0, along);
         while sent < bytes.len() {
             sent +=
@@ -63,6 +59,20 @@ impl Channel {
             along = None;
         }
         Ok(())
+    }
+
+    /// Writes a small letter if there is room for it now, else nothing of it: for what is written behind a read that must go on.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub(crate) fn send_now(&self, letter: &Letter<Carried>) -> io::Result<()> {
+        let bytes = framed(letter, false)?;
+        match self.stream.try_io(Interest::WRITABLE, || self.send_some(&bytes, None)) {
+            // The kernel takes so few bytes as a whole.
+            Ok(sent) if sent < bytes.len() => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn send_some(&self, bytes: &[u8], along: Option<BorrowedFd<'_>>) -> io::Result<usize> {
@@ -105,6 +115,16 @@ impl Channel {
         self.unread.drain(..HEADER_BYTES + length);
         Ok(Some((letter, along)))
     }
+}
+
+/// The bytes of a letter.
+fn framed(letter: &Letter<Carried>, has_one: bool) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    letter.put(&mut bytes);
+    let length = u32::try_from(bytes.len() - HEADER_BYTES).map_err(io::Error::other)?;
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    bytes[4] = u8::from(has_one);
+    Ok(bytes)
 }
 
 fn receive_some(
@@ -174,6 +194,27 @@ mod tests {
             assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
         };
         tokio::join!(written, read);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_now_waits_for_nobody() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (one, mut other) = (Channel::over(one), Channel::over(other));
+        let cancel = Letter::Cancel(1, vec![7; 32]);
+        one.send(&cancel, None).await.unwrap();
+        // Nobody reads: more than any socket holds.
+        (0..100_000).for_each(|_| one.send_now(&cancel).unwrap());
+        drop(one);
+        let mut read = 0;
+        let end = loop {
+            match other.receive().await {
+                Ok((letter, _)) => assert_eq!(letter, cancel),
+                Err(end) => break end,
+            }
+            read += 1;
+        };
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof, "each is there whole, or not at all");
+        assert!((2..100_000).contains(&read), "{read}");
     }
 
     #[tokio::test]

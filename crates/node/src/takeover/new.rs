@@ -212,7 +212,8 @@ pub(crate) async fn follows(
                 Ok(_) | Err(_) => break,
             },
             Some(CancelRequest { pid, secret }) = cancels.recv() => {
-                if channel.send(&Letter::Cancel(pid, secret), None).await.is_err() {
+                // The process before may be writing, and reads nothing until this one does: one that finds no room is lost.
+                if channel.send_now(&Letter::Cancel(pid, secret)).is_err() {
                     break;
                 }
             }
