@@ -62,11 +62,14 @@ impl Moves {
 }
 
 impl Door {
-    /// From now on sessions that are idle go over, and come out here.
+    /// From now on sessions that are idle go over, and come out here. Why one has stayed the last time need not be so any more.
     pub(crate) fn begins_to_move(&self) -> Receiver<Moving> {
         let (to, moving) = channel(ON_THEIR_WAY);
         *self.moves.to.borrow_mut() = Some(to);
-        self.seats().iter().for_each(|seat| seat.wake());
+        for seat in self.seats() {
+            seat.is_back();
+            seat.wake();
+        }
         moving
     }
 
@@ -233,6 +236,21 @@ mod tests {
 
     fn seat(id: u64) -> Seat {
         Seat::new(id, Origin::Local, 0, false, &Startup::default())
+    }
+
+    #[test]
+    fn whoever_has_stayed_is_asked_anew_the_next_time() {
+        let door = Door::new(Options::default(), Secrets::default(), None);
+        let seat = door.take_seat(Origin::Local, 0, false, &Startup::default()).expect("there is room");
+        seat.idle(Status::Idle);
+        assert!(!door.moves.asks(&seat));
+        for _ in 0..2 {
+            let _moving = door.begins_to_move();
+            assert!(door.moves.asks(&seat));
+            seat.stays("busy");
+            assert!(!door.moves.asks(&seat) && seat.was_asked());
+            door.goes_on();
+        }
     }
 
     #[test]
