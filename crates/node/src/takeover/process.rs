@@ -134,13 +134,15 @@ impl Process {
         drop(self.over.served.take());
     }
 
-    /// Waits until no transaction is open that began before that moment, at most for `drain_time`.
+    /// Waits until no transaction is open that began before that moment, at most for `drain_time`. What the console is asked is none.
     pub(super) async fn older_transactions_end(&self, than: Instant) {
+        let config = self.config();
+        let began_before = |seat: &Seat| seat.transaction_since().is_some_and(|since| since < than);
         let is_older = || {
             let seats = self.door.seats();
-            seats.iter().any(|seat| seat.transaction_since().is_some_and(|since| since < than))
+            seats.iter().any(|seat| seat.database != config.console_database && began_before(seat))
         };
-        let limit = self.config().drain_time;
+        let limit = config.drain_time;
         while is_older() && than.elapsed() < limit {
             sleep(LEFT_EVERY).await;
         }

@@ -41,10 +41,10 @@ impl Stranger {
 }
 
 /// The first packet of somebody who wants to log in.
-fn startup() -> Vec<u8> {
-    let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+fn startup(database: &str) -> Vec<u8> {
+    let body = [b"\0\x03\0\0user\0postgres\0database\0", database.as_bytes(), b"\0\0"].concat();
     let length = u32::try_from(body.len() + 4).expect("it is short");
-    [&length.to_be_bytes()[..], body].concat()
+    [&length.to_be_bytes()[..], &body].concat()
 }
 
 /// Somebody who has been accepted, and has not said yet who he is.
@@ -68,7 +68,7 @@ fn who_does_not_prove_who_he_is_is_not_waited_for() {
     change(&serving, |text| text.replacen("auth_type = \"trust\"", &asks, 1));
     serving.is_taken_over().ends();
     let mut stranger = accepted(&serving);
-    stranger.write_all(&startup()).unwrap();
+    stranger.write_all(&startup("postgres")).unwrap();
     let mut question = [0];
     stranger.read_exact(&mut question).unwrap();
     assert_eq!(question, *b"R");
@@ -84,7 +84,7 @@ fn who_comes_in_when_all_others_have_been_sent_away_goes_too() {
     let mut new = Stranger::to(&serving);
     new.is_ready();
     assert_eq!(new.hears_until(7), 0);
-    late.write_all(&startup()).unwrap();
+    late.write_all(&startup("postgres")).unwrap();
     let mut said = Vec::new();
     late.read_to_end(&mut said).unwrap();
     assert!(String::from_utf8_lossy(&said).contains("57P01"), "{}", String::from_utf8_lossy(&said));
@@ -227,4 +227,23 @@ fn the_file_with_the_number_goes_along_and_may_be_gone() {
     let held = serving.run("serve", &named).failed(1);
     assert!(held.contains("runs already"), "{held}");
     std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn what_the_console_waits_for_holds_nobody_up() {
+    let (mut serving, _, url) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let mut tied = tied(&url);
+    console(&serving).rows("RECONNECT");
+    let mut waits = TcpStream::connect(("127.0.0.1", serving.port)).unwrap();
+    waits.set_read_timeout(Some(LIMIT)).unwrap();
+    waits.write_all(&startup("consort")).unwrap();
+    waits.write_all(&Raw::query("WAIT_CLOSE")).unwrap();
+    let at_console = |row: &&tokio_postgres::SimpleQueryRow| row.get("database") == Some("consort");
+    eventually("somebody who waits at the console", || {
+        let clients = console(&serving).rows("SHOW CLIENTS");
+        // And the one who asks.
+        clients.iter().filter(at_console).filter(|row| row.get("state") == Some("active")).count() == 2
+    });
+    serving.is_taken_over().ends();
+    assert!(tied.rows("SELECT 1").is_err());
 }
