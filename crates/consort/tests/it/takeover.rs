@@ -553,6 +553,8 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
 
         let mut client = Client::connect(&url).unwrap();
         client.rows("SET app.tenant = 'seven'").unwrap();
+        // Behind the answer the session looks at the primary.
+        eventually("a client at rest", || is_idle(&serving));
         let mut stranger = Stranger::to(&serving);
         stranger.hello(2);
         stranger.hears_until(4);
