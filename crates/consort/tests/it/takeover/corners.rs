@@ -108,6 +108,8 @@ fn what_the_console_is_told_while_clients_are_sent_is_heeded() {
     ] {
         let mut told = console(&serving);
         let said = said.replace("KILL_CLIENT", &format!("KILL_CLIENT {}", id(&serving)));
+        // Right behind the log-in the session looks at the primary.
+        assert_eq!(client.number(READ_QUIET).unwrap(), 7);
         eventually("a client at rest", || is_idle(&serving));
         let mut new = Stranger::to(&serving);
         new.is_ready();
