@@ -9,14 +9,14 @@
 //!    |  Ready(alone) ---------------------> |  or Refused, and goes on; accepts nobody: who knocks waits in the kernel
 //!    | <------- Client.., Yours             |  idle sessions rest, all that they are goes over
 //!    |  Mine -----------------------------> |
-//!    | <--------------------------------Go  |  from here on they are the new one's, and the lead is given up
+//!    | <--------------------------------Go  |  or Refused, and goes on; from here on they are the new one's, and the lead is given up
 //!  serves them, and accepts                 |  serves who is left; whoever becomes idle goes over too
 //!    |  Cancel.. -------------------------> |  for those who are left
 //!    | <-------------------------- Client.. |  ends when nobody is left
 //! ```
 //!
-//! Until the old one says `Go` it has closed nothing, and the new one has neither read nor written a byte of a client's: if the
-//! new one is gone, or says something else, or nothing for [`old::MINE_LIMIT`], the old one goes on with everything. Whether `Go`
+//! Until the old one says `Go` nothing of what it sends is closed, and the new one has neither read nor written a byte of a client's:
+//! if the new one is gone, or says something else, or nothing for [`old::MINE_LIMIT`], the old one goes on with all of it. Whether `Go`
 //! was said is known to the old one, and the new one does nothing without it: there is no moment in which both serve.
 //!
 //! Where two at a time would do harm (`cluster/lead.rs`), by the configuration of either, the old one lets transactions end before it says `Go`, at most for
