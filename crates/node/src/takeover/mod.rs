@@ -8,8 +8,8 @@
 //!  gets ready, as if nobody was there       |  serves, and accepts
 //!    |  Ready(alone) ---------------------> |  or Refused, and goes on; accepts nobody: who knocks waits in the kernel
 //!    | <------- Client.., Yours             |  idle sessions rest, all that they are goes over
-//!    |  Mine -----------------------------> |
-//!    | <--------------------------------Go  |  or Refused, and goes on; from here on they are the new one's, and the lead is given up
+//!    |  Mine -----------------------------> |  or Refused, and goes on
+//!    | <--------------------------------Go  |  from here on they are the new one's, and the lead is given up
 //!  serves them, and accepts                 |  serves who is left; whoever becomes idle goes over too
 //!    |  Cancel.. -------------------------> |  for those who are left
 //!    | <-------------------------- Client.. |  ends when nobody is left
@@ -19,9 +19,9 @@
 //! if the new one is gone, or says something else, or nothing for [`old::MINE_LIMIT`], the old one goes on with all of it. Whether `Go`
 //! was said is known to the old one, and the new one does nothing without it: there is no moment in which both serve.
 //!
-//! Where two at a time would do harm (`cluster/lead.rs`), by the configuration of either, the old one lets transactions end before it says `Go`, at most for
-//! `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve beside each other as two
-//! Consorts do, the old one at the primary alone.
+//! Where two at a time would do harm (`cluster/lead.rs`), by the configuration of either, the old one lets transactions end before it
+//! says `Go`, at most for `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve
+//! beside each other as two Consorts do, the old one at the primary alone.
 //!
 //! What a session takes along: `session/carried.rs`, `session/statements/carried.rs`, `door/seat/carried.rs`,
 //! `analysis::session::CarriedState`. Secrets go over this socket and nowhere else.

@@ -133,7 +133,10 @@ async fn hand_over(
         let is_another = process.door.ordered() != ordered;
         let changed =
             is_another.then(|| "KILL, KILL_CLIENT, DISABLE or ENABLE was said meanwhile".to_owned());
-        cannot_now(process).or(changed)
+        // This one cannot send them away.
+        let is_third = alone && process.door.is_somebody_before();
+        let third = is_third.then(|| "the process before it serves clients still".to_owned());
+        cannot_now(process).or(changed).or(third)
     };
     refuse(channel, unheeded()).await?;
     process.door.accepts_nobody();

@@ -134,7 +134,8 @@ impl Process {
         drop(self.over.served.take());
     }
 
-    /// Waits until no transaction is open that began before that moment, at most for `drain_time`. What the console is asked is none.
+    /// Waits until no transaction is open that began before that moment, here or at the process before, at most for `drain_time`. What
+    /// the console is asked is none.
     pub(super) async fn older_transactions_end(&self, than: Instant) {
         let config = self.config();
         let began_before = |seat: &Seat| seat.transaction_since().is_some_and(|since| since < than);
@@ -143,7 +144,7 @@ impl Process {
             seats.iter().any(|seat| seat.database != config.console_database && began_before(seat))
         };
         let limit = config.drain_time;
-        while is_older() && than.elapsed() < limit {
+        while (is_older() || self.door.is_somebody_before()) && than.elapsed() < limit {
             sleep(LEFT_EVERY).await;
         }
     }

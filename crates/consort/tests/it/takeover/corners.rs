@@ -155,6 +155,19 @@ fn nobody_stays_where_only_the_new_configuration_wants_one_at_a_time() {
 }
 
 #[test]
+fn where_nobody_may_stay_nobody_is_left_at_a_process_before_either() {
+    let (mut serving, _, url) = serving(0, &shared(&format!("{ANYWHERE}\ndrain_time = \"1s\"")));
+    let tied = tied(&url);
+    let first = serving.is_taken_over();
+    change(&serving, |text| text.replacen(ANYWHERE, THROUGH, 1));
+    let said = serving.run("serve", &["--takeover"]).failed(1);
+    assert!(said.contains("the process before it serves clients still"), "{said}");
+    drop(tied);
+    first.ends();
+    serving.is_taken_over().ends();
+}
+
+#[test]
 fn what_is_read_again_while_clients_are_sent_changes_nothing_for_those_who_stay() {
     let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
     let mut tied = tied(&url);
