@@ -206,7 +206,11 @@ impl Serving {
 
     /// A subcommand for this configuration.
     pub(crate) fn run(&self, subcommand: &str, arguments: &[&str]) -> Done {
-        run(Command::new(CONSORT).arg(subcommand).arg("--config").arg(&self.config_file).args(arguments))
+        // One that serves instead of being refused would go on for ever.
+        let limit = LIMIT.as_secs().to_string();
+        let mut command = Command::new("timeout");
+        command.args([&limit, CONSORT, subcommand, "--config"]).arg(&self.config_file).args(arguments);
+        run(&mut command)
     }
 
     /// The address of a database for this role.
