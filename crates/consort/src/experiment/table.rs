@@ -452,7 +452,7 @@ mod tests {
             read(&design::EXPERIMENTS.replace(from, to)).unwrap_err()
         };
         assert!(
-            change("design = \"weak\"", "design = \"week\"").contains("setup weak-1: there is no design")
+            change("design = \"weak\"", "design = \"week\"").contains("setup weak-2: there is no design")
         );
         assert!(change("ycsb --mix c", "ycsb --mix q").contains("load YCSB read-only"));
         assert!(change("ycsb --mix c", "mix").contains("load YCSB read-only"));
