@@ -590,6 +590,14 @@ impl Primary {
         Ok(took)
     }
 
+    /// All has left, and the client waits for what comes next: it is no question of ours, behind which the connection is somebody
+    /// else's, and nothing that must come to its end.
+    fn is_waited_for(&self) -> bool {
+        self.peer.unsent() == 0
+            && !self.seat.running.is_spared()
+            && matches!(self.expects.front(), Some(Expect::Answer | Expect::Synced | Expect::Asked(..)))
+    }
+
     /// Moves frames both ways until all that was asked is answered and the client has it.
     pub fn poll_exchange(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         loop {
@@ -616,10 +624,7 @@ impl Primary {
                 if self.peer.unsent() == 0 {
                     again |= self.take_more(side)? || poll_client(side.client, cx)?;
                 }
-            } else if self.peer.unsent() == 0
-                && !self.seat.running.is_spared()
-                && side.client.poll_closed(cx).is_ready()
-            {
+            } else if self.is_waited_for() && side.client.poll_closed(cx).is_ready() {
                 // The statement goes on at its backend, as it would without us; nobody waits for that.
                 return Poll::Ready(Err(Ended::ClientGone));
             }
