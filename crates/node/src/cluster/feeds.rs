@@ -305,6 +305,8 @@ impl Feeds {
         let view = |((database, replica), course): (&(DatabaseId, StandbyId), &Course)| {
             let feed = self.feed(*database);
             let pending = feed.pending(course.shown);
+            // How quick it was before it went away says nothing of how quick it is going to be.
+            let takes_in = course.takes_in.filter(|_| matches!(course.stage, Stage::Feeding));
             CourseView {
                 replica: *replica,
                 database: *database,
@@ -313,7 +315,7 @@ impl Feeds {
                 pending,
                 waited: course.waited,
                 steps: course.steps,
-                catches_up_in: time_for(pending.bytes, course.takes_in, feed.arrivals(now)),
+                catches_up_in: time_for(pending.bytes, takes_in, feed.arrivals(now)),
             }
         };
         courses.iter().map(view).collect()
