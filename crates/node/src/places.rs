@@ -74,7 +74,7 @@ impl Places {
     pub(crate) fn serve(self, process: &Rc<Process>) -> Served {
         let mut served = Served::default();
         for (listen, listener) in self.clients {
-            listener.is_ours(true);
+            listener.set_ours(true);
             let listener = Rc::new(listener);
             tracing::info!(at = ?listen, "clients are awaited");
             served.clients.push((listen.to_string(), Rc::downgrade(&listener)));
@@ -119,7 +119,7 @@ impl Served {
         self.clients
             .iter()
             .filter_map(|(_, listener)| listener.upgrade())
-            .for_each(|listener| listener.is_ours(false));
+            .for_each(|listener| listener.set_ours(false));
         if let Some((_, _, task)) = self.pages {
             task.abort();
         }

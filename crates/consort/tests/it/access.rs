@@ -13,7 +13,7 @@ use postgres::local::{LogIns, Scratch};
 use crate::fixture::{
     CONSORT, Done, LIMIT, Serving, configuration, consort, eventually, free_port, psql, run, temporary,
 };
-use crate::load::{Client, Console, READ, READ_QUIET, TABLES, THROUGH, served as served_by, serving};
+use crate::load::{Client, Console, READ, READ_QUIET, TABLES, THROUGH, past, served as served_by, serving};
 use crate::serving::figure;
 
 /// Secrets as somebody types them.
@@ -436,8 +436,7 @@ fn who_is_logged_in_past_consort_at_its_start_is_reckoned_with() {
     let servers = Scratch::start(1);
     servers.query(TABLES);
     let node = servers.primary();
-    let direct =
-        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let direct = past(node);
     let mut stranger = Client::connect(&direct).unwrap();
     let serving = Serving::over(servers, THROUGH);
     let url = serving.url("postgres", "postgres");
@@ -457,8 +456,7 @@ fn who_is_logged_in_past_consort_at_its_start_is_reckoned_with() {
 fn a_log_in_and_a_commit_past_consort_are_noticed_and_reload_switches_back() {
     let (serving, _, url) = serving(1, THROUGH);
     let node = serving.servers.primary();
-    let direct =
-        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let direct = past(node);
     let mut client = Client::connect(&url).unwrap();
     // Proofs by the standby's position and a look at the primary are those for writers anywhere.
     let mut proofs = || {

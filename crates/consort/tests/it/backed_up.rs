@@ -8,7 +8,7 @@ use postgres::local::{Node, Options, Origin, Scratch};
 
 use crate::fed::{all_equal, rows};
 use crate::fixture::{CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run};
-use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served, serves};
+use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, past, served, serves};
 use crate::replicas::number;
 
 /// A primary and a base backup of it, which follows it; Consort, which is told of it when it follows the database.
@@ -365,11 +365,7 @@ fn what_hangs_in_the_log_is_not_shown_before_the_primary_shows_it() {
             .unwrap();
         console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
     });
-    let past = format!(
-        "host={} port={} user=postgres dbname=postgres",
-        primary.socket_folder().display(),
-        primary.port()
-    );
+    let past = past(primary);
     let hanging = std::thread::spawn(move || {
         let mut client = Client::connect(&past).unwrap();
         client.rows("SET synchronous_commit = on").unwrap();
@@ -408,9 +404,8 @@ fn what_hangs_in_the_log_is_not_shown_before_the_primary_shows_it() {
 }
 
 /// A session at a node itself.
-fn past(node: &Node) -> Client {
-    let (folder, port) = (node.socket_folder().display(), node.port());
-    Client::connect(&format!("host={folder} port={port} user=postgres dbname=postgres")).expect("a log-in")
+fn directly(node: &Node) -> Client {
+    Client::connect(&past(node)).expect("a log-in")
 }
 
 #[test]
@@ -433,12 +428,12 @@ fn a_base_backup_serves_its_first_reads_before_it_has_caught_up() {
     let received = format!("SELECT FROM pg_stat_wal_receiver WHERE flushed_lsn >= '{written}'");
     eventually("the log", || node.query("postgres", &received).is_ok_and(|rows| !rows.is_empty()));
     // It cannot be taken over before the view is emptied, and that waits for who reads it.
-    let mut reader = past(node);
+    let mut reader = directly(node);
     reader.rows("BEGIN; SELECT FROM rich").unwrap();
     node.set("recovery_min_apply_delay", "0").unwrap();
     eventually("a server that works alone", || !is_recovering(node));
     // Nor can it take any commit that writes to this table.
-    let mut holder = past(node);
+    let mut holder = directly(node);
     holder.rows("BEGIN; LOCK TABLE counter IN SHARE MODE").unwrap();
     let newest = |console: &mut Console| -> u64 {
         console.feed("replica1", "postgres").newest_version.parse().expect("a number")

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::fixture::{LIMIT, Serving, eventually, psql, run};
-use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, served, serving};
+use crate::load::{ANYWHERE, Client, READ_QUIET, THROUGH, past, served, serving};
 use crate::serving::figure;
 
 /// Reads leave in this database: the routes show one at a standby.
@@ -572,11 +572,7 @@ fn what_is_emptied_while_a_read_waits_at_a_standby_is_not_shown_empty() {
         let mut other = Client::connect(&url).unwrap();
         other.rows("CREATE TABLE emptied (v int); INSERT INTO emptied VALUES (0)").unwrap();
         let primary = serving.servers.primary();
-        let past = format!(
-            "host={} port={} user=postgres dbname=postgres",
-            primary.socket_folder().display(),
-            primary.port()
-        );
+        let past = past(primary);
         let mut writer = Client::connect(if lines == THROUGH { &url } else { &past }).unwrap();
         let read = "SELECT count(*) FROM emptied";
         let before = served(&mut console, "standby1");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postgres::local::{Options, Scratch};
 
 use crate::fixture::{Serving, consort, eventually, psql};
-use crate::load::{Client, Console, kill_a_backend, served};
+use crate::load::{Client, Console, kill_a_backend, past, served};
 use crate::ordered::{all_execute, become_equal, pgbench, pgbench_tables, serving_as, sqlstate, verified};
 use crate::waiting::named;
 
@@ -247,8 +247,7 @@ fn a_read_waits_at_its_replica_for_what_was_committed_before_it() {
     assert!(counted(&mut console) > 0, "and they are counted");
     // A replica that is held up holds up nobody: a commit is answered, and who reads does so elsewhere.
     let node = serving.servers.replica(0);
-    let holds =
-        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let holds = past(node);
     let mut holder = Client::connect(&holds).unwrap();
     holder.rows("BEGIN; LOCK TABLE a IN ACCESS EXCLUSIVE MODE").unwrap();
     for round in 101..=120 {

@@ -8,8 +8,8 @@ use postgres::local::{Node, Scratch, Stop};
 
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::{
-    ANYWHERE, Client, Console, Load, READ, READ_QUIET, THROUGH, Trouble, kill_a_backend, served, serves,
-    serves_all, serving,
+    ANYWHERE, Client, Console, Load, READ, READ_QUIET, THROUGH, Trouble, kill_a_backend, past, served,
+    serves, serves_all, serving,
 };
 
 /// A statement that waits at the primary, and what its client hears at last.
@@ -135,11 +135,7 @@ fn a_prepared_transaction_is_in_doubt_until_it_is_resolved() {
 #[test]
 fn a_statement_that_does_not_parse_gets_the_primarys_own_error() {
     let (serving, _, url) = serving(1, ANYWHERE);
-    let direct = format!(
-        "host={} port={} user=postgres dbname=postgres",
-        serving.servers.primary().socket_folder().display(),
-        serving.servers.primary().port()
-    );
+    let direct = past(serving.servers.primary());
     for statement in [
         "SELEC 1",
         "SELECT 1 FROM counter WHERE",

@@ -11,7 +11,7 @@ use postgres::local::Node;
 
 use crate::fed::all_equal;
 use crate::fixture::{Serving, eventually, psql};
-use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, THROUGH, Trouble, serves, serving};
+use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, THROUGH, Trouble, past, serves, serving};
 use crate::ordered::verified;
 use crate::serving::{figure, page};
 
@@ -219,11 +219,7 @@ fn one_that_stands_still_while_it_feeds_harms_no_replica() {
         waits(&second);
         let replica = first.servers.replica(0);
         // Held up in the middle of a step, and then stopped there: its transaction holds the position.
-        let direct = format!(
-            "host={} port={} user=postgres dbname=postgres",
-            replica.socket_folder().display(),
-            replica.port()
-        );
+        let direct = past(replica);
         let mut holder = Client::connect(&direct).unwrap();
         holder.rows("BEGIN; LOCK TABLE quiet IN SHARE MODE").unwrap();
         Client::connect(&url).unwrap().rows("INSERT INTO quiet VALUES (2, 8)").unwrap();

@@ -140,6 +140,11 @@ impl Client {
     }
 }
 
+/// How to get to this node past Consort.
+pub(crate) fn past(node: &Node) -> String {
+    format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port())
+}
+
 /// What the console says of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use postgres::local::Node;
 
 use crate::fixture::{LIMIT, Serving, eventually};
-use crate::load::{Client, Console, READ, READ_QUIET, THROUGH, served};
+use crate::load::{Client, Console, READ, READ_QUIET, THROUGH, past, served};
 use crate::waiting::{is_so, knows, named, serving, sqlstate};
 
 const UPDATE: &str = "UPDATE quiet SET v = v + 1";
@@ -87,11 +87,7 @@ fn a_read_waits_for_the_end_of_a_refresh_however_old_it_may_be() {
     let replica = serving.servers.replica(0);
     reader.rows("SET consort.consistency = 'weak'").unwrap();
     learn(&mut reader, &mut console, READ);
-    let direct = format!(
-        "host={} port={} user=postgres dbname=postgres",
-        replica.socket_folder().display(),
-        replica.port()
-    );
+    let direct = past(replica);
     let mut holds = Client::connect(&direct).unwrap();
     holds.rows("BEGIN; LOCK TABLE quiet IN SHARE MODE").unwrap();
     writer.rows(UPDATE).unwrap();

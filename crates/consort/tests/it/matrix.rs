@@ -6,7 +6,7 @@ use postgres::local::{Node, Options, Scratch};
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use crate::fixture::{LIMIT, Serving, eventually};
-use crate::load::{Client, Console, THROUGH, served};
+use crate::load::{Client, Console, THROUGH, past, served};
 
 /// The answer to what a design does not execute.
 const REFUSED: &str = "error 0A000";
@@ -96,14 +96,10 @@ struct Expected {
     held: Vec<String>,
 }
 
-fn url_of(node: &Node) -> String {
-    format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port())
-}
-
 fn expected(parts: &[Part]) -> Vec<Expected> {
     let server = Scratch::start(0);
     let node = server.primary();
-    let url = url_of(node);
+    let url = past(node);
     let mut client = Client::connect(&url).expect("a log-in");
     let part = |part: &Part| Expected {
         answers: part.statements.iter().map(|statement| answer(&mut client, statement)).collect(),
@@ -171,7 +167,7 @@ fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, usi
     // What a block touches is declared, where that is asked for.
     let lines = format!("design = \"{}\"\nattach_on_first_use = true", design.name);
     let serving = Serving::over(servers, &lines);
-    let (url, url_alone) = (serving.url("postgres", "postgres"), url_of(alone.primary()));
+    let (url, url_alone) = (serving.url("postgres", "postgres"), past(alone.primary()));
     let mut client = Client::connect(&url).expect("a log-in");
     let mut client_alone = Client::connect(&url_alone).expect("a log-in");
     let mut console = Console::connect(&serving.url("postgres", "consort"));

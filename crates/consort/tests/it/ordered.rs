@@ -10,7 +10,7 @@ use postgres::local::{Node, Options, Scratch};
 use crate::barriers::{Raw, batch, frame};
 use crate::fed::rows;
 use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
-use crate::load::{Client, Console, kill_a_backend, served};
+use crate::load::{Client, Console, kill_a_backend, past, served};
 use crate::serving::page;
 use crate::waiting::named;
 
@@ -73,8 +73,7 @@ pub(crate) fn pgbench(url: &str, arguments: &[&str]) -> Done {
 /// The tables of pgbench, made at the primary before anybody copies them.
 pub(crate) fn pgbench_tables(servers: &Scratch) {
     let node = servers.primary();
-    let url =
-        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let url = past(node);
     run(Command::new("pgbench").args(["-i", "-q", "-s", "2"]).arg(url)).worked();
 }
 

@@ -8,7 +8,7 @@ use postgres::local::Node;
 
 use crate::fed::{all_equal, rows, serving};
 use crate::fixture::{CONSORT, Done, Serving, eventually, run, temporary};
-use crate::load::{Client, Console, Load, READ_QUIET, THROUGH, served, serves};
+use crate::load::{Client, Console, Load, READ_QUIET, THROUGH, past, served, serves};
 
 /// `consort replica` for what is served.
 fn replica(serving: &Serving, what: &str, name: &str) -> Done {
@@ -120,8 +120,7 @@ fn a_replica_that_hangs_in_what_it_was_given_is_made_anew() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let node = serving.servers.replica(0);
     let before = number(node);
-    let url_there =
-        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port());
+    let url_there = past(node);
     let mut holder = Client::connect(&url_there).unwrap();
     holder.rows("BEGIN; LOCK TABLE quiet IN ACCESS EXCLUSIVE MODE").unwrap();
     Client::connect(&url).and_then(|mut client| client.rows("UPDATE quiet SET v = v + 1")).unwrap();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use postgres::local::Scratch;
 
 use crate::fixture::{LIMIT, Serving, configuration, consort, eventually, free_port, psql, serve, temporary};
-use crate::load::{ANYWHERE, Client, Console, THROUGH, serving};
+use crate::load::{ANYWHERE, Client, Console, THROUGH, past, serving};
 
 /// One page of the HTTP listener: status line and body.
 pub(crate) fn page(serving: &Serving, path: &str) -> (String, String) {
@@ -222,11 +222,7 @@ fn a_table_that_is_locked_at_first_gets_its_identity_later() {
     servers.query("CREATE TABLE held (a int)");
     servers.query("INSERT INTO held VALUES (1)");
     let primary = servers.primary();
-    let direct = format!(
-        "host={} port={} user=postgres dbname=postgres",
-        primary.socket_folder().display(),
-        primary.port()
-    );
+    let direct = past(primary);
     let mut holder = Client::connect(&direct).unwrap();
     holder.rows("BEGIN; LOCK TABLE held IN ACCESS SHARE MODE").unwrap();
     let serving = Serving::over(servers, ANYWHERE);

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use design::Effects;
-use postgres::local::Node;
 use tokio_postgres::SimpleQueryRow;
 
 use crate::fixture::{Serving, UpFolder, eventually};
-use crate::load::{ANYWHERE, Client, Console};
+use crate::load::{ANYWHERE, Client, Console, past};
 use crate::waiting::{named, serving, shows_all};
 
 const TABLES: &str = "CREATE TABLE sums (id int PRIMARY KEY, v bigint NOT NULL); \
@@ -74,11 +73,6 @@ impl Writers {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("a writer"));
     }
-}
-
-/// How to get there past Consort.
-fn past(node: &Node) -> String {
-    format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port())
 }
 
 /// The replica shows, and its figures count, all commits that were answered: Consort itself hears of a commit only when it

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio_postgres::NoTls;
 
 use crate::fixture::{LIMIT, Serving, eventually, run, serve, temporary};
-use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, THROUGH, serves, serving};
+use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, THROUGH, past, serves, serving};
 
 /// Clients share connections at the primary, and come through a Unix socket too.
 fn shared(lines: &str) -> String {
@@ -330,11 +330,7 @@ fn what_a_client_has_sent_already_goes_along() {
 fn whoever_has_always_asked_already_comes_between_two_requests() {
     let (mut serving, _, _) = serving(0, &shared(ANYWHERE));
     let primary = serving.servers.primary();
-    let past = format!(
-        "host={} port={} user=postgres dbname=postgres",
-        primary.socket_folder().display(),
-        primary.port()
-    );
+    let past = past(primary);
     let mut holder = Client::connect(&past).unwrap();
     holder.rows("SELECT pg_advisory_lock(1), pg_advisory_lock(2)").unwrap();
     let mut eager = Raw::connect(&serving);

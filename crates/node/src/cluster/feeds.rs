@@ -141,7 +141,10 @@ impl Feeds {
 
     /// What is done for a replica now.
     pub(crate) fn set_stage(&self, of: DatabaseId, replica: StandbyId, stage: Stage) {
-        self.course(of, replica).stage = stage;
+        let mut course = self.course(of, replica);
+        course.stage = stage;
+        // How quick it was before says nothing of how quick it is going to be.
+        course.takes_in = None;
     }
 
     /// A copy has come to nothing. How many have.
@@ -243,8 +246,6 @@ impl Feeds {
 
     /// A connection to the replica begins. See [`Feed::connected`].
     pub(crate) fn connected(&self, of: DatabaseId, replica: StandbyId) -> Result<(), NotFed> {
-        // It may have been away, and may be quicker or slower than it was.
-        self.course(of, replica).takes_in = None;
         self.feed(of).connected(replica)
     }
 
@@ -305,8 +306,6 @@ impl Feeds {
         let view = |((database, replica), course): (&(DatabaseId, StandbyId), &Course)| {
             let feed = self.feed(*database);
             let pending = feed.pending(course.shown);
-            // How quick it was before it went away says nothing of how quick it is going to be.
-            let takes_in = course.takes_in.filter(|_| matches!(course.stage, Stage::Feeding));
             CourseView {
                 replica: *replica,
                 database: *database,
@@ -315,7 +314,7 @@ impl Feeds {
                 pending,
                 waited: course.waited,
                 steps: course.steps,
-                catches_up_in: time_for(pending.bytes, takes_in, feed.arrivals(now)),
+                catches_up_in: time_for(pending.bytes, course.takes_in, feed.arrivals(now)),
             }
         };
         courses.iter().map(view).collect()
@@ -487,5 +486,24 @@ impl Cluster {
     pub(crate) fn has(&self, database: &Database) -> bool {
         let databases = self.0.databases.borrow();
         databases.get(database.name()).is_some_and(|known| std::ptr::eq(Rc::as_ptr(known), database))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_told_of_how_quick_one_is_that_has_been_away() {
+        let (feeds, of, replica) = (Feeds::default(), DatabaseId::new(5), StandbyId::new(1));
+        let takes_in = |feeds: &Feeds| feeds.course(of, replica).takes_in;
+        feeds.set_stage(of, replica, Stage::Feeding);
+        feeds.takes_in((of, replica), Some(1000.0));
+        assert!(takes_in(&feeds).is_some());
+        feeds.set_stage(of, replica, Stage::Waiting("the server is away".to_owned()));
+        assert!(takes_in(&feeds).is_none());
+        feeds.takes_in((of, replica), Some(1000.0));
+        feeds.set_stage(of, replica, Stage::Feeding);
+        assert!(takes_in(&feeds).is_none());
     }
 }

@@ -87,7 +87,7 @@ impl Listener {
     }
 
     /// Whether it is this process's: else what it has in the file system stays.
-    pub(crate) fn is_ours(&self, ours: bool) {
+    pub(crate) fn set_ours(&self, ours: bool) {
         if let Listener::Unix(_, file) = self {
             file.is_ours.set(ours);
         }

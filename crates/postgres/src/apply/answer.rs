@@ -58,7 +58,7 @@ pub(super) fn may_be_tried_again(
     });
     // Data that do not fit, constraints; what is broken there: a page, an index, a file that is gone. Everything else passes.
     if let (Some(said), Some(sqlstate)) = (said, sqlstate)
-        && !(matches!(&sqlstate[..2], "22" | "23" | "XX") || sqlstate == "58P01")
+        && !["22", "23", "XX", "58P01"].iter().any(|class| sqlstate.starts_with(class))
     {
         return Err(said.error.clone().into());
     }
