@@ -63,7 +63,7 @@ async fn one(found: &Found, name: &str) -> Result<(), Failure> {
     let control = Control::connect(&found.address(&found.config.primary, name)?).await?;
     let attached = attach::attach(&control).await?;
     if !found.config.replicas.is_empty() {
-        attach::log_commands(&control).await?;
+        attach::log_commands(&control, found.config.unreplicable_ddl).await?;
     }
     let how = if attached.created { "made" } else { "there already" };
     println!("{name}: attached, slot {} ({how})", attached.slot);

@@ -28,6 +28,7 @@ use history::Grain;
 use ipnet::IpNet;
 use postgres::Tls;
 use postgres::address::{Address, Host};
+use postgres::attach::UnreplicableDdl;
 use postgres::clone::Chosen;
 use postgres::tls::Checks;
 use scheduler::Writers;
@@ -124,6 +125,8 @@ pub struct Config {
     pub fed_buffer_bytes: usize,
     /// The same in files.
     pub fed_archive_bytes: usize,
+    /// What becomes of DDL that replicas cannot run with the same effect.
+    pub unreplicable_ddl: UnreplicableDdl,
     /// Connections on which a replica that is behind executes at once.
     pub apply_connections: usize,
     /// Where the design has statements travel: a transaction that wrote fewer rows travels as rows.

@@ -573,6 +573,7 @@ fn setup(config: &Config) -> Result<Setup, String> {
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
         fed_buffer_bytes: config.fed_buffer_bytes,
         fed_archive_bytes: config.fed_archive_bytes,
+        unreplicable_ddl: config.unreplicable_ddl,
         apply_connections: config.apply_connections,
         statement_rows: config.statement_rows,
         footprint_grain: config.footprint_grain,

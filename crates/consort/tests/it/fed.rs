@@ -310,6 +310,51 @@ fn a_replica_that_is_too_far_behind_is_copied_anew() {
     becomes_equal(&serving.servers, "postgres", "big");
 }
 
+/// DDL that a replica cannot run, and what it is about.
+const UNREPLICABLE: [&str; 2] =
+    ["ALTER TABLE parts DETACH PARTITION first CONCURRENTLY", "DROP OWNED BY boss"];
+
+#[test]
+fn ddl_that_replicas_cannot_run_is_refused_where_that_is_wanted() {
+    let (mut serving, _, url) = serving(0, &format!("{THROUGH}\nunreplicable_ddl = \"refuse\""));
+    let mut client = Client::connect(&url).unwrap();
+    let setup = "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id); \
+                 CREATE TABLE first PARTITION OF parts FOR VALUES FROM (1) TO (10); \
+                 CREATE ROLE boss; CREATE TABLE of_boss (id int PRIMARY KEY); ALTER TABLE of_boss OWNER TO boss";
+    client.rows(setup).unwrap();
+    let copy = |serving: &Serving| {
+        let sql = "SELECT oid FROM pg_database WHERE datname = 'postgres'";
+        serving.servers.replica(0).query("template1", sql).unwrap()
+    };
+    let before = copy(&serving);
+    for sql in UNREPLICABLE {
+        let refused = client.rows(sql).map(|_| ()).unwrap_err();
+        assert_eq!(refused.sqlstate.as_deref(), Some("0A000"), "{sql}: {}", refused.text);
+        assert!(refused.text.contains("cannot be run at replicas"), "{sql}: {}", refused.text);
+    }
+    client.rows("INSERT INTO of_boss VALUES (1); INSERT INTO parts VALUES (1)").unwrap();
+    ["of_boss", "parts"].map(|table| becomes_equal(&serving.servers, "postgres", table));
+    assert_eq!(copy(&serving), before, "the replica goes on");
+
+    let text = std::fs::read_to_string(serving.config_file()).unwrap();
+    std::fs::write(serving.config_file(), text.replace("\"refuse\"", "\"copy\"")).unwrap();
+    serving.signal("TERM");
+    serving.ended();
+    serving.start_again();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    is_fed(&mut console, "postgres");
+    let mut client = Client::connect(&url).unwrap();
+    for sql in UNREPLICABLE {
+        let before = copy(&serving);
+        client.rows(sql).unwrap();
+        eventually("a copy of its own", || {
+            let now = copy(&serving);
+            !now.is_empty() && now != before
+        });
+        is_fed(&mut console, "postgres");
+    }
+}
+
 #[test]
 fn the_copy_of_a_dropped_database_goes() {
     let (serving, mut console, url) = serving(0, THROUGH);

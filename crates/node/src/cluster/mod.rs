@@ -46,7 +46,7 @@ use history::{DatabaseId, Grain, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
-use postgres::attach::SlotState;
+use postgres::attach::{SlotState, UnreplicableDdl};
 use postgres::clone::Chosen;
 use postgres::facts::Facts;
 use reruns::Reruns;
@@ -121,6 +121,8 @@ pub struct Setup {
     pub fed_buffer_bytes: usize,
     /// Bound of those that are kept in files, bytes.
     pub fed_archive_bytes: usize,
+    /// What becomes of DDL that replicas cannot run with the same effect.
+    pub unreplicable_ddl: UnreplicableDdl,
     /// Connections on which a replica that is behind executes at once.
     pub apply_connections: usize,
     /// Where statements travel: one that wrote fewer rows travels as rows.

@@ -3,6 +3,7 @@
 
 use design::Design;
 use history::Grain;
+use postgres::attach::UnreplicableDdl;
 use postgres::tls::Checks;
 use scheduler::Writers;
 use std::time::Duration;
@@ -445,6 +446,15 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.fed_archive_bytes, size(value, 0)),
     ),
     global(
+        "unreplicable_ddl",
+        "\"copy\"",
+        "DDL that is known beforehand not to run at replicas with the same effect (DROP OWNED, IMPORT FOREIGN SCHEMA, a partition \
+         that is detached CONCURRENTLY): `copy`: it runs, and the database is copied anew to each replica; `refuse`: it is refused before \
+         it does anything, with SQLSTATE 0A000, also where it does not come through Consort. Without `attach_on_first_use` it counts \
+         from the next `consort attach` on.",
+        |config, value| put(&mut config.unreplicable_ddl, one_of(value, UNREPLICABLE_DDL)),
+    ),
+    global(
         "apply_connections",
         "1",
         "Connections to a replica that is behind on which commits are executed at once, for each database, where they do not \
@@ -706,6 +716,9 @@ pub static KEYS: &[Key] = &[
 
 /// No limit of connections or clients is larger.
 const MOST_CONNECTIONS: usize = 100_000;
+
+const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
+    &[("copy", UnreplicableDdl::Copy), ("refuse", UnreplicableDdl::Refuse)];
 
 const GRAINS: &[(&str, Grain)] = &[("row", Grain::Row), ("column", Grain::Column), ("table", Grain::Table)];
 

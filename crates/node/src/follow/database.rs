@@ -245,9 +245,8 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
 async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error> {
     if cluster.setup().attach {
         let attached = attach::attach(control).await?;
-        let is_fed = cluster.fed_ids().next().is_some();
-        if is_fed && !attach::logs_commands(control).await? {
-            attach::log_commands(control).await?;
+        if cluster.fed_ids().next().is_some() {
+            attach::keep_logging_commands(control, cluster.setup().unreplicable_ddl).await?;
         }
         return Ok(attached);
     }

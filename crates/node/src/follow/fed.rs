@@ -242,7 +242,7 @@ pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> 
     let control = Control::connect(&cluster.setup().primary.with_database(database.name())).await?;
     if !attach::logs_commands(&control).await? {
         let _upkeep = Upkeep::begin(cluster, database);
-        attach::log_commands(&control).await?;
+        attach::log_commands(&control, cluster.setup().unreplicable_ddl).await?;
     }
     Ok(())
 }

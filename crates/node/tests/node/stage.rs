@@ -8,6 +8,7 @@ use node::pooling::Pools;
 use node::service::Service;
 use node::socket::Place;
 use postgres::address::Address;
+use postgres::attach::UnreplicableDdl;
 use postgres::clone::Chosen;
 use postgres::local::{Node, Scratch, wait_until};
 use scheduler::{Kind, Writers};
@@ -120,6 +121,7 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         held_answer_bytes: 64 * 1024,
         fed_buffer_bytes: 1 << 20,
         fed_archive_bytes: 1 << 20,
+        unreplicable_ddl: UnreplicableDdl::default(),
         apply_connections: 2,
         statement_rows: 1,
         footprint_grain: history::Grain::Row,

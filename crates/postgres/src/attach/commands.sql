@@ -127,6 +127,14 @@ BEGIN
             pg_event_trigger_table_rewrite_oid()), true);
         RETURN;
     END IF;
+    IF tg_event = 'ddl_command_start' AND consort.refuses_unreplicable() AND (tg_tag IN ('DROP OWNED', 'IMPORT FOREIGN SCHEMA')
+        OR tg_tag = 'ALTER TABLE' AND current_query() ~* 'detach[[:space:]]+partition[[:space:]].*concurrently')
+    THEN
+        RAISE EXCEPTION '% cannot be run at replicas with the same effect', CASE tg_tag
+            WHEN 'ALTER TABLE' THEN 'DETACH PARTITION CONCURRENTLY' ELSE tg_tag END
+            USING ERRCODE = 'feature_not_supported', HINT = 'With unreplicable_ddl = "copy" in the configuration of Consort it '
+                'runs, and the replicas are copied anew.';
+    END IF;
     IF tg_event = 'ddl_command_start' AND tg_tag IN ('CREATE INDEX', 'DROP INDEX') AND current_query() ~* 'concurrently' THEN
         -- It must be the first that its transaction does, and commits before its end.
         RETURN;

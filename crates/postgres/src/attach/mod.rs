@@ -7,7 +7,7 @@ mod check;
 mod commands;
 
 pub use check::{Finding, check, check_room, check_standby};
-pub use commands::{log_commands, logs_commands};
+pub use commands::{UnreplicableDdl, keep_logging_commands, log_commands, logs_commands};
 
 use crate::Error;
 use crate::address::Control;

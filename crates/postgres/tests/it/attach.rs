@@ -3,7 +3,7 @@
 use crate::one;
 use history::{Epoch, Lsn};
 use postgres::address::Control;
-use postgres::attach::{self, Attached};
+use postgres::attach::{self, Attached, UnreplicableDdl};
 use postgres::local::Scratch;
 use postgres::{Decoder, Error};
 use std::time::Duration;
@@ -466,7 +466,7 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
     let (control, _) = attached(&scratch).await;
     assert!(!attach::logs_commands(&control).await.unwrap());
     for _ in 0..2 {
-        attach::log_commands(&control).await.unwrap();
+        attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
         assert!(attach::logs_commands(&control).await.unwrap());
     }
     scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
@@ -490,14 +490,14 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
     }
     // Attaching once more is its own business.
     attach::attach(&control).await.unwrap();
-    attach::log_commands(&control).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
     let other = |step: &String| !matches!(step.as_str(), "begins" | "ended own" | "ended nothing");
     let others: Vec<String> = steps(&scratch).into_iter().filter(other).collect();
     // It grants what others need.
     assert!(others.iter().all(|step| step == "ended something") && others.len() <= 4, "{others:?}");
     scratch.query("ALTER EVENT TRIGGER consort_command_ended DISABLE");
     assert!(!attach::logs_commands(&control).await.unwrap());
-    attach::log_commands(&control).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
     scratch.query("SELECT pg_drop_replication_slot('ears')");
     attach::detach(&control).await.unwrap();
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
@@ -508,7 +508,7 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
 async fn the_log_of_commands_tells_whose_command_it_was_whatever_names_mean_to_him() {
     let scratch = Scratch::start(0);
     let (control, _) = attached(&scratch).await;
-    attach::log_commands(&control).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
     scratch.query("CREATE ROLE anna; CREATE SCHEMA hers AUTHORIZATION anna");
     scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
     // She would like to be somebody else in the log.
