@@ -23,7 +23,7 @@ up() {
     "$consort" down --dir "$dir"
     printf 'host all known 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n' >"$dir/rules"
     touch "$dir/users"
-    sed -i "s|^auth_type = .*|auth_type = \"hba\"\nauth_hba_file = \"$dir/rules\"\nauth_file = \"$dir/users\"\nmax_clients = 5000|" "$file"
+    sed -i "s|^auth_type = .*|auth_type = \"hba\"\npool_mode = \"session\"\nauth_hba_file = \"$dir/rules\"\nauth_file = \"$dir/users\"\nmax_clients = 5000|" "$file"
     { sed '/^# The servers/,$d' "$file" && cat && printf '[user.%s]\npool_mode = "transaction"\n\n' pooled known &&
         sed -n '/^# The servers/,$p' "$file"; } >"$file.new"
     mv "$file.new" "$file"

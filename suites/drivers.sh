@@ -153,11 +153,13 @@ program=$(consort_program)
 plain_port=$(free_port)
 start_plain "$plain_port"
 echo "each client has its own connection"
+mkdir "$work/cluster"
+echo 'pool_mode = "session"' >"$work/cluster/consort.toml"
 try_all
 # pg_dump -j 3 holds four at one time.
 echo "clients share four connections"
 shared=shared
 mkdir "$work/cluster"
-printf '%s\n' 'pool_mode = "transaction"' 'default_pool_size = 4' >"$work/cluster/consort.toml"
+echo 'default_pool_size = 4' >"$work/cluster/consort.toml"
 try_all
 [ -z "$different" ] || fail "otherwise than on plain PostgreSQL:$different"

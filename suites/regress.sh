@@ -13,7 +13,7 @@
 #   --shadow             through Consort in shadow mode: each read that leaves also runs at the primary, before and after,
 #                        and the answers are compared. A difference that suites/shadow-reviewed.txt does not name is an
 #                        error. One file runs at a time: DDL of others leaves hardly a moment in which a read may leave
-#   --pool MODE          through Consort with pool_mode = "MODE": transaction (or statement)
+#   --pool MODE          through Consort with pool_mode = "MODE": transaction (or statement); without it session
 #
 # The source package is fetched with apt, by a sources file of its own; the system's sources stay as they are. It is kept
 # in target/suites. Servers, results and everything else live in a temporary folder that goes with the script, and so do
@@ -180,7 +180,7 @@ if [ "$only" != consort ]; then
 fi
 if [ "$only" != plain ]; then
     [ -z "$shadow" ] || shadow_on
-    [ -z "$pool" ] || sets "pool_mode = \"$pool\""
+    sets "pool_mode = \"${pool:-session}\""
     start_consort
     [ -z "$pool" ] || pools_so
     schedule consort 127.0.0.1 "$port"

@@ -253,7 +253,7 @@ impl Process {
             Ok(None) => {}
             Ok(Some(Finding { what, mend, .. })) => tracing::warn!(mend, "{what}"),
             Err(error) => {
-                tracing::warn!(%error, "max_clients could not be compared with the primary's limit")
+                tracing::warn!(%error, "the connections of clients could not be compared with the primary's limit")
             }
         }
     }

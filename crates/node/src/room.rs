@@ -13,7 +13,8 @@ const EACH: usize = 1 + ANALYSTS;
 /// What a replica's copy takes while it is made.
 const COPYING: usize = 4;
 
-/// What is wrong with `max_clients`, if the primary of this connection lets fewer in.
+/// What is wrong with the connections that clients may have, if the primary of this connection lets fewer in: one for each of
+/// `max_clients`, or, where they share them, those of one role in one database at least.
 ///
 /// # Errors
 /// As every query.
@@ -21,5 +22,10 @@ pub async fn check_room(control: &Control, config: &Config) -> Result<Option<Fin
     let all = config.databases.iter().any(|name| name == "*");
     let databases = (!all).then_some(config.databases.len());
     let own = OWN + COPYING * config.replicas.len();
-    attach::check_room(control, config.max_clients, own, EACH, databases).await
+    let pools = config.pools();
+    let wanted = match pools.of("", "") {
+        one if one.mode.shares() => ("default_pool_size", config.max_clients.min(one.size)),
+        _ => ("max_clients", config.max_clients),
+    };
+    attach::check_room(control, wanted, own, EACH, databases).await
 }

@@ -200,6 +200,7 @@ impl Ground {
         file.set("attach_on_first_use", "true");
         file.set("auth_type", &quoted("trust"));
         file.set("proof_limit", &quoted(PROOF_LIMIT));
+        file.set("pool_mode", &quoted("session"));
         setup.settings.iter().for_each(|(key, value)| file.set(key, &value.to_string()));
         file
     }

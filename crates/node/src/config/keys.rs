@@ -290,10 +290,10 @@ pub static KEYS: &[Key] = &[
     )),
     reloaded(global(
         "pool_mode",
-        "\"session\"",
-        "How long a client keeps its connection at the primary: `session` (as long as it stays), `transaction` (until its \
-         transaction ends, unless something of it lives there; [how](operation.md#clients-that-share-connections)) or `statement` \
-         (the same, and it may not begin a transaction block: 08P01, and it is sent away). Who keeps its connection goes on so after \
+        "\"transaction\"",
+        "How long a client keeps its connection at the primary: `transaction` (until its transaction ends, unless something of it \
+         lives there; [how](operation.md#clients-that-share-connections)), `session` (as long as it stays) or `statement` (as \
+         `transaction`, and it may not begin a transaction block: 08P01, and it is sent away). Who keeps its connection goes on so after \
          a RELOAD.",
         |config, value| put(&mut config.pool.mode, one_of(value, &PoolMode::ALL)),
     )),

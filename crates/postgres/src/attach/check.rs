@@ -171,14 +171,14 @@ pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Findin
     Ok(findings)
 }
 
-/// Whether the primary of this connection has room for so many clients, each of whom owns a connection there, beside
+/// Whether the primary of this connection has room for so many connections of clients, by the setting that allows them, beside
 /// Consort's own: `own` and `each` for every database that is served, all of them if `databases` is `None`.
 ///
 /// # Errors
 /// As every query.
 pub async fn check_room(
     control: &Control,
-    max_clients: usize,
+    (setting, clients): (&str, usize),
     own: usize,
     each: usize,
     databases: Option<usize>,
@@ -187,17 +187,17 @@ pub async fn check_room(
     let (max, reserved, all): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let own = number(own) + number(each) * databases.map_or(all, number);
-    let (clients, room) = (number(max_clients), max - reserved - own);
+    let (clients, room) = (number(clients), max - reserved - own);
     let finding = || {
         Finding::new(
             true,
             format!(
-                "max_clients is {clients}, but the primary has room for {room} clients: max_connections is {max}, less \
+                "{setting} is {clients}, but the primary has room for {room} of them: max_connections is {max}, less \
                  {reserved} (superuser_reserved_connections) and {own} of Consort's own"
             ),
             format!(
                 "ALTER SYSTEM SET max_connections = '{}', at the standbys first (one that has fewer than the primary stops \
-                 replaying), and restart each; or a smaller max_clients",
+                 replaying), and restart each; or a smaller {setting}",
                 clients + reserved + own
             ),
         )

@@ -32,7 +32,7 @@ pub(super) static ROWS: &[Row] = &[
         .idle(&["0"]),
     missing("peers", &["*"], "Consorts do not pass cancel requests to each other: give each one an address of its own"),
     // Sharing connections.
-    key(P, &["pool_mode"], "pool_mode", pool_mode),
+    key(P, &["pool_mode"], "pool_mode", pool_mode).default("session"),
     key(P, &["max_client_conn"], "max_clients", number).default("100"),
     key(P, &["default_pool_size"], "default_pool_size", number),
     key(P, &["min_pool_size"], "min_pool_size", number).idle(&["0"]),
