@@ -344,3 +344,19 @@ impl Door {
         .await;
     }
 }
+
+#[cfg(test)]
+mod fuzzed;
+#[cfg(test)]
+#[path = "../../../../fuzz/play.rs"]
+mod play;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_of_a_balancer_are_a_header_or_refused() {
+        play::play("proxy", fuzzed::check);
+    }
+}

@@ -5,8 +5,7 @@
 use ppp::{HeaderResult, v1, v2};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// `PROXY UNKNOWN` and the end of its line: no header is shorter.
 const SHORTEST: usize = 15;
@@ -23,7 +22,7 @@ const LONGEST_REST: usize = 4096;
 ///
 /// # Errors
 /// Those of the stream; [`io::ErrorKind::InvalidData`] if it is no header.
-pub(super) async fn header(stream: &mut TcpStream) -> io::Result<Option<SocketAddr>> {
+pub(super) async fn header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     let mut header = vec![0; SHORTEST];
     header[0] = stream.read_u8().await?;
     if !matches!(header[0], b'P' | b'\r') {

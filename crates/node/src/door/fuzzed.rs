@@ -1,0 +1,65 @@
+//! Any bytes as what a balancer says in the first bytes of a connection (`make fuzz`, which has this file and the reader
+//! alone).
+
+use super::proxy::header;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// The longest header of version 2 that is read.
+const MOST_BYTES: usize = 16 + 4096;
+
+/// What is taken from the stream is the header and nothing behind it, and its client is who stands in the client's place
+/// there. What is refused is refused whatever follows.
+pub(crate) fn check(bytes: &[u8]) {
+    let (read, taken) = read(bytes);
+    let header = &bytes[..taken];
+    assert!(taken <= MOST_BYTES);
+    match read {
+        Ok(client) => assert_eq!(client, named(header)),
+        Err(ErrorKind::InvalidData) => {}
+        Err(kind) => {
+            assert!(kind == ErrorKind::UnexpectedEof && taken == bytes.len(), "{kind}");
+            return;
+        }
+    }
+    assert_eq!(self::read(header), (read, taken));
+}
+
+/// What becomes of a stream of these bytes, and how many are taken from it.
+fn read(bytes: &[u8]) -> (Result<Option<SocketAddr>, ErrorKind>, usize) {
+    let mut rest = bytes;
+    let read = {
+        let mut reading = pin!(header(&mut rest));
+        match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(read) => read.map_err(|error| error.kind()),
+            Poll::Pending => panic!("all that comes is there"),
+        }
+    };
+    (read, bytes.len() - rest.len())
+}
+
+/// Whom a header that was accepted names as its client.
+fn named(header: &[u8]) -> Option<SocketAddr> {
+    let port_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let (address, port) = if header[0] == b'P' {
+        let line = std::str::from_utf8(header).expect("it is a text");
+        let words: Vec<&str> = line.trim_end().split(' ').collect();
+        if words[1] == "UNKNOWN" {
+            return None;
+        }
+        (words[2].parse::<IpAddr>().expect("an address"), words[4].parse::<u16>().expect("a port"))
+    } else {
+        // The command, and the family of the addresses.
+        match (header[12] & 0xf, header[13] >> 4) {
+            (1, 1) => (IpAddr::from([header[16], header[17], header[18], header[19]]), port_at(24)),
+            (1, 2) => {
+                let address: [u8; 16] = header[16..32].try_into().expect("sixteen bytes");
+                (Ipv6Addr::from(address).into(), port_at(48))
+            }
+            _ => return None,
+        }
+    };
+    Some(SocketAddr::new(address.to_canonical(), port))
+}
