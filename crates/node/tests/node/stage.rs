@@ -296,6 +296,12 @@ impl Drop for Open {
     }
 }
 
+/// A message of this tag: one that Consort never sends itself.
+pub(crate) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(HEADER_BYTES - 1 + body.len()).unwrap();
+    [&[tag][..], &length.to_be_bytes(), body].concat()
+}
+
 /// A client that speaks raw bytes. Every wait is bounded.
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,

@@ -7,24 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A setting, and the values that clients give it; the first is the one that it begins with.
 type Setting = (&'static str, [&'static str; 4]);
 
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 8] = [
     ("app.mine", ["", "one", "two", "three"]),
     ("work_mem", ["4MB", "5MB", "6MB", "7MB"]),
     ("datestyle", ["ISO, MDY", "German, DMY", "SQL, MDY", "Postgres, DMY"]),
     ("search_path", ["\"$user\", public", "public", "pg_catalog", "nowhere, public"]),
     ("statement_timeout", ["0", "1min", "2min", "3min"]),
     ("extra_float_digits", ["1", "0", "2", "3"]),
-    (ROLE, ["none", "pg_monitor", "pg_read_all_data", "pg_read_all_stats"]),
+    ("role", ["none", "pg_monitor", "pg_read_all_data", "pg_read_all_stats"]),
+    ("session_authorization", ["postgres", "in_turn_ann", "in_turn_bob", "in_turn_eve"]),
 ];
-const ROLE: &str = "role";
-const ROLE_AT: usize = SETTINGS.len() - 1;
+const ROLE_AT: usize = SETTINGS.len() - 2;
+const AUTHORIZATION_AT: usize = SETTINGS.len() - 1;
+/// Which of those is no superuser: it may not set a role.
+const PLAIN: usize = 3;
 const CUSTOM_AT: usize = 0;
+const MEMORY_AT: usize = 1;
 const DATES_AT: usize = 2;
 /// 4 February 2024, in each of the styles.
 const DATES: [&str; 4] = ["2024-02-04", "04.02.2024", "02/04/2024", "04-02-2024"];
 
-/// Asks for everything that one select can tell.
-pub(super) fn look() -> String {
+/// Makes the roles that they may be,
+pub(super) const MAKES_ROLES: &str =
+    "CREATE ROLE in_turn_ann SUPERUSER; CREATE ROLE in_turn_bob SUPERUSER; CREATE ROLE in_turn_eve";
+/// and in each database the table that they copy to.
+pub(super) const MAKES_TABLE: &str = "CREATE TABLE copied (who bigint, n int, PRIMARY KEY (who, n)); \
+    GRANT SELECT, INSERT ON copied TO PUBLIC; GRANT SELECT ON items TO PUBLIC";
+
+/// Asks for everything that one select can tell this client.
+pub(super) fn look(who: i64) -> String {
     let settings: String =
         SETTINGS.iter().map(|(name, _)| format!("coalesce(current_setting('{name}', true), ''), ")).collect();
     let names = |what: &str, from: &str| {
@@ -33,7 +44,8 @@ pub(super) fn look() -> String {
     [
         "SELECT ".to_owned(),
         settings,
-        "current_user, ".to_owned(),
+        "current_user, session_user, ".to_owned(),
+        format!("(SELECT count(*) FROM public.copied WHERE who = {who}), "),
         names("name", "pg_prepared_statements"),
         names("name", "pg_cursors"),
         names("channel", "pg_listening_channels() AS channel"),
@@ -53,6 +65,16 @@ pub(super) enum How {
     Parse(String),
     /// By running what is known under this name.
     Run(String),
+    /// As a COPY of these rows.
+    Copy {
+        rows: Vec<String>,
+        /// It says itself that something is wrong, at the end.
+        fails: bool,
+        /// In the extended protocol.
+        extended: bool,
+        /// The rows do not wait for the server to ask for them.
+        at_once: bool,
+    },
 }
 
 /// Something that a client does, and what it hears.
@@ -70,6 +92,14 @@ impl Act {
         Act { how: How::Query, text: text.into(), hears: Vec::new(), notifies: None }
     }
 
+    fn prepares(name: &str, text: String) -> Act {
+        Act { how: How::Parse(name.to_owned()), ..Act::query(text) }
+    }
+
+    fn runs(name: &str) -> Act {
+        Act { how: How::Run(name.to_owned()), ..Act::query("") }
+    }
+
     fn hears(mut self, value: impl Into<String>) -> Act {
         self.hears.push(value.into());
         self
@@ -85,6 +115,8 @@ struct Kept {
     listens: bool,
     /// A cursor that outlives its transaction.
     held: bool,
+    /// So many rows of its own it has copied.
+    copied: u32,
 }
 
 /// An open transaction block.
@@ -104,6 +136,12 @@ struct Block {
 /// A client as one server would have it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alone {
+    /// Its number, which its rows have.
+    who: i64,
+    /// It may begin blocks.
+    blocks: bool,
+    /// The number of its last row, whatever became of that.
+    last_row: u32,
     settled: Kept,
     block: Option<Block>,
     /// Statements by name, made by the protocol or by SQL.
@@ -114,6 +152,26 @@ pub(super) struct Alone {
 }
 
 impl Alone {
+    /// One that has done nothing yet.
+    pub(super) fn new(who: i64, blocks: bool) -> Alone {
+        Alone { who, blocks, ..Alone::default() }
+    }
+
+    /// As it was at first, but for what is in the database.
+    fn discarded(&self) -> Alone {
+        let settled = Kept { copied: self.settled.copied, ..Kept::default() };
+        Alone { last_row: self.last_row, settled, ..Alone::new(self.who, self.blocks) }
+    }
+
+    pub(super) fn who(&self) -> i64 {
+        self.who
+    }
+
+    /// So many rows of its own are there whatever becomes of its transaction.
+    pub(super) fn copied(&self) -> u32 {
+        self.settled.copied
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.failed)
     }
@@ -170,8 +228,9 @@ impl Alone {
         };
         let mut seen: Vec<String> =
             SETTINGS.iter().enumerate().map(|(at, (_, values))| values[self.value(at)].to_owned()).collect();
-        let role = self.value(ROLE_AT);
-        seen.push(if role == 0 { "postgres" } else { SETTINGS[ROLE_AT].1[role] }.to_owned());
+        seen.push(self.current_user().to_owned());
+        seen.push(SETTINGS[AUTHORIZATION_AT].1[self.value(AUTHORIZATION_AT)].to_owned());
+        seen.push(self.kept().copied.to_string());
         seen.push(self.prepared.keys().cloned().collect::<Vec<_>>().join(","));
         let block = self.block.as_ref();
         let cursor = block.is_some_and(|block| block.cursor);
@@ -185,14 +244,43 @@ impl Alone {
         seen
     }
 
+    /// Whose rights it has.
+    fn current_user(&self) -> &'static str {
+        let (role, authorization) = (self.value(ROLE_AT), self.value(AUTHORIZATION_AT));
+        if role == 0 { SETTINGS[AUTHORIZATION_AT].1[authorization] } else { SETTINGS[ROLE_AT].1[role] }
+    }
+
     /// What 4 February 2024 looks like to it.
     pub(super) fn date(&self) -> &'static str {
         DATES[self.value(DATES_AT)]
     }
 
-    /// BEGIN was answered.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) -> Act {
         self.block = Some(Block { kept: self.settled.clone(), ..Block::default() });
+        Act::query("BEGIN")
+    }
+
+    fn commit(&mut self) -> Act {
+        self.settled = self.block.take().expect("it is open").kept;
+        Act::query("COMMIT")
+    }
+
+    /// Takes a connection for itself,
+    pub(super) fn hold(&mut self) -> Act {
+        if self.blocks {
+            return self.begin();
+        }
+        self.locks.insert(7);
+        Act::query("SELECT pg_advisory_lock_shared(7)").hears("")
+    }
+
+    /// and leaves it to others.
+    pub(super) fn release(&mut self) -> Act {
+        if self.block.is_some() {
+            return self.commit();
+        }
+        self.locks.clear();
+        Act::query("SELECT pg_advisory_unlock_all()").hears("")
     }
 
     /// What follows changes the session as if it had been done.
@@ -200,7 +288,7 @@ impl Alone {
         if self.has_failed() {
             return self.out_of_failure(rng);
         }
-        match rng.random_range(0..70) {
+        match rng.random_range(0..78) {
             0..16 => self.set(rng),
             16..20 => self.reset(rng),
             20..28 => self.prepare(rng),
@@ -214,6 +302,8 @@ impl Alone {
             58 if may_tie => self.temporary(),
             59..64 => self.listen(),
             64..68 if self.block.is_none() => self.notify(rng),
+            68..73 => self.copy_in(rng),
+            73..76 => self.copy_out(),
             _ => Act::query("SELECT 1 FROM pg_backend_pid()").hears("1"),
         }
     }
@@ -234,6 +324,7 @@ impl Alone {
         let (at, to) = (rng.random_range(0..SETTINGS.len()), rng.random_range(1..4));
         let (name, values) = SETTINGS[at];
         let local = rng.random_range(0..3) == 0;
+        let scope = if local { "LOCAL " } else { "" };
         let value = values[to];
         // A list is written without quotes around it.
         let written =
@@ -241,28 +332,50 @@ impl Alone {
         let act = match rng.random_range(0..2) {
             // A custom setting that a function makes for the session goes with the connection (docs/operation.md).
             _ if at == CUSTOM_AT && !local => Act::query(format!("SET {name} = {written}")),
-            0 => Act::query(format!("SET {}{name} = {written}", if local { "LOCAL " } else { "" })),
+            0 if at == AUTHORIZATION_AT && rng.random_range(0..3) > 0 => {
+                Act::query(format!("SET {scope}SESSION AUTHORIZATION {written}"))
+            }
+            0 => Act::query(format!("SET {scope}{name} = {written}")),
             _ => Act::query(format!("SELECT set_config('{name}', '{value}', {local})")).hears(value),
         };
+        if at == ROLE_AT && self.value(AUTHORIZATION_AT) == PLAIN {
+            return self.fails(Act { hears: Vec::new(), ..act }, "42501");
+        }
+        self.becomes(at, to, local);
+        if at == AUTHORIZATION_AT {
+            // The role goes with it.
+            self.becomes(ROLE_AT, 0, local);
+        }
+        act
+    }
+
+    /// A setting was set.
+    fn becomes(&mut self, at: usize, to: usize, local: bool) {
         match &mut self.block {
             Some(block) if local => block.local[at] = Some(to),
             Some(block) => (block.kept.settings[at], block.local[at]) = (to, None),
             None if local => {}
             None => self.settled.settings[at] = to,
         }
-        act
     }
 
     fn reset(&mut self, rng: &mut StdRng) -> Act {
         let all = rng.random_range(0..3) == 0;
         let one = rng.random_range(0..SETTINGS.len());
         for at in 0..SETTINGS.len() {
-            if at == one && !all || all && at != ROLE_AT {
-                self.kept_mut().settings[at] = 0;
-                self.block.iter_mut().for_each(|block| block.local[at] = None);
+            let goes_along = one == AUTHORIZATION_AT && at == ROLE_AT;
+            let goes_back =
+                if all { at != ROLE_AT && at != AUTHORIZATION_AT } else { at == one || goes_along };
+            if goes_back {
+                self.becomes(at, 0, false);
             }
         }
-        Act::query(if all { "RESET ALL".to_owned() } else { format!("RESET {}", SETTINGS[one].0) })
+        Act::query(match rng.random_range(0..3) {
+            _ if all => "RESET ALL".to_owned(),
+            0 if one == AUTHORIZATION_AT => "RESET SESSION AUTHORIZATION".to_owned(),
+            1 if one == AUTHORIZATION_AT => "SET SESSION AUTHORIZATION DEFAULT".to_owned(),
+            _ => format!("RESET {}", SETTINGS[one].0),
+        })
     }
 
     /// An error, which fails a block.
@@ -279,11 +392,7 @@ impl Alone {
     fn prepare(&mut self, rng: &mut StdRng) -> Act {
         let (name, value) = (Alone::name(rng), rng.random_range(1..1000));
         let text = format!("SELECT {value} FROM pg_backend_pid()");
-        self.made(
-            Act { how: How::Parse(name.to_owned()), text, hears: Vec::new(), notifies: None },
-            name,
-            value,
-        )
+        self.made(Act::prepares(name, text), name, value)
     }
 
     fn prepare_by_sql(&mut self, rng: &mut StdRng) -> Act {
@@ -308,9 +417,7 @@ impl Alone {
         let name = Alone::name(rng);
         let act = match rng.random_range(0..2) {
             0 => Act::query(format!("EXECUTE \"{name}\"")),
-            _ => {
-                Act { how: How::Run(name.to_owned()), text: String::new(), hears: Vec::new(), notifies: None }
-            }
+            _ => Act::runs(name),
         };
         match self.prepared.get(name) {
             Some(value) => act.hears(value.to_string()),
@@ -333,7 +440,7 @@ impl Alone {
                 if self.prepared.remove(name).is_some() { act } else { self.fails(act, "26000") }
             }
             2 if self.block.is_none() => {
-                *self = Alone::default();
+                *self = self.discarded();
                 Act::query("DISCARD ALL")
             }
             _ => {
@@ -345,11 +452,11 @@ impl Alone {
 
     fn of_block(&mut self, rng: &mut StdRng, may_tie: bool) -> Act {
         let Some(block) = &mut self.block else {
-            if may_tie {
-                self.begin();
-                return Act::query("BEGIN");
-            }
-            return Act::query("SELECT 1 / 0").hears("22012");
+            return match rng.random_range(0..2) {
+                _ if may_tie && self.blocks => self.begin(),
+                0 => self.several(),
+                _ => Act::query("SELECT 1 / 0").hears("22012"),
+            };
         };
         match rng.random_range(0..6) {
             0 => self.fails(Act::query("SELECT 1 / 0"), "22012"),
@@ -367,11 +474,15 @@ impl Alone {
                 Act::query("DECLARE brief CURSOR FOR SELECT 1")
             }
             4 => self.roll_back("ROLLBACK"),
-            _ => {
-                self.settled = self.block.take().expect("it is open").kept;
-                Act::query("COMMIT")
-            }
+            _ => self.commit(),
         }
+    }
+
+    /// A whole transaction in one query.
+    fn several(&mut self) -> Act {
+        self.becomes(MEMORY_AT, 1, false);
+        let value = SETTINGS[MEMORY_AT].1[1];
+        Act::query(format!("BEGIN; SET work_mem = '{value}'; COMMIT"))
     }
 
     fn back_to_savepoint(&mut self) -> Act {
@@ -388,11 +499,44 @@ impl Alone {
 
     fn temporary(&mut self) -> Act {
         let there = self.kept().temporary;
-        if self.value(ROLE_AT) != 0 {
+        if self.value(ROLE_AT) != 0 || self.value(AUTHORIZATION_AT) == PLAIN {
             return Act::query("SELECT 1 FROM pg_backend_pid()").hears("1");
         }
         self.kept_mut().temporary = !there;
         Act::query(if there { "DROP TABLE pg_temp.own" } else { "CREATE TEMPORARY TABLE own (v int)" })
+    }
+
+    /// Rows of its own, and none of them if there is something wrong.
+    fn copy_in(&mut self, rng: &mut StdRng) -> Act {
+        let count = rng.random_range(1..4);
+        let numbers = self.last_row + 1..=self.last_row + count;
+        self.last_row += count;
+        let mut rows: Vec<String> = numbers.map(|n| format!("{}\t{n}\n", self.who)).collect();
+        let (extended, at_once) = (rng.random_range(0..3) == 0, rng.random_range(0..2) == 0);
+        let wrong = match rng.random_range(0..4) {
+            0 => Some("57014"),
+            1 => {
+                rows.push("nobody\t0\n".to_owned());
+                Some("22P02")
+            }
+            _ => None,
+        };
+        let how = How::Copy { rows, fails: wrong == Some("57014"), extended, at_once };
+        let act = Act { how, ..Act::query("COPY public.copied FROM STDIN") };
+        match wrong {
+            Some(sqlstate) => self.fails(act, sqlstate),
+            None => {
+                self.kept_mut().copied += count;
+                act
+            }
+        }
+    }
+
+    /// What the server copies to it looks as its settings say.
+    fn copy_out(&self) -> Act {
+        let row = format!("{}\t{}", self.date(), self.current_user());
+        let text = "COPY (SELECT date '2024-02-04', current_user FROM generate_series(1, 2)) TO STDOUT";
+        Act::query(text).hears(row.clone()).hears(row)
     }
 
     fn lock(&mut self, rng: &mut StdRng) -> Act {
