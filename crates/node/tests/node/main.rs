@@ -25,3 +25,4 @@ mod stage;
 mod standby;
 mod statements;
 mod turns;
+mod vanished;

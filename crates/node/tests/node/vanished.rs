@@ -1,0 +1,290 @@
+//! Clients that vanish: in whatever state of the protocol that happens, their place in the pool is free again, and the next
+//! client sees nothing of them. There is one place for all.
+
+use crate::pooled::{connections, shared, sharing};
+use crate::session::{answer, query, until_it_leaves};
+use crate::stage::{Open, Raw, SERVERS, database, message, until};
+use node::pooling::Pools;
+use postgres::local::Node;
+use rustix::net::sockopt::set_socket_linger;
+use scheduler::Writers;
+use std::net::Shutdown;
+use std::time::Duration;
+use wire::Asks;
+use wire::tag::{back, front};
+
+/// How a client vanishes.
+#[derive(Clone, Copy, Debug)]
+enum Gone {
+    /// It closes its connection.
+    Closed,
+    /// It breaks its connection off.
+    Reset,
+    /// Nothing more comes from it, and it could still hear.
+    HalfClosed,
+}
+
+const WAYS: [Gone; 3] = [Gone::Closed, Gone::Reset, Gone::HalfClosed];
+
+impl Gone {
+    /// What is left of the client, for as long as that is kept.
+    fn of(self, client: Raw) -> Option<Raw> {
+        match self {
+            Gone::Closed => None,
+            Gone::Reset => {
+                set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
+                None
+            }
+            Gone::HalfClosed => {
+                client.stream.shutdown(Shutdown::Write).unwrap();
+                Some(client)
+            }
+        }
+    }
+}
+
+/// What could be left at a connection, and of the rows that a client was about to write.
+const LEFT: &str = "SELECT coalesce(current_setting('app.left', true), ''), current_setting('work_mem'), \
+    (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors), \
+    now() = statement_timestamp() AND pg_current_xact_id_if_assigned() IS NULL, \
+    (SELECT count(*) FROM items WHERE name = 'left'), (SELECT count(*) FROM items)";
+
+/// A client that has settings of its own, and has left its connection to others.
+fn comes(open: &Open, database: &str) -> Raw {
+    let mut client = Raw::ready(open, database);
+    query(&mut client, "SET app.left = 'mine'");
+    query(&mut client, "SET work_mem = '9MB'");
+    assert_eq!(query(&mut client, "SELECT current_setting('app.left') FROM pg_backend_pid()"), ["mine"]);
+    until(|| !has_a_connection(open));
+    client
+}
+
+/// Somebody has a connection at the primary.
+fn has_a_connection(open: &Open) -> bool {
+    open.door(|door| door.seats().iter().any(|seat| seat.pid.get() != 0))
+}
+
+/// The next client has the only place, where nothing is left, nor any lock.
+fn next_is_served(open: &Open, database: &str, why: &str) {
+    let mut next = Raw::ready(open, database);
+    assert_eq!(query(&mut next, LEFT), ["", "4MB", "0", "0", "t", "0", "100"], "{why}");
+    let update = "UPDATE items SET name = 'item 1' WHERE id = 1 RETURNING name";
+    assert_eq!(query(&mut next, update), ["item 1"], "{why}");
+    until(|| open.door(|door| door.seats().len()) == 1);
+    until(|| connections(database) <= 1);
+}
+
+/// A client comes into a state and vanishes there, in each way.
+fn vanishes((open, database): (&Open, &str), state: &str, comes_into: impl Fn(&mut Raw)) {
+    for gone in WAYS {
+        let mut client = comes(open, database);
+        comes_into(&mut client);
+        let left = gone.of(client);
+        next_is_served(open, database, &format!("{state}: {gone:?}"));
+        drop(left);
+    }
+}
+
+/// Reads up to the message of this tag.
+fn hears(client: &mut Raw, tag: u8) {
+    while client.message().expect("the session goes on")[0] != tag {}
+}
+
+/// The server has asked for rows.
+fn begins_to_copy(client: &mut Raw) {
+    client.ask(|out| out.query(b"COPY items FROM STDIN"));
+    hears(client, back::COPY_IN);
+}
+
+/// Some rows of a COPY.
+fn rows() -> Vec<u8> {
+    [message(front::COPY_DATA, b"1000\tleft\n"), message(front::COPY_DATA, b"1001\tleft\n1002\tle")].concat()
+}
+
+#[test]
+fn a_client_that_vanishes_in_the_middle_of_a_copy_has_written_nothing() {
+    let name = "vanished_copying_in";
+    database(name);
+    let open = sharing(1);
+    vanishes((&open, name), "asked for rows", begins_to_copy);
+    vanishes((&open, name), "rows have come", |client| {
+        begins_to_copy(client);
+        client.send(&rows());
+    });
+    vanishes((&open, name), "in the middle of a row's message", |client| {
+        begins_to_copy(client);
+        client.send(&rows());
+        client.send(&message(front::COPY_DATA, &[b'x'; 1000])[..500]);
+    });
+    vanishes((&open, name), "in a block", |client| {
+        query(client, "BEGIN");
+        query(client, "UPDATE items SET name = 'left' WHERE id = 1");
+        begins_to_copy(client);
+        client.send(&rows());
+    });
+    vanishes((&open, name), "in the extended protocol", |client| {
+        client.ask(|out| {
+            out.parse(b"", b"COPY items FROM STDIN", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        hears(client, back::COPY_IN);
+        client.send(&rows());
+    });
+}
+
+/// How many backends cannot go on because nobody takes what they say.
+fn stuck(node: &Node, database: &str) -> usize {
+    let activity = "SELECT FROM pg_stat_activity WHERE wait_event = 'ClientWrite' AND datname = ";
+    node.query("postgres", &format!("{activity}'{database}'")).unwrap().len()
+}
+
+#[test]
+fn a_client_that_vanishes_and_has_not_read_what_is_copied_to_it_keeps_no_place() {
+    let name = "vanished_copying_out";
+    database(name);
+    let open = sharing(1);
+    for (state, begin) in [("alone", None), ("in a block", Some("BEGIN"))] {
+        vanishes((&open, name), state, |client| {
+            begin.into_iter().for_each(|begin| drop(query(client, begin)));
+            client.ask(|out| {
+                out.query(b"COPY (SELECT repeat('x', 1000) FROM generate_series(1, 100000)) TO STDOUT")
+            });
+            hears(client, back::COPY_OUT);
+            until(|| stuck(SERVERS.primary(), name) > 0);
+        });
+    }
+}
+
+/// Ten rows of many, from a portal that stays open; the rows are locked.
+fn opens_a_portal(out: &mut Vec<u8>) {
+    out.parse(b"left", b"SELECT id FROM items ORDER BY id FOR UPDATE", &[]);
+    out.bind(b"left", b"left", &[0; 6]);
+    out.execute(b"left", 10);
+}
+
+#[test]
+fn a_client_that_vanishes_with_an_open_portal_leaves_nothing() {
+    let name = "vanished_with_a_portal";
+    database(name);
+    let open = sharing(1);
+    vanishes((&open, name), "in a block", |client| {
+        query(client, "BEGIN");
+        client.ask(|out| {
+            opens_a_portal(out);
+            out.sync();
+        });
+        assert_eq!(answer(client).1, "12DDDDDDDDDDsZ");
+    });
+    vanishes((&open, name), "in a pipeline", |client| {
+        client.ask(|out| {
+            opens_a_portal(out);
+            out.flush();
+        });
+        hears(client, back::PORTAL_SUSPENDED);
+    });
+}
+
+#[test]
+fn a_client_that_vanishes_in_the_middle_of_a_message_has_not_said_it() {
+    let name = "vanished_in_a_message";
+    database(name);
+    let open = sharing(1);
+    let half = |client: &mut Raw| client.send(b"Q\0\0\0\x40UPDATE items SET name = 'left' WHERE");
+    vanishes((&open, name), "idle", half);
+    vanishes((&open, name), "in a block", |client| {
+        query(client, "BEGIN");
+        query(client, "UPDATE items SET name = 'left' WHERE id = 1");
+        half(client);
+    });
+    vanishes((&open, name), "in a pipeline", |client| {
+        client.ask(|out| {
+            out.parse(b"", b"UPDATE items SET name = 'left' WHERE id = 1", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.flush();
+        });
+        hears(client, back::COMMAND_COMPLETE);
+        client.send(b"S\0\0");
+    });
+    // It is too long to be held, so that its beginning is at the primary already.
+    vanishes((&open, name), "that is long", |client| {
+        let text = b"UPDATE items SET name = 'left' -- ";
+        let mut begun = [&b"Q"[..], &1_000_000_u32.to_be_bytes(), text].concat();
+        begun.resize(500_000, b'x');
+        client.send(&begun);
+        until(|| has_a_connection(&open));
+    });
+}
+
+/// What a COMMIT waits for is held by somebody else.
+const SLOW: &str = "CREATE TABLE slow (v int); \
+    CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS \
+      $$ BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END $$; \
+    CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED \
+      FOR EACH ROW EXECUTE FUNCTION waits()";
+
+#[test]
+fn a_client_that_vanishes_while_its_commit_runs_keeps_no_place_and_has_committed() {
+    let name = "vanished_committing";
+    database(name);
+    SERVERS.query_in(name, SLOW);
+    let open = sharing(1);
+    let mut holder = Raw::at_primary(name);
+    let waits = format!("SELECT FROM pg_stat_activity WHERE datname = '{name}' AND wait_event_type = 'Lock'");
+    for (round, gone) in WAYS.into_iter().enumerate() {
+        query(&mut holder, "SELECT pg_advisory_lock(77)");
+        let mut client = comes(&open, name);
+        query(&mut client, "BEGIN");
+        query(&mut client, &format!("INSERT INTO slow VALUES ({round})"));
+        client.ask(|out| out.query(b"COMMIT"));
+        until(|| SERVERS.query(&waits).len() == 1);
+        let left = gone.of(client);
+        let mut next = Raw::ready(&open, name);
+        assert_eq!(query(&mut next, "SELECT count(*) FROM slow"), [round.to_string()], "{gone:?}");
+        assert_eq!(query(&mut next, LEFT), ["", "4MB", "0", "0", "t", "0", "100"], "{gone:?}");
+        assert_eq!(SERVERS.query(&waits).len(), 1, "it was served meanwhile");
+        query(&mut holder, "SELECT pg_advisory_unlock(77)");
+        // What was sent goes on, and who reads then sees it.
+        until(|| SERVERS.query_in(name, "SELECT FROM slow").len() == round + 1);
+        assert_eq!(query(&mut next, "SELECT count(*) FROM slow"), [(round + 1).to_string()], "{gone:?}");
+        // One of the two is who held the lock.
+        until(|| connections(name) <= 2);
+        drop(left);
+    }
+}
+
+/// There is one place at the standby, too.
+#[test]
+fn a_client_that_vanishes_and_has_not_read_a_standbys_answer_keeps_no_place_there() {
+    let name = "vanished_at_a_standby";
+    database(name);
+    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| {
+        setup.pools = Pools::of_all(shared(1));
+        setup.standby_connections = 1;
+    });
+    let (primary, standby) = (SERVERS.primary(), SERVERS.standby(0));
+    for gone in [Gone::Closed, Gone::Reset] {
+        let mut streams = None;
+        until(|| {
+            let mut client = Raw::ready(&open, name);
+            query(&mut client, "SET datestyle = 'German'");
+            client.ask(|out| out.query(b"SELECT repeat(a.name, 100) FROM items a, items b, items c"));
+            hears(&mut client, back::ROW_DESCRIPTION);
+            until(|| stuck(primary, name) + stuck(standby, name) > 0);
+            let has_left = stuck(standby, name) > 0;
+            // Otherwise it was not known yet, and leaves another time.
+            streams = Some(client).filter(|_| has_left);
+            until(|| stuck(primary, name) == 0);
+            has_left
+        });
+        drop(streams.map(|client| gone.of(client)));
+        until(|| stuck(standby, name) == 0);
+        let mut next = Raw::ready(&open, name);
+        let read = "SELECT (date '2024-02-03' + id)::text FROM items WHERE id = 1";
+        assert_eq!(until_it_leaves(&open, &mut next, read), ["2024-02-04"], "{gone:?}");
+        drop(next);
+        next_is_served(&open, name, &format!("{gone:?}"));
+    }
+}
