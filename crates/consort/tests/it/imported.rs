@@ -519,3 +519,45 @@ fn where_roles_have_no_file_one_is_made_to_be_filled() {
     assert!(!text.contains("auth_type"), "who cannot be asked in that way is asked in ours: {text}");
     assert!(folder.read("users.txt").starts_with("; Roles"), "a file that says what is to be written");
 }
+
+/// A bit of everything that PgBouncer's files may say.
+const PGBOUNCER_INI: &str = r#";; a comment
+[databases]
+shop = host='/tmp/a b' port=5432 dbname=goods pool_size=5 connect_query='SELECT ''x'''
+"st""ore" = host=10.0.0.1,10.0.0.2
+* = host=10.0.0.1
+[users]
+app = pool_mode=session max_user_connections=3
+[peers]
+1 = host=10.0.0.9
+[pgbouncer] listen_addr = 127.0.0.1, ::1
+listen_port = 6432
+auth_type = scram-sha-256
+auth_file = /nowhere/userlist.txt
+unix_socket_dir = /tmp
+query_wait_timeout = 1.5
+server_tls_sslmode = verify-full
+%include /nowhere/more.ini
+"#;
+
+/// The readers are the program's own, so that no target of `make fuzz` reaches them.
+#[test]
+fn a_file_that_breaks_off_anywhere_is_read_or_refused_with_words() {
+    let folder = Folder::new();
+    for (product, text) in [("pgbouncer", PGBOUNCER_INI), ("pgcat", PGCAT), ("pgdog", PGDOG)] {
+        let mut begin = 0;
+        for line in text.lines() {
+            let cut = &text[..begin + line.len() / 2];
+            begin += line.len() + 1;
+            for behind in ["", "'[{\0"] {
+                let file = folder.file("broken", &format!("{cut}{behind}"));
+                let done = consort(&["import", "--from", product, &file]);
+                let has_words = !done.out.is_empty() || !done.err.is_empty();
+                assert!(
+                    matches!(done.status.code(), Some(0 | 1)) && has_words,
+                    "{product}: {done:?} of\n{cut}{behind}"
+                );
+            }
+        }
+    }
+}
