@@ -105,6 +105,8 @@ pub struct Config {
     pub acknowledged_by: usize,
     /// Clients at one time.
     pub max_clients: usize,
+    /// Clients of one address at one time; 0: no bound of its own.
+    pub max_clients_per_address: usize,
     /// How long a client may take to log in.
     pub login_time: Duration,
     /// Clients of one address that may be logging in at one time; 0: no bound.

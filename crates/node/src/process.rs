@@ -340,6 +340,7 @@ impl Process {
             members::renew(service, reach.replicas(&config).collect(), config.drain_time);
         }
         self.door.max_clients.set(config.max_clients);
+        self.door.max_clients_per_address.set(config.max_clients_per_address);
         self.door.log_in_limit.set(config.login_time);
         self.door.bound_half_open(config.max_half_open_per_address);
         self.door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
@@ -587,6 +588,7 @@ fn door_options(config: &Config) -> Result<door::Options, StartError> {
     Ok(door::Options {
         rules: config.rules().map_err(StartError)?,
         max_clients: config.max_clients,
+        max_clients_per_address: config.max_clients_per_address,
         log_in_limit: config.login_time,
         max_half_open: config.max_half_open_per_address,
         balancers: config.proxy_protocol_from.clone(),

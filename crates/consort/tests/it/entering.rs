@@ -588,3 +588,31 @@ fn one_address_that_logs_in_nowhere_keeps_nobody_else_out() {
     assert!(knock(1).is_ok());
     drop(clients);
 }
+
+#[test]
+fn so_many_clients_of_one_address_are_let_in() {
+    let rules = "local all postgres trust\nhost all postgres all trust\n";
+    let ruled = Ruled::start(rules, "max_clients_per_address = 2\nproxy_protocol_from = [\"127.0.0.5\"]");
+    let port = ruled.serving.port;
+    let knock = |n: u8, front: &[u8]| knock_from(n, port, front, "postgres", "postgres", "");
+    let url = ruled.serving.url("postgres", "postgres");
+    let [stays, leaves] = [(); 2].map(|()| Client::connect(&url).unwrap());
+    let refused = Err("53300 client connections exceeded (max_clients_per_address)".to_owned());
+    assert_eq!(knock(1, b""), refused);
+    let said = psql(&url, "SELECT 1").failed(2);
+    assert!(said.contains("max_clients_per_address is 2 here: raise it"), "{said}");
+    assert!(knock(2, b"").is_ok(), "another address");
+    // Behind a balancer the client's own counts.
+    assert_eq!(knock(5, b"PROXY TCP4 127.0.0.1 127.0.0.1 4660 5432\r\n"), refused);
+    assert!(knock(5, b"PROXY TCP4 203.0.113.7 127.0.0.1 4660 5432\r\n").is_ok());
+    let local = format!("host={} port={port} user=postgres dbname=postgres", ruled.folder.display());
+    let locals = [(); 3].map(|()| Client::connect(&local).unwrap());
+    // The console does not count, and lets in who comes from there.
+    let mut console = Console::connect(&ruled.serving.url("postgres", "consort"));
+    console.rows("SET max_clients_per_address = 3");
+    assert!(knock(1, b"").is_ok());
+    console.rows("SET max_clients_per_address = 2");
+    drop(leaves);
+    eventually("room", || knock(1, b"").is_ok());
+    drop((stays, locals));
+}

@@ -269,6 +269,13 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
     )),
     reloaded(global(
+        "max_clients_per_address",
+        "0",
+        "Clients of one address (of one /64 network for IPv6); 0: no limit but `max_clients`. Who comes then is refused (53300). Behind \
+         a balancer of `proxy_protocol_from` the client's own address counts; who comes through a Unix socket has none.",
+        |config, value| put(&mut config.max_clients_per_address, number(value, 0, 100_000)),
+    )),
+    reloaded(global(
         "login_time",
         "\"60s\"",
         "How long a client may take to log in (PgBouncer's `client_login_timeout`, which is understood too).",

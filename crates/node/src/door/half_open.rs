@@ -52,7 +52,8 @@ impl Drop for Counted {
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
+/// What counts as one address: its own, or the network that it is in.
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => IpAddr::V6((six.to_bits() >> NETWORK_BITS << NETWORK_BITS).into()),
         four @ IpAddr::V4(_) => four,

@@ -65,6 +65,8 @@ pub struct Options {
     pub rules: Rules,
     /// So many clients at most.
     pub max_clients: usize,
+    /// So many clients of one address at most, at first; 0: no limit of its own.
+    pub max_clients_per_address: usize,
     /// Who has not logged in by then is sent away.
     pub log_in_limit: Duration,
     /// So many connections of one address at most may be on their way in, at first; 0: no bound of its own.
@@ -84,6 +86,7 @@ impl Default for Options {
         Options {
             rules: Rules::by_origin(Method::Trust, Method::ScramSha256),
             max_clients: 1000,
+            max_clients_per_address: 0,
             log_in_limit: Duration::from_secs(60),
             max_half_open: 0,
             balancers: Vec::new(),
@@ -133,6 +136,8 @@ pub struct Door {
     kills: Cell<u64>,
     /// So many clients at most; begins as the options say.
     pub max_clients: Cell<usize>,
+    /// So many clients of one address at most; begins as the options say.
+    pub max_clients_per_address: Cell<usize>,
     /// Who has not logged in by then is sent away; begins as the options say.
     pub log_in_limit: Cell<Duration>,
     /// The certificate that clients are shown from now on, if there is one; begins as the options say.
@@ -161,6 +166,7 @@ impl Door {
     pub fn new(mut options: Options, secrets: Secrets, primary: Option<Place>) -> Rc<Door> {
         Rc::new(Door {
             max_clients: Cell::new(options.max_clients),
+            max_clients_per_address: Cell::new(options.max_clients_per_address),
             log_in_limit: Cell::new(options.log_in_limit),
             tls: RefCell::new(options.tls.clone()),
             balancers: RefCell::new(options.balancers.clone()),

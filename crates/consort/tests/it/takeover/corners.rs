@@ -262,3 +262,15 @@ fn what_the_console_waits_for_holds_nobody_up() {
     serving.is_taken_over().ends();
     assert!(tied.rows("SELECT 1").is_err());
 }
+
+#[test]
+fn whoever_has_come_over_counts_among_the_clients_of_his_address() {
+    let (mut serving, _, url) = serving(0, &shared(&format!("{ANYWHERE}\nmax_clients_per_address = 2")));
+    eventually("nobody else", || clients(&serving) == 0);
+    let mut there = [(); 2].map(|()| Client::connect(&url).unwrap());
+    serving.is_taken_over().ends();
+    assert_eq!(clients(&serving), 2);
+    let refused = Client::connect(&url).err().expect("there are as many as there may be");
+    assert_eq!(refused.text, "client connections exceeded (max_clients_per_address)");
+    assert_eq!(there.each_mut().map(|client| client.number(READ_QUIET).unwrap()), [7, 7]);
+}
