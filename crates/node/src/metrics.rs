@@ -121,6 +121,9 @@ impl Traffic {
             statement_us: each(total.statement_us, before.statement_us),
             wait_us: each(total.wait_us, before.wait_us),
             assignments: each(total.assignments, before.assignments),
+            client_parses: each(total.client_parses, before.client_parses),
+            server_parses: each(total.server_parses, before.server_parses),
+            binds: each(total.binds, before.binds),
         });
         self.before.set(total);
         self.since.set(now);

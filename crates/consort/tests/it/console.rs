@@ -7,7 +7,7 @@ use std::time::Duration;
 use postgres::local::Stop;
 
 use crate::fixture::{Serving, eventually, psql, run};
-use crate::load::{Client, READ_QUIET, THROUGH, served, serving};
+use crate::load::{Client, Console, READ_QUIET, THROUGH, served, serving};
 use crate::serving::page;
 
 const SHOWS: &[&str] = &[
@@ -313,6 +313,40 @@ fn what_went_through_is_counted() {
     };
     assert!(transactions == 2 && statements == 2, "{line}");
     assert!(received > 40 && sent > 5000 && transaction_us > 0 && statement_us > 0, "{line}");
+}
+
+/// What was done with named statements: how many clients have parsed, how often servers have, how often clients have bound one.
+fn named(console: &mut Console) -> [u64; 3] {
+    let rows = console.rows("SHOW STATS");
+    let ours = rows.iter().find(|row| row.get("database") == Some("postgres")).expect("it is known");
+    let count = |name| ours.get(name).expect("a count").parse().expect("a number");
+    ["total_client_parse_count", "total_server_parse_count", "total_bind_count"].map(count)
+}
+
+#[test]
+fn named_statements_are_counted_where_they_are_parsed_and_bound() {
+    let (_serving, mut console, url) = serving(1, &format!("{THROUGH}\npool_mode = \"transaction\""));
+    let mut client = Client::connect(&url).unwrap();
+    let statement = client.prepare("SELECT v::text FROM quiet WHERE id = 1");
+    assert_eq!(named(&mut console), [1, 1, 0]);
+    let (before, mut bound) = (served(&mut console, "standby1"), 0);
+    eventually("a read at the standby", || {
+        assert_eq!(client.execute(&statement), "7");
+        bound += 1;
+        served(&mut console, "standby1") > before
+    });
+    eventually("all that were bound", || named(&mut console)[2] == bound);
+    let [parsed, told, _] = named(&mut console);
+    assert!(parsed == 1 && told > 1, "{told}: the standby parses it too");
+    // Another connection at the primary lacks it.
+    console.rows("RECONNECT");
+    client.rows("BEGIN; UPDATE quiet SET v = 8 WHERE id = 1").unwrap();
+    assert_eq!(client.execute(&statement), "8");
+    client.rows("ROLLBACK").unwrap();
+    assert_eq!(named(&mut console), [1, told + 1, bound + 1]);
+    // What has no name is counted nowhere.
+    client.rows("SELECT 1").unwrap();
+    assert_eq!(named(&mut console), [1, told + 1, bound + 1]);
 }
 
 #[test]

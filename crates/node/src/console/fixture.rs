@@ -97,8 +97,9 @@ impl View for Fixture {
     }
 
     fn traffic(&self) -> Vec<Traffic> {
-        let total = Counts { transactions: 10, statements: 20, assignments: 6, ..Counts::default() };
-        let average = Counts { transactions: 2, transaction_us: 50, ..Counts::default() };
+        let parsed = Counts { client_parses: 4, server_parses: 5, binds: 30, ..Counts::default() };
+        let total = Counts { transactions: 10, statements: 20, assignments: 6, ..parsed };
+        let average = Counts { transactions: 2, transaction_us: 50, binds: 3, ..Counts::default() };
         vec![Traffic { database: "shop".into(), total, average }]
     }
 

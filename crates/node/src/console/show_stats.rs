@@ -23,6 +23,9 @@ const COLUMNS: &[Column] = &[
     number("total_xact_time"),
     number("total_query_time"),
     number("total_wait_time"),
+    number("total_client_parse_count"),
+    number("total_server_parse_count"),
+    number("total_bind_count"),
     number("avg_server_assignment_count"),
     number("avg_xact_count"),
     number("avg_query_count"),
@@ -31,9 +34,12 @@ const COLUMNS: &[Column] = &[
     number("avg_xact_time"),
     number("avg_query_time"),
     number("avg_wait_time"),
+    number("avg_client_parse_count"),
+    number("avg_server_parse_count"),
+    number("avg_bind_count"),
 ];
-/// Those of its halves.
-const HALF: &[Column] = &[
+/// Those of its halves, which PgBouncer does not name alike.
+const OF_TOTALS: &[Column] = &[
     text("database"),
     number("server_assignment_count"),
     number("xact_count"),
@@ -43,6 +49,23 @@ const HALF: &[Column] = &[
     number("xact_time"),
     number("query_time"),
     number("wait_time"),
+    number("client_parse_count"),
+    number("server_parse_count"),
+    number("bind_count"),
+];
+const OF_AVERAGES: &[Column] = &[
+    text("database"),
+    number("server_assignment_count"),
+    number("xact_count"),
+    number("query_count"),
+    number("bytes_received"),
+    number("bytes_sent"),
+    number("xact_time"),
+    number("query_time"),
+    number("wait_time"),
+    number("avg_client_parse_count"),
+    number("avg_server_parse_count"),
+    number("avg_bind_count"),
 ];
 const OF_ALL: &[Column] = &[text("name"), number("value")];
 
@@ -53,11 +76,11 @@ fn rows(view: &dyn View) -> Table {
 }
 
 fn totals(view: &dyn View) -> Table {
-    table(HALF, view, |traffic| numbers(traffic.total).to_vec())
+    table(OF_TOTALS, view, |traffic| numbers(traffic.total).to_vec())
 }
 
 fn averages(view: &dyn View) -> Table {
-    table(HALF, view, |traffic| numbers(each(traffic.average)).to_vec())
+    table(OF_AVERAGES, view, |traffic| numbers(each(traffic.average)).to_vec())
 }
 
 fn of_all(view: &dyn View) -> Table {
@@ -91,7 +114,7 @@ fn each(average: Counts) -> Counts {
     }
 }
 
-fn numbers(counts: Counts) -> [u64; 8] {
+fn numbers(counts: Counts) -> [u64; 11] {
     [
         counts.assignments,
         counts.transactions,
@@ -101,5 +124,8 @@ fn numbers(counts: Counts) -> [u64; 8] {
         counts.transaction_us,
         counts.statement_us,
         counts.wait_us,
+        counts.client_parses,
+        counts.server_parses,
+        counts.binds,
     ]
 }

@@ -55,6 +55,11 @@ fn show_stats() {
     let begins = "database=shop total_server_assignment_count=6 total_xact_count=10 total_query_count=20 ";
     assert!(rows[0].starts_with(begins), "{rows:?}");
     assert!(rows[0].contains("avg_xact_count=2 ") && rows[0].contains("avg_xact_time=25 "), "{rows:?}");
+    let parsed = " total_wait_time=0 total_client_parse_count=4 total_server_parse_count=5 total_bind_count=30 \
+                  avg_server_assignment_count=0 ";
+    assert!(rows[0].contains(parsed), "{rows:?}");
+    let ends = " avg_wait_time=0 avg_client_parse_count=0 avg_server_parse_count=0 avg_bind_count=3";
+    assert!(rows[0].ends_with(ends), "{rows:?}");
 }
 
 #[test]
@@ -63,19 +68,23 @@ fn parts_of_show_stats() {
         shown("SHOW STATS_TOTALS"),
         [
             "database=shop server_assignment_count=6 xact_count=10 query_count=20 bytes_received=0 bytes_sent=0 xact_time=0 \
-          query_time=0 wait_time=0"
+          query_time=0 wait_time=0 client_parse_count=4 server_parse_count=5 bind_count=30"
         ]
     );
     assert_eq!(
         shown("SHOW STATS_AVERAGES"),
         [
             "database=shop server_assignment_count=0 xact_count=2 query_count=0 bytes_received=0 bytes_sent=0 xact_time=25 \
-          query_time=0 wait_time=0"
+          query_time=0 wait_time=0 avg_client_parse_count=0 avg_server_parse_count=0 avg_bind_count=3"
         ]
     );
     let totals = shown("SHOW TOTALS");
     assert_eq!(totals[..2], ["name=total_server_assignment_count value=6", "name=total_xact_count value=10"]);
-    assert!(totals.contains(&"name=avg_xact_time value=25".to_owned()), "{totals:?}");
+    for row in
+        ["name=avg_xact_time value=25", "name=total_bind_count value=30", "name=avg_bind_count value=3"]
+    {
+        assert!(totals.contains(&row.to_owned()), "{totals:?}");
+    }
 }
 
 #[test]

@@ -169,6 +169,12 @@ pub struct Counts {
     pub wait_us: u64,
     /// Times that a client got a connection at the primary.
     pub assignments: u64,
+    /// Named statements that clients parsed.
+    pub client_parses: u64,
+    /// Times that a server was sent one to parse: for these, and again where a connection lacked one.
+    pub server_parses: u64,
+    /// Times that clients bound one.
+    pub binds: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -184,6 +190,9 @@ impl std::ops::Add for Counts {
             statement_us: self.statement_us + other.statement_us,
             wait_us: self.wait_us + other.wait_us,
             assignments: self.assignments + other.assignments,
+            client_parses: self.client_parses + other.client_parses,
+            server_parses: self.server_parses + other.server_parses,
+            binds: self.binds + other.binds,
         }
     }
 }

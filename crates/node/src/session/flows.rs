@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
 use wire::tag::front;
-use wire::{Answers, Frame, Problem, Status};
+use wire::{Answers, Frame, HEADER_BYTES, Problem, Status};
 
 /// Whole microseconds.
 fn us(time: Duration) -> u64 {
@@ -397,7 +397,10 @@ impl Session {
         else {
             return false;
         };
-        lent.ask(&Work::Batch(&batch, statement.clone()), form, becomes.as_deref());
+        let is_new = lent.ask(&Work::Batch(&batch, statement.clone()), form, becomes.as_deref());
+        if is_new && !batch.bind.statement.is_empty() {
+            self.database.traffic().count(|counts| counts.server_parses += 1);
+        }
         true
     }
 
@@ -408,8 +411,9 @@ impl Session {
         if request.kind == Kind::Query {
             return statements.query_ran_elsewhere();
         }
-        // What parses begins with that (`batch`).
+        // What parses begins with that (`batch`), and binds the unnamed one.
         let parses = self.line.client.unread().first() == Some(&front::PARSE);
+        statements.counted.binds += u64::from(!parses && binds_named(self.line.client.unread()));
         match &self.current.statement {
             Some(statement) if parses && answer.is_parsed() => {
                 statements.parsed_at_standby(statement.clone())
@@ -475,6 +479,7 @@ impl Session {
         });
         self.began = if ended { None } else { self.began.or(Some(self.current.came)) };
         let moved = self.line.client.take_moved();
+        let named = std::mem::take(&mut self.line.statements.counted);
         let held = self.line.seat.take_held();
         if self.service.statement_log.get().is_on() {
             self.log_statement(went, took, held);
@@ -487,6 +492,9 @@ impl Session {
             counts.received_bytes += moved.received;
             counts.sent_bytes += moved.sent;
             counts.wait_us += us(held);
+            counts.client_parses += named.client_parses;
+            counts.server_parses += named.server_parses;
+            counts.binds += named.binds;
         });
     }
 
@@ -547,6 +555,12 @@ impl Session {
             );
         }));
     }
+}
+
+/// Whether the Bind at the beginning of these bytes binds a statement with a name, which stands behind the portal's.
+fn binds_named(bytes: &[u8]) -> bool {
+    let mut names = bytes.get(HEADER_BYTES..).unwrap_or_default().split(|byte| *byte == 0);
+    names.nth(1).is_some_and(|statement| !statement.is_empty())
 }
 
 /// A parameter that outlives its message.

@@ -386,7 +386,7 @@ impl Line {
     pub(crate) async fn learn_described(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {
         let Some(lack) = self.statements.lacks(name) else { return Ok(Ok(())) };
         let Some(told) = lack.told() else { return Ok(Ok(())) };
-        self.primary.ask_learnt(name, &lack);
+        self.primary.ask_learnt(name, &lack, &mut self.statements);
         self.settled().await?;
         let (error, answer) = (self.primary.own_error(), self.primary.aside());
         match error.map(Box::from).or_else(|| difference(&told, &answer)) {
@@ -410,7 +410,7 @@ impl Line {
         if let Some(name) = name
             && let Some(lack) = self.statements.lacks(name)
         {
-            self.primary.ask_learnt(name, &lack);
+            self.primary.ask_learnt(name, &lack, &mut self.statements);
             self.settled().await?;
             if self.primary.own_error().is_some() {
                 self.statements.unlearned(name);

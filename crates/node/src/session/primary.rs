@@ -519,6 +519,10 @@ impl Primary {
 
     fn parse_comes(&mut self, name: &[u8], statement: Option<Rc<Statement>>, statements: &mut Statements) {
         let undo = if name.is_empty() { statements.unnamed_replaced() } else { None };
+        if !name.is_empty() {
+            statements.counted.client_parses += 1;
+            statements.counted.server_parses += 1;
+        }
         self.expects.push_back(Expect::Parse(name.into(), statement, undo));
         self.open = true;
     }

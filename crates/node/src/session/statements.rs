@@ -122,6 +122,17 @@ impl Lack {
     }
 }
 
+/// What was done with named statements since this was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    /// So many were parsed by the client.
+    pub(super) client_parses: u64,
+    /// So often the primary was sent one to parse, also what a shared connection lacks.
+    pub(super) server_parses: u64,
+    /// So often the client has bound one.
+    pub(super) binds: u64,
+}
+
 /// The prepared statements of a session.
 #[derive(Debug, Default)]
 pub struct Statements {
@@ -146,6 +157,7 @@ pub struct Statements {
     meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
     likely: Vec<Box<[u8]>>,
+    pub(super) counted: Counted,
 }
 
 /// The unnamed statement.

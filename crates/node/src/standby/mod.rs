@@ -345,8 +345,9 @@ impl Standby {
         closed.then(|| Failed::Gone("it has closed the connection".to_owned()))
     }
 
-    /// Sends work in one pipeline. `becomes` first brings the connection's settings to the session's.
-    pub fn ask(&mut self, work: &Work<'_>, form: Form, becomes: Option<&str>) {
+    /// Sends work in one pipeline. `becomes` first brings the connection's settings to the session's. `true`: the statement
+    /// that is bound is new here, and is parsed before.
+    pub fn ask(&mut self, work: &Work<'_>, form: Form, becomes: Option<&str>) -> bool {
         self.prepare(becomes);
         let name = match work {
             Work::Simple(_) => None,
@@ -366,6 +367,7 @@ impl Standby {
         }
         self.peer.out().sync();
         self.owed.turns.push_back(Turn::Ready);
+        name.is_some_and(|name| name.is_new)
     }
 
     /// The name of a statement here; an older one makes place for it.

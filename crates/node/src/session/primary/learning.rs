@@ -16,6 +16,9 @@ impl Primary {
     /// A message that uses a statement is about to be sent, a Bind or a Describe. Before, the primary must know which one the client means. Not
     /// earlier: to parse it in the client's transaction takes a snapshot and locks.
     pub(super) fn statement_used(&mut self, name: &[u8], describes: bool, statements: &mut Statements) {
+        if !name.is_empty() && !describes {
+            statements.counted.binds += 1;
+        }
         if let Some(error) = statements.refused(name, describes) {
             self.expects.push_back(Expect::Refused(error));
             self.open = true;
@@ -38,7 +41,7 @@ impl Primary {
             lack.parses = None;
             statements.unlearned(name);
         }
-        let told = self.tell(name, &lack);
+        let told = self.tell(name, &lack, statements);
         self.expects.extend((0..told).map(|_| Expect::Learns(name.into())));
         if let Some(told) = lack.told() {
             self.describe(name, Some(told));
@@ -49,7 +52,7 @@ impl Primary {
     pub(super) fn make_room(&mut self, name: &[u8], statements: &mut Statements) {
         statements.refuses_no_more(name);
         let Some(lack) = statements.lacks(name) else { return };
-        let told = self.tell(name, &lack);
+        let told = self.tell(name, &lack, statements);
         self.expects.extend((0..told).map(|_| Expect::Learns(name.into())));
         if lack.parses.is_some() {
             // It is only in the way of the other one, and nobody looks at its columns.
@@ -58,12 +61,13 @@ impl Primary {
     }
 
     /// Sends what brings this name to what the client calls by it: so many messages.
-    fn tell(&mut self, name: &[u8], lack: &Lack) -> usize {
+    fn tell(&mut self, name: &[u8], lack: &Lack, statements: &mut Statements) -> usize {
         let out = self.peer.out();
         if lack.closes {
             Asks::close(out, Target::Statement, name);
         }
         if let Some(kept) = &lack.parses {
+            statements.counted.server_parses += 1;
             out.parse(name, &kept.statement.text, kept.types());
         }
         usize::from(lack.closes) + usize::from(lack.parses.is_some())
@@ -82,7 +86,7 @@ impl Primary {
                 continue;
             }
             if let Some(lack) = statements.lacks(&name) {
-                self.tell(&name, &lack);
+                self.tell(&name, &lack, statements);
                 let told = lack.told();
                 if told.is_some() {
                     self.peer.out().describe(Target::Statement, &name);
@@ -95,8 +99,8 @@ impl Primary {
 
     /// Brings this name to what the client calls by it, and no more: what the server says of it is kept, or its error. A
     /// question of our own.
-    pub fn ask_learnt(&mut self, name: &[u8], lack: &Lack) {
-        self.tell(name, lack);
+    pub fn ask_learnt(&mut self, name: &[u8], lack: &Lack, statements: &mut Statements) {
+        self.tell(name, lack, statements);
         self.ask_what_is(name);
     }
 

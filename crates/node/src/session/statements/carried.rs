@@ -66,6 +66,7 @@ impl Statements {
             under: _,
             meanings: _,
             likely: _,
+            counted: _,
         } = self;
         if there.is_some() || !closing.is_empty() || *astray {
             return None;
