@@ -5,7 +5,6 @@ use std::process::Command;
 
 use clap::Args;
 use node::config::Server;
-use postgres::tls::Checks;
 
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
@@ -57,15 +56,10 @@ fn at_node(psql: &mut Command, found: &Found, name: &str, arguments: &[String]) 
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         Failure::new(format!("there is no node {name}; there are {}", names.join(", ")))
     })?;
-    let mode = match config.server_tls {
-        // As psql itself would have it.
-        None => None,
-        Some(Checks::Nothing) => Some("require"),
-        Some(Checks::Signer) => Some("verify-ca"),
-        Some(Checks::Host) => Some("verify-full"),
-    };
-    psql.envs(mode.map(|mode| ("PGSSLMODE", mode)));
-    psql.envs(config.server_tls_ca.iter().map(|file| ("PGSSLROOTCERT", file)));
+    // Where TLS is not asked for it is as psql itself would have it.
+    if let Some(tls) = config.tls_to_servers().map_err(Failure::new)? {
+        psql.envs(tls.for_libpq());
+    }
     log_in(psql, found, (&node.host, node.port), arguments)
 }
 

@@ -3,6 +3,7 @@
 use postgres::Tls;
 use postgres::address::Address;
 use postgres::tcp;
+use postgres::tls::Stream;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -86,7 +87,7 @@ pub enum Place {
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String, u16),
-    /// A host and a port, encrypted like this.
+    /// A host and a port, encrypted like this if the server speaks TLS, or must.
     Tls(String, u16, Tls),
 }
 
@@ -100,10 +101,10 @@ impl Place {
                 tcp::set_up(&stream)?;
                 Ok(Socket::Tcp(stream))
             }
-            Place::Tls(host, port, tls) => {
-                let stream = tls.connect(host, *port).await?;
-                Ok(Socket::Tls(Box::new(TlsStream::Client(stream))))
-            }
+            Place::Tls(host, port, tls) => Ok(match tls.connect(host, *port).await? {
+                Stream::Encrypted(stream) => Socket::Tls(Box::new(TlsStream::Client(*stream))),
+                Stream::Clear(stream) => Socket::Tcp(stream),
+            }),
         }
     }
 }

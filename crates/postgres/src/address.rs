@@ -58,7 +58,7 @@ pub struct Address {
     pub password: Option<String>,
     /// The database.
     pub database: String,
-    /// How the connection is encrypted, if it goes over TCP; a Unix socket needs nothing.
+    /// How the connection is encrypted, if it goes over TCP and the server speaks TLS; a Unix socket needs nothing.
     pub tls: Option<Tls>,
 }
 
@@ -75,7 +75,7 @@ impl Address {
         Address { user: user.to_owned(), ..self.clone() }
     }
 
-    /// Host, port and encryption, if the way there is encrypted.
+    /// Host, port and encryption, if TLS is asked for there.
     pub fn encrypted(&self) -> Option<(&str, u16, &Tls)> {
         match (&self.host, &self.tls) {
             (Host::Name(name), Some(tls)) => Some((name, self.port, tls)),

@@ -3,11 +3,14 @@
 
 use crate::tcp;
 use std::cmp::Ordering;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -26,6 +29,9 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// What is asked of a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Checks {
+    /// Nothing, not even that there is one: a server without TLS is spoken to in the clear (`prefer`). Whoever can change what
+    /// is on the way can have it so.
+    Prefer,
     /// Nothing: nobody can listen, but whoever answers is believed (`require`).
     Nothing,
     /// It is signed by one that we know (`verify-ca`).
@@ -50,7 +56,7 @@ impl Tls {
     pub fn new(checks: Checks, authorities: Option<&Path>) -> Result<Tls, String> {
         let provider = Arc::new(ring::default_provider());
         let signers = match (checks, authorities) {
-            (Checks::Nothing, _) => None,
+            (Checks::Prefer | Checks::Nothing, _) => None,
             (Checks::Signer | Checks::Host, Some(file)) => Some(signers(file, &provider)?),
             (Checks::Signer | Checks::Host, None) => {
                 return Err("no file tells whose signature counts".to_owned());
@@ -69,33 +75,82 @@ impl Tls {
     /// Connects to a server and begins TLS.
     ///
     /// # Errors
-    /// Those of the connection; a server that speaks no TLS, or whose certificate is refused.
-    pub async fn connect(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
+    /// Those of the connection; a server that speaks no TLS where it is demanded, or whose certificate is refused.
+    pub async fn connect(&self, host: &str, port: u16) -> io::Result<Stream> {
         let mut stream = TcpStream::connect((host, port)).await?;
         tcp::set_up(&stream)?;
         stream.write_all(&SSL_REQUEST).await?;
-        if stream.read_u8().await? != b'S' {
-            return Err(io::Error::other(format!(
-                "{host}:{port} does not speak TLS, and server_tls wants it"
-            )));
+        let wrong = |what: &str| Err(io::Error::other(format!("{host}:{port} {what}")));
+        let said = stream.read_u8().await?;
+        match said {
+            b'S' => {}
+            b'N' if self.checks == Checks::Prefer => return Ok(Stream::Clear(stream)),
+            b'N' => return wrong("does not speak TLS, and server_tls wants it"),
+            _ => return wrong("does not say whether it speaks TLS"),
         }
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let refused = |why: io::Error| io::Error::new(why.kind(), format!("TLS with {host}:{port}: {why}"));
-        TlsConnector::from(self.config.clone()).connect(name, stream).await.map_err(refused)
+        let stream = TlsConnector::from(self.config.clone()).connect(name, stream).await.map_err(refused)?;
+        Ok(Stream::Encrypted(Box::new(stream)))
     }
 
-    /// The same for a program of PostgreSQL's own: `PGSSLMODE` and `PGSSLROOTCERT`.
-    pub(crate) fn for_libpq(&self) -> (&'static str, Option<&Path>) {
+    /// The same for a program of PostgreSQL's own, as variables of its environment.
+    pub fn for_libpq(&self) -> Vec<(&'static str, OsString)> {
         let mode = match self.checks {
+            Checks::Prefer => "prefer",
             Checks::Nothing => "require",
             Checks::Signer => "verify-ca",
             Checks::Host => "verify-full",
         };
-        (mode, self.authorities.as_deref())
+        let mut variables = vec![("PGSSLMODE", OsString::from(mode))];
+        // libpq checks by them whatever the mode is, and `prefer` would go on in the clear where that fails.
+        let authorities = self.authorities.as_ref().filter(|_| self.checks != Checks::Prefer);
+        variables.extend(authorities.map(|file| ("PGSSLROOTCERT", OsString::from(file))));
+        variables
     }
 
     fn made_of(&self) -> (Checks, Option<&Path>) {
         (self.checks, self.authorities.as_deref())
+    }
+}
+
+/// A connection to a server, behind the question whether it speaks TLS.
+pub enum Stream {
+    /// It does.
+    Encrypted(Box<TlsStream<TcpStream>>),
+    /// It does not, and need not.
+    Clear(TcpStream),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Clear(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Encrypted(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Clear(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Clear(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Clear(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }
 
@@ -182,5 +237,28 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The variables of an encryption with the file `a` of authorities, which is not there.
+    fn variables(checks: Checks) -> Vec<String> {
+        let nothing = Tls::new(Checks::Nothing, None).expect("no file is read");
+        let tls = Tls { checks, authorities: Some(PathBuf::from("a")), ..nothing };
+        let told = tls.for_libpq().into_iter();
+        told.map(|(name, value)| format!("{name}={}", value.to_string_lossy())).collect()
+    }
+
+    #[test]
+    fn libpq_is_told_the_same() {
+        for (checks, mode) in
+            [(Checks::Nothing, "require"), (Checks::Signer, "verify-ca"), (Checks::Host, "verify-full")]
+        {
+            assert_eq!(variables(checks), [format!("PGSSLMODE={mode}").as_str(), "PGSSLROOTCERT=a"]);
+        }
+        assert_eq!(variables(Checks::Prefer), ["PGSSLMODE=prefer"]);
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn demand(servers: &Scratch, lines: &str) {
 }
 
 /// The `auth_file`: clear words, a SCRAM key, an MD5 hash, and a word that is wrong at the server.
-fn secrets(servers: &Scratch) -> PathBuf {
+pub(crate) fn secrets(servers: &Scratch) -> PathBuf {
     let stored = |role: &str| {
         let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{role}'");
         servers.query(&sql)[0][0].clone().expect("the server answers")
@@ -94,7 +94,8 @@ pub(crate) fn ask(serving: &Serving, role: &str, password: &str, more: &[(&str, 
     run(&mut psql)
 }
 
-fn served(serving: &Serving) -> u64 {
+/// How many reads the standby has answered.
+pub(crate) fn served(serving: &Serving) -> u64 {
     let url = format!("postgres://postgres:{OWN}@127.0.0.1:{}/consort", serving.port);
     Console::connect(&url).node("standby1").served
 }
@@ -238,7 +239,7 @@ impl Drop for Certificates {
 }
 
 /// What `consort check` says of servers at this host, encrypted like this.
-fn checked(servers: &Scratch, host: &str, lines: &str) -> Done {
+pub(crate) fn checked(servers: &Scratch, host: &str, lines: &str) -> Done {
     let file = temporary("check").with_extension("toml");
     fs::write(&file, by_tcp(servers, host, free_port(), lines)).expect("a temporary file can be written");
     let done = consort(&["check", "--config", file.to_str().expect("a name of ours")]);
@@ -388,8 +389,8 @@ fn begins_with_tls(serving: &Serving) {
     assert_eq!(knocks(&[]), "");
 }
 
-/// A statement that is interrupted as a person does it, behind two encryptions.
-fn is_cancelled(serving: &Serving, more: &[(&str, &str)]) {
+/// A statement that is interrupted as a person does it, behind two encryptions where the client has one.
+pub(crate) fn is_cancelled(serving: &Serving, more: &[(&str, &str)]) {
     let mut psql = Command::new("psql");
     psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", "SELECT pg_sleep(600)"]).env("PGPASSWORD", KEYED);
     psql.env("PGHOST", "localhost").env("PGPORT", serving.port.to_string());
@@ -414,8 +415,8 @@ fn files_of_certificates_that_are_none_are_named() {
         (format!("tls_certificate = \"{name}\"\ntls_key = \"{name}\""), format!("{name}: ")),
         ("tls_required = true".to_owned(), "tls_required: needs tls_certificate and tls_key".to_owned()),
         (
-            "server_tls = \"prefer\"".to_owned(),
-            ":2: server_tls: expected \"disable\" or \"require\"".to_owned(),
+            "server_tls = \"allow\"".to_owned(),
+            ":2: server_tls: expected \"disable\" or \"prefer\" or \"require\"".to_owned(),
         ),
     ] {
         let config = temporary("certificates").with_extension("toml");

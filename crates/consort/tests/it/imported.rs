@@ -438,7 +438,7 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
     let text = format!(
         "[databases]\nshop = host=10.0.0.1,10.0.0.2 user=one password='hush hush' connect_query='SELECT 1'\nstore = host=10.0.0.1,10.0.0.2 dbname=shop\n\
          reports = host=10.0.0.3 dbname=shop pool_size=3\n[users]\nguest = pool_mode=statement\n[pgbouncer]\nlisten_addr = *\nauth_file = {users}\n\
-         pool_mode = statement\nmax_client_conn = 200000\nserver_tls_sslmode = prefer\nclient_tls_sslmode = require\nclient_tls_cert_file = /c\nno_such = 1\n\
+         pool_mode = statement\nmax_client_conn = 200000\nserver_tls_sslmode = sometimes\nclient_tls_sslmode = require\nclient_tls_cert_file = /c\nno_such = 1\n\
          max_client_conn = 40\nserver_lifetime = soon\n"
     );
     let done = folder.import("p.ini", &text);
@@ -451,7 +451,7 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
         "p.ini:4: not carried: reports is at another server, 10.0.0.3:5432",
         "p.ini:8: note: * is carried as 0.0.0.0; add \"[::]:6432\"",
         "p.ini:11: note: pgbouncer.max_client_conn is said again in ",
-        "p.ini:12: pgbouncer.server_tls_sslmode = prefer: not carried: server_tls: expected \"disable\" or \"require\"",
+        "p.ini:12: pgbouncer.server_tls_sslmode = sometimes: not carried: server_tls: expected \"disable\" or \"prefer\"",
         "p.ini:15: pgbouncer.no_such = 1: not carried: `consort import` does not know this setting",
         "p.ini:17: pgbouncer.server_lifetime = soon: not carried: soon is no number of seconds",
         // Without its key the certificate is of no use, and without that nobody can be asked for TLS.

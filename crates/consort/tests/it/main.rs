@@ -37,6 +37,7 @@ mod reloads;
 mod renamed;
 mod replicas;
 mod resources;
+mod server_tls;
 mod serving;
 mod snapshots;
 mod statement_log;

@@ -159,8 +159,8 @@ pub static KEYS: &[Key] = &[
     global(
         "server_tls",
         "\"disable\"",
-        "TLS towards the nodes, as libpq's `sslmode`: `disable`, `require` (whoever answers is believed), `verify-ca` or \
-         `verify-full`. Unix sockets are never encrypted.",
+        "TLS towards the nodes, as libpq's `sslmode`: `disable`, `prefer` (in the clear where a node has no TLS, or somebody on the \
+         way says so), `require` (whoever answers is believed), `verify-ca` or `verify-full`. Unix sockets are never encrypted.",
         |config, value| put(&mut config.server_tls, one_of(value, SERVER_TLS)),
     ),
     global(
@@ -739,6 +739,7 @@ const AUTH_TYPES: &[(&str, AuthType)] = &[
 
 const SERVER_TLS: &[(&str, Option<Checks>)] = &[
     ("disable", None),
+    ("prefer", Some(Checks::Prefer)),
     ("require", Some(Checks::Nothing)),
     ("verify-ca", Some(Checks::Signer)),
     ("verify-full", Some(Checks::Host)),

@@ -147,12 +147,10 @@ impl<'a> Tools<'a> {
             Some(password) => command.env("PGPASSWORD", password),
             None => command.env_remove("PGPASSWORD"),
         };
-        let encrypted = server.encrypted().map(|(_, _, tls)| tls.for_libpq());
-        let (mode, authorities) = encrypted.unwrap_or(("disable", None));
-        command.env("PGSSLMODE", mode);
-        if let Some(authorities) = authorities {
-            command.env("PGSSLROOTCERT", authorities);
-        }
+        match server.encrypted() {
+            Some((_, _, tls)) => command.envs(tls.for_libpq()),
+            None => command.env("PGSSLMODE", "disable"),
+        };
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut command = Command::from(command);
         command.kill_on_drop(true);

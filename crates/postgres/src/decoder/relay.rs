@@ -1,4 +1,4 @@
-//! A slot's stream over TLS. The replication client's own TLS would bring a second cryptographic library into the
+//! A slot's stream where TLS is asked for. The replication client's own TLS would bring a second cryptographic library into the
 //! program, so it is given a Unix socket, in a folder that only we can enter, behind which the bytes go through ours.
 
 use crate::Error;
