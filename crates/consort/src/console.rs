@@ -130,7 +130,7 @@ async fn connect(
         let (client, connection) = address.connect(NoTls).await.map_err(causes)?;
         return Ok((client, Box::pin(connection)));
     }
-    let tls = Tls::new(Checks::Nothing, None)?;
+    let tls = Tls::new(Checks::Nothing, None, None)?;
     let stream = timeout(LIMIT, tls.connect(host, port)).await;
     let stream =
         stream.map_err(|_| format!("nothing within {LIMIT:?}"))?.map_err(|error| error.to_string())?;

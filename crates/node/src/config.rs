@@ -71,6 +71,10 @@ pub struct Config {
     pub server_tls: Option<Checks>,
     /// PEM file with the certificates whose signature counts there.
     pub server_tls_ca: Option<PathBuf>,
+    /// PEM file with the certificate chain for servers.
+    pub server_tls_certificate: Option<PathBuf>,
+    /// PEM file with its key.
+    pub server_tls_key: Option<PathBuf>,
     /// The role with which Consort itself watches the nodes.
     pub control_user: String,
     /// The primary.
@@ -358,7 +362,9 @@ impl Config {
 
     /// How connections to servers are encrypted; the error is a sentence for a person.
     pub fn tls_to_servers(&self) -> Result<Option<Tls>, String> {
-        self.server_tls.map(|checks| Tls::new(checks, self.server_tls_ca.as_deref())).transpose()
+        let Some(checks) = self.server_tls else { return Ok(None) };
+        let certificate = self.server_tls_certificate.as_deref().zip(self.server_tls_key.as_deref());
+        Tls::new(checks, self.server_tls_ca.as_deref(), certificate).map(Some)
     }
 
     /// How clients come to their connections at the primary. Where statements are ordered before they are executed, each has its

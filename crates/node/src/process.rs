@@ -321,11 +321,12 @@ impl Process {
         let same_rules = config.auth_type == running.auth_type;
         config.until_start(&running);
         let rules = same_rules.then(|| config.rules()).transpose()?;
-        let reach = Reach::of(&config)?;
+        let mut reach = Reach::of(&config)?;
         let (secrets, lookup) = (secrets(&config)?, lookup(&config)?);
         // A certificate is renewed under the name that it has.
         let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
         *self.door.tls.borrow_mut() = tls.transpose()?;
+        reach.renew(self.cluster.setup().primary.tls.as_ref());
         *self.door.secrets.borrow_mut() = secrets;
         *self.door.lookup.borrow_mut() = lookup;
         if let Some(rules) = rules {
@@ -524,6 +525,14 @@ impl Reach {
     fn of(config: &Config) -> Result<Reach, String> {
         let (user, password) = (config.control_user.clone(), password(config, &config.control_user));
         Ok(Reach { user, password, tls: config.tls_to_servers()? })
+    }
+
+    /// What the files of certificates hold by now counts for whoever is reached already, too.
+    fn renew(&mut self, running: Option<&Tls>) {
+        if let (Some(running), Some(tls)) = (running, &mut self.tls) {
+            running.renew(tls);
+            *tls = running.clone();
+        }
     }
 
     fn address(&self, server: &Server) -> Address {

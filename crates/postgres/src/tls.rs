@@ -1,5 +1,5 @@
-//! TLS towards the servers, in the words of libpq's `sslmode`: what is asked of a server's certificate (PostgreSQL's
-//! chapter "SSL Support").
+//! TLS towards the servers, in the words of libpq's `sslmode`: what is asked of a server's certificate, and the certificate
+//! that servers are shown (PostgreSQL's chapter "SSL Support").
 
 use crate::tcp;
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
@@ -45,15 +45,23 @@ pub enum Checks {
 pub struct Tls {
     checks: Checks,
     authorities: Option<PathBuf>,
-    config: Arc<ClientConfig>,
+    /// Our own chain, and its key.
+    certificate: Option<(PathBuf, PathBuf)>,
+    /// What the files held: one for all clones.
+    config: Arc<Mutex<Arc<ClientConfig>>>,
 }
 
 impl Tls {
-    /// Encryption with these checks; `authorities` is a PEM file with the certificates of those whose signature counts.
+    /// Encryption with these checks; `authorities` is a PEM file with the certificates of those whose signature counts,
+    /// `certificate` one with our own chain, and one with its key, for servers that ask for it.
     ///
     /// # Errors
     /// A sentence for a person, with the name of the file.
-    pub fn new(checks: Checks, authorities: Option<&Path>) -> Result<Tls, String> {
+    pub fn new(
+        checks: Checks,
+        authorities: Option<&Path>,
+        certificate: Option<(&Path, &Path)>,
+    ) -> Result<Tls, String> {
         let provider = Arc::new(ring::default_provider());
         let signers = match (checks, authorities) {
             (Checks::Prefer | Checks::Nothing, _) => None,
@@ -67,9 +75,30 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|why| why.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
-        Ok(Tls { checks, authorities: authorities.map(Path::to_owned), config: Arc::new(config) })
+            .with_custom_certificate_verifier(verifier);
+        let config = match certificate {
+            Some((file, key)) => {
+                let (chain, secret) = (chain(file)?, secret(key)?);
+                config.with_client_auth_cert(chain, secret).map_err(|why| unfit(&why, file, key))?
+            }
+            None => config.with_no_client_auth(),
+        };
+        Ok(Tls {
+            checks,
+            authorities: authorities.map(Path::to_owned),
+            certificate: certificate.map(|(file, key)| (file.to_owned(), key.to_owned())),
+            config: Arc::new(Mutex::new(Arc::new(config))),
+        })
+    }
+
+    /// From now on connections of this one and of all its clones begin with what the files held when the other one was made.
+    pub fn renew(&self, other: &Tls) {
+        let config = other.config();
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    fn config(&self) -> Arc<ClientConfig> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Connects to a server and begins TLS.
@@ -90,7 +119,7 @@ impl Tls {
         }
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let refused = |why: io::Error| io::Error::new(why.kind(), format!("TLS with {host}:{port}: {why}"));
-        let stream = TlsConnector::from(self.config.clone()).connect(name, stream).await.map_err(refused)?;
+        let stream = TlsConnector::from(self.config()).connect(name, stream).await.map_err(refused)?;
         Ok(Stream::Encrypted(Box::new(stream)))
     }
 
@@ -106,11 +135,15 @@ impl Tls {
         // libpq checks by them whatever the mode is, and `prefer` would go on in the clear where that fails.
         let authorities = self.authorities.as_ref().filter(|_| self.checks != Checks::Prefer);
         variables.extend(authorities.map(|file| ("PGSSLROOTCERT", OsString::from(file))));
+        if let Some((file, key)) = &self.certificate {
+            variables.push(("PGSSLCERT", OsString::from(file)));
+            variables.push(("PGSSLKEY", OsString::from(key)));
+        }
         variables
     }
 
-    fn made_of(&self) -> (Checks, Option<&Path>) {
-        (self.checks, self.authorities.as_deref())
+    fn made_of(&self) -> (Checks, Option<&Path>, Option<&(PathBuf, PathBuf)>) {
+        (self.checks, self.authorities.as_deref(), self.certificate.as_ref())
     }
 }
 
@@ -151,6 +184,30 @@ impl AsyncWrite for Stream {
             Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Clear(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+/// Our certificate, and those between it and one that the servers know.
+fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let named = |why: &dyn fmt::Display| format!("server_tls_certificate: {}: {why}", file.display());
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let chain: Vec<CertificateDer<'static>> = read.map_err(|why| named(&why))?;
+    if chain.is_empty() { Err(named(&"there is no certificate in it")) } else { Ok(chain) }
+}
+
+fn secret(key: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(key).map_err(|why| format!("server_tls_key: {}: {why}", key.display()))
+}
+
+/// Why a certificate and a key cannot be shown together.
+fn unfit(why: &Error, file: &Path, key: &Path) -> String {
+    let (file, key) = (file.display(), key.display());
+    match why {
+        Error::InconsistentKeys(_) => {
+            format!("server_tls_key: {key}: is not the key of the certificate in {file}")
+        }
+        Error::InvalidCertificate(_) => format!("server_tls_certificate: {file}: {why}"),
+        _ => format!("server_tls_key: {key}: {why}"),
     }
 }
 
@@ -244,10 +301,11 @@ impl ServerCertVerifier for Verifier {
 mod tests {
     use super::*;
 
-    /// The variables of an encryption with the file `a` of authorities, which is not there.
-    fn variables(checks: Checks) -> Vec<String> {
-        let nothing = Tls::new(Checks::Nothing, None).expect("no file is read");
-        let tls = Tls { checks, authorities: Some(PathBuf::from("a")), ..nothing };
+    /// The variables of an encryption with the file `a` of authorities and these, none of which is there.
+    fn variables(checks: Checks, certificate: Option<(&str, &str)>) -> Vec<String> {
+        let nothing = Tls::new(Checks::Nothing, None, None).expect("no file is read");
+        let certificate = certificate.map(|(file, key)| (PathBuf::from(file), PathBuf::from(key)));
+        let tls = Tls { checks, authorities: Some(PathBuf::from("a")), certificate, ..nothing };
         let told = tls.for_libpq().into_iter();
         told.map(|(name, value)| format!("{name}={}", value.to_string_lossy())).collect()
     }
@@ -257,8 +315,13 @@ mod tests {
         for (checks, mode) in
             [(Checks::Nothing, "require"), (Checks::Signer, "verify-ca"), (Checks::Host, "verify-full")]
         {
-            assert_eq!(variables(checks), [format!("PGSSLMODE={mode}").as_str(), "PGSSLROOTCERT=a"]);
+            let mode = format!("PGSSLMODE={mode}");
+            assert_eq!(variables(checks, None), [mode.as_str(), "PGSSLROOTCERT=a"]);
+            let all = [mode.as_str(), "PGSSLROOTCERT=a", "PGSSLCERT=c", "PGSSLKEY=k"];
+            assert_eq!(variables(checks, Some(("c", "k"))), all);
         }
-        assert_eq!(variables(Checks::Prefer), ["PGSSLMODE=prefer"]);
+        assert_eq!(variables(Checks::Prefer, None), ["PGSSLMODE=prefer"]);
+        let shown = variables(Checks::Prefer, Some(("c", "k")));
+        assert_eq!(shown, ["PGSSLMODE=prefer", "PGSSLCERT=c", "PGSSLKEY=k"]);
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use postgres::local::{LogIns, Scratch};
+use postgres::local::{LogIns, Options, Scratch};
 
 use crate::fixture::{
     CONSORT, Done, LIMIT, Serving, configuration, consort, eventually, free_port, psql, run, temporary,
@@ -25,8 +25,12 @@ pub(crate) const OLD: &str = "olden";
 
 /// A server that is reached by TCP and trusts nobody there.
 pub(crate) fn guarded(standbys: usize) -> Arc<Scratch> {
-    let options = postgres::local::Options { standbys, log_ins: LogIns::Loopback, ..Scratch::options() };
-    let servers = Scratch::with(options);
+    guarded_with(Options { standbys, ..Scratch::options() })
+}
+
+/// The same with these nodes.
+pub(crate) fn guarded_with(options: Options) -> Arc<Scratch> {
+    let servers = Scratch::with(Options { log_ins: LogIns::Loopback, ..options });
     for sql in [
         "CREATE TABLE goods (id int PRIMARY KEY, v text)",
         "INSERT INTO goods VALUES (1, 'lamp')",

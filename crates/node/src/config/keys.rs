@@ -173,6 +173,24 @@ pub static KEYS: &[Key] = &[
         },
     ),
     global(
+        "server_tls_certificate",
+        "\"\"",
+        "PEM file with the certificate chain that nodes are shown which ask for one; empty: none.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.server_tls_certificate, path)
+        },
+    ),
+    global(
+        "server_tls_key",
+        "\"\"",
+        "PEM file with the key of `server_tls_certificate`.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.server_tls_key, path)
+        },
+    ),
+    global(
         "control_user",
         "\"postgres\"",
         "The role as which Consort itself watches the nodes, a superuser. Its secret comes from `auth_file`.",

@@ -223,6 +223,18 @@ fn the_whole_must_make_sense() {
         ("auth_type = \"trust\"\n[primary]\nport = 1\n", "host is missing"),
         ("auth_type = \"trust\"\ntls_key = \"k\"\n[primary]\nhost = \"a\"\n", "together"),
         ("auth_type = \"trust\"\ntls_required = true\n[primary]\nhost = \"a\"\n", "needs tls_certificate"),
+        (
+            "auth_type = \"trust\"\nserver_tls = \"prefer\"\nserver_tls_certificate = \"c\"\n[primary]\nhost = \"a\"\n",
+            "server_tls_certificate: needs server_tls_key",
+        ),
+        (
+            "auth_type = \"trust\"\nserver_tls = \"require\"\nserver_tls_key = \"k\"\n[primary]\nhost = \"a\"\n",
+            "server_tls_key: needs server_tls_certificate",
+        ),
+        (
+            "auth_type = \"trust\"\nserver_tls_certificate = \"c\"\nserver_tls_key = \"k\"\n[primary]\nhost = \"a\"\n",
+            "set server_tls",
+        ),
         ("auth_type = \"trust\"\nlisten = []\n[primary]\nhost = \"a\"\n", "nobody could connect"),
         (
             "auth_type = \"trust\"\n[primary]\nhost = \"a\"\n[[standby]]\nhost = \"b\"\nname = \"primary\"\n",

@@ -28,6 +28,14 @@ impl Config {
                 "is missing: with this server_tls it holds the certificates whose signature counts",
             );
         }
+        match (&self.server_tls_certificate, &self.server_tls_key) {
+            (Some(_), None) => refuse("server_tls_certificate", "needs server_tls_key"),
+            (None, Some(_)) => refuse("server_tls_key", "needs server_tls_certificate"),
+            (Some(_), Some(_)) if self.server_tls.is_none() => {
+                refuse("server_tls_certificate", "is never shown: set server_tls");
+            }
+            _ => {}
+        }
         let asks = !matches!(self.auth_type, AuthType::Trust | AuthType::Hba);
         if asks && self.auth_file.is_none() && self.auth_user.is_empty() {
             refuse("auth_file", "is missing: with this auth_type it holds the roles' secrets");
