@@ -178,7 +178,9 @@ pub(super) fn client_tls(value: &str) -> Result<Converted, String> {
 /// TLS towards the servers.
 pub(super) fn server_tls(value: &str) -> Result<Converted, String> {
     match value {
-        "disabled" => plain(quoted("disable")),
+        "disabled" | "false" => plain(quoted("disable")),
+        // PgBouncer asks for it first then, too, and PgCat goes on in the clear where there is none.
+        "allow" | "true" => plain(quoted("prefer")),
         other => plain(quoted(&other.replace('_', "-"))),
     }
 }
@@ -216,6 +218,16 @@ mod tests {
         assert_eq!(written(names, " a, b\"c ,,").as_deref(), Some("[\"a\", 'b\"c']"));
         assert_eq!(written(auth_type, "plain").as_deref(), Some("\"password\""));
         assert_eq!(written(client_tls, "sometimes"), None);
+        for (value, wanted) in [
+            ("disabled", "\"disable\""),
+            ("false", "\"disable\""),
+            ("allow", "\"prefer\""),
+            ("true", "\"prefer\""),
+            ("prefer", "\"prefer\""),
+            ("verify_full", "\"verify-full\""),
+        ] {
+            assert_eq!(written(server_tls, value).as_deref(), Some(wanted), "{value}");
+        }
         assert_eq!(written(socket_folder, "@abstract"), None);
     }
 }

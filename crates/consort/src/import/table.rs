@@ -141,8 +141,6 @@ mod why {
     pub(super) const ROLES: &str =
         "write the roles' lines to auth_file; docs/operation.md has the query that prints them";
     pub(super) const CLIENT_CERTIFICATES: &str = "auth_type = \"hba\" with client_tls_ca: hostssl with the method cert, or with clientcert=verify-full";
-    pub(super) const SERVER_CERTIFICATES: &str =
-        "Consort shows servers no certificate: let its roles log in by SCRAM";
     pub(super) const RESTART: &str = "consort serve --takeover hands clients over to a new process; a second Consort takes over when the first is lost, with lease_time";
 }
 

@@ -471,6 +471,56 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
 }
 
 #[test]
+fn tls_towards_servers_is_as_it_was() {
+    let folder = Folder::new();
+    let pgbouncer = |lines: &str| {
+        let text = format!("[databases]\nshop = host=h\n[pgbouncer]\n{lines}");
+        folder.import("p.ini", &text)
+    };
+    let files = "server_tls_ca_file = /r\nserver_tls_cert_file = /c\nserver_tls_key_file = /k\n";
+    for mode in ["allow", "prefer", "require", "verify-ca", "verify-full"] {
+        let done = pgbouncer(&format!("server_tls_sslmode = {mode}\n{files}"));
+        let carried = if mode == "allow" { "prefer" } else { mode };
+        for line in [
+            &format!("server_tls = \"{carried}\"  # "),
+            "server_tls_ca = \"/r\"  # ",
+            "server_tls_certificate = \"/c\"  # ",
+            "server_tls_key = \"/k\"  # ",
+        ] {
+            assert!(done.out.contains(line), "{mode}: {line} is missing in\n{}", done.out);
+        }
+        assert!(!["not carried: ", "not needed: "].iter().any(|of| done.err.contains(of)), "{}", done.err);
+    }
+    let off = pgbouncer(&format!("server_tls_sslmode = disable\n{files}"));
+    assert!(off.out.contains("server_tls = \"disable\"  # "), "{}", off.out);
+    for (at, key) in [(6, "server_tls_cert_file"), (7, "server_tls_key_file")] {
+        let said = format!("p.ini:{at}: pgbouncer.{key}: not needed: it does not count there");
+        assert!(off.err.contains(&said), "{said} is missing in\n{}", off.err);
+    }
+    // One is of no use without the other.
+    for (line, said) in [
+        ("server_tls_cert_file = /c\n", "server_tls_certificate needs server_tls_key"),
+        ("server_tls_key_file = /k\n", "server_tls_key needs server_tls_certificate"),
+    ] {
+        let done = pgbouncer(line);
+        assert!(done.err.contains(&format!("not carried: {said}")), "{}", done.err);
+        assert!(done.out.contains("server_tls = \"prefer\"  # default of PgBouncer"), "{}", done.out);
+        assert!(!["certificate =", "key ="].iter().any(|key| done.out.contains(key)), "{}", done.out);
+    }
+    let pgcat = |tls: &str| {
+        let text = format!(
+            "[general]\n{tls}[pools.shop.shards.0]\nservers = [[\"h\", 5432, \"primary\"]]\ndatabase = \"shop\"\n"
+        );
+        folder.import("pgcat.toml", &text).out
+    };
+    assert!(pgcat("server_tls = true\n").contains("server_tls = \"prefer\"  # "));
+    assert!(pgcat("server_tls = false\n").contains("server_tls = \"disable\"  # "));
+    assert!(!pgcat("").contains("server_tls"));
+    let pgdog = folder.import("pgdog.toml", "[[databases]]\nname = \"shop\"\nhost = \"h\"\n");
+    assert!(pgdog.out.contains("server_tls = \"prefer\"  # default of PgDog"), "{}", pgdog.out);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named_with_its_line() {
     let folder = Folder::new();
     let users = folder.file("bad.txt", "\"app\" \"x\"\nnonsense\n");

@@ -10,8 +10,8 @@ const P: &str = "pgbouncer";
 const D: &str = "databases";
 const U: &str = "users";
 
-/// TLS is offered to clients.
-const OFFERED: &[&str] = &["allow", "prefer", "require", "verify-ca", "verify-full"];
+/// TLS is offered to clients, or asked for at servers.
+const WITH_TLS: &[&str] = &["allow", "prefer", "require", "verify-ca", "verify-full"];
 
 pub(super) static ROWS: &[Row] = &[
     // The process.
@@ -91,9 +91,9 @@ pub(super) static ROWS: &[Row] = &[
     missing(P, &["resolv_conf"], "names are looked up as the system does it").idle(&[""]),
     // TLS.
     key(P, &["client_tls_sslmode"], "tls_required", client_tls),
-    key(P, &["client_tls_key_file"], "tls_key", path).idle(&[""]).with("client_tls_sslmode", OFFERED),
-    key(P, &["client_tls_cert_file"], "tls_certificate", path).idle(&[""]).with("client_tls_sslmode", OFFERED),
-    key(P, &["client_tls_ca_file"], "client_tls_ca", path).idle(&[""]).with("client_tls_sslmode", OFFERED),
+    key(P, &["client_tls_key_file"], "tls_key", path).idle(&[""]).with("client_tls_sslmode", WITH_TLS),
+    key(P, &["client_tls_cert_file"], "tls_certificate", path).idle(&[""]).with("client_tls_sslmode", WITH_TLS),
+    key(P, &["client_tls_ca_file"], "client_tls_ca", path).idle(&[""]).with("client_tls_sslmode", WITH_TLS),
     nothing(
         P,
         &[
@@ -108,9 +108,12 @@ pub(super) static ROWS: &[Row] = &[
         ],
         why::TLS_CHOICES,
     ),
-    key(P, &["server_tls_sslmode"], "server_tls", server_tls),
+    key(P, &["server_tls_sslmode"], "server_tls", server_tls).default("prefer"),
     key(P, &["server_tls_ca_file"], "server_tls_ca", path),
-    missing(P, &["server_tls_key_file", "server_tls_cert_file"], why::SERVER_CERTIFICATES).idle(&[""]),
+    key(P, &["server_tls_key_file"], "server_tls_key", path).idle(&[""]).with("server_tls_sslmode", WITH_TLS),
+    key(P, &["server_tls_cert_file"], "server_tls_certificate", path)
+        .idle(&[""])
+        .with("server_tls_sslmode", WITH_TLS),
     // Time-outs that are called dangerous.
     key(P, &["query_timeout"], "query_timeout", seconds).idle(&["0", "0.0"]),
     key(P, &["transaction_timeout"], "transaction_timeout", seconds).idle(&["0", "0.0"]),

@@ -2,7 +2,7 @@
 
 use super::{Row, elsewhere, key, key_or_common, missing, nothing, why};
 use crate::import::convert::{
-    auth_type, metrics_port, millis, millis_or_never, names, number, path, pool_mode, text,
+    auth_type, metrics_port, millis, millis_or_never, names, number, path, pool_mode, server_tls, text,
 };
 
 const G: &str = "general";
@@ -49,7 +49,7 @@ pub(super) static ROWS: &[Row] = &[
     nothing(G, &["validate_config"], "consort check looks at the servers"),
     key(G, &["tls_certificate"], "tls_certificate", path),
     key(G, &["tls_private_key"], "tls_key", path),
-    missing(G, &["server_tls"], "set server_tls to require, verify-ca or verify-full").idle(&["false"]),
+    key(G, &["server_tls"], "server_tls", server_tls),
     missing(G, &["verify_server_certificate"], "set server_tls = \"verify-full\" and server_tls_ca")
         .idle(&["false"]),
     key(G, &["admin_username"], "admin_users", names),

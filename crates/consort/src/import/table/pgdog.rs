@@ -54,7 +54,7 @@ pub(super) static ROWS: &[Row] = &[
     key(G, &["tls_private_key"], "tls_key", path),
     key(G, &["tls_client_required"], "tls_required", flag),
     key(G, &["tls_client_ca_certificate"], "client_tls_ca", path),
-    key(G, &["tls_verify"], "server_tls", server_tls),
+    key(G, &["tls_verify"], "server_tls", server_tls).default("prefer"),
     key(G, &["tls_server_ca_certificate"], "server_tls_ca", path),
     key(G, &["shutdown_timeout"], "drain_time", millis).default("60000"),
     nothing(G, &["shutdown_termination_timeout"], "behind drain_time clients are cut off at once"),
