@@ -333,7 +333,9 @@ fn ddl_that_replicas_cannot_run_is_refused_where_that_is_wanted() {
         assert!(refused.text.contains("cannot be run at replicas"), "{sql}: {}", refused.text);
     }
     client.rows("INSERT INTO of_boss VALUES (1); INSERT INTO parts VALUES (1)").unwrap();
-    ["of_boss", "parts"].map(|table| becomes_equal(&serving.servers, "postgres", table));
+    for table in ["of_boss", "parts"] {
+        becomes_equal(&serving.servers, "postgres", table);
+    }
     assert_eq!(copy(&serving), before, "the replica goes on");
 
     let text = std::fs::read_to_string(serving.config_file()).unwrap();

@@ -1,11 +1,8 @@
 //! The table of keys: name, default, what it is for, and how it is read. The only place that knows them; the manual's
 //! table is generated from it.
 
-use design::Design;
-use history::Grain;
-use postgres::attach::UnreplicableDdl;
-use postgres::tls::Checks;
-use scheduler::Writers;
+mod words;
+
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -15,9 +12,10 @@ use super::value::{
     Read, declared, default, duration, flag, least_duration, networks, number, one_of, share, shown, size,
     tables, text, texts,
 };
-use super::{AuthType, Choice, LogFormat, Server};
+use super::{Choice, LogFormat, Server};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
+use words::{AUTH_TYPES, GRAINS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -741,36 +739,6 @@ pub static KEYS: &[Key] = &[
 
 /// No limit of connections or clients is larger.
 const MOST_CONNECTIONS: usize = 100_000;
-
-const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
-    &[("copy", UnreplicableDdl::Copy), ("refuse", UnreplicableDdl::Refuse)];
-
-const GRAINS: &[(&str, Grain)] = &[("row", Grain::Row), ("column", Grain::Column), ("table", Grain::Table)];
-
-const AUTH_TYPES: &[(&str, AuthType)] = &[
-    ("scram-sha-256", AuthType::Scram),
-    ("md5", AuthType::Md5),
-    ("password", AuthType::Password),
-    ("trust", AuthType::Trust),
-    ("hba", AuthType::Hba),
-];
-
-const SERVER_TLS: &[(&str, Option<Checks>)] = &[
-    ("disable", None),
-    ("prefer", Some(Checks::Prefer)),
-    ("require", Some(Checks::Nothing)),
-    ("verify-ca", Some(Checks::Signer)),
-    ("verify-full", Some(Checks::Host)),
-];
-
-const WRITERS: &[(&str, Writers)] =
-    &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];
-
-fn design(value: &DeValue<'_>) -> Read<Design> {
-    let flawed = design::FLAWED.iter().find(|design| value.as_str() == Some(design.name));
-    flawed
-        .map_or_else(|| one_of(value, &design::ALL.map(|design| (design.name, design))), |flawed| Ok(*flawed))
-}
 
 fn set_consistency(choice: &mut Choice, value: &DeValue<'_>) -> Read<()> {
     let written = text(value)?;
