@@ -32,6 +32,8 @@ pub struct Wish {
     pub secret: Option<Secret>,
     /// It takes no longer than this.
     pub limit: Duration,
+    /// The number of the role as which the client has come in, if that is known: another one may have got its name since.
+    pub role: Option<u32>,
 }
 
 /// A connection that is logged in and ready.
@@ -61,6 +63,8 @@ pub enum Refusal {
     MayNotLead,
     /// Its client is sent away.
     SentAway(Leave),
+    /// Its name is another role's by now.
+    OtherRole(String),
 }
 
 impl From<io::Error> for Refusal {

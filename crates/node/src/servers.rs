@@ -54,6 +54,12 @@ pub struct Lent {
     pub started_us: i64,
     /// A session may have used sequences there: `currval` and `lastval` tell of them.
     pub sequences: bool,
+    /// A session may have made settings of an application there (`app.user`): to code they are empty since, and no longer unknown.
+    pub application_settings: bool,
+    /// The number of the role as which it logged in.
+    pub role: u32,
+    /// What roles there were when it logged in: see [`Scheduler::closings`](scheduler::Scheduler::closings).
+    roles: Option<u64>,
     /// What the server said when it let it in.
     pub greeting: Rc<Greeting>,
     /// The configuration that its settings were read under.
@@ -71,6 +77,11 @@ impl Lent {
     /// When it was begun to be opened.
     pub(crate) fn since(&self) -> Instant {
         self.open.since()
+    }
+
+    /// The configuration that its settings were read under, or a later one.
+    pub(crate) fn floor(&self) -> LoadTime {
+        self.floor
     }
 }
 
@@ -91,6 +102,9 @@ pub struct Greeted {
     pub reported: Rc<Vec<(Vec<u8>, Vec<u8>)>>,
     /// What is known of it.
     pub state: SessionState,
+    /// The number of its role.
+    pub role: u32,
+    roles: u64,
     floor: LoadTime,
     catalog: u64,
 }
@@ -118,6 +132,11 @@ impl Server {
             || self.peer.poll_fill(&mut cx).is_ready();
         self.peer.rest();
         gone
+    }
+
+    /// It is logged in as this role, if it is known which one that is to be.
+    fn is_of(&self, role: Option<u32>) -> bool {
+        role.is_none_or(|role| role == self.lent.role)
     }
 
     /// Takes leave of the server.
@@ -345,13 +364,18 @@ impl Servers {
         let owner = (wish.database.clone(), wish.user.clone());
         let pool = self.pools.borrow().get(&owner).cloned()?;
         let greeted = pool.greeted.borrow().get(&wish.parameters).cloned()?;
-        let same = greeted.floor == cluster.configured().floor() && greeted.catalog == version(cluster, wish);
+        let same = greeted.floor == cluster.configured().floor()
+            && greeted.catalog == version(cluster, wish)
+            && cluster.scheduler().closings() == Some(greeted.roles);
         same.then_some(greeted)
     }
 
     /// A session has just begun at this connection, and nothing has happened to it but that it was looked at.
     pub fn greet(&self, cluster: &Cluster, wish: &Wish, lent: &Lent, state: SessionState) {
+        let Some(roles) = lent.roles else { return };
         let greeted = Greeted {
+            role: lent.role,
+            roles,
             messages: lent.greeting.messages.clone(),
             reported: lent.greeting.reported.clone(),
             state,
@@ -360,7 +384,9 @@ impl Servers {
         };
         let pool = self.pool(&wish.database, &wish.user);
         let mut all = pool.greeted.borrow_mut();
-        all.retain(|_, other| other.floor == greeted.floor && other.catalog == greeted.catalog);
+        all.retain(|_, other| {
+            (other.floor, other.catalog, other.roles) == (greeted.floor, greeted.catalog, greeted.roles)
+        });
         if all.len() >= MOST_GREETINGS {
             all.pop_first();
         }
@@ -370,7 +396,7 @@ impl Servers {
     /// A connection for this client: the one that it had last, if nobody has it. Who comes first is served first.
     ///
     /// # Errors
-    /// No connection became free in time, or none could be opened.
+    /// No connection became free in time, or none could be opened, or not as the role that the client is.
     pub async fn take(
         self: &Rc<Servers>,
         Member(pool): &Member,
@@ -380,7 +406,14 @@ impl Servers {
         let wanted = Wanted::Shared(wish, cluster.configured().floor());
         match self.get(pool, wanted, seat).await? {
             Got::Idle(server) => Ok(*server),
-            Got::New(counted) => self.opened(counted, Opening::of(cluster, wish, rooms)).await,
+            Got::New(counted) => {
+                let server = self.opened(counted, Opening::of(cluster, wish, rooms)).await?;
+                if server.is_of(wish.role) {
+                    return Ok(server);
+                }
+                self.is_left(server);
+                Err(Refusal::OtherRole(wish.user.clone()))
+            }
         }
     }
 
@@ -484,7 +517,7 @@ impl Servers {
             return None;
         }
         if let Wanted::Shared(wish, floor) = wanted {
-            while let Some(mut server) = pool.pick(&wish.parameters, seat.id) {
+            while let Some(mut server) = pool.pick(wish, seat.id) {
                 if server.place == wish.place && server.lent.floor == floor && !server.is_gone() {
                     return Some(Got::Idle(Box::new(server)));
                 }
@@ -620,10 +653,11 @@ fn version(cluster: &Cluster, wish: &Wish) -> u64 {
 }
 
 impl Pool {
-    /// One that began with these parameters: the session's last one, or the one that was used last.
-    fn pick(&self, parameters: &[(String, String)], session: u64) -> Option<Server> {
+    /// One that began as the session did: its last one, or the one that was used last.
+    fn pick(&self, wish: &Wish, session: u64) -> Option<Server> {
         let mut idle = self.idle.borrow_mut();
-        let fits = |server: &Server| server.lent.greeting.parameters == parameters;
+        let fits =
+            |server: &Server| server.lent.greeting.parameters == wish.parameters && server.is_of(wish.role);
         let at = idle
             .iter()
             .rposition(|server| server.lent.last == session && fits(server))

@@ -201,6 +201,7 @@ pub(crate) fn said(refusal: &Refusal) -> String {
         Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
         Refusal::SentAway(_) => "its client is sent away".to_owned(),
         Refusal::MayNotLead => "another Consort may lead".to_owned(),
+        Refusal::OtherRole(user) => format!("the role {user} is another one by now"),
         Refusal::Answered(error) => match wire::Frame::new(error) {
             Ok(frame) => String::from_utf8_lossy(wire::Complaint::read(&frame).message()).into_owned(),
             Err(why) => why.to_string(),

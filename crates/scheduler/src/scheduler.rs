@@ -331,6 +331,12 @@ impl Scheduler {
         self.closings += 1;
     }
 
+    /// How often something of that kind has begun so far; `None` while it goes on. Who finds the same number twice has seen nothing
+    /// change between.
+    pub fn closings(&self) -> Option<u64> {
+        (self.closed == 0).then_some(self.closings)
+    }
+
     /// The change is marked. See [`close`](Scheduler::close).
     ///
     /// # Panics

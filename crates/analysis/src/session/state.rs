@@ -88,6 +88,8 @@ pub struct SessionState {
     application_settings: bool,
     /// The settings when the session began, to which RESET goes back; known if a probe came before any SET.
     first: Option<Settings>,
+    /// That of before a reload, until the session was looked at behind it: what differs from it, it has set itself.
+    before_reload: Option<Settings>,
     any_set: bool,
     /// What ParameterStatus said of mirrored settings.
     reported: BTreeMap<&'static str, String>,
@@ -124,6 +126,7 @@ impl SessionState {
             seeded: false,
             application_settings: startup.sets_for_applications(),
             first: None,
+            before_reload: None,
             any_set: false,
             reported: BTreeMap::new(),
             moved: false,
@@ -176,10 +179,26 @@ impl SessionState {
         self.committed.settings = known;
     }
 
-    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew: what
-    /// it has set itself it takes along.
-    pub fn begins_anew(&mut self, base: &Settings, interner: &mut Interner) {
-        let Some(first) = self.first.replace(base.clone()) else { return };
+    /// The session began as a connection with these settings did, if nobody has looked since when it did begin.
+    pub fn began_with(&mut self, first: &Settings) {
+        if self.first.is_none() && self.before_reload.is_none() {
+            self.first = Some(first.clone());
+        }
+    }
+
+    /// Nothing keeps it from going on at another connection but that the configuration was loaded anew: what it has set itself is
+    /// known, and the rest is as that connection begins.
+    pub fn may_begin_anew(&self) -> bool {
+        let is_known = self.first.is_some() || self.before_reload.is_some();
+        is_known && self.status == BlockStatus::Idle && self.dirt == bit(Dirt::Reload)
+    }
+
+    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew, at
+    /// `loaded` or later: what it has set itself it takes along.
+    pub fn begins_anew(&mut self, base: &Settings, loaded: LoadTime, interner: &mut Interner) {
+        let before = self.before_reload.take();
+        let Some(first) = self.first.replace(base.clone()).or(before) else { return };
+        (self.loaded, self.dirt) = (loaded, self.dirt & !bit(Dirt::Reload));
         let mut settings = base.clone();
         for (name, value) in self.now.settings.iter() {
             if first.get(name) != Some(value) {
@@ -388,7 +407,7 @@ impl SessionState {
     pub fn reloaded(&mut self, floor: LoadTime) {
         if self.loaded < floor && self.dirt & bit(Dirt::Fresh) == 0 {
             self.dirtied(Dirt::Reload);
-            self.first = None;
+            self.before_reload = self.first.take().or(self.before_reload.take());
         }
     }
 
@@ -684,6 +703,7 @@ impl SessionState {
         };
         let begun = bit(Dirt::Fresh) | bit(Dirt::Reload);
         self.loaded = loaded;
+        self.before_reload = None;
         if self.first.is_none() && !self.any_set && self.dirt & !begun == 0 {
             self.first = Some(settings.clone());
         }

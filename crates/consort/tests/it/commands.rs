@@ -81,7 +81,7 @@ fn kill_sends_everybody_away_and_holds_who_comes() {
 
 #[test]
 fn kill_client_sends_one_away() {
-    let (_serving, console, url) = stage("");
+    let (_serving, console, url) = stage("pool_mode = \"session\"");
     let (mut one, mut other) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
     let pid = one.one("SELECT pg_backend_pid()").unwrap();
     other.rows("SELECT 1").unwrap();
@@ -175,7 +175,7 @@ fn set_changes_a_setting_until_the_configuration_is_read_again() {
     let (_serving, console, url) = stage("");
     psql(&console, "SET pool_mode = 'statement'").worked();
     let shown = || psql(&console, "SHOW CONFIG").worked();
-    assert!(shown().contains("pool_mode|statement|session|yes\n"));
+    assert!(shown().contains("pool_mode|statement|transaction|yes\n"));
     assert!(psql(&url, "BEGIN").err.contains("transaction blocks not allowed"));
     psql(&console, "SET query_wait_timeout TO 7").worked();
     assert!(shown().contains("query_wait_timeout|7s|2min|yes\n"));
@@ -190,7 +190,7 @@ fn set_changes_a_setting_until_the_configuration_is_read_again() {
         assert!(refused.contains(why), "{command}: {refused}");
     }
     psql(&console, "RELOAD").worked();
-    assert!(shown().contains("pool_mode|session|session|yes\n"));
+    assert!(shown().contains("pool_mode|transaction|transaction|yes\n"));
     psql(&url, "BEGIN; COMMIT").worked();
 }
 

@@ -312,16 +312,20 @@ fn a_replica_that_is_too_far_behind_is_copied_anew() {
 
 /// DDL that a replica cannot run, and what it is about.
 const UNREPLICABLE: [&str; 2] =
-    ["ALTER TABLE parts DETACH PARTITION first CONCURRENTLY", "DROP OWNED BY boss"];
+    ["-- no more\nALTER TABLE parts DETACH PARTITION first CONCURRENTLY", "DROP OWNED BY boss"];
 
 #[test]
 fn ddl_that_replicas_cannot_run_is_refused_where_that_is_wanted() {
-    let (mut serving, _, url) = serving(0, &format!("{THROUGH}\nunreplicable_ddl = \"refuse\""));
+    let (mut serving, mut console, url) = serving(0, &format!("{THROUGH}\nunreplicable_ddl = \"refuse\""));
     let mut client = Client::connect(&url).unwrap();
     let setup = "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id); \
                  CREATE TABLE first PARTITION OF parts FOR VALUES FROM (1) TO (10); \
                  CREATE ROLE boss; CREATE TABLE of_boss (id int PRIMARY KEY); ALTER TABLE of_boss OWNER TO boss";
     client.rows(setup).unwrap();
+    client.rows("INSERT INTO of_boss VALUES (0)").unwrap();
+    // With its new owner.
+    becomes_equal(&serving.servers, "postgres", "of_boss");
+    is_fed(&mut console, "postgres");
     let copy = |serving: &Serving| {
         let sql = "SELECT oid FROM pg_database WHERE datname = 'postgres'";
         serving.servers.replica(0).query("template1", sql).unwrap()
@@ -344,8 +348,9 @@ fn ddl_that_replicas_cannot_run_is_refused_where_that_is_wanted() {
     serving.ended();
     serving.start_again();
     let mut console = Console::connect(&serving.url("postgres", "consort"));
-    is_fed(&mut console, "postgres");
     let mut client = Client::connect(&url).unwrap();
+    client.rows("INSERT INTO of_boss VALUES (2)").unwrap();
+    is_fed(&mut console, "postgres");
     for sql in UNREPLICABLE {
         let before = copy(&serving);
         client.rows(sql).unwrap();

@@ -66,7 +66,7 @@ fn a_client_that_leaves_meanwhile_leaves_its_connection_to_others() {
 /// Its log-in waits with it, and both are over.
 #[test]
 fn a_client_that_leaves_during_its_log_in_leaves_nothing() {
-    let (serving, mut console, past) = stage("");
+    let (serving, mut console, past) = stage("pool_mode = \"session\"");
     let mut busy = Client::connect(&serving.url("postgres", "postgres")).unwrap();
     busy.rows("BEGIN; SELECT pg_backend_pid()").unwrap();
     leaves_and_another_comes_past(&serving, &mut console, &past);

@@ -240,7 +240,7 @@ fn what_an_unknown_statement_set_holds_for_what_is_prepared_behind_it() {
 #[test]
 fn a_label_that_takes_the_name_of_another_is_not_what_a_statement_was_prepared_for() {
     for lines in [THROUGH, ANYWHERE] {
-        let (_serving, mut console, url) = serving(1, lines);
+        let (_serving, mut console, url) = serving(1, &format!("{lines}\npool_mode = \"session\""));
         let mut admin = Client::connect(&url).unwrap();
         let moods = "CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE TABLE moods (m mood, v text); \
                      INSERT INTO moods VALUES ('happy', 'the first'), ('sad', 'the second')";
@@ -265,7 +265,7 @@ fn a_label_that_takes_the_name_of_another_is_not_what_a_statement_was_prepared_f
 #[test]
 fn a_statement_that_code_deallocates_is_gone() {
     for lines in [THROUGH, ANYWHERE] {
-        let (_serving, mut console, url) = serving(1, lines);
+        let (_serving, mut console, url) = serving(1, &format!("{lines}\npool_mode = \"session\""));
         let mut client = Client::connect(&url).unwrap();
         let read = prepared(&mut console, &mut client, "SELECT v::text FROM quiet WHERE id = 1", "7");
         let name =

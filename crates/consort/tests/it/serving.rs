@@ -239,7 +239,7 @@ fn a_table_that_is_locked_at_first_gets_its_identity_later() {
 
 #[test]
 fn max_clients_is_compared_with_the_primary_at_start() {
-    let mut serving = Serving::start(0, "max_clients = 1000");
+    let mut serving = Serving::start(0, "max_clients = 1000\npool_mode = \"session\"");
     serving.signal("TERM");
     serving.ended();
     let mut child = serve(serving.config_file())
@@ -345,11 +345,12 @@ fn what_cannot_be_attached_is_named_before_anything_is_made() {
 
 #[test]
 fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
-    let serving = Serving::start(1, "max_clients = 1000");
+    let serving = Serving::start(1, "max_clients = 1000\ndefault_pool_size = 1000");
     serving.servers.standby(0).set("hot_standby_feedback", "off").unwrap();
     let done = serving.run("check", &[]);
     assert!(
-        done.out.contains("max_clients is 1000") && done.out.contains("ALTER SYSTEM SET max_connections")
+        done.out.contains("default_pool_size is 1000")
+            && done.out.contains("ALTER SYSTEM SET max_connections")
     );
     eventually("the standby's new setting", || {
         serving.run("check", &[]).out.contains("ALTER SYSTEM SET hot_standby_feedback = on")

@@ -98,7 +98,8 @@ fn each_statement_says_where_it_ran_and_why() {
     assert_eq!(line["fingerprint"], said.last("again")["fingerprint"]);
     said.ask("fails", "SELECT 1 / (v = 'lamp')::int - 1 FROM goods WHERE v = 'x' OR 1 / (id - 1) = 0")
         .failed(1);
-    assert_eq!(said.last("fails")["failed"], true);
+    let line = said.last("fails");
+    assert_eq!(line["failed"], true, "{line}");
 
     // Of what is text with a secret in it nothing is said but the text around it.
     for (number, sql) in [

@@ -194,7 +194,7 @@ const TRIGGERS_DECLARED: &str = "[procedure.\"public.doubles\"]\n[procedure.\"pu
 fn statements_that_fire_declared_triggers_travel() {
     let design = named(|design| design.effects == Effects::Statements);
     let (serving, mut console, url) =
-        serving(design, 1, &format!("{ANYWHERE}\nstatement_rows = 1\n{TRIGGERS_DECLARED}"));
+        serving(design, 1, &format!("{ANYWHERE}\n{OWN}\nstatement_rows = 1\n{TRIGGERS_DECLARED}"));
     let mut client = Client::connect(&url).expect("a log-in");
     client.rows(TABLES).expect("the tables can be made");
     for sql in TRIGGERS {
@@ -285,6 +285,9 @@ const MORE_ASKS: [&str; 3] = [
     "CREATE TRIGGER numbers AFTER UPDATE ON others FOR EACH ROW EXECUTE FUNCTION numbers()",
 ];
 
+/// What others have set at a shared connection keeps statements at home that fire triggers.
+const OWN: &str = "pool_mode = \"session\"";
+
 const ASKS_DECLARED: &str = "[procedure.\"public.tells\"]\ntables_written = \"told\"\n[procedure.\"public.asks\"]\ntables_written = \"note\"\n\
     [procedure.\"public.defaults\"]\ntables_written = \"by_domain\"\n\
     [procedure.\"public.numbers\"]\ntables_written = \"by_number\"\n\
@@ -308,7 +311,7 @@ fn travelling(serving: &Serving, console: &mut Console, sql: &str) -> Client {
 #[test]
 fn what_triggers_ask_of_the_session_is_the_same_there_or_rows_travel() {
     let design = named(|design| design.effects == Effects::Statements);
-    let lines = format!("{ANYWHERE}\nstatement_rows = 1\n{ASKS_DECLARED}");
+    let lines = format!("{ANYWHERE}\n{OWN}\nstatement_rows = 1\n{ASKS_DECLARED}");
     let (serving, mut console, url) = serving(design, 1, &lines);
     let connect = |url: &str| Client::connect(url).expect("a log-in");
     let runs = |client: &mut Client, statements: &[&str]| {
@@ -352,6 +355,32 @@ fn what_triggers_ask_of_the_session_is_the_same_there_or_rows_travel() {
             assert_eq!(figure(&mut console, "statements"), before, "rows travel: {asks}");
         }
     }
+    let said = serving.run("verify", &["postgres"]).worked();
+    assert!(said.contains("public.note") && !said.contains("differs"), "{said}");
+}
+
+#[test]
+fn what_others_have_set_at_a_shared_connection_keeps_statements_at_home() {
+    let design = named(|design| design.effects == Effects::Statements);
+    let lines = format!("{ANYWHERE}\ndefault_pool_size = 1\nstatement_rows = 1\n{ASKS_DECLARED}");
+    let (serving, mut console, url) = serving(design, 1, &lines);
+    let runs = |statements: &[&str]| {
+        let mut client = Client::connect(&url).expect("a log-in");
+        for sql in statements {
+            client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
+        }
+    };
+    runs(&[TABLES]);
+    runs(&ASKS);
+    let fires = "UPDATE sums SET v = v + 1";
+    // It is understood by then.
+    runs(&[fires; 10]);
+    runs(&["BEGIN", "SET LOCAL app.actor = 'of the block'", "COMMIT"]);
+    settled(&serving, &mut console);
+    let before = figure(&mut console, "statements");
+    runs(&[fires; 10]);
+    settled(&serving, &mut console);
+    assert_eq!(figure(&mut console, "statements"), before, "rows travel");
     let said = serving.run("verify", &["postgres"]).worked();
     assert!(said.contains("public.note") && !said.contains("differs"), "{said}");
 }

@@ -481,6 +481,9 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
     assert_eq!(client.one("SHOW app.tenant").unwrap(), "seven");
 }
 
+/// In which processes hand over, as `node::takeover` has it.
+const VERSION: u32 = 3;
+
 /// Somebody who speaks with the process that serves as a new one does.
 struct Stranger(UnixStream);
 
@@ -502,6 +505,7 @@ impl Stranger {
         self.0.write_all(&[&length.to_be_bytes()[..], &[0], letter].concat()).expect("it is heard");
     }
 
+    /// It takes over in this version.
     fn hello(&mut self, version: u32) {
         self.says(&[&[0][..], &version.to_be_bytes()].concat());
     }
@@ -533,13 +537,13 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         let mut paused = console(&serving);
         paused.rows("PAUSE");
         let mut stranger = Stranger::to(&serving);
-        stranger.hello(2);
+        stranger.hello(VERSION);
         assert!(String::from_utf8_lossy(&stranger.hears().unwrap()).contains("RESUME"));
         paused.rows("RESUME");
 
         // Paused when the other one is ready.
         let mut stranger = Stranger::to(&serving);
-        stranger.hello(2);
+        stranger.hello(VERSION);
         stranger.hears_until(4);
         paused.rows("PAUSE");
         stranger.says(&[5, 0]);
@@ -552,7 +556,7 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         // Behind the answer the session looks at the primary.
         eventually("a client at rest", || is_idle(&serving));
         let mut stranger = Stranger::to(&serving);
-        stranger.hello(2);
+        stranger.hello(VERSION);
         stranger.hears_until(4);
         stranger.says(&[5, 0]);
         // It has the client, and says nothing more.
@@ -577,7 +581,7 @@ fn who_is_ready_and_reads_nothing_gets_nothing() {
         client.rows(&format!("PREPARE large{number} AS SELECT '{}'", "x".repeat(50_000))).unwrap();
     }
     let mut stranger = Stranger::to(&serving);
-    stranger.hello(2);
+    stranger.hello(VERSION);
     stranger.hears_until(4);
     stranger.says(&[5, 0]);
     assert_eq!(client.one("EXECUTE large7").unwrap().len(), 50_000);

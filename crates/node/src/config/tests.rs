@@ -54,17 +54,17 @@ fn every_table_is_read() {
 
 #[test]
 fn connections_are_limited_by_database_and_by_user() {
-    let tables = "[database.shop]\npool_mode = \"transaction\"\npool_size = 4\nmax_db_connections = 9\n\
+    let tables = "[database.shop]\npool_mode = \"session\"\npool_size = 4\nmax_db_connections = 9\n\
         [user.ann]\npool_mode = \"statement\"\nreserve_pool_size = 2\nmax_user_client_connections = 3\n";
     let pools = parse(&format!("max_user_connections = 8\n{LEAST}{tables}")).unwrap().pools();
     let of = |database, user| {
         let found = pools.of(database, user);
         (found.mode.name(), found.size, found.reserve, found.database_connections, found.user_clients)
     };
-    assert_eq!(of("shop", "bob"), ("transaction", 4, 0, 9, 0));
+    assert_eq!(of("shop", "bob"), ("session", 4, 0, 9, 0));
     assert_eq!(of("shop", "ann"), ("statement", 4, 2, 9, 3));
     assert_eq!(of("other", "ann"), ("statement", 20, 2, 0, 3));
-    assert_eq!(of("other", "bob").0, "session");
+    assert_eq!(of("other", "bob").0, "transaction");
     assert_eq!(pools.of("other", "bob").user_connections, 8);
     for (wrong, said) in [
         ("[database.shop]\nmax_user_connections = 1\n", "did you mean max_db_connections?"),

@@ -282,6 +282,7 @@ async fn begun(
         parameters: own_settings.forward.clone(),
         secret,
         limit: Duration::ZERO,
+        role: None,
     };
     let servers = &service.servers;
     let pool = servers.pool(&wish.database, &wish.user);
@@ -295,10 +296,12 @@ async fn begun(
     }
     if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
         pool.is_opened_by(&opening);
+        let wish = Wish { role: Some(greeted.role), ..wish };
         return Ok((own_settings, wish, Begun::Greeted(greeted)));
     }
     // Where another has been before, nothing tells how a session begins.
     let server = servers.take_new(opening, seat).await?;
+    let wish = Wish { role: Some(server.lent.role), ..wish };
     Ok((own_settings, wish, Begun::Shares(Box::new(server))))
 }
 
@@ -321,6 +324,12 @@ pub(crate) fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
             ));
         }
         Refusal::SentAway(why) => out.problem(&why.word()),
+        Refusal::OtherRole(user) => {
+            let why = format!("role \"{user}\" is another one than when the client logged in");
+            out.problem(
+                &Problem::fatal("28000", why).hint("It was renamed or dropped meanwhile: log in again."),
+            );
+        }
         Refusal::MayNotLead => {
             let problem = not_leading();
             door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));

@@ -100,6 +100,7 @@ async fn enter(
         parameters: own.forward,
         secret,
         limit: pooling.connect,
+        role: None,
     };
     crowd::enter(door, &pooling, seat)?;
     let counted = service.servers.own(&wish, seat).await?;

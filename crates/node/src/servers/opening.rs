@@ -18,6 +18,8 @@ use wire::{Asks, Complaint, Frame};
 
 /// No answer to a question of ours is longer.
 const OWN_ANSWER_LIMIT: usize = 1 << 20;
+/// The number of the role as which a connection has logged in, whatever its name is now.
+const WHO: &str = "SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user";
 /// What the state of the server explains, and not what its client is or wants: classes of SQLSTATE (connection exception,
 /// insufficient resources, operator intervention), and "the database does not exist".
 const OF_THE_SERVER: [&[u8]; 4] = [b"08", b"53", b"57", b"3D000"];
@@ -135,15 +137,21 @@ impl Servers {
 
     /// Logs in, and reads what settings the connection begins with.
     async fn probed(&self, counted: Counted, opening: &Opening) -> Result<Server, Refusal> {
+        let Opening { cluster, wish, .. } = opening;
+        let roles = cluster.scheduler().closings();
         let (logged_in, open) = logged_in(counted, opening).await?;
         let LoggedIn { mut peer, key, parameters, greeting } = logged_in;
-        let Opening { cluster, wish, .. } = opening;
         let floor = cluster.configured().floor();
         let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
-        let row = timeout(wish.limit, question(&mut peer, &Settings::probe())).await.map_err(silent)??;
+        let asked = async {
+            let role = question(&mut peer, WHO).await?;
+            Ok::<_, Refusal>((role, question(&mut peer, &Settings::probe()).await?))
+        };
+        let (role, row) = timeout(wish.limit, asked).await.map_err(silent)??;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
         let settings = Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
+        let role = role.first().and_then(Option::as_deref).and_then(|role| role.parse().ok());
         let greeting = Rc::new(Greeting {
             messages: greeting,
             reported: Rc::new(parameters),
@@ -156,6 +164,9 @@ impl Servers {
             ran_code: false,
             started_us: 0,
             sequences: false,
+            application_settings: false,
+            role: role.ok_or_else(unread)?,
+            roles,
             greeting,
             floor,
             used: Instant::now(),
@@ -165,7 +176,7 @@ impl Servers {
     }
 
     /// Nobody waits for this connection, which was just opened: whoever comes finds it, unless it is of no use by now.
-    fn is_left(&self, server: Server) {
+    pub(super) fn is_left(&self, server: Server) {
         let pool = server.lent.open.pool().clone();
         let is_held = self.opens_nothing(&pool.database, &server.lent.open.cluster);
         if is_held || !pool.may_keep(&server) {
@@ -237,7 +248,11 @@ fn is_of_the_server(why: &Refusal) -> bool {
             let complaint = Complaint::read(&frame);
             OF_THE_SERVER.iter().any(|class| complaint.sqlstate().starts_with(class))
         }),
-        Refusal::NoServer(_) | Refusal::NoSecret(_) | Refusal::MayNotLead | Refusal::SentAway(_) => false,
+        Refusal::NoServer(_)
+        | Refusal::NoSecret(_)
+        | Refusal::MayNotLead
+        | Refusal::SentAway(_)
+        | Refusal::OtherRole(_) => false,
     }
 }
 

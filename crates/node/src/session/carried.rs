@@ -31,6 +31,8 @@ pub(crate) struct Carried {
     /// Start-up parameters for servers.
     parameters: Pairs,
     secret: Option<CarriedSecret>,
+    /// The number of its role.
+    role: Option<u32>,
     /// What its server reported of its settings.
     reported: Vec<(Vec<u8>, Vec<u8>)>,
     state: CarriedState,
@@ -53,7 +55,7 @@ impl std::fmt::Debug for CarriedSecret {
     }
 }
 
-carries!(Carried { seat, parameters, secret, reported, state, statements, probe_first, unread });
+carries!(Carried { seat, parameters, secret, role, reported, state, statements, probe_first, unread });
 carries!(CarriedSecret { kind, secret });
 carries!(CarriedState {
     settings,
@@ -158,7 +160,7 @@ impl Session {
             line,
             service: _,
             database: _,
-            wish: Wish { place: _, user: _, database: _, parameters, secret, limit: _ },
+            wish: Wish { place: _, user: _, database: _, parameters, secret, limit: _, role },
             backend: _,
             state,
             // What it reads there is not older than a gauge of then.
@@ -218,6 +220,7 @@ impl Session {
             seat: CarriedSeat::of(&line.seat).ok_or("no_cancel_key")?,
             parameters: parameters.clone(),
             secret: secret.as_ref().map(CarriedSecret::of),
+            role: *role,
             reported: (*line.reported().0).clone(),
             state: state.carried().ok_or("session_state")?,
             statements: line.statements.carried(state.settings()).ok_or("session_prepared_statement")?,
@@ -233,7 +236,8 @@ impl Session {
         carried: Carried,
         socket: OwnedFd,
     ) -> Option<Box<Session>> {
-        let Carried { seat, parameters, secret, reported, state, statements, probe_first, unread } = carried;
+        let Carried { seat, parameters, secret, role, reported, state, statements, probe_first, unread } =
+            carried;
         let primary: Place = door.primary()?;
         let settings = Startup::of([], service.defaults(seat.database(), seat.user())).ok()?;
         let seat = door.takes_in(seat)?;
@@ -254,7 +258,7 @@ impl Session {
         client.has_come(&unread);
         let limit = service.servers.pool(&seat.database, &seat.user).pooling().connect;
         let (user, database) = (seat.user.clone(), seat.database.clone());
-        let wish = Wish { place: primary, user, database, parameters, secret, limit };
+        let wish = Wish { place: primary, user, database, parameters, secret, limit, role };
         let mut line = Line::shared(door.clone(), seat, client, Rc::new(reported));
         line.statements = statements;
         let session = Session::new(line, service.clone(), &settings, wish);

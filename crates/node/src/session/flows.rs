@@ -236,6 +236,7 @@ impl transaction::Session for Session {
         match self.handed_out(answer).await {
             Ok((standby, ending)) => {
                 self.give_back(standby);
+                self.current.failed |= ending == Ending::Error;
                 if ending == Ending::Error && self.line.status() != Status::Idle {
                     self.fail_block(None).await;
                 }

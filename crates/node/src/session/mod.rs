@@ -328,17 +328,17 @@ impl Session {
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
         }
+        self.fresh = stays_fresh && todo.leaves_block_fresh();
+        if self.owes_begin(request, &todo).await? {
+            return self.line.send().await;
+        }
         self.come_home_for(request, &todo).await?;
         let made = made::made(&todo);
         self.changes_everywhere |= !made.is_empty();
         let _alone = self.before_commands(&todo).await;
         self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
-        self.fresh = stays_fresh && todo.leaves_block_fresh();
         self.ask_before_a_block(&todo).await?;
-        if self.owes_begin(request, &todo)? {
-            return self.line.send().await;
-        }
         let under = self.parses_under(&todo);
         let meanings = std::mem::take(&mut self.meanings);
         self.line.statements.parses_under(under, meanings);

@@ -21,9 +21,9 @@ use transaction::{Block, Standing};
 use wire::{Answers, Frame, Problem, Status};
 
 impl Session {
-    /// Answers a BEGIN without the primary, if its transaction may run at a replica as a whole. `false`: it is another
-    /// statement, or may not.
-    pub(super) fn owes_begin(&mut self, request: Request, todo: &Todo) -> Result<bool, Ended> {
+    /// Answers a BEGIN without the primary, if its transaction may run at a replica as a whole, and without a connection there.
+    /// `false`: it is another statement, or may not.
+    pub(super) async fn owes_begin(&mut self, request: Request, todo: &Todo) -> Result<bool, Ended> {
         let Todo::Utility(statements) = todo else { return Ok(false) };
         let [Statement { what: What::Utility(utility @ Utility::Begin(_)), .. }] = &**statements else {
             return Ok(false);
@@ -32,6 +32,7 @@ impl Session {
         if request.kind != Kind::Query || !outside || !self.reads_wait() || self.early.is_some() {
             return Ok(false);
         }
+        self.ask_before_a_block(todo).await?;
         let mut interner = self.service.interner.borrow_mut();
         let mut begun = self.state.clone();
         begun.completed(utility, &mut interner);

@@ -171,8 +171,8 @@ impl Session {
         self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
         let (first, mut base) = (server.lent.first.clone(), server.lent.settings.clone());
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
-        if self.state.dirt() == Some(Dirt::Reload) {
-            self.state.begins_anew(&first, &mut service.interner.borrow_mut());
+        if self.state.may_begin_anew() {
+            self.state.begins_anew(&first, server.lent.floor(), &mut service.interner.borrow_mut());
         }
         let strange = self.line.attach(server);
         if strange && ran_code {
@@ -220,8 +220,13 @@ impl Session {
             return self.hear_elsewhere().await;
         }
         self.heed_reloads();
+        if let Some(lent) = &self.line.lent {
+            self.state.began_with(&lent.first);
+        }
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
-        if self.state.may_be_clean() || self.shares.is_owed_a_question {
+        // Behind a reload nothing tells here what it has set itself.
+        let asks = self.state.may_be_clean() && !self.state.may_begin_anew();
+        if asks || self.shares.is_owed_a_question {
             if self.was_just_asked() {
                 self.heed_sequences();
                 return Ok(());
@@ -261,6 +266,7 @@ impl Session {
         if let Some(lent) = &mut self.line.lent {
             lent.started_us = self.backend.started_us;
             lent.sequences |= self.shares.wrote;
+            lent.application_settings |= self.state.may_have_application_settings();
             lent.ran_code = self.shares.ran_code;
         }
         if let Some(server) = self.line.detach() {
@@ -293,7 +299,10 @@ impl Session {
 
     /// Why it stays at its connection.
     fn tie(&self) -> Option<&'static str> {
-        let moves = self.state.may_move().map_err(SessionStay::name);
+        let moves = match self.state.may_begin_anew() {
+            true => Ok(()),
+            false => self.state.may_move().map_err(SessionStay::name),
+        };
         let sequences = self.shares.wrote && self.database.asks_sequences.get();
         moves.err().or(self.shares.found).or(sequences.then_some(SEQUENCES))
     }

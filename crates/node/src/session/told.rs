@@ -140,7 +140,8 @@ impl Session {
         if !self.state.knows_names() || !self.state.text_is_plain("\u{e9}".as_bytes()) {
             return Err("session");
         }
-        if again.fires.is_some() && self.state.may_have_application_settings() {
+        let beside = self.line.lent.as_ref().is_some_and(|lent| lent.application_settings);
+        if again.fires.is_some() && (beside || self.state.may_have_application_settings()) {
             return Err("application_settings");
         }
         // A trigger may ask.

@@ -75,6 +75,7 @@ pub(crate) fn check(bytes: &[u8]) {
             parameters: Vec::new(),
             secret,
             limit: Duration::from_secs(60),
+            role: None,
         };
         let rooms = Rooms::default();
         let nonce = [None, Some(BY_PASSWORD), None, Some(BY_KEYS)][usize::from(which % 4)];

@@ -39,6 +39,7 @@ async fn opened(kind: Kind, node: &Node, database: &str) -> Result<Box<Standby>,
         parameters: parameters(kind),
         secret: None,
         limit: Duration::from_secs(5),
+        role: None,
     };
     Standby::open(kind, &wish, shelf, lease, &Rooms::default()).await
 }

@@ -81,6 +81,7 @@ impl SessionState {
             seeded,
             application_settings: _,
             first,
+            before_reload,
             any_set,
             reported,
             moved,
@@ -95,7 +96,8 @@ impl SessionState {
         let reported = reported.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         Some(CarriedState {
             settings: pairs(&now.settings),
-            first: first.as_ref().map(pairs),
+            // There, too, it is older than the reload.
+            first: first.as_ref().or(before_reload.as_ref()).map(pairs),
             own: shown(&now.own),
             defaults: shown(defaults),
             had_temporary: *had_temporary,

@@ -34,7 +34,7 @@ fn addresses_that_the_configuration_has_no_longer_are_closed() {
 impl Stranger {
     /// It has got the sockets, and could serve.
     fn is_ready(&mut self) {
-        self.hello(2);
+        self.hello(VERSION);
         self.hears_until(4);
         self.says(&[5, 0]);
     }
