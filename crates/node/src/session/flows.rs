@@ -191,6 +191,10 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::NoConnection));
         }
         let Some(answered) = self.answered((id, life), lent).await else {
+            if self.ended.is_some() {
+                // Nobody waits for what it asked: it runs nowhere else.
+                self.current.request = None;
+            }
             return Err(StandbyFailed(Reason::PrimaryLost));
         };
         match answered {

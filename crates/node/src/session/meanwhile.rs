@@ -115,8 +115,8 @@ impl Line {
 }
 
 impl Session {
-    /// A standby's answer to what it was asked. `None`: the primary has ended the session, and the statement is cancelled; so
-    /// it is when a refresh lets it go.
+    /// A standby's answer to what it was asked. `None`: the primary has ended the session, or its client has left, and the
+    /// statement is cancelled; so it is when a refresh lets it go.
     pub(super) async fn answered(
         &mut self,
         at: (StandbyId, Incarnation),
@@ -125,7 +125,7 @@ impl Session {
         let (service, running) = (self.service.clone(), self.line.seat.running.clone());
         let there = asked.cancel.clone();
         let (cluster, pass) = (self.service.cluster.clone(), self.current.pass);
-        let primary = &mut self.line.primary;
+        let Line { client, primary, .. } = &mut self.line;
         primary.ends_when_idle_for(self.state.idle_limit());
         running.went(&there);
         let mut answer = Box::pin(async move { service.answer(at, asked).await });
@@ -134,6 +134,10 @@ impl Session {
             () = cluster.reader_let_go(pass) => Some(Err(Failed::LetGo)),
             answered = &mut answer => Some(answered),
             () = poll_fn(|cx| primary.poll_ended(cx)) => None,
+            () = poll_fn(|cx| client.poll_closed(cx)) => {
+                self.ended = Some(Ended::ClientGone);
+                None
+            }
         };
         running.came_back();
         if matches!(answered, None | Some(Err(Failed::LetGo))) {

@@ -44,7 +44,7 @@ impl Gone {
 }
 
 /// What could be left at a connection, and of the rows that a client was about to write.
-const LEFT: &str = "SELECT coalesce(current_setting('app.left', true), ''), current_setting('work_mem'), \
+const LEFT: &str = "SELECT coalesce(current_setting('app.mine', true), ''), current_setting('work_mem'), \
     (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors), \
     now() = statement_timestamp() AND pg_current_xact_id_if_assigned() IS NULL, \
     (SELECT count(*) FROM items WHERE name = 'left'), (SELECT count(*) FROM items)";
@@ -52,9 +52,9 @@ const LEFT: &str = "SELECT coalesce(current_setting('app.left', true), ''), curr
 /// A client that has settings of its own, and has left its connection to others.
 fn comes(open: &Open, database: &str) -> Raw {
     let mut client = Raw::ready(open, database);
-    query(&mut client, "SET app.left = 'mine'");
+    query(&mut client, "SET app.mine = 'mine'");
     query(&mut client, "SET work_mem = '9MB'");
-    assert_eq!(query(&mut client, "SELECT current_setting('app.left') FROM pg_backend_pid()"), ["mine"]);
+    assert_eq!(query(&mut client, "SELECT current_setting('app.mine') FROM pg_backend_pid()"), ["mine"]);
     until(|| !has_a_connection(open));
     client
 }
@@ -286,5 +286,39 @@ fn a_client_that_vanishes_and_has_not_read_a_standbys_answer_keeps_no_place_ther
         assert_eq!(until_it_leaves(&open, &mut next, read), ["2024-02-04"], "{gone:?}");
         drop(next);
         next_is_served(&open, name, &format!("{gone:?}"));
+    }
+}
+
+/// A read that takes for ever, if all ids are large enough, or no time.
+fn crosses(most: u32) -> String {
+    let below = ["a", "b", "c", "d", "e"].map(|item| format!("{item}.id <= {most}")).join(" AND ");
+    format!("SELECT count(*) FROM items a, items b, items c, items d, items e WHERE {below}")
+}
+
+/// Somebody's read of that kind runs there.
+fn computes(node: &Node, database: &str) -> bool {
+    let sql = format!(
+        "SELECT FROM pg_stat_activity WHERE datname = '{database}' AND state = 'active' AND query LIKE '%items e%' \
+         AND pid <> pg_backend_pid()"
+    );
+    !node.query("postgres", &sql).unwrap().is_empty()
+}
+
+#[test]
+fn a_client_that_vanishes_while_a_standby_computes_leaves_nothing_running_there() {
+    let name = "vanished_computing";
+    database(name);
+    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| setup.pools = Pools::of_all(shared(1)));
+    let standby = SERVERS.standby(0);
+    for gone in WAYS {
+        let mut client = Raw::ready(&open, name);
+        assert_eq!(until_it_leaves(&open, &mut client, &crosses(1)), ["1"]);
+        client.ask(|out| out.query(crosses(100).as_bytes()));
+        until(|| computes(standby, name));
+        let left = gone.of(client);
+        until(|| !computes(standby, name));
+        next_is_served(&open, name, &format!("{gone:?}"));
+        assert!(!computes(SERVERS.primary(), name), "{gone:?}: it runs nowhere else");
+        drop(left);
     }
 }
