@@ -215,8 +215,8 @@ fn fresh_reads_go_on_without_the_primary(lines: &str, sqlstate: &str) {
     // On a machine that stands still for a second the standby is missed too: then once more.
     let mut went_on = false;
     for round in 0..5 {
-        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&url).unwrap()).collect();
-        clients[0].rows("UPDATE counter SET n = n + 1").unwrap();
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&url).expect("a log-in")).collect();
+        clients[0].rows("UPDATE counter SET n = n + 1").expect("it is updated");
         let count = at_the_standby(&mut console, &mut clients);
         assert_eq!(count, round + 1);
         nothing_in_doubt(&serving);
@@ -232,17 +232,17 @@ fn fresh_reads_go_on_without_the_primary(lines: &str, sqlstate: &str) {
                 assert!(client.rows(READ).is_err());
             }
         }
-        primary.start().unwrap();
+        primary.start().expect("it starts");
         eventually("a primary that is back", || Client::connect(&url).is_ok());
         if went_on {
             break;
         }
     }
     assert!(went_on, "the standby answers");
-    let mut clients = [Client::connect(&url).unwrap(), Client::connect(&url).unwrap()];
-    clients[0].rows("UPDATE counter SET n = n + 1").unwrap();
-    let count = clients[0].number(READ).unwrap();
-    assert_eq!(clients[1].number(READ).unwrap(), count);
+    let mut clients = [Client::connect(&url).expect("a log-in"), Client::connect(&url).expect("a log-in")];
+    clients[0].rows("UPDATE counter SET n = n + 1").expect("it is updated");
+    let count = clients[0].number(READ).expect("a number");
+    assert_eq!(clients[1].number(READ).expect("a number"), count);
     assert_eq!(at_the_standby(&mut console, &mut clients), count);
 }
 

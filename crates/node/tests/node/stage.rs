@@ -28,10 +28,10 @@ use wire::{Asks, Complaint, Frame, HEADER_BYTES};
 
 /// The servers of all tests.
 pub(crate) static SERVERS: LazyLock<Scratch> = LazyLock::new(|| {
-    // Each test has a database of its own, and each of these a slot.
+    // Each test has a database of its own, and each of these a slot and connections.
     let mut options = Scratch::options();
     options.standbys = 1;
-    for limit in ["max_replication_slots", "max_wal_senders"] {
+    for limit in ["max_replication_slots", "max_wal_senders", "max_connections"] {
         options.settings.push((limit.to_owned(), "256".to_owned()));
     }
     Scratch::with(options)
