@@ -381,13 +381,13 @@ impl Raw {
         self.send(&bytes);
     }
 
-    /// The next message; `None` when the door has closed.
+    /// The next message; `None` when the door has closed, in the middle of one too.
     pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
         let mut message = vec![0; HEADER_BYTES];
         self.stream.read_exact(&mut message).ok()?;
         let length = u32::from_be_bytes(message[1..5].try_into().unwrap()) as usize;
         message.resize(length + 1, 0);
-        self.stream.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+        self.stream.read_exact(&mut message[HEADER_BYTES..]).ok()?;
         Some(message)
     }
 
@@ -416,14 +416,19 @@ impl Raw {
 
     /// The SQLSTATE of the error that comes next, and what stands behind it: nothing.
     pub(crate) fn last_word(&mut self) -> String {
+        self.last_word_if_in_time().expect("a last word")
+    }
+
+    /// The same; `None` for one who reads so late that the door has closed before.
+    pub(crate) fn last_word_if_in_time(&mut self) -> Option<String> {
         loop {
-            let message = self.message().expect("a last word");
+            let message = self.message()?;
             if message[0] == b'E' {
                 let frame = Frame::new(&message).unwrap();
                 let complaint = Complaint::read(&frame);
                 assert!(complaint.is_fatal());
                 assert_eq!(self.message(), None);
-                return String::from_utf8(complaint.sqlstate().to_vec()).unwrap();
+                return Some(String::from_utf8(complaint.sqlstate().to_vec()).unwrap());
             }
         }
     }
