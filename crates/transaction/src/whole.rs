@@ -49,6 +49,11 @@ pub async fn read_whole<C: Cluster, S: Session>(
             Ok(ended) => return Ok(ended),
             // It would hold the next replica back as long.
             Err(Reason::LetGo) => return Err(Reason::LetGo),
+            // The session is over.
+            Err(reason @ Reason::PrimaryLost) => {
+                last = reason;
+                break;
+            }
             Err(reason) => last = reason,
         }
         let Some(rest) = cluster.changed(left).await else { break };

@@ -186,19 +186,26 @@ impl SessionState {
         }
     }
 
+    /// It leaves a connection that began with these settings before a reload, if nothing better is known of its beginnings.
+    pub fn began_before_a_reload(&mut self, first: &Settings) {
+        if self.first.is_none() && self.before_reload.is_none() {
+            self.before_reload = Some(first.clone());
+        }
+    }
+
     /// Nothing keeps it from going on at another connection but that the configuration was loaded anew: what it has set itself is
     /// known, and the rest is as that connection begins.
     pub fn may_begin_anew(&self) -> bool {
         let is_known = self.first.is_some() || self.before_reload.is_some();
-        is_known && self.status == BlockStatus::Idle && self.dirt == bit(Dirt::Reload)
+        let is_idle = self.status == BlockStatus::Idle;
+        is_known && is_idle && self.dirt == bit(Dirt::Reload) && self.known_but_for(None).is_ok()
     }
 
-    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew, at
-    /// `loaded` or later: what it has set itself it takes along.
-    pub fn begins_anew(&mut self, base: &Settings, loaded: LoadTime, interner: &mut Interner) {
+    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew: what it
+    /// has set itself it takes along. Until it was looked at there, nothing counts as known.
+    pub fn begins_anew(&mut self, base: &Settings, interner: &mut Interner) {
         let before = self.before_reload.take();
         let Some(first) = self.first.replace(base.clone()).or(before) else { return };
-        (self.loaded, self.dirt) = (loaded, self.dirt & !bit(Dirt::Reload));
         let mut settings = base.clone();
         for (name, value) in self.now.settings.iter() {
             if first.get(name) != Some(value) {
@@ -275,9 +282,13 @@ impl SessionState {
 
     /// Everything but the isolation.
     fn known(&self) -> Result<(), SessionStay> {
+        self.known_but_for(self.dirt())
+    }
+
+    /// The same with this as the dirtiest thing about it.
+    fn known_but_for(&self, dirt: Option<Dirt>) -> Result<(), SessionStay> {
         let in_block = self.status == BlockStatus::Open;
         let decided = self.now.settings.decided();
-        let dirt = self.dirt();
         let stays = [
             (in_block && !self.block.known, SessionStay::UnknownBlock),
             (self.block.set_local, SessionStay::SetLocal),
@@ -702,8 +713,10 @@ impl SessionState {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
         let begun = bit(Dirt::Fresh) | bit(Dirt::Reload);
+        let before = self.before_reload.take().filter(|_| loaded == self.loaded);
         self.loaded = loaded;
-        self.before_reload = None;
+        // Its process has not heeded the reload: what it began with still counts.
+        self.first = self.first.take().or(before);
         if self.first.is_none() && !self.any_set && self.dirt & !begun == 0 {
             self.first = Some(settings.clone());
         }

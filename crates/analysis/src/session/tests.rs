@@ -275,6 +275,60 @@ fn settings_from_before_a_reload_are_not_known() {
     assert!(!session.knows_settings(), "what the server goes back to is another now");
 }
 
+/// Behind a reload it goes on at a connection that began later: with what it has set itself, and all else as that one has it.
+#[test]
+fn what_a_session_has_set_itself_it_takes_along_behind_a_reload() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    // As a server has them that keeps no session at home for its settings.
+    let of = |name: &'static str, value: &'static str| match name {
+        "session_replication_role" => (name, "origin"),
+        "exit_on_error" => (name, "off"),
+        "restrict_nonsystem_relation_kind" => (name, ""),
+        name if name.ends_with("_timeout") => (name, "0"),
+        name => (name, value),
+    };
+    let as_all = |value: &'static str, interner: &mut Interner| {
+        settings(interner, &MIRRORED.iter().map(|name| of(name, value)).collect::<Vec<_>>())
+    };
+    let asked = {
+        let loaded = format!("{:016x}", 7);
+        let values = MIRRORED.iter().map(|name| format!("\"{}\"", of(name, "x").1));
+        let found = ["false"; 4].map(str::to_owned).into_iter().chain([loaded]);
+        format!("{{{}}}", found.chain(values).collect::<Vec<_>>().join(","))
+    };
+    session.probed(&[Some(&asked)], &mut interner).unwrap();
+    session.completed(&set("timezone", "z"), &mut interner);
+    session.ready(b'I', &mut interner);
+    assert!(!session.may_begin_anew(), "nothing was loaded");
+    // Code has run in a process that has not heeded the reload when it is asked.
+    session.reloaded(LoadTime::new(8));
+    session.dirtied(Dirt::Function);
+    session.probed(&[Some(&asked)], &mut interner).unwrap();
+    session.completed(&set("timezone", "z"), &mut interner);
+    session.ready(b'I', &mut interner);
+    session.reloaded(LoadTime::new(8));
+    assert!(session.may_begin_anew());
+    let mut anew = session.clone();
+    for value in ["y", "v"] {
+        anew.begins_anew(&as_all(value, &mut interner), &mut interner);
+        let found = ["timezone", "search_path"].map(|name| anew.settings().get(name));
+        assert_eq!(found, [Some("z"), Some(value)]);
+        assert!(!anew.knows_settings(), "nobody has looked there yet");
+        // Before somebody has, it is loaded once more.
+        anew.reloaded(LoadTime::new(9));
+        assert!(anew.may_begin_anew());
+    }
+    // A setting that nobody can take along.
+    let mut long = session.clone();
+    long.completed(&set("search_path", &"x".repeat(10_000)), &mut interner);
+    long.ready(b'I', &mut interner);
+    assert!(!long.may_begin_anew());
+    // What it holds keeps it, too.
+    session.dirtied(Dirt::Temporary);
+    assert!(!session.may_begin_anew());
+}
+
 /// What code has set before a reload is not what the session began with.
 #[test]
 fn what_code_has_set_is_no_beginning() {

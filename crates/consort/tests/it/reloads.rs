@@ -61,9 +61,11 @@ fn reload(admin: &mut Client, name: &str, value: &str) {
     admin.rows(demand).expect("a reload");
 }
 
-/// Consort in front of a primary with these settings, and a session.
+/// Consort in front of a primary with these settings, and a session. Clients have connections of their own, but for the role
+/// `shares`.
 fn begin(lines: &str) -> (Serving, String, Client) {
-    let (serving, _console, url) = serving(1, lines);
+    let pools = "pool_mode = \"session\"\n[user.shares]\npool_mode = \"transaction\"";
+    let (serving, _console, url) = serving(1, &format!("{lines}\n{pools}"));
     let mut admin = Client::connect(&url).expect("a log-in");
     admin.rows(TABLES).expect("the tables can be made");
     for (name, value) in [("search_path", "a, public"), ("timezone", "UTC"), ("bytea_output", "hex")] {
@@ -195,5 +197,42 @@ fn a_reload_at_a_standby_changes_nothing() {
         for _ in 0..20 {
             assert_eq!(elsewhere(&serving, &mut client, read), before, "{name}");
         }
+    }
+}
+
+/// Waits until sessions begin with the new setting.
+fn begins_with(url: &str, name: &str, value: &str) {
+    let show = format!("SHOW {name}");
+    eventually(name, || Client::connect(url).expect("a log-in").one(&show).expect("an answer") == value);
+}
+
+/// Where connections are shared, a session has the new configuration whatever it runs first, and what it has set itself.
+#[test]
+fn a_session_that_shares_connections_goes_on_under_the_new_configuration() {
+    let (serving, _url, mut admin) = begin(ANYWHERE);
+    admin.rows("CREATE ROLE shares SUPERUSER LOGIN").expect("a role");
+    let url = serving.url("shares", "postgres");
+    let connect = || Client::connect(&url).expect("a log-in");
+    let (mut client, mut tied) = (connect(), connect());
+    client.rows("SET bytea_output = 'escape'").expect("it is set");
+    tied.rows("CREATE TEMP TABLE mine (n int)").expect("it is made");
+    for (name, value, read, before, after) in &CHANGES[..2] {
+        assert_eq!(elsewhere(&serving, &mut client, read), *before, "{name}");
+        reload(&mut admin, name, value);
+        begins_with(&url, name, value);
+        // Nothing is asked before this runs.
+        client.rows("SET work_mem = '5MB'").expect("it is set");
+        assert_eq!(client.one(&format!("SHOW {name}")).expect("an answer"), *value);
+        assert_eq!(elsewhere(&serving, &mut client, read), *after, "{name}");
+        assert_eq!(client.one("SHOW work_mem").expect("an answer"), "5MB");
+        let (_, _, read, _, shown) = CHANGES[2];
+        assert_eq!(elsewhere(&serving, &mut client, read), shown, "its own setting");
+        for _ in 0..2 {
+            tied.rows("SELECT 1").expect("an answer");
+        }
+    }
+    tied.rows("DISCARD ALL").expect("it is as it began");
+    for (name, _, read, _, after) in &CHANGES[..2] {
+        assert_eq!(elsewhere(&serving, &mut tied, read), *after, "{name}");
     }
 }

@@ -19,7 +19,7 @@ use wire::{Asks, Complaint, Frame};
 /// No answer to a question of ours is longer.
 const OWN_ANSWER_LIMIT: usize = 1 << 20;
 /// The number of the role as which a connection has logged in, whatever its name is now.
-const WHO: &str = "SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user";
+const WHO: &str = "SELECT usesysid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
 /// What the state of the server explains, and not what its client is or wants: classes of SQLSTATE (connection exception,
 /// insufficient resources, operator intervention), and "the database does not exist".
 const OF_THE_SERVER: [&[u8]; 4] = [b"08", b"53", b"57", b"3D000"];

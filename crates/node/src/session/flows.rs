@@ -168,6 +168,9 @@ impl transaction::Session for Session {
     }
 
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
+        if self.ended.is_some() {
+            return Err(StandbyFailed(Reason::PrimaryLost));
+        }
         self.current.waits.is_fresh();
         let (id, life) = (ticket.standby(), ticket.incarnation());
         self.current.ran_at = Some((id, life, ticket.proof()));

@@ -145,6 +145,15 @@ impl Line {
         Some(server)
     }
 
+    /// Tells the client of a setting, as the primary would. `false`: it knows.
+    pub(crate) fn tells(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let is_news = self.reported.note(name, value);
+        if is_news {
+            self.client.out().parameter_status(name, value);
+        }
+        is_news
+    }
+
     /// Settings as the primary reported them last.
     pub(crate) fn reported(&self) -> &Reported {
         &self.reported

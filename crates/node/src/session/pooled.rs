@@ -171,8 +171,11 @@ impl Session {
         self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
         let (first, mut base) = (server.lent.first.clone(), server.lent.settings.clone());
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
+        // While it was waited for, the primary may have been configured anew.
+        self.heed_reloads();
         if self.state.may_begin_anew() {
-            self.state.begins_anew(&first, server.lent.floor(), &mut service.interner.borrow_mut());
+            self.state.begins_anew(&first, &mut service.interner.borrow_mut());
+            self.tells_anew(&server.lent.greeting.reported);
         }
         let strange = self.line.attach(server);
         if strange && ran_code {
@@ -193,6 +196,19 @@ impl Session {
         self.listen_there().await?;
         self.line.primary.seen();
         Ok(())
+    }
+
+    /// Tells the client of settings that are others since a reload, as a server does. What it has set itself is as it was.
+    fn tells_anew(&mut self, reported: &[(Vec<u8>, Vec<u8>)]) {
+        for (name, value) in reported {
+            let (Ok(known), Ok(told)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
+                continue;
+            };
+            let is_so = self.state.settings().get(&known.to_ascii_lowercase()) == Some(told);
+            if is_so && self.line.tells(name, value) {
+                self.state.reported(known, told);
+            }
+        }
     }
 
     /// Brings the connection to settings, by this command if there is something to be done.
@@ -220,13 +236,15 @@ impl Session {
             return self.hear_elsewhere().await;
         }
         self.heed_reloads();
-        if let Some(lent) = &self.line.lent {
+        let floor = self.service.cluster.configured().floor();
+        let is_outdated = self.line.lent.as_ref().is_some_and(|lent| lent.floor() != floor);
+        if let Some(lent) = self.line.lent.as_ref().filter(|_| !is_outdated) {
             self.state.began_with(&lent.first);
         }
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
-        // Behind a reload nothing tells here what it has set itself.
-        let asks = self.state.may_be_clean() && !self.state.may_begin_anew();
-        if asks || self.shares.is_owed_a_question {
+        // At a connection that began before a reload nothing tells what it has set itself: it leaves for another one.
+        let begins_anew = is_outdated && self.state.may_begin_anew();
+        if self.state.may_be_clean() && !begins_anew || self.shares.is_owed_a_question {
             if self.was_just_asked() {
                 self.heed_sequences();
                 return Ok(());
@@ -258,12 +276,13 @@ impl Session {
         self.hear_elsewhere().await?;
         // Behind what a pipeline parsed as it went.
         self.heed_sequences();
-        let tie = self.tie();
+        let tie = self.tie(begins_anew);
         *self.line.seat.tie.borrow_mut() = tie;
         if tie.is_some() {
             return Ok(());
         }
         if let Some(lent) = &mut self.line.lent {
+            self.state.began_before_a_reload(&lent.first);
             lent.started_us = self.backend.started_us;
             lent.sequences |= self.shares.wrote;
             lent.application_settings |= self.state.may_have_application_settings();
@@ -297,9 +316,9 @@ impl Session {
             && !self.is_ordered()
     }
 
-    /// Why it stays at its connection.
-    fn tie(&self) -> Option<&'static str> {
-        let moves = match self.state.may_begin_anew() {
+    /// Why it stays at its connection; one that begins anew elsewhere may leave all the same.
+    fn tie(&self, begins_anew: bool) -> Option<&'static str> {
+        let moves = match begins_anew && self.state.may_begin_anew() {
             true => Ok(()),
             false => self.state.may_move().map_err(SessionStay::name),
         };

@@ -142,13 +142,15 @@ pub struct Side<'a> {
 pub struct Reported(pub Rc<Vec<(Vec<u8>, Vec<u8>)>>);
 
 impl Reported {
-    fn note(&mut self, name: &[u8], value: &[u8]) {
+    /// The primary reports this. `false`: as before.
+    pub(super) fn note(&mut self, name: &[u8], value: &[u8]) -> bool {
         let place = self.0.iter().position(|(known, _)| known == name);
         match place {
-            Some(place) if self.0[place].1 == value => {}
+            Some(place) if self.0[place].1 == value => return false,
             Some(place) => value.clone_into(&mut Rc::make_mut(&mut self.0)[place].1),
             None => Rc::make_mut(&mut self.0).push((name.to_vec(), value.to_vec())),
         }
+        true
     }
 
     /// The value of this setting, if the primary reports it.

@@ -507,7 +507,11 @@ impl Session {
 
     /// Runs a part at the standby and hands its answer out.
     async fn read_in_snapshot(&mut self, part: Request, utility: Option<&Utility>) -> Result<Outcome, Ended> {
-        let problem = match self.at_snapshot(part).await {
+        let answered = self.at_snapshot(part).await;
+        if let Some(ended) = self.ended.take() {
+            return Err(ended);
+        }
+        let problem = match answered {
             Ok(answer) => {
                 let outcome = self.hand_out(answer).await?;
                 self.learned(utility, outcome);

@@ -130,7 +130,8 @@ BEGIN
     IF tg_event = 'ddl_command_start' AND consort.refuses_unreplicable() AND (tg_tag IN ('DROP OWNED', 'IMPORT FOREIGN SCHEMA')
         -- It cannot be one of several statements; in front of it there may be comments.
         OR tg_tag = 'ALTER TABLE' AND regexp_replace(current_query(), '/[*].*?[*]/|--[^' || chr(10) || ']*', '', 'g')
-            ~* '^[[:space:]]*alter[[:space:]]+table[[:space:]].*detach[[:space:]]+partition[[:space:]].*concurrently')
+            ~* ('^[[:space:]]*alter[[:space:]]+table[[:space:]][^;]*detach[[:space:]]+partition[[:space:]][^;]*[[:space:]]'
+                || 'concurrently[[:space:]]*;?[[:space:]]*$'))
     THEN
         RAISE EXCEPTION '% cannot be run at replicas with the same effect', CASE tg_tag
             WHEN 'ALTER TABLE' THEN 'DETACH PARTITION CONCURRENTLY' ELSE tg_tag END

@@ -318,7 +318,10 @@ impl Session {
         if !self.ask(&mut lent, Form::Plain) {
             return Ok(false);
         }
-        let Some(answered) = self.answered((replica, life), lent).await else { return Ok(false) };
+        let Some(answered) = self.answered((replica, life), lent).await else {
+            // Nobody waits for what it asked, if its client has left: it runs nowhere else.
+            return self.ended.take().map_or(Ok(false), Err);
+        };
         let answer = match answered {
             Ok(answer) => answer,
             Err(Failed::Refused(standby, _)) => {
