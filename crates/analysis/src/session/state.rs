@@ -1,5 +1,6 @@
 //! The state of a session, and how statements change it.
 
+mod anew;
 mod carried;
 
 pub use carried::{CarriedState, Pairs, pairs};
@@ -88,7 +89,7 @@ pub struct SessionState {
     application_settings: bool,
     /// The settings when the session began, to which RESET goes back; known if a probe came before any SET.
     first: Option<Settings>,
-    /// That of before a reload, until the session was looked at behind it: what differs from it, it has set itself.
+    /// That of before a reload, until somebody has looked behind it: what differs from it, it has set itself.
     before_reload: Option<Settings>,
     any_set: bool,
     /// What ParameterStatus said of mirrored settings.
@@ -177,43 +178,6 @@ impl SessionState {
         self.overflown |= known.are_too_many();
         self.now.settings = known.clone();
         self.committed.settings = known;
-    }
-
-    /// The session began as a connection with these settings did, if nobody has looked since when it did begin.
-    pub fn began_with(&mut self, first: &Settings) {
-        if self.first.is_none() && self.before_reload.is_none() {
-            self.first = Some(first.clone());
-        }
-    }
-
-    /// It leaves a connection that began with these settings before a reload, if nothing better is known of its beginnings.
-    pub fn began_before_a_reload(&mut self, first: &Settings) {
-        if self.first.is_none() && self.before_reload.is_none() {
-            self.before_reload = Some(first.clone());
-        }
-    }
-
-    /// Nothing keeps it from going on at another connection but that the configuration was loaded anew: what it has set itself is
-    /// known, and the rest is as that connection begins.
-    pub fn may_begin_anew(&self) -> bool {
-        let is_known = self.first.is_some() || self.before_reload.is_some();
-        let is_idle = self.status == BlockStatus::Idle;
-        is_known && is_idle && self.dirt == bit(Dirt::Reload) && self.known_but_for(None).is_ok()
-    }
-
-    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew: what it
-    /// has set itself it takes along. Until it was looked at there, nothing counts as known.
-    pub fn begins_anew(&mut self, base: &Settings, interner: &mut Interner) {
-        let before = self.before_reload.take();
-        let Some(first) = self.first.replace(base.clone()).or(before) else { return };
-        let mut settings = base.clone();
-        for (name, value) in self.now.settings.iter() {
-            if first.get(name) != Some(value) {
-                settings = interner.with(&settings, name, Some(value));
-            }
-        }
-        self.now.settings = settings;
-        self.committed.settings = self.now.settings.clone();
     }
 
     /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
@@ -410,15 +374,6 @@ impl SessionState {
         self.dirt &= !bit(Dirt::Unjudged);
         if let Some(dirt) = dirt {
             self.dirtied(dirt);
-        }
-    }
-
-    /// Processes of the primary that began at this moment or heeded its last reload have read the configuration at `floor`
-    /// or later. Settings that were found before may be others now, and so may what RESET goes back to.
-    pub fn reloaded(&mut self, floor: LoadTime) {
-        if self.loaded < floor && self.dirt & bit(Dirt::Fresh) == 0 {
-            self.dirtied(Dirt::Reload);
-            self.before_reload = self.first.take().or(self.before_reload.take());
         }
     }
 
