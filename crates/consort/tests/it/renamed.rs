@@ -114,6 +114,24 @@ fn a_role_made_anew_under_the_name_of_another() {
     }
 }
 
+/// There is one connection for all who come under the name.
+#[test]
+fn a_session_of_a_renamed_role_gets_no_connection_of_the_one_that_has_its_name() {
+    let (serving, _console, url) = serving(1, &format!("{THROUGH}\ndefault_pool_size = 1"));
+    let mut admin = Client::connect(&url).unwrap();
+    admin.rows("CREATE ROLE alice LOGIN").unwrap();
+    let as_alice = serving.url("alice", "postgres");
+    let who = "SELECT session_user FROM pg_backend_pid()";
+    let mut first = Client::connect(&as_alice).unwrap();
+    assert_eq!(first.one(who).unwrap(), "alice");
+    admin.rows("ALTER ROLE alice RENAME TO bob; CREATE ROLE alice LOGIN").unwrap();
+    let mut second = Client::connect(&as_alice).unwrap();
+    assert_eq!(second.one(who).unwrap(), "alice");
+    let refused = first.rows(who).map(|_| ()).unwrap_err();
+    assert_eq!(refused.sqlstate.as_deref(), Some("28000"), "{}", refused.text);
+    assert_eq!(second.one(who).unwrap(), "alice", "it goes on");
+}
+
 #[test]
 fn a_table_that_goes_before_another_is_read_by_what_is_parsed_behind_it() {
     for lines in [THROUGH, ANYWHERE] {
