@@ -48,6 +48,8 @@ pub struct Lent {
     pub settings: Settings,
     /// Those that the connection began with.
     pub first: Settings,
+    /// When its process had read the configuration, as it said last.
+    pub loaded: LoadTime,
     /// Code has run there, and may have made settings that no question tells of.
     pub ran_code: bool,
     /// When its backend began, in microseconds of Unix time; 0 if that was not asked.

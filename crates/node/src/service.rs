@@ -185,7 +185,8 @@ impl Service {
             .map_err(|refusal| said(&refusal))?;
         let row = opened.question(&Settings::probe()).await.map_err(|refusal| said(&refusal))?;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
-        opened.settings = Settings::of_probe(&row, &mut self.interner.borrow_mut());
+        let found = Settings::of_probe(&row, &mut self.interner.borrow_mut());
+        opened.settings = found.map(|(settings, _)| settings);
         // Its life is the one that the watcher finds when it is asked after the connection was made: a crash in between
         // would have ended this connection.
         opened.incarnation = self.cluster.standby_life(standby).await.ok_or("its watcher has lost it")?;

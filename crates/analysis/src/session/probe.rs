@@ -165,9 +165,16 @@ impl Settings {
         text(std::iter::empty(), Temporary::Schema, Ask::Keep)
     }
 
-    /// The settings of a new standby connection, from the one row that [`Settings::probe`] gave.
-    pub fn of_probe(row: &[Option<&str>], interner: &mut Interner) -> Option<Settings> {
-        answer(row, std::iter::empty(), interner).map(|probed| probed.settings)
+    /// The question to a new connection at the primary, where a reload goes on changing what nobody has set; the same reads
+    /// its answer.
+    pub fn probe_at_primary() -> String {
+        question(std::iter::empty(), Temporary::Schema)
+    }
+
+    /// The settings of a new connection, from the one row that such a question gave, and when its process has read the
+    /// configuration.
+    pub fn of_probe(row: &[Option<&str>], interner: &mut Interner) -> Option<(Settings, LoadTime)> {
+        answer(row, std::iter::empty(), interner).map(|probed| (probed.settings, probed.loaded))
     }
 }
 

@@ -113,7 +113,7 @@ pub const WRITTEN_UNDER: [&str; 19] = [
 ];
 
 /// Who the session is.
-const IDENTITY: [&str; 2] = ["role", "session_authorization"];
+pub(super) const IDENTITY: [&str; 2] = ["role", "session_authorization"];
 
 /// What a new connection is not told to keep as it is: who it is, and what only a superuser may set.
 pub(super) const NOT_KEPT: [&str; 4] =
@@ -335,23 +335,31 @@ impl Settings {
     /// `set_config` is evaluated from left to right. The session's identity is changed last, for the others may need the
     /// rights of the role that logged in; a role that is set is put off first for the same reason.
     pub fn to_become(&self, wanted: &Settings) -> Option<String> {
-        self.steps_to(wanted, |name| !NOT_SENT.contains(&name) && kind(name) == Kind::Mirrored)
+        self.steps_to(wanted, None, |name| !NOT_SENT.contains(&name) && kind(name) == Kind::Mirrored)
     }
 
-    /// The same for a connection at the primary that sessions share: there every setting means something.
-    pub fn to_become_at_primary(&self, wanted: &Settings) -> Option<String> {
-        self.steps_to(wanted, |_| true)
+    /// The same for a connection at the primary that sessions share, which began with the settings `first`: there every setting means
+    /// something, and what is to be as it began is reset, so that it goes on following reloads.
+    pub fn to_become_at_primary(&self, wanted: &Settings, first: Option<&Settings>) -> Option<String> {
+        self.steps_to(wanted, first, |_| true)
     }
 
-    fn steps_to(&self, wanted: &Settings, is_sent: impl Fn(&str) -> bool) -> Option<String> {
+    fn steps_to(
+        &self,
+        wanted: &Settings,
+        first: Option<&Settings>,
+        is_sent: impl Fn(&str) -> bool,
+    ) -> Option<String> {
         if self == wanted {
             return None;
         }
         let changed = |name: &str| self.get(name) != wanted.get(name);
         let names: BTreeSet<&str> = self.iter().chain(wanted.iter()).map(|(name, _)| name).collect();
         let plain = names.into_iter().filter(|name| is_sent(name) && !IDENTITY.contains(name));
+        let is_first = |name: &str, value: &str| first.is_some_and(|first| first.get(name) == Some(value));
+        let becomes = |name| wanted.get(name).filter(|value| !is_first(name, value));
         let mut steps: Vec<(&str, Option<&str>)> =
-            plain.filter(|name| changed(name)).map(|name| (name, wanted.get(name))).collect();
+            plain.filter(|name| changed(name)).map(|name| (name, becomes(name))).collect();
         let authorization = changed("session_authorization");
         let role_now = self.get("role").unwrap_or("none");
         let role = wanted.get("role").unwrap_or("none");

@@ -87,10 +87,11 @@ pub struct SessionState {
     seeded: bool,
     /// It has had settings of an application, which are empty and not absent when they are taken back.
     application_settings: bool,
-    /// The settings when the session began, to which RESET goes back; known if a probe came before any SET.
+    /// The settings with which its connection began; known if a probe came before any SET, or if others share the connection.
+    /// What differs from them the session has set itself.
     first: Option<Settings>,
-    /// That of before a reload, until somebody has looked behind it: what differs from it, it has set itself.
-    before_reload: Option<Settings>,
+    /// RESET goes back to them: no reload came between.
+    resets: bool,
     any_set: bool,
     /// What ParameterStatus said of mirrored settings.
     reported: BTreeMap<&'static str, String>,
@@ -127,7 +128,7 @@ impl SessionState {
             seeded: false,
             application_settings: startup.sets_for_applications(),
             first: None,
-            before_reload: None,
+            resets: false,
             any_set: false,
             reported: BTreeMap::new(),
             moved: false,
@@ -167,6 +168,7 @@ impl SessionState {
 
     /// The settings that the session has changed, as the server names them: code may have changed others than a probe asks for.
     pub fn changed(&mut self, settings: &[(&str, &str)], interner: &mut Interner) {
+        self.came_with_a_reload(settings, interner);
         let mut known = self.now.settings.clone();
         for (name, value) in settings {
             // Names are the same whatever their case; the server says some as DateStyle.
@@ -553,7 +555,7 @@ impl SessionState {
                             self.set("role", Some("none"), interner);
                         }
                     }
-                    NewValue::Default | NewValue::Reset => match self.first.clone() {
+                    NewValue::Default | NewValue::Reset => match self.resets_to() {
                         Some(first) => self.reset(name, &first, interner),
                         None => self.dirtied(Dirt::Setting),
                     },
@@ -605,7 +607,7 @@ impl SessionState {
         self.moved = true;
         self.now.own = self.defaults.clone();
         self.now.own_after = self.now.own_after.take().map(|_| self.defaults.clone());
-        match self.first.clone() {
+        match self.resets_to() {
             // The role stays: it is not reset by RESET ALL. A probe tells what it is.
             Some(first)
                 if first.get("role") == self.now.settings.get("role")
@@ -619,13 +621,14 @@ impl SessionState {
     }
 
     fn discard_all(&mut self) {
+        let first = self.resets_to();
         self.now.own = self.defaults.clone();
         self.now.own_after = None;
         self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);
         self.overflown = false;
         self.moved = true;
-        match self.first.clone() {
+        match first {
             Some(first) => self.now.settings = first,
             None => {
                 // As at the beginning: the next probe tells what that is.
@@ -668,12 +671,10 @@ impl SessionState {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
         let begun = bit(Dirt::Fresh) | bit(Dirt::Reload);
-        let before = self.before_reload.take().filter(|_| loaded == self.loaded);
+        self.resets &= loaded == self.loaded;
         self.loaded = loaded;
-        // Its process has not heeded the reload: what it began with still counts.
-        self.first = self.first.take().or(before);
-        if self.first.is_none() && !self.any_set && self.dirt & !begun == 0 {
-            self.first = Some(settings.clone());
+        if !self.any_set && self.dirt & !begun == 0 {
+            (self.first, self.resets) = (Some(settings.clone()), true);
         }
         self.overflown |= settings.are_too_many();
         // The answer is newer than every report; one that came with it may not have been told yet.

@@ -118,6 +118,11 @@ fn a_connection_follows_in_one_statement() {
         tenant.to_become(&base).unwrap(),
         "SELECT pg_catalog.set_config('app.tenant', NULL, false), pg_catalog.set_config('search_path', 'public', false)"
     );
+    assert_eq!(
+        tenant.to_become_at_primary(&base, Some(&base)).unwrap(),
+        "SELECT pg_catalog.set_config('app.tenant', NULL, false), pg_catalog.set_config('search_path', NULL, false)",
+        "it goes on following reloads"
+    );
     let reader = with(&mut interner, &[("role", "reader"), ("search_path", "a")]);
     let other = with(&mut interner, &[("role", "other")]);
     assert_eq!(
@@ -311,7 +316,7 @@ fn what_a_session_has_set_itself_it_takes_along_behind_a_reload() {
     assert!(session.may_begin_anew());
     let mut anew = session.clone();
     for value in ["y", "v"] {
-        anew.begins_anew(&as_all(value, &mut interner), &mut interner);
+        assert!(anew.goes_on_at(&as_all(value, &mut interner), LoadTime::new(8), &mut interner));
         let found = ["timezone", "search_path"].map(|name| anew.settings().get(name));
         assert_eq!(found, [Some("z"), Some(value)]);
         assert!(!anew.knows_settings(), "nobody has looked there yet");
@@ -327,6 +332,40 @@ fn what_a_session_has_set_itself_it_takes_along_behind_a_reload() {
     // What it holds keeps it, too.
     session.dirtied(Dirt::Temporary);
     assert!(!session.may_begin_anew());
+}
+
+/// A process may heed a reload before anybody knows of it: what came with it is not what the session has set.
+#[test]
+fn what_came_with_a_reload_is_left_behind() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    let found = |loaded: i64, others: &[(&str, &str)]| {
+        let value =
+            |name: &str| others.iter().find(|(other, _)| *other == name).map_or("x", |(_, value)| value);
+        let begun = ["false"; 4].map(str::to_owned).into_iter().chain([format!("{loaded:016x}")]);
+        let values = begun.chain(MIRRORED.iter().map(|name| value(name).to_owned()));
+        format!("{{{}}}", values.collect::<Vec<_>>().join(","))
+    };
+    session.began_with(&settings(&mut interner, &MIRRORED.map(|name| (name, "x"))), LoadTime::new(7));
+    session.dirtied(Dirt::Function);
+    session.probed(&[Some(&found(7, &[("timezone", "z")]))], &mut interner).unwrap();
+    assert!(!session.is_to_be_told_apart());
+    session.dirtied(Dirt::Function);
+    let both = [("timezone", "z"), ("search_path", "y"), ("bytea_output", "y")];
+    session.probed(&[Some(&found(8, &both))], &mut interner).unwrap();
+    assert!(session.is_to_be_told_apart());
+    session.changed(&[("TimeZone", "z"), ("bytea_output", "y")], &mut interner);
+    // Nobody knows what RESET makes of it there.
+    let mut reset = session.clone();
+    reset.completed(&Utility::ResetAll, &mut interner);
+    assert!(!reset.knows_settings());
+    let later = settings(&mut interner, &MIRRORED.map(|name| (name, "v")));
+    assert!(session.goes_on_at(&later, LoadTime::new(9), &mut interner));
+    let found = ["timezone", "bytea_output", "search_path"].map(|name| session.settings().get(name));
+    assert_eq!(found, [Some("z"), Some("y"), Some("v")]);
+    session.completed(&Utility::ResetAll, &mut interner);
+    assert_eq!(session.settings().get("timezone"), Some("v"), "there it is known");
+    assert!(!session.goes_on_at(&settings(&mut interner, &[]), LoadTime::new(9), &mut interner), "none came");
 }
 
 /// What code has set before a reload is not what the session began with.

@@ -188,7 +188,7 @@ impl Follower {
     fn open(server: &Server, user: &str, interner: &mut Interner) -> Follower {
         let (mut wire, _) = Wire::open(server, user);
         let answer = wire.query(&Settings::probe());
-        let now = Settings::of_probe(&borrowed(&answer.rows[0]), interner).unwrap();
+        let (now, _) = Settings::of_probe(&borrowed(&answer.rows[0]), interner).unwrap();
         Follower { wire, now }
     }
 
@@ -197,7 +197,7 @@ impl Follower {
         let answer = self.wire.query(&statement);
         assert_eq!(answer.failed, None, "{statement}");
         let probed = self.wire.query(&Settings::probe());
-        let truth = Settings::of_probe(&borrowed(&probed.rows[0]), interner).unwrap();
+        let (truth, _) = Settings::of_probe(&borrowed(&probed.rows[0]), interner).unwrap();
         let sent = |name: &&&str| !name.starts_with("default_transaction_") && !name.starts_with("idle_in");
         for name in MIRRORED.iter().filter(sent) {
             assert_eq!(truth.get(name), wanted.get(name), "{name} after {statement}");

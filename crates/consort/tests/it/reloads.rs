@@ -10,6 +10,9 @@ use crate::fixture::{Serving, eventually, run};
 use crate::load::{ANYWHERE, Client, THROUGH, serving};
 use crate::serving::figure;
 
+/// Clients have connections of their own; without it they share them.
+const OWN: &str = "pool_mode = \"session\"";
+
 /// Two tables of one name, which only the path tells apart, and values whose form is a matter of settings.
 const TABLES: &str = "CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.named (id int, name text); \
      CREATE TABLE b.named (id int, name text); INSERT INTO a.named VALUES (1, 'a'); INSERT INTO b.named VALUES (1, 'b'); \
@@ -61,11 +64,9 @@ fn reload(admin: &mut Client, name: &str, value: &str) {
     admin.rows(demand).expect("a reload");
 }
 
-/// Consort in front of a primary with these settings, and a session. Clients have connections of their own, but for the role
-/// `shares`.
+/// Consort in front of a primary with these settings, and a session.
 fn begin(lines: &str) -> (Serving, String, Client) {
-    let pools = "pool_mode = \"session\"\n[user.shares]\npool_mode = \"transaction\"";
-    let (serving, _console, url) = serving(1, &format!("{lines}\n{pools}"));
+    let (serving, _console, url) = serving(1, lines);
     let mut admin = Client::connect(&url).expect("a log-in");
     admin.rows(TABLES).expect("the tables can be made");
     for (name, value) in [("search_path", "a, public"), ("timezone", "UTC"), ("bytea_output", "hex")] {
@@ -108,7 +109,7 @@ fn what_a_reload_changes_counts_for_open_sessions_with_writers_anywhere() {
 
 #[test]
 fn what_a_reload_changes_counts_for_open_sessions_with_writers_through_consort() {
-    counts_as_soon_as_the_primary_says_so(THROUGH);
+    counts_as_soon_as_the_primary_says_so(&format!("{THROUGH}\n{OWN}"));
 }
 
 /// Somebody edits a server's file.
@@ -143,7 +144,7 @@ fn a_reload_past_consort_is_found_with_writers_anywhere() {
 
 #[test]
 fn a_reload_past_consort_is_found_with_writers_through_consort() {
-    is_found(THROUGH);
+    is_found(&format!("{THROUGH}\n{OWN}"));
 }
 
 /// What decides where a statement may run.

@@ -154,7 +154,7 @@ fn a_table_that_goes_before_another_is_read_by_what_is_parsed_behind_it() {
 #[test]
 fn a_statement_goes_on_reading_the_table_that_it_was_prepared_for() {
     for lines in [THROUGH, ANYWHERE] {
-        let (_serving, mut console, url) = serving(1, lines);
+        let (_serving, mut console, url) = serving(1, &format!("{lines}\npool_mode = \"session\""));
         let mut admin = Client::connect(&url).unwrap();
         let setup = "CREATE SCHEMA near; CREATE TABLE public.place AS SELECT 'public' AS v; \
                      CREATE TABLE public.other AS SELECT 'other' AS v";
@@ -343,7 +343,7 @@ fn what_is_prepared_under_what_ends_with_the_block_stays() {
 /// statement would touch if it were prepared now.
 #[test]
 fn a_write_goes_on_writing_what_it_was_prepared_for() {
-    let (_serving, mut console, url) = serving(1, THROUGH);
+    let (_serving, mut console, url) = serving(1, &format!("{THROUGH}\npool_mode = \"session\""));
     let mut admin = Client::connect(&url).unwrap();
     admin.rows("CREATE SCHEMA s").unwrap();
     for (table, is_known) in [("w", true), ("x", false), ("y", false)] {

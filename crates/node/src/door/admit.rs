@@ -10,6 +10,8 @@ use crate::socket::Origin;
 use nix::unistd::{Uid, User};
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use std::io;
+use std::sync::LazyLock;
+use tokio::sync::Semaphore;
 use wire::tag::front;
 use wire::{
     Answers, Frame, MECHANISM, MECHANISM_PLUS, Malformed, Problem, Refused, ServerExchange, Verifier,
@@ -17,6 +19,12 @@ use wire::{
 
 /// No message of a proof is longer.
 const PROOF_LIMIT: usize = 4096;
+
+/// So many passwords are proven by verifiers at once: half of the cores stay for who has proven his.
+static PROVING: LazyLock<Semaphore> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new(cores.div_ceil(2))
+});
 
 /// Why a client may not enter.
 pub(super) enum Turned {
@@ -244,7 +252,13 @@ async fn by_password(
         Some(Secret::Verifier(verifier)) => {
             // It may want as many iterations as take a tenth of a second, and everybody else is served by this thread.
             let (given, verifier) = (given.to_owned(), verifier.clone());
-            tokio::task::spawn_blocking(move || opens(&given, &verifier)).await.unwrap_or(false)
+            let turn = PROVING.acquire().await;
+            let proven = tokio::task::spawn_blocking(move || {
+                let is_right = opens(&given, &verifier);
+                drop(turn);
+                is_right
+            });
+            proven.await.unwrap_or(false)
         }
         Some(Secret::Keys(_)) | None => false,
     };

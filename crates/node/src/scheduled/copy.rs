@@ -100,7 +100,7 @@ impl Copy {
             return Err(why);
         }
         let row: Vec<Option<&str>> = did.row.iter().map(Option::as_deref).collect();
-        self.settings = Settings::of_probe(&row, &mut interner.borrow_mut());
+        self.settings = Settings::of_probe(&row, &mut interner.borrow_mut()).map(|(settings, _)| settings);
         match self.settings {
             Some(_) => Ok(()),
             None => Err("its settings are not understood".to_owned()),

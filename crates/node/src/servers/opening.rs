@@ -145,12 +145,13 @@ impl Servers {
         let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
         let asked = async {
             let role = question(&mut peer, WHO).await?;
-            Ok::<_, Refusal>((role, question(&mut peer, &Settings::probe()).await?))
+            Ok::<_, Refusal>((role, question(&mut peer, &Settings::probe_at_primary()).await?))
         };
         let (role, row) = timeout(wish.limit, asked).await.map_err(silent)??;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
-        let settings = Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
+        let (settings, loaded) =
+            Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
         let role = role.first().and_then(Option::as_deref).and_then(|role| role.parse().ok());
         let greeting = Rc::new(Greeting {
             messages: greeting,
@@ -161,6 +162,7 @@ impl Servers {
             last: 0,
             first: settings.clone(),
             settings,
+            loaded,
             ran_code: false,
             started_us: 0,
             sequences: false,

@@ -169,25 +169,25 @@ impl Session {
         };
         self.database.traffic().count(|counts| counts.assignments += 1);
         self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
-        let (first, mut base) = (server.lent.first.clone(), server.lent.settings.clone());
+        let (first, loaded) = (server.lent.first.clone(), server.lent.loaded);
+        let mut base = server.lent.settings.clone();
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
         // While it was waited for, the primary may have been configured anew.
         self.heed_reloads();
-        if self.state.may_begin_anew() {
-            self.state.begins_anew(&first, &mut service.interner.borrow_mut());
+        if self.state.goes_on_at(&first, loaded, &mut service.interner.borrow_mut()) {
             self.tells_anew(&server.lent.greeting.reported);
         }
         let strange = self.line.attach(server);
         if strange && ran_code {
             // Settings of that code's own may be another client's; what is known goes first, for RESET leaves the role.
-            if let Some(becomes) = base.to_become_at_primary(&first) {
+            if let Some(becomes) = base.to_become_at_primary(&first, Some(&first)) {
                 self.line.ask(&becomes).await?;
             }
             self.line.ask("RESET ALL").await?;
-            base = first;
+            base = first.clone();
         }
         self.shares.ran_code = ran_code && !strange;
-        let becomes = base.to_become_at_primary(self.state.settings());
+        let becomes = base.to_become_at_primary(self.state.settings(), Some(&first));
         self.shares.wrote = sequences && !strange;
         if strange && sequences {
             self.line.ask("DISCARD SEQUENCES").await?;
@@ -238,8 +238,8 @@ impl Session {
         self.heed_reloads();
         let floor = self.service.cluster.configured().floor();
         let is_outdated = self.line.lent.as_ref().is_some_and(|lent| lent.floor() != floor);
-        if let Some(lent) = self.line.lent.as_ref().filter(|_| !is_outdated) {
-            self.state.began_with(&lent.first);
+        if let Some(lent) = &self.line.lent {
+            self.state.began_with(&lent.first, lent.loaded);
         }
         let is_new = self.state.dirt() == Some(Dirt::Fresh);
         // At a connection that began before a reload nothing tells what it has set itself: it leaves for another one.
@@ -257,7 +257,7 @@ impl Session {
                 // There is a temporary schema, perhaps another session's, and perhaps nothing in it.
                 self.probe().await?;
             }
-            if !is_new && !self.look_at_settings().await? {
+            if (!is_new || self.state.is_to_be_told_apart()) && !self.look_at_settings().await? {
                 return Ok(());
             }
             self.shares.look = true;
@@ -282,7 +282,7 @@ impl Session {
             return Ok(());
         }
         if let Some(lent) = &mut self.line.lent {
-            self.state.began_before_a_reload(&lent.first);
+            lent.loaded = self.state.loaded();
             lent.started_us = self.backend.started_us;
             lent.sequences |= self.shares.wrote;
             lent.application_settings |= self.state.may_have_application_settings();
@@ -331,12 +331,11 @@ impl Session {
     async fn look_at_settings(&mut self) -> Result<bool, Ended> {
         let Some(row) = self.line.ask(CHANGED).await? else { return Ok(false) };
         let [names, values] = row.as_slice() else { return Ok(false) };
-        let (Some(names), Some(values)) = (names, values) else { return Ok(true) };
-        let (names, values): (Vec<_>, Vec<_>) =
-            (names.split(BETWEEN).collect(), values.split(BETWEEN).collect());
-        let settings: Vec<(&str, &str)> = names.iter().copied().zip(values.iter().copied()).collect();
+        let [names, values] = [names, values].map(|list| list.iter().flat_map(|list| list.split(BETWEEN)));
+        let is_whole = names.clone().count() == values.clone().count();
+        let settings: Vec<(&str, &str)> = names.zip(values).collect();
         self.state.changed(&settings, &mut self.service.interner.borrow_mut());
-        Ok(names.len() == values.len())
+        Ok(is_whole)
     }
 
     /// Looks for what no probe tells.

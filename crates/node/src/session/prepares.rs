@@ -123,7 +123,8 @@ impl Session {
         let now = self.state.settings().clone();
         // In a block SET would undo what SET LOCAL has set.
         let then = if idle { self.settings_of(&again.settings, &now) } else { now.clone() };
-        self.take_settings(now.to_become_at_primary(&then)).await?;
+        let first = self.line.lent.as_ref().map(|lent| lent.first.clone());
+        self.take_settings(now.to_become_at_primary(&then, first.as_ref())).await?;
         // In a block there is one try.
         let declaring = if idle { None } else { self.declaring(name, &again).await? };
         let text = declaring.as_deref().unwrap_or(&again.text);
@@ -137,7 +138,7 @@ impl Session {
         {
             difference = self.prepare_by(name, &declaring, &again).await?;
         }
-        self.take_settings(then.to_become_at_primary(&now)).await?;
+        self.take_settings(then.to_become_at_primary(&now, first.as_ref())).await?;
         // By the client's own words alone it would not be what it was: so it is looked at again at the next connection.
         if let Some(error) = difference {
             self.line.statements.refuse(name, error);

@@ -1,8 +1,10 @@
 //! Reloads of the server's configuration: what was found before may be otherwise, and what a session that goes on at another
 //! connection takes along.
 
+use super::super::settings::IDENTITY;
 use super::{BlockStatus, Dirt, Interner, SessionState, Settings, bit};
 use history::LoadTime;
+use std::collections::BTreeSet;
 
 impl SessionState {
     /// Processes of the primary that began at this moment or heeded its last reload have read the configuration at `floor`
@@ -10,45 +12,79 @@ impl SessionState {
     pub fn reloaded(&mut self, floor: LoadTime) {
         if self.loaded < floor && self.dirt & bit(Dirt::Fresh) == 0 {
             self.dirtied(Dirt::Reload);
-            self.before_reload = self.first.take().or(self.before_reload.take());
         }
     }
 
-    /// The session began as a connection with these settings did, if nothing better is known.
-    pub fn began_with(&mut self, first: &Settings) {
-        if self.first.is_none() && self.before_reload.is_none() {
-            self.first = Some(first.clone());
-        }
+    /// When its process had read the configuration, as it said last.
+    pub fn loaded(&self) -> LoadTime {
+        self.loaded
     }
 
-    /// It leaves a connection that began with these settings before a reload, if nothing better is known of its beginnings.
-    pub fn began_before_a_reload(&mut self, first: &Settings) {
-        if self.first.is_none() && self.before_reload.is_none() {
-            self.before_reload = Some(first.clone());
+    /// What RESET goes back to, if that is known.
+    pub(super) fn resets_to(&self) -> Option<Settings> {
+        let is_known = self.resets && self.dirt & bit(Dirt::Reload) == 0;
+        self.first.clone().filter(|_| is_known)
+    }
+
+    /// Its connection, which others share, began with these settings, and its process read the configuration at `loaded`, as it said
+    /// last before the session came. For a session of whose beginnings nothing is known.
+    pub fn began_with(&mut self, first: &Settings, loaded: LoadTime) {
+        if self.first.is_some() {
+            return;
         }
+        if self.dirt & bit(Dirt::Fresh) != 0 {
+            self.loaded = loaded;
+        }
+        (self.first, self.resets) = (Some(first.clone()), self.loaded == loaded);
+    }
+
+    /// A reload came between the beginnings of its connection and what was found there: only with what it has changed
+    /// ([`SessionState::changed`]) it is known what it has set itself.
+    pub fn is_to_be_told_apart(&self) -> bool {
+        self.first.is_some() && !self.resets
+    }
+
+    /// The session has changed these settings alone: all else that differs from how its connection began came with a reload.
+    pub(super) fn came_with_a_reload(&mut self, changed: &[(&str, &str)], interner: &mut Interner) {
+        if !self.is_to_be_told_apart() {
+            return;
+        }
+        let Some(mut first) = self.first.take() else { return };
+        let changed: BTreeSet<String> = changed.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+        // No view lists who it is.
+        let came = |name: &str| !changed.contains(name) && !IDENTITY.contains(&name);
+        for (name, value) in self.now.settings.iter().filter(|(name, _)| came(name)) {
+            if first.get(name) != Some(value) {
+                first = interner.with(&first, name, Some(value));
+            }
+        }
+        self.first = Some(first);
     }
 
     /// Nothing keeps it from going on at another connection but that the configuration was loaded anew.
     pub fn may_begin_anew(&self) -> bool {
-        let is_known = self.first.is_some() || self.before_reload.is_some();
-        is_known
+        self.first.is_some()
             && self.status == BlockStatus::Idle
             && self.dirt == bit(Dirt::Reload)
             && self.known_but_for(None).is_ok()
     }
 
-    /// The session goes on at a connection that began with other settings, as the server's configuration was loaded anew: what it
-    /// has set itself it takes along. Until it was looked at there, nothing counts as known.
-    pub fn begins_anew(&mut self, base: &Settings, interner: &mut Interner) {
-        let before = self.before_reload.take();
-        let Some(first) = self.first.replace(base.clone()).or(before) else { return };
-        let mut settings = base.clone();
+    /// The session goes on at a connection that began with these settings, whose process has read the configuration at `loaded`.
+    /// Whether it has other settings there: where a reload came between, it takes along what it has set itself, and all else is as
+    /// that connection has it.
+    pub fn goes_on_at(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) -> bool {
+        let came_reload = self.dirt & bit(Dirt::Reload) != 0 || !self.resets;
+        (self.loaded, self.resets) = (loaded, true);
+        let before = self.first.replace(first.clone());
+        let Some(before) = before.filter(|before| came_reload && before != first) else { return false };
+        let mut settings = first.clone();
         for (name, value) in self.now.settings.iter() {
-            if first.get(name) != Some(value) {
+            if before.get(name) != Some(value) {
                 settings = interner.with(&settings, name, Some(value));
             }
         }
         self.now.settings = settings;
         self.committed.settings = self.now.settings.clone();
+        true
     }
 }

@@ -81,7 +81,8 @@ impl SessionState {
             seeded,
             application_settings: _,
             first,
-            before_reload,
+            // There, too, it is older than the reload.
+            resets: _,
             any_set,
             reported,
             moved,
@@ -96,8 +97,7 @@ impl SessionState {
         let reported = reported.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         Some(CarriedState {
             settings: pairs(&now.settings),
-            // There, too, it is older than the reload.
-            first: first.as_ref().or(before_reload.as_ref()).map(pairs),
+            first: first.as_ref().map(pairs),
             own: shown(&now.own),
             defaults: shown(defaults),
             had_temporary: *had_temporary,
