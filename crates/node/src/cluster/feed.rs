@@ -21,6 +21,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Writers who have ended hold up nobody for longer: how quickly rows arrive is how quickly they did in so much time.
+const ARRIVALS_WINDOW: Duration = Duration::from_secs(1);
+
 /// The place of a boundary among those of its database, counted from the start of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u64);
@@ -136,7 +139,7 @@ impl<R> Default for Feed<R> {
             taken: VecDeque::new(),
             first: Place::default(),
             put_away: Place::default(),
-            arrivals: Default::default(),
+            arrivals: (Pace::over(ARRIVALS_WINDOW), Duration::ZERO),
             takers: BTreeMap::new(),
         }
     }

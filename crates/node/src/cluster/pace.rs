@@ -2,22 +2,30 @@
 
 use std::time::Duration;
 
-/// So much time is remembered, what is older less and less.
-const WINDOW_S: f64 = 5.0;
-
-/// Bytes and the time in which they came.
-#[derive(Clone, Copy, Debug, Default)]
+/// Bytes and the time in which they came. What is older counts less and less, the same whether time passes at once or in pieces.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
+    /// What came before counts for a third (1/e) when so much time has passed.
+    window: Duration,
     bytes: f64,
     seconds: f64,
 }
 
 impl Pace {
-    /// So many bytes in so long a time.
+    /// Nothing was added yet.
+    pub(crate) fn over(window: Duration) -> Pace {
+        Pace { window, bytes: 0.0, seconds: 0.0 }
+    }
+
+    /// So many bytes in so long a time, evenly.
     pub(crate) fn add(&mut self, bytes: u64, time: Duration) {
-        let stays = (WINDOW_S / (self.seconds + time.as_secs_f64())).min(1.0);
-        self.bytes = (self.bytes + bytes as f64) * stays;
-        self.seconds = (self.seconds + time.as_secs_f64()) * stays;
+        let (window, time) = (self.window.as_secs_f64(), time.as_secs_f64());
+        let stays = (-time / window).exp();
+        // Some of this time is long ago by now, and with it what came then.
+        let counts = window * (1.0 - stays);
+        let share = if counts > 0.0 { counts / time } else { 1.0 };
+        self.bytes = self.bytes * stays + bytes as f64 * share;
+        self.seconds = self.seconds * stays + counts;
     }
 
     /// Bytes in a second; 0 if nothing was ever added.
@@ -29,12 +37,21 @@ impl Pace {
 /// So long somebody has worked before anything is said of how quickly.
 const ENOUGH_S: f64 = 0.5;
 
+/// How quickly somebody worked in so much time is how quickly he works.
+const WORK_WINDOW: Duration = Duration::from_secs(5);
+
 /// How quickly somebody works who has enough to do. What takes long only at first (connections, plans, cold caches) is not counted:
 /// the time runs from one part that is done to the next one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pace: Pace,
     last: Option<Duration>,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work { pace: Pace::over(WORK_WINDOW), last: None }
+    }
 }
 
 impl Work {
@@ -72,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_was_long_ago_counts_for_less_and_less() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::over(Duration::from_secs(5));
         assert!(pace.per_second() <= 0.0);
         pace.add(100, Duration::from_secs(1));
         pace.add(200, Duration::from_secs(2));
@@ -81,6 +98,19 @@ mod tests {
         assert!((800.0..1000.0).contains(&pace.per_second()), "{pace:?}");
         pace.add(0, Duration::from_secs(1000));
         assert!(pace.per_second() < 5.0);
+    }
+
+    #[test]
+    fn silence_counts_the_same_at_once_and_in_pieces() {
+        let mut once = Pace::over(Duration::from_secs(1));
+        once.add(1000, Duration::from_secs(1));
+        let mut often = once;
+        once.add(0, Duration::from_secs(3));
+        (0..300).for_each(|_| often.add(0, Duration::from_millis(10)));
+        assert!((once.per_second() - often.per_second()).abs() < 1e-6, "{once:?} {often:?}");
+        assert!(once.per_second() < 50.0, "who was silent for three windows is hardly there: {once:?}");
+        once.add(7, Duration::ZERO);
+        assert!(once.per_second() > often.per_second(), "what takes no time counts whole");
     }
 
     #[test]

@@ -102,6 +102,14 @@ fn who_connects_is_told_by_the_newest_boundary_where_it_stands() {
 }
 
 #[test]
+fn writers_who_have_ended_are_soon_not_counted_any_more() {
+    let feed = feed(20);
+    let at = |seconds| feed.arrivals(Duration::from_secs(seconds));
+    assert!((at(20) - 10.0).abs() < 1e-6, "ten bytes in each second: {}", at(20));
+    assert!(at(24) < 1.0, "{}", at(24));
+}
+
+#[test]
 fn boundaries_without_commits_do_not_pile_up() {
     let mut feed = feed(1);
     for decoded in [20, 30] {
