@@ -54,6 +54,7 @@ const WELL_FED: Duration = Duration::from_secs(60);
 const STRETCH_BYTES: u64 = 4 << 20;
 
 /// Steps that bring at least so much tell how quickly a replica that is behind goes on; smaller ones wait for each other's answers.
+/// Where boundaries are taken in one by one all steps tell it: there it goes on no quicker.
 const BULK_BYTES: u64 = 64 * 1024;
 
 /// Why feeding ended.
@@ -486,9 +487,13 @@ impl<'a> Feeding<'a> {
                             Instant::now() + executes::rest_behind(tries, self.cluster.setup().wait_limit);
                         tries += 1;
                     }
+                    line.work.pause();
                     let _ = tokio::time::timeout_at(joins_at, more).await;
                 }
-                None if line.sent.is_empty() => more.await,
+                None if line.sent.is_empty() => {
+                    line.work.pause();
+                    more.await;
+                }
                 None => line.finish().await?,
             }
         }
@@ -623,9 +628,6 @@ impl Line<'_> {
 
     async fn send(&mut self, stretch: &Stretch, parts: Vec<Part>) -> Result<(), Stop> {
         let to = stretch.boundaries.iter().fold(self.at.clone(), |at, boundary| boundary.after(&at));
-        if self.sent.is_empty() {
-            self.work.pause();
-        }
         self.feeder.send(Batch { parts, to: to.clone() }).await?;
         self.at = to.clone();
         let bytes = stretch.bytes;
@@ -672,6 +674,7 @@ impl Line<'_> {
                     }
                 },
             }
+            self.work.pause();
             more.await;
         }
     }
@@ -692,6 +695,7 @@ impl Line<'_> {
         loop {
             let more = cluster.feeds().more();
             if cluster.feeds().wanted(of, id) == Wanted::Nothing {
+                self.work.pause();
                 return self.give(stretch).await;
             }
             more.await;
@@ -725,7 +729,7 @@ impl Line<'_> {
         let visible: u64 = self.sent.iter().take(count).map(|sent| sent.bytes).sum();
         let Some(Sent { to, last, end, .. }) = self.sent.drain(..count).next_back() else { return };
         let Feeding { cluster, id, of, .. } = *self.by;
-        if visible >= BULK_BYTES {
+        if visible >= BULK_BYTES || cluster.setup().design.intake.is_one_by_one() {
             self.work.done(visible, cluster.now());
             cluster.feeds().takes_in((of, id), self.work.per_second());
         } else {
