@@ -160,6 +160,7 @@ pub(crate) struct Feed {
     pub(crate) why: String,
     pub(crate) version: String,
     pub(crate) newest_version: String,
+    pub(crate) pending_commits: u64,
     pub(crate) pending_file_bytes: u64,
     pub(crate) catch_up_left_ms: String,
 }
@@ -207,6 +208,7 @@ impl Console {
             why: text("why"),
             version: text("version"),
             newest_version: text("newest_version"),
+            pending_commits: text("pending_commits").parse().unwrap_or_default(),
             pending_file_bytes: text("pending_file_bytes").parse().unwrap_or_default(),
             catch_up_left_ms: text("catch_up_left_ms"),
         }

@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 use postgres::local::Node;
 
 use crate::fed::{all_equal, rows, serving};
 use crate::fixture::{CONSORT, Done, Serving, eventually, run, temporary};
 use crate::load::{Client, Console, Load, READ_QUIET, THROUGH, past, served, serves};
+use crate::waiting::{self, named};
 
 /// `consort replica` for what is served.
 fn replica(serving: &Serving, what: &str, name: &str) -> Done {
@@ -81,6 +83,68 @@ fn what_memory_has_no_room_for_waits_in_files_for_a_replica_that_is_paused() {
     assert_eq!(number(serving.servers.replica(0)), before, "it was not copied anew");
     let feed = console.feed("replica1", "postgres");
     assert_eq!((feed.pending_file_bytes, &*feed.catch_up_left_ms), (0, "0"));
+}
+
+/// Each row of a table takes a replica as long as any other, whatever the machine does meanwhile: it waits when it has read them.
+const SLOWLY: &str = "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END $$; \
+    CREATE TRIGGER slowly AFTER INSERT ON heavy FOR EACH ROW EXECUTE FUNCTION slowly(); \
+    ALTER TABLE heavy ENABLE ALWAYS TRIGGER slowly";
+
+/// Has the replica lack so many commits of so many rows of such a length, and catch up. How many times as long as it then took it
+/// was said to take: the middle of all that was said meanwhile.
+fn told_to_truth(
+    (serving, mut console, url): (Serving, Console, String),
+    commits: u64,
+    (rows_of_each, length): (u64, u64),
+) -> f64 {
+    let mut client = Client::connect(&url).expect("a log-in");
+    client.rows("CREATE TABLE heavy (id int PRIMARY KEY, v text NOT NULL)").expect("the table can be made");
+    let node = serving.servers.replica(0);
+    eventually("the table at the replica", || rows(node, "postgres", "heavy").is_some());
+    // What DDL brings along does not fire there: this comes behind it.
+    node.query("postgres", SLOWLY).expect("the replica may have triggers of its own");
+    all_equal(&serving, &mut console);
+    console.rows("PAUSE REPLICA replica1");
+    eventually("a replica that is paused", || state(&mut console) == "paused");
+    for commit in 1..=commits {
+        let sql = format!(
+            "INSERT INTO heavy SELECT {commit} * 100 + n, repeat('x', {length}) \
+             FROM generate_series(1, {rows_of_each}) n"
+        );
+        client.rows(&sql).expect("the rows are written");
+        // Each has a boundary of its own.
+        eventually("a commit that the replica lacks", || {
+            console.feed("replica1", "postgres").pending_commits >= commit
+        });
+    }
+    console.rows("RESUME REPLICA replica1");
+    let mut told: Vec<(Instant, f64)> = Vec::new();
+    eventually("a replica that has caught up", || {
+        let left = console.feed("replica1", "postgres").catch_up_left_ms;
+        told.extend(left.parse().ok().map(|left| (Instant::now(), left)));
+        left == "0"
+    });
+    let (end, _) = told.pop().expect("it was told that nothing is left");
+    let times = |(at, left): (Instant, f64)| left / 1000.0 / (end - at).as_secs_f64();
+    let mut all: Vec<f64> = told.into_iter().map(times).collect();
+    all.sort_by(f64::total_cmp);
+    assert!(all.len() > 20, "how long it takes is told meanwhile: {all:?}");
+    all[all.len() / 2]
+}
+
+#[test]
+fn how_long_a_replica_takes_to_catch_up_is_told_within_a_factor_of_two() {
+    // Two of these commits are too much for one step.
+    let times = told_to_truth(serving(0, THROUGH), 18, (22, 100_000));
+    assert!((0.5..=2.0).contains(&times), "{times} times what it took");
+}
+
+#[test]
+fn so_it_is_where_small_commits_are_taken_in_one_by_one() {
+    let locking = named(|design| design.intake.locks());
+    let times = told_to_truth(waiting::serving(locking, 1, THROUGH), 200, (1, 10));
+    assert!((0.5..=2.0).contains(&times), "{times} times what it took");
 }
 
 #[test]
