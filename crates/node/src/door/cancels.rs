@@ -142,6 +142,15 @@ impl Running {
         spared
     }
 
+    /// From now on, until the end of what this returns, no cancel request goes to the session's own connection, which runs
+    /// something of ours: the client's statement, which is still to come, hears of it. One that is on its way has arrived before.
+    pub(crate) async fn unreached(self: Rc<Running>) -> Unreached {
+        let home = self.home.take();
+        let unreached = Unreached { running: self, home };
+        unreached.running.met().await;
+        unreached
+    }
+
     /// What runs must come to its end.
     pub(crate) fn is_spared(&self) -> bool {
         self.spared.get()
@@ -176,6 +185,19 @@ pub(crate) struct Spared(Rc<Running>);
 impl Drop for Spared {
     fn drop(&mut self) {
         self.0.spared.set(false);
+    }
+}
+
+/// No cancel request goes to the session's own connection until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unreached {
+    running: Rc<Running>,
+    home: Option<Cancel>,
+}
+
+impl Drop for Unreached {
+    fn drop(&mut self) {
+        *self.running.home.borrow_mut() = self.home.take();
     }
 }
 

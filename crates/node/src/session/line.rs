@@ -390,6 +390,12 @@ impl Line {
         Ok(self.primary.own_answer())
     }
 
+    /// The same of what makes the connection the session's, or begins its transaction: no cancel request reaches it.
+    pub(crate) async fn ask_unreached(&mut self, ours: &str) -> Result<Option<Vec<Option<String>>>, Ended> {
+        let _unreached = self.seat.running.clone().unreached().await;
+        self.ask(ours).await
+    }
+
     /// Has the connection learn a named statement that it lacks. An error: what the client gets who uses it, because it has
     /// other columns by now, or cannot be parsed any more; the connection has nothing of that name then.
     pub(crate) async fn learn_described(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {

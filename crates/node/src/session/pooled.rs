@@ -181,21 +181,22 @@ impl Session {
         if strange && ran_code {
             // Settings of that code's own may be another client's; what is known goes first, for RESET leaves the role.
             if let Some(becomes) = base.to_become_at_primary(&first, Some(&first)) {
-                self.line.ask(&becomes).await?;
+                self.line.ask_unreached(&becomes).await?;
             }
-            self.line.ask("RESET ALL").await?;
+            self.line.ask_unreached("RESET ALL").await?;
             base = first.clone();
         }
         self.shares.ran_code = ran_code && !strange;
         let becomes = base.to_become_at_primary(self.state.settings(), Some(&first));
         self.shares.wrote = sequences && !strange;
         if strange && sequences {
-            self.line.ask("DISCARD SEQUENCES").await?;
+            self.line.ask_unreached("DISCARD SEQUENCES").await?;
         }
         self.take_settings(becomes).await?;
         self.listen_there().await?;
         self.line.primary.seen();
-        Ok(())
+        // It was cancelled while its connection was made ready.
+        if is_cancellable && seat.running.is_cancelled() { Err(Ended::Cancelled) } else { Ok(()) }
     }
 
     /// Tells the client of settings that are others since a reload, as a server does. What it has set itself is as it was.
@@ -214,7 +215,7 @@ impl Session {
     /// Brings the connection to settings, by this command if there is something to be done.
     pub(super) async fn take_settings(&mut self, becomes: Option<String>) -> Result<(), Ended> {
         if let Some(becomes) = becomes
-            && self.line.ask(&becomes).await?.is_none()
+            && self.line.ask_unreached(&becomes).await?.is_none()
         {
             let problem =
                 Problem::fatal("08006", "a connection at the primary did not take the session's settings");
