@@ -325,12 +325,12 @@ impl Session {
         if self.stands_alone() && todo.is_begin() {
             return Err(Ended::NoBlocks);
         }
+        self.fresh = stays_fresh && todo.leaves_block_fresh();
+        if self.ends_failed(request, &todo) || self.owes_begin(request, &todo).await? {
+            return self.line.send().await;
+        }
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
-        }
-        self.fresh = stays_fresh && todo.leaves_block_fresh();
-        if self.owes_begin(request, &todo).await? {
-            return self.line.send().await;
         }
         self.come_home_for(request, &todo).await?;
         let made = made::made(&todo);
@@ -651,9 +651,10 @@ impl Session {
         }
     }
 
-    /// A request was cancelled before anything of it was done.
+    /// A request was cancelled before anything of it was done. A transaction whose BEGIN is owed fails with it.
     async fn cancelled(&mut self, request: Request) -> Result<(), Ended> {
         self.meanings.clear();
+        self.fail_owed();
         self.refuse(request, &own::cancelled());
         self.line.send().await
     }

@@ -6,6 +6,7 @@
 //!   BEGIN READ ONLY   answered here, owed
 //!     a read          its snapshot at a replica: nothing is owed any more
 //!     anything else   the BEGIN at the primary, then that
+//!     cancelled       it has failed, and its end is answered here
 //! ```
 //!
 //! What one server does otherwise: `now()` in a transaction that comes to run at the primary is the time of its first
@@ -63,15 +64,51 @@ impl Session {
         }
         self.at_home().await?;
         let Some(begin) = self.owed.take() else { return Ok(()) };
-        self.line.elsewhere = None;
-        self.line.ask(&begin).await?;
+        let has_failed = self.line.elsewhere.take() == Some(Status::Failed);
+        self.line.ask_unreached(&begin).await?;
         if self.line.primary.status != Status::InBlock {
             let problem = Problem::fatal("08006", "the primary did not begin the transaction");
             self.line.client.out().problem(&problem);
             return Err(Ended::NoServer);
         }
         self.block_begins();
-        Ok(())
+        let is_cancelled = self.line.seat.running.is_cancelled() && self.current.kind != Kind::Open;
+        if has_failed || is_cancelled {
+            self.fail_at_primary().await?;
+            if let Some(block) = &mut self.block {
+                block.stands(Standing::Failed);
+            }
+        }
+        if is_cancelled { Err(Ended::Cancelled) } else { Ok(()) }
+    }
+
+    /// The transaction whose BEGIN is owed fails, and the primary hears of it no earlier than it must.
+    pub(super) fn fail_owed(&mut self) {
+        if self.owed.is_none() {
+            return;
+        }
+        self.fresh = false;
+        self.line.elsewhere = Some(Status::Failed);
+        self.state.statement_failed();
+        self.state.ready(Status::Failed.byte(), &mut self.service.interner.borrow_mut());
+    }
+
+    /// Answers the end of such a transaction: there is nothing of it anywhere. `false`: it is another statement.
+    pub(super) fn ends_failed(&mut self, request: Request, todo: &Todo) -> bool {
+        let Todo::Utility(statements) = todo else { return false };
+        let [Statement { what: What::Utility(utility), .. }] = &**statements else { return false };
+        let is_end = matches!(utility, Utility::Commit { chain: false } | Utility::Rollback { chain: false });
+        let is_whole = matches!(request.kind, Kind::Query | Kind::Batch);
+        if !is_end || !is_whole || self.owed.is_none() || self.line.elsewhere != Some(Status::Failed) {
+            return false;
+        }
+        (self.owed, self.line.elsewhere) = (None, None);
+        self.say(request, &Ok(Said::Tag("ROLLBACK")));
+        let interner = &mut self.service.interner.borrow_mut();
+        self.state.completed(&Utility::Rollback { chain: false }, interner);
+        self.state.ready(Status::Idle.byte(), interner);
+        self.line.client.out().ready(Status::Idle);
+        true
     }
 
     /// The primary has begun a transaction of the session, in which nothing has happened yet.

@@ -150,7 +150,8 @@ impl Session {
         }
         let opening = (&service.cluster, &self.wish, &self.line.door.rooms);
         let seat = self.line.seat.clone();
-        let is_cancellable = self.line.status() == Status::Idle && self.current.kind != Kind::Open;
+        let has_begun = self.line.status() != Status::Idle && self.owed.is_none();
+        let is_cancellable = !has_begun && self.current.kind != Kind::Open;
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;

@@ -668,8 +668,8 @@ impl Session {
         Ok(())
     }
 
-    /// The transaction that was begun at the primary fails there as it has failed at the standby.
-    async fn fail_at_primary(&mut self) -> Result<(), Ended> {
+    /// The transaction that was begun at the primary fails there as it has failed elsewhere.
+    pub(super) async fn fail_at_primary(&mut self) -> Result<(), Ended> {
         self.fail_block(None).await;
         self.ended.take().map_or(Ok(()), Err)
     }
