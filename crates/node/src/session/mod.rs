@@ -669,7 +669,12 @@ impl Session {
         let status = self.line.status();
         let out = self.line.client.out();
         out.problem(problem);
-        out.ready(status);
+        if request.kind == Kind::Flushed {
+            // Its Sync is still to come.
+            (self.skipping, self.current.flushed) = (true, false);
+        } else {
+            out.ready(status);
+        }
     }
     /// Whether the client has another unnamed statement behind this request, or none.
     fn replaces_unnamed(&self, request: Request) -> bool {

@@ -464,6 +464,7 @@ impl Session {
 
     /// The error that the primary's parser finds in a statement, if it finds one, is its answer.
     async fn error_of_parsing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
+        self.at_home().await?;
         let statement = match (&self.current.statement, part.kind) {
             (Some(statement), Kind::Batch) => statement.clone(),
             _ => {
@@ -478,6 +479,7 @@ impl Session {
 
     /// The primary's error about a prepared statement that is not followed is the answer, if there is no such statement.
     async fn error_of_describing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
+        self.at_home().await?;
         let bytes = self.line.bytes(part).to_vec();
         let batch = batch::read(&bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
         let name = batch.map_or(&b""[..], |batch| batch.bind.statement);
@@ -661,6 +663,7 @@ impl Session {
     async fn back_to_primary(&mut self) -> Result<(), Ended> {
         self.end_at_standby().await;
         self.line.settled().await?;
+        self.at_home().await?;
         self.line.ask(BEGIN).await?;
         self.line.elsewhere = None;
         self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
@@ -678,6 +681,7 @@ impl Session {
     async fn part_at_primary(&mut self, part: Request) -> Result<Outcome, Ended> {
         self.current.request = None;
         self.current.columns_kept = false;
+        self.at_home().await?;
         self.keep_columns_in(part).await?;
         self.line.run_part(part).await?;
         let seen = self.line.primary.seen();
