@@ -165,6 +165,33 @@ fn what_a_declared_transaction_wants_of_the_primary_runs_in_it() {
     }
 }
 
+/// Its session shares connections at the primary, and has none when it begins.
+#[test]
+fn a_declared_transaction_at_a_replica_is_answered_what_the_primary_says() {
+    let asks = [("SHOW work_mem", None), ("SELECT nonsense", Some("42703")), ("COMMIT AND CHAIN", None)];
+    for design in all() {
+        let (_serving, mut console, url) = serving(design, 1, THROUGH);
+        let mut client = Client::connect(&url).unwrap();
+        knows(&mut client, &mut console);
+        // The first one may ask whether the session has the names by which replicas know it.
+        for round in 0..2 {
+            let begins = |client: &mut Client| {
+                client.rows("BEGIN READ ONLY").unwrap();
+                assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+            };
+            for (sql, says) in asks {
+                begins(&mut client);
+                assert_eq!(sqlstate(&mut client, sql).as_deref(), says, "{sql}");
+                client.rows("ROLLBACK").unwrap();
+            }
+            begins(&mut client);
+            let other = client.prepare(&format!("SELECT (v + {round})::text FROM quiet WHERE id = 1"));
+            assert_eq!(client.execute(&other), (7 + round).to_string());
+            client.rows("COMMIT").unwrap();
+        }
+    }
+}
+
 #[test]
 fn whoever_may_write_reads_at_the_primary() {
     for design in all() {

@@ -22,7 +22,7 @@ pub enum Ended {
     BlockCutOff,
     /// It got no connection at the primary; the client was told why.
     NoServer,
-    /// Its request alone: it was cancelled while it waited for a connection.
+    /// Its request alone: it was cancelled while it waited for a connection, or for that to be made ready.
     Cancelled,
     /// It has begun a block, which is not allowed to it.
     NoBlocks,

@@ -1,8 +1,9 @@
 //! Sessions that share connections at the primary: what they take along, and what keeps them where they are.
 
 use crate::messages::{parse_named, run_named};
-use crate::session::{answer, query};
-use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::session::{answer, query, until_it_leaves};
+use crate::stage::{Open, Raw, SERVERS, apart, database, database_at, until};
+use history::LoadTime;
 use node::pooling::{PoolMode, Pooling, Pools};
 use scheduler::Writers;
 use std::time::Duration;
@@ -467,6 +468,106 @@ fn a_cancel_request_finds_its_statement_and_no_other() {
     until(|| !SERVERS.query(asleep).is_empty());
     cancel();
     assert_eq!(answer(&mut other).0, ["rested"], "it was not the other's statement that was cancelled");
+}
+
+/// The connection that a client gets is brought to its settings first, which takes as long as somebody keeps the configurations
+/// of text search locked.
+#[test]
+fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_statement() {
+    const LOCKS: &str = "LOCK TABLE pg_ts_config IN ACCESS EXCLUSIVE MODE";
+    const NEVER: &str = "UPDATE items SET name = 'never'";
+    let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'cancelled_early' \
+                AND backend_type = 'client backend' AND application_name = ''";
+    let waits =
+        "SELECT 1 FROM pg_stat_activity WHERE datname = 'cancelled_early' AND wait_event_type = 'Lock'";
+    database("cancelled_early");
+    type Write = fn(&mut Vec<u8>);
+    let requests: [Write; 2] = [
+        |out| out.query(NEVER.as_bytes()),
+        // Its BEGIN is sent on alone.
+        |out| {
+            for text in ["BEGIN", NEVER] {
+                out.parse(b"", text.as_bytes(), &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        },
+    ];
+    let open = sharing(1);
+    let (mut one, key) = Raw::ready_with_key(&open, "cancelled_early");
+    query(&mut one, "SET consort.read_only_snapshots = on");
+    query(&mut one, "SET default_text_search_config = 'pg_catalog.german'");
+    for write in requests {
+        // The next one is a process that has not looked at any of them.
+        SERVERS.query(ends);
+        until(|| connections("cancelled_early") == 0);
+        let mut holder = Raw::at_primary("cancelled_early");
+        query(&mut holder, "BEGIN");
+        query(&mut holder, LOCKS);
+        one.ask(write);
+        until(|| !SERVERS.query(waits).is_empty());
+        let mut canceller = Raw::connect(&open);
+        canceller.ask(|out| out.cancel(&key));
+        assert_eq!(canceller.message(), None);
+        query(&mut holder, "ROLLBACK");
+        assert_eq!(answer(&mut one), (vec!["57014".to_owned()], "EZ".to_owned()));
+        assert_eq!(query(&mut one, "SHOW default_text_search_config"), ["pg_catalog.german"]);
+    }
+    assert_eq!(query(&mut one, "SELECT count(*)::text FROM items WHERE name = 'never'"), ["0"]);
+}
+
+/// What a client is told of `TimeZone` before this query is answered.
+fn told_of_timezone(raw: &mut Raw, text: &str) -> Vec<String> {
+    raw.ask(|out| out.query(text.as_bytes()));
+    let mut told = Vec::new();
+    loop {
+        let message = raw.message().expect("the session goes on");
+        let frame = Frame::new(&message).unwrap();
+        match frame.tag() {
+            b'S' => {
+                let (name, value) = wire::parameter_status(&frame).unwrap();
+                if name == b"TimeZone" {
+                    told.push(String::from_utf8(value.to_vec()).unwrap());
+                }
+            }
+            b'Z' => return told,
+            _ => {}
+        }
+    }
+}
+
+/// As by one server; here they go on at another connection, which began with it.
+#[test]
+fn who_shares_connections_is_told_once_what_a_reload_has_changed() {
+    const READ: &str = "SELECT name FROM items WHERE id = 7";
+    const WRITE: &str = "UPDATE items SET name = name WHERE id = 1";
+    let servers = apart();
+    database_at(&servers, "told_anew");
+    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.pools = Pools::of_all(shared(2)));
+    let (mut admin, mut client) = (Raw::ready(&open, "told_anew"), Raw::ready(&open, "told_anew"));
+    let mut floor = LoadTime::UNKNOWN;
+    // Under which configuration the primary is by now.
+    let mut is_found = |admin: &mut Raw| {
+        let before = floor;
+        until(|| {
+            until_it_leaves(&open, admin, READ);
+            floor = open.cluster(|cluster| cluster.configured().floor());
+            ![before, LoadTime::MAX].contains(&floor)
+        });
+    };
+    is_found(&mut admin);
+    assert_eq!(told_of_timezone(&mut client, WRITE), [""; 0]);
+    for timezone in ["Asia/Tokyo", "Europe/Rome"] {
+        query(&mut admin, &format!("ALTER SYSTEM SET timezone = '{timezone}'"));
+        query(&mut admin, "SELECT pg_reload_conf()");
+        is_found(&mut admin);
+        assert_eq!(told_of_timezone(&mut client, WRITE), [timezone]);
+        for _ in 0..3 {
+            assert_eq!(told_of_timezone(&mut client, WRITE), [""; 0]);
+        }
+        assert_eq!(query(&mut client, "SHOW timezone"), [timezone]);
+    }
 }
 
 /// The statement `kept` with 7 as its value in this form, with another one in front of it: rows or errors, and what was heard.

@@ -1,13 +1,15 @@
 //! Clients that are told to leave, that cancel, or that are held: while they wait, and while they are answered.
 
 use crate::pooled::{pooling, shared, sharing};
-use crate::session::query;
+use crate::session::{query, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, database, until};
+use crate::turns::{by_batch, by_query, shared_stage, told};
 use node::door::Leave;
 use node::pooling::{Pooling, Pools};
+use postgres::local::{Options, Scratch};
 use std::io::Read;
 use std::time::{Duration, Instant};
-use wire::{Asks, Complaint, Frame};
+use wire::{Asks, Complaint, Frame, Target};
 
 /// So many clients wait for a connection.
 fn wait(open: &Open, count: usize) {
@@ -90,8 +92,54 @@ fn a_statement_that_waits_for_a_connection_is_cancelled() {
         assert_eq!(raw.until_ready(), "Z");
         wait(&open, 0);
     }
+    // The Sync of this one comes later, and ReadyForQuery with it.
+    raw.ask(|out| {
+        out.parse(b"", b"UPDATE items SET name = 'never'", &[]);
+        out.describe(Target::Statement, b"");
+        out.flush();
+    });
+    wait(&open, 1);
+    Raw::connect(&open).ask(|out| out.cancel(&key));
+    assert_eq!(complaint(&mut raw), "57014");
+    raw.ask(|out| out.sync());
+    assert_eq!(raw.until_ready(), "Z");
     query(&mut busy, "COMMIT");
     assert_eq!(query(&mut raw, "SELECT count(*)::text FROM items WHERE name = 'never'"), ["0"]);
+}
+
+/// Its BEGIN was answered, and no connection is there. The transaction fails as at one server.
+#[test]
+fn a_statement_that_waits_for_a_connection_behind_its_begin_is_cancelled() {
+    const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    servers.query("CREATE TABLE here (id int PRIMARY KEY)");
+    let (open, mut busy) = shared_stage(&servers);
+    let (mut raw, key) = Raw::ready_with_key(&open, "postgres");
+    query(&mut raw, "SET consort.read_only_snapshots = on");
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], "SELECT id FROM here WHERE id = 1");
+    assert_eq!(by_query(&mut raw, "COMMIT"), "CZI");
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    let is_cancelled = |raw: &mut Raw| {
+        assert_eq!(by_query(raw, BEGIN), "CZT");
+        raw.ask(|out| out.query(b"SELECT pg_backend_pid()"));
+        wait(&open, 1);
+        Raw::connect(&open).ask(|out| out.cancel(&key));
+        assert_eq!(told(raw), "E57014ZE");
+    };
+    // There is nothing of it at the primary, and its end needs no connection.
+    is_cancelled(&mut raw);
+    assert_eq!(by_query(&mut raw, "ROLLBACK"), "CZI");
+    is_cancelled(&mut raw);
+    assert_eq!(by_batch(&mut raw, "COMMIT"), "12nCZI");
+    // Whatever else it is asked, the primary says.
+    is_cancelled(&mut raw);
+    raw.ask(|out| out.query(b"SELECT 1"));
+    wait(&open, 1);
+    query(&mut busy, "COMMIT");
+    assert_eq!(told(&mut raw), "E25P02ZE");
+    assert_eq!(by_query(&mut raw, "ROLLBACK"), "CZI");
+    assert_eq!(by_query(&mut raw, "INSERT INTO here VALUES (1)"), "CZI");
 }
 
 /// The one connection is held in a transaction, which is suspended: whoever waits for it cannot have it before RESUME.
