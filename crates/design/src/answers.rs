@@ -69,6 +69,8 @@ pub enum Intake {
     OneByOneLocking,
     /// What is independent in parallel, shown in order.
     ParallelByFootprint,
+    /// What is independent in parallel, each shown as soon as it is done, whatever is not yet in front of it.
+    ParallelAsDone,
     /// As a part of the transaction itself.
     InsideTheTransaction,
     /// In the order of the declared tables' versions.
@@ -81,6 +83,11 @@ impl Intake {
     /// Boundaries are taken in one after the other, none together.
     pub fn is_one_by_one(self) -> bool {
         matches!(self, Intake::OneByOne | Intake::OneByOneLocking)
+    }
+
+    /// What is done is shown before its turn.
+    pub fn shows_as_done(self) -> bool {
+        self == Intake::ParallelAsDone
     }
 
     /// Nothing reads at a replica while it takes something in.

@@ -39,6 +39,10 @@ const RULES: &[Rule] = &[
         "statements that are executed in the order of their commits alone diverge from the primary",
     ),
     (
+        |row| row.intake.shows_as_done(),
+        "a replica that shows a commit before others in front of it shows states that the primary never had",
+    ),
+    (
         |row| row.reads == Reads::AnyReplica && row.acknowledgement != Acknowledgement::AppliedByAll,
         "a read at any replica sees what was acknowledged only if all have applied it",
     ),
@@ -89,7 +93,7 @@ impl Design {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, HIHOOI_AS_PUBLISHED, ONE_COPY, Orderer, WEAK};
+    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, HIHOOI, HIHOOI_AS_PUBLISHED, ONE_COPY, Orderer, WEAK};
     use std::collections::BTreeSet;
 
     #[test]
@@ -102,6 +106,7 @@ mod tests {
             Design { reads: Reads::TableVersions, ..CONSORT },
             Design { effects: Effects::Statements, ..GANYMED },
             HIHOOI_AS_PUBLISHED,
+            Design { intake: Intake::ParallelAsDone, ..HIHOOI },
             Design { reads: Reads::AnyReplica, ..GANYMED },
             Design { acknowledgement: Acknowledgement::AppliedByAll, ..CONSORT },
             Design { durability: Durability::EveryEngine, ..CONSORT },

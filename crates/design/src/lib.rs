@@ -99,11 +99,13 @@ const HIHOOI: Design = Design {
     ..CONSORT
 };
 
-/// Without what corrects it: what was committed while a statement ran does not keep it from travelling.
+/// Without what corrects it: what was committed while a statement ran does not keep it from travelling, and what is done at a
+/// replica is shown before others in front of it.
 const HIHOOI_AS_PUBLISHED: Design = Design {
     name: "hihooi-as-published",
-    summary: "as hihooi, without the guard that keeps replicas equal: for experiments alone",
+    summary: "as hihooi, without what keeps replicas equal and commits in order: for experiments alone",
     effects: Effects::StatementsInCommitOrder,
+    intake: Intake::ParallelAsDone,
     ..HIHOOI
 };
 

@@ -9,8 +9,8 @@ use design::Effects;
 use tokio_postgres::SimpleQueryRow;
 
 use crate::fixture::{Serving, UpFolder, eventually};
-use crate::load::{ANYWHERE, Client, Console, past};
-use crate::waiting::{named, serving, shows_all};
+use crate::load::{ANYWHERE, Client, Console, past, served};
+use crate::waiting::{is_so, named, serving, shows_all};
 
 const TABLES: &str = "CREATE TABLE sums (id int PRIMARY KEY, v bigint NOT NULL); \
     CREATE TABLE parts (id int PRIMARY KEY, v bigint NOT NULL); CREATE TABLE note (n int, v bigint); \
@@ -385,12 +385,16 @@ fn what_others_have_set_at_a_shared_connection_keeps_statements_at_home() {
     assert!(said.contains("public.note") && !said.contains("differs"), "{said}");
 }
 
+/// The name of the design that is as the paper has it.
+fn as_published() -> &'static str {
+    let flawed = |design: &design::Design| design.effects == Effects::StatementsInCommitOrder;
+    design::FLAWED.into_iter().find(flawed).expect("there is one").name
+}
+
 #[test]
 fn as_published_replicas_that_execute_statements_come_to_differ() {
-    let flawed = |design: &design::Design| design.effects == Effects::StatementsInCommitOrder;
-    let design = design::FLAWED.into_iter().find(flawed).expect("there is one").name;
     let lines = format!("{ANYWHERE}\nstatement_rows = 1\nflawed_designs = true");
-    let (serving, mut console, url) = serving(design, 1, &lines);
+    let (serving, mut console, url) = serving(as_published(), 1, &lines);
     Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
     let writers = Writers::start(&[url.clone(), url.clone(), url]);
     // After however many: the applier may be the first that meets it, and a replica that has failed executes no more.
@@ -401,6 +405,65 @@ fn as_published_replicas_that_execute_statements_come_to_differ() {
     let travelled = crate::serving::figure(&serving, "consort_commits_as_statements_total");
     assert!(travelled > 0, "rows alone would have kept them equal");
     writers.end();
+}
+
+/// Two transactions write a table each, and one is acknowledged before the other begins. The replica is held back until it is
+/// to be given both; then it goes on, and somebody holds the earlier one's table there. What is read meanwhile, until it is
+/// `enough`: ten for the earlier one, one for the later one.
+fn read_where_the_earlier_waits(design: &str, enough: fn(&[i64]) -> bool) -> Vec<i64> {
+    let lines = format!("{ANYWHERE}\napply_connections = 3\nflawed_designs = true");
+    let (serving, mut console, url) = serving(design, 1, &lines);
+    let connect = |url: &str| Client::connect(url).expect("a log-in");
+    let (mut writer, mut reader) = (connect(&url), connect(&url));
+    let tables = ["held_back", "earlier", "later"];
+    for table in tables {
+        let create = format!("CREATE TABLE {table} (id int PRIMARY KEY, n int NOT NULL)");
+        writer.rows(&format!("{create}; INSERT INTO {table} VALUES (1, 0)")).expect("a table");
+    }
+    // Who feeds knows all of them: to ask about one it would wait for what is under way.
+    for table in tables {
+        writer.rows(&format!("UPDATE {table} SET n = 0")).expect("it is updated");
+    }
+    settled(&serving, &mut console);
+    reader.rows("SET consort.consistency = 'weak'").expect("a setting");
+    let both = "SELECT 10 * earlier.n + later.n FROM earlier, later";
+    eventually("reads at the replica", || {
+        let before = served(&mut console, "replica1");
+        assert_eq!(reader.number(both).expect("an answer"), 0);
+        served(&mut console, "replica1") > before
+    });
+    let replica = serving.servers.replica(0);
+    let holding = |table: &str| {
+        let mut client = connect(&past(replica));
+        client.rows(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE")).expect("a lock");
+        client
+    };
+    let (mut holds_back, mut holds_earlier) = (holding("held_back"), holding("earlier"));
+    for (commits, table) in (1..).zip(tables) {
+        writer.rows(&format!("UPDATE {table} SET n = 1")).expect("it is acknowledged");
+        eventually("a boundary of its own", || figure(&mut console, "pending_commits") >= commits);
+    }
+    holds_back.rows("ROLLBACK").expect("it goes on");
+    is_so(replica, "wait_event_type = 'Lock' AND query LIKE '%earlier%'");
+    let mut read = Vec::new();
+    eventually("reads enough", || {
+        read.push(reader.number(both).expect("an answer"));
+        enough(&read)
+    });
+    holds_earlier.rows("ROLLBACK").expect("it goes on");
+    shows_all(&mut console, 1);
+    eventually("both", || reader.number(both).expect("an answer") == 11);
+    read
+}
+
+#[test]
+fn as_published_a_replica_shows_a_later_commit_without_an_earlier_one() {
+    read_where_the_earlier_waits(as_published(), |read| read.contains(&1));
+    // At the primary there are both: who reads none reads at the replica.
+    let at_the_replica = |read: &[i64]| read.iter().filter(|both| **both == 0).count() >= 50;
+    let corrected = named(|design| design.effects == Effects::Statements);
+    let read = read_where_the_earlier_waits(corrected, at_the_replica);
+    assert!(read.iter().all(|both| [0, 11].contains(both)), "{read:?}");
 }
 
 #[test]

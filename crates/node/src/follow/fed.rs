@@ -450,9 +450,12 @@ impl<'a> Feeding<'a> {
     /// Feeds it for as long as it goes well, and until it executes by itself.
     async fn feed(&self) -> Result<TakesPart, Stop> {
         self.demand_equal().await?;
-        let one_by_one = self.cluster.setup().design.intake.is_one_by_one();
-        let connections = if one_by_one { 1 } else { self.cluster.setup().apply_connections };
+        let intake = self.cluster.setup().design.intake;
+        let connections = if intake.is_one_by_one() { 1 } else { self.cluster.setup().apply_connections };
         let mut feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?.on_connections(connections);
+        if intake.shows_as_done() {
+            feeder = feeder.showing_as_done();
+        }
         feeder.end_others().await?;
         let (key, life) = ((self.of, self.id), feeder.sighting().incarnation);
         let feeds = self.cluster.feeds();
@@ -467,7 +470,8 @@ impl<'a> Feeding<'a> {
         let (sent, work) = (VecDeque::new(), Work::default());
         let mut line = Line { at, by: self, feeder, life, counted, sent, work };
         line.reach().await?;
-        let most = if one_by_one { 0 } else { STRETCH_BYTES };
+        let together = !intake.is_one_by_one() && !intake.shows_as_done();
+        let most = if together { STRETCH_BYTES } else { 0 };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {
             let more = feeds.more();

@@ -23,6 +23,10 @@
 //! rows. DDL, TRUNCATE, and what does not fit into one script wait until nothing is under
 //! way, and so does all behind them.
 //!
+//! **As published** (Hihooi's Algorithm 2; for experiments alone) a batch of whatever size of which nothing waits is visible as
+//! soon as it is executed: its rows are committed before its turn, the position alone when that comes. What readers see meanwhile
+//! the primary never showed, and after a crash such a batch is executed once more.
+//!
 //! **What fails** in any way but a lost connection (unique values that were swapped, a lock that somebody else held too long) is
 //! rolled back with all that is behind it. Then all of them are applied one after the other, as if there were one connection.
 
@@ -38,6 +42,7 @@ use crate::link::Link;
 use history::{Epoch, Shown};
 use postgres_protocol::message::backend::Message;
 use scheduler::parallel::{Ahead, Group};
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -79,6 +84,8 @@ struct UnderWay {
     group: Group,
     work: Pin<Box<dyn Future<Output = Ended>>>,
     ended: Option<Ended>,
+    /// Whether its rows are visible before its turn.
+    early: Rc<Cell<bool>>,
     /// Says to the next one that this one is visible.
     visible: Option<oneshot::Receiver<()>>,
 }
@@ -92,6 +99,8 @@ pub(super) struct Lanes {
     epoch: Epoch,
     /// So many batches are executed at once; one: none beside another.
     most: usize,
+    /// What depends on nothing in front of it is visible before its turn.
+    as_done: bool,
     lanes: Vec<Lane>,
     next: usize,
     ahead: Ahead,
@@ -104,6 +113,7 @@ impl Lanes {
             address: address.clone(),
             epoch,
             most: 1,
+            as_done: false,
             lanes: Vec::new(),
             next: 0,
             ahead: Ahead::default(),
@@ -122,7 +132,8 @@ impl Lanes {
 
     /// Whether a batch is large enough to be executed beside others.
     pub(super) fn takes(&self, batch: &Batch) -> bool {
-        self.most > 1 && batch.parts.iter().map(|part| part.changes().bytes()).sum::<u64>() >= MIN_BYTES
+        let is_large = || batch.parts.iter().map(|part| part.changes().bytes()).sum::<u64>() >= MIN_BYTES;
+        self.most > 1 && (self.as_done || is_large())
     }
 
     /// Ends the connections, and with them what is under way there.
@@ -174,7 +185,9 @@ impl Lanes {
         match made {
             Ok(false) => {
                 self.next += 1;
-                Ok(Some(Made { link: Rc::clone(&lane.link), group, now, later }))
+                // Of it the position alone is for later.
+                let as_done = self.as_done && later.checks.len() == 1 && !batch.parts.is_empty();
+                Ok(Some(Made { link: Rc::clone(&lane.link), group, now, later, as_done }))
             }
             Ok(true) | Err(Stop::OneByOne(_) | Stop::Barrier) => {
                 lane.now.unsend(mark);
@@ -210,8 +223,13 @@ impl Lanes {
             if self.under_way.is_empty() || self.first_has_ended() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        let UnderWay { batch, group, ended, .. } = self.under_way.pop_front()?;
-        Some((batch, group, ended?))
+        let UnderWay { mut batch, group, ended, early, .. } = self.under_way.pop_front()?;
+        let ended = ended?;
+        if ended.is_err() && early.get() {
+            // Its rows are there, the position that says so is not.
+            batch.parts.clear();
+        }
+        Some((batch, group, ended))
     }
 }
 
@@ -221,6 +239,8 @@ struct Made {
     group: Group,
     now: Script,
     later: Script,
+    /// It may be visible before its turn.
+    as_done: bool,
 }
 
 impl Feeder {
@@ -228,6 +248,13 @@ impl Feeder {
     #[must_use]
     pub fn on_connections(mut self, connections: usize) -> Feeder {
         self.lanes.set_most(connections.max(1));
+        self
+    }
+
+    /// For experiments: with several connections, what depends on nothing in front of it is visible as soon as it is done.
+    #[must_use]
+    pub fn showing_as_done(mut self) -> Feeder {
+        self.lanes.as_done = true;
         self
     }
 
@@ -247,9 +274,10 @@ impl Feeder {
         let in_front = self.lanes.under_way.back_mut();
         self.counts.beside += u64::from(in_front.is_some());
         let turn = in_front.and_then(|last| last.visible.take());
-        let group = made.group;
-        let work = Box::pin(run(made, turn, tell));
-        self.lanes.under_way.push_back(UnderWay { batch, group, work, ended: None, visible: Some(visible) });
+        let (group, early) = (made.group, Rc::<Cell<bool>>::default());
+        let work = Box::pin(run(made, turn, tell, Rc::clone(&early)));
+        let visible = Some(visible);
+        self.lanes.under_way.push_back(UnderWay { batch, group, work, ended: None, early, visible });
         poll_fn(|cx| {
             self.lanes.poll_all(cx);
             Poll::Ready(())
@@ -308,10 +336,15 @@ impl Feeder {
 
 /// The life of a batch on its connection: what depends on nobody in front, its turn, the rest, COMMIT. Then it is the next
 /// one's turn.
-async fn run(made: Made, turn: Option<oneshot::Receiver<()>>, visible: oneshot::Sender<()>) -> Ended {
-    let Made { link, now, later, .. } = made;
-    let mut link = link.lock().await;
-    match apply(&mut link, now, later, turn).await {
+async fn run(
+    made: Made,
+    turn: Option<oneshot::Receiver<()>>,
+    visible: oneshot::Sender<()>,
+    early: Rc<Cell<bool>>,
+) -> Ended {
+    let lane = Rc::clone(&made.link);
+    let mut link = lane.lock().await;
+    match apply(&mut link, made, turn, &early).await {
         Ok(true) => {
             // Whoever waits for it may have been given up.
             _ = visible.send(());
@@ -328,13 +361,24 @@ async fn run(made: Made, turn: Option<oneshot::Receiver<()>>, visible: oneshot::
 /// Whether it is visible. If not its transaction is open still, and has failed or not.
 async fn apply(
     link: &mut Link,
-    mut now: Script,
-    mut later: Script,
+    made: Made,
     turn: Option<oneshot::Receiver<()>>,
+    early: &Cell<bool>,
 ) -> Result<bool, Error> {
+    let Made { mut now, mut later, as_done, .. } = made;
     link.push(&synced(&mut now), 1).await?;
     if answers(link, &mut now.checks).await?.is_some() {
         return Ok(false);
+    }
+    if as_done && turn.is_some() {
+        commit(link).await?;
+        early.set(true);
+        let mut begin = Script::default();
+        begin.run_texts("begin", &[], transaction())?;
+        link.push(&synced(&mut begin), 1).await?;
+        if answers(link, &mut begin.checks).await?.is_some() {
+            return Ok(false);
+        }
     }
     if let Some(turn) = turn
         && turn.await.is_err()
@@ -345,6 +389,11 @@ async fn apply(
     if answers(link, &mut later.checks).await?.is_some() {
         return Ok(false);
     }
+    commit(link).await?;
+    Ok(true)
+}
+
+async fn commit(link: &mut Link) -> Result<(), Error> {
     let mut commit = Script::default();
     commit.run_texts("commit", &[], transaction())?;
     link.push(&synced(&mut commit), 1).await?;
@@ -358,7 +407,7 @@ async fn apply(
     match link.answer(take).await? {
         Some(said) => Err(said.error.into()),
         None if !committed => Err(Error::stream("the replica did not commit".to_owned())),
-        None => Ok(true),
+        None => Ok(()),
     }
 }
 
