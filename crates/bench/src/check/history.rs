@@ -10,7 +10,7 @@ use std::io::{BufRead, Write};
 #[serde(transparent)]
 pub struct Key(pub u32);
 
-/// An appended element; no two appends of a run append the same value.
+/// An appended element; no two appends of a run append the same value to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Value(pub u32);

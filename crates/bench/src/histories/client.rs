@@ -130,7 +130,10 @@ impl Client {
         let ended = self.now();
         self.shared.done.fetch_add(1, Ordering::Relaxed);
         let (outcome, goes_on) = match result {
-            Ok(()) => (Outcome::Committed, true),
+            Ok(()) => {
+                self.shared.planner.committed(&operations);
+                (Outcome::Committed, true)
+            }
             Err(Ended::Unknown(trouble)) => {
                 self.remember(&trouble);
                 (Outcome::Unknown, false)
@@ -204,16 +207,18 @@ impl Client {
                             ON CONFLICT (k) DO UPDATE SET v = l.v || EXCLUDED.v";
                 session.run(text, &[i64::from(key.0), i64::from(value.0)]).await?;
             }
+            Step::AppendToAll(keys, value) => {
+                operations.extend(keys.iter().map(|key| Operation::Append(*key, *value)));
+                self.shared.appends.fetch_add(1, Ordering::Relaxed);
+                let condition = among(keys, 2);
+                let text = format!("UPDATE consort_bench_list SET v = v || $1::bigint WHERE {condition}");
+                let values = std::iter::once(i64::from(value.0)).chain(numbers(keys));
+                session.run(&text, &values.collect::<Vec<_>>()).await?;
+            }
             Step::Read(keys) => {
                 self.shared.reads.fetch_add(1, Ordering::Relaxed);
-                let places: Vec<String> = (1..=keys.len()).map(|place| format!("${place}")).collect();
-                let condition = match places.as_slice() {
-                    [one] => format!("k = {one}"),
-                    several => format!("k IN ({})", several.join(", ")),
-                };
-                let text = format!("SELECT k, v FROM consort_bench_list WHERE {condition}");
-                let values: Vec<i64> = keys.iter().map(|key| i64::from(key.0)).collect();
-                let rows = session.run(&text, &values).await?;
+                let text = format!("SELECT k, v FROM consort_bench_list WHERE {}", among(keys, 1));
+                let rows = session.run(&text, &numbers(keys).collect::<Vec<_>>()).await?;
                 operations.extend(read(keys, &rows)?);
             }
         }
@@ -236,6 +241,19 @@ impl Ended {
     fn of_commit(trouble: Trouble) -> Ended {
         if trouble.surely_rolled_back() { Ended::Failed(trouble) } else { Ended::Unknown(trouble) }
     }
+}
+
+/// The condition that names these keys by parameters, of which the first has this number.
+fn among(keys: &[Key], first: usize) -> String {
+    let places: Vec<String> = (first..).take(keys.len()).map(|place| format!("${place}")).collect();
+    match places.as_slice() {
+        [one] => format!("k = {one}"),
+        several => format!("k IN ({})", several.join(", ")),
+    }
+}
+
+fn numbers(keys: &[Key]) -> impl Iterator<Item = i64> + '_ {
+    keys.iter().map(|key| i64::from(key.0))
 }
 
 /// The lists in an answer; a key without a row is an empty list.

@@ -35,7 +35,7 @@ pub const TABLE: &str = "consort_bench_list";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Each statement alone, at READ COMMITTED: one append, or one read of up to four keys.
+    /// Each statement alone, at READ COMMITTED: one that appends, or one read of up to four keys.
     Autocommit,
     /// Blocks at READ COMMITTED.
     ReadCommitted,
@@ -101,6 +101,9 @@ pub struct Workload {
     pub operations: usize,
     /// The part of transactions that only read, 0 to 1.
     pub read_only: f64,
+    /// The part of transactions with one statement for several keys, 0 to 1: it appends to up to three of them, and in a block all
+    /// reads are of up to so many keys as it may have operations.
+    pub together: f64,
     /// The part of clients that allow their read-only snapshots to be taken at standbys, 0 to 1.
     pub read_only_snapshots: f64,
     /// The part of read-only transactions that use a snapshot up to 0.3 s old, 0 to 1: a planted fault, to test the
@@ -128,6 +131,7 @@ impl Workload {
             appends_per_key: 32,
             operations: 4,
             read_only: 0.3,
+            together: 0.0,
             read_only_snapshots: 0.0,
             old_snapshots: 0.0,
             statement_limit: Duration::from_secs(10),
@@ -210,6 +214,7 @@ fn shared(workload: &Workload, stop: Stop) -> Shared {
         operations: workload.operations,
         read_only: workload.read_only,
         one_statement: workload.isolation == Isolation::Autocommit,
+        together: workload.together,
     });
     Shared {
         workload: workload.clone(),

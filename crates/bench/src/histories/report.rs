@@ -57,6 +57,9 @@ pub struct Options {
     /// The part of transactions that only read, 0 to 1
     #[arg(long, default_value_t = 0.3)]
     pub read_only: f64,
+    /// The part of transactions with one statement for several keys, 0 to 1: it appends to up to three of them
+    #[arg(long, default_value_t = 0.0, conflicts_with = "single_key")]
+    pub together: f64,
     /// The part of clients with consort.read_only_snapshots = on, 0 to 1
     #[arg(long, default_value_t = 0.0)]
     pub read_only_snapshots: f64,
@@ -242,6 +245,7 @@ fn workload(options: &Options, isolation: Isolation) -> Workload {
         appends_per_key: options.appends_per_key,
         operations: if options.single_key { 1 } else { options.operations },
         read_only: options.read_only,
+        together: options.together,
         read_only_snapshots: options.read_only_snapshots,
         old_snapshots: options.old_snapshots,
         seed: options.seed,

@@ -3,7 +3,7 @@
 //! made live, so that neither the recorder nor the checker can drift alone.
 
 use crate::fixture;
-use bench::check::{Findings, History, Model, check};
+use bench::check::{Findings, History, Model, Operation, check};
 use bench::histories::{Isolation, Workload, record, set_up};
 use bench::progress::Progress;
 use bench::stop::Stop;
@@ -93,6 +93,12 @@ async fn live_histories_are_judged_like_the_stored_ones() {
     let autocommit = Workload::new(&url, Isolation::Autocommit, limit);
     let findings = check(&run(autocommit).await);
     assert_eq!(holds(&findings), Model::ALL, "{findings}");
+    let together = Workload { together: 0.5, ..Workload::new(&url, Isolation::Autocommit, limit) };
+    let history = run(together).await;
+    let findings = check(&history);
+    assert_eq!(holds(&findings), Model::ALL, "{findings}");
+    let of_three = |operations: &[Operation]| matches!(operations, [Operation::Append(..), _, _]);
+    assert!(history.transactions.iter().any(|transaction| of_three(&transaction.operations)));
     let old = Workload { old_snapshots: 0.5, ..Workload::new(&url, Isolation::RepeatableRead, limit) };
     judge_old_snapshots(&run(old).await);
 }

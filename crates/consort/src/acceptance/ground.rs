@@ -56,6 +56,11 @@ impl Ground {
         let folder = std::env::temp_dir().join(format!("consort-{name}-{}", std::process::id()));
         let port = free_port()?;
         let home = Home::at(Some(&folder))?;
+        if design.is_fed() && design.effects.are_statements() {
+            // All statements travel that may: those of histories write a few rows.
+            std::fs::create_dir_all(&folder)?;
+            std::fs::write(home.config_file(), "statement_rows = 1\n")?;
+        }
         eprintln!("a cluster for {name}, writers {} ..", writers.name());
         let mut up = Command::new(std::env::current_exe()?);
         up.arg("up").arg("--dir").arg(&folder).args(["--design", design.name, "--writers", writers.name()]);

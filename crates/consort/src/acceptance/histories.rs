@@ -34,6 +34,10 @@ const KEYS: usize = 20;
 /// The part of transactions that only read.
 const READ_ONLY: f64 = 0.6;
 
+/// The part of transactions with one statement for several keys, where Consort feeds replicas or has them execute: what is
+/// applied there in one step is more than a row. Elsewhere it would leave fewer keys at rest, and tell nothing more.
+const TOGETHER: f64 = 0.3;
+
 /// The runs of one mode of writers: the level, and whether read-only snapshots may be taken at standbys.
 const RUNS: [(Isolation, bool); 5] = [
     (Isolation::RepeatableRead, false),
@@ -111,6 +115,7 @@ pub(super) fn run(
             }
             let workload = Workload {
                 read_only: READ_ONLY,
+                together: if ground.fed { TOGETHER } else { 0.0 },
                 rate: RATE,
                 keys: KEYS,
                 read_only_snapshots: if snapshots { 1.0 } else { 0.0 },

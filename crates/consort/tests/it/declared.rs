@@ -315,7 +315,7 @@ fn histories_of_declared_transactions_are_serializable() {
     let url = declaring(&url, "", "consort_bench_list");
     let line = ["bench", "histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
     let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
-    let told = consort(&[&line[..], &levels].concat()).worked();
+    let told = consort(&[&line[..], &levels, &["--together", "0.3"]].concat()).worked();
     assert_eq!(told.matches("strict serializable  valid").count(), 2, "{told}");
     assert!(served(&mut shown, "replica1") > 20, "{told}");
     verified(&serving);

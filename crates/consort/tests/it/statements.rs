@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use design::Effects;
 use tokio_postgres::SimpleQueryRow;
 
-use crate::fixture::{Serving, UpFolder, eventually};
-use crate::load::{ANYWHERE, Client, Console, past, served};
+use crate::fixture::{Serving, UpFolder, consort, eventually};
+use crate::load::{ANYWHERE, Client, Console, THROUGH, past, served};
 use crate::waiting::{is_so, named, serving, shows_all};
 
 const TABLES: &str = "CREATE TABLE sums (id int PRIMARY KEY, v bigint NOT NULL); \
@@ -127,6 +127,29 @@ fn replicas_that_execute_statements_are_equal_whatever_writes() {
     settled(&serving, &mut console);
     assert_eq!(verify(&mut console), ["equal", "equal", "equal"]);
     assert_eq!(figure(&mut console, "steps_undone"), 0, "each does what it did at the primary");
+}
+
+#[test]
+fn histories_of_statements_that_travel_are_what_one_server_would_give() {
+    let design = named(|design| design.effects == Effects::Statements);
+    for writers in [THROUGH, ANYWHERE] {
+        let lines = format!("{writers}\nstatement_rows = 1\napply_connections = 3");
+        let (serving, mut console, url) = serving(design, 2, &lines);
+        let at_replicas = |console: &mut Console| served(console, "replica1") + served(console, "replica2");
+        let before = at_replicas(&mut console);
+        let shown = serving.url("postgres", "consort");
+        let line =
+            ["bench", "histories", "--url", &url, "--console", &shown, "--time", "4s", "--rate", "600"];
+        let levels = ["--isolation", "repeatable-read,serializable,read-committed,autocommit"];
+        let parts = ["--keys", "20", "--read-only", "0.5", "--together", "0.6"];
+        let told = consort(&[&line[..], &levels, &parts].concat()).worked();
+        assert_eq!(told.matches("  valid").count(), 4, "{told}");
+        let travelled = crate::serving::figure(&serving, "consort_commits_as_statements_total");
+        assert!(travelled > 50, "{travelled} commits as statements\n{told}");
+        assert!(at_replicas(&mut console) > before, "{told}");
+        let said = serving.run("verify", &["postgres"]).worked();
+        assert!(said.contains("public.consort_bench_list") && !said.contains("differs"), "{said}");
+    }
 }
 
 #[test]

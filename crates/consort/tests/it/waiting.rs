@@ -369,7 +369,7 @@ fn histories_are_what_one_server_would_give() {
         let line =
             ["bench", "histories", "--url", &url, "--console", &console, "--time", "3s", "--rate", "1000"];
         let levels = ["--isolation", "repeatable-read,read-committed,autocommit", "--read-only", "0.5"];
-        let told = consort(&[&line[..], &levels].concat()).worked();
+        let told = consort(&[&line[..], &levels, &["--together", "0.3"]].concat()).worked();
         assert_eq!(told.matches("  valid").count(), 3, "{told}");
         assert!(all_served(&mut shown, 2) > before + 100, "{told}");
     }
