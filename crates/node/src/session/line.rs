@@ -19,8 +19,10 @@ use wire::{Answers, Asks, Problem, Status};
 
 /// What a statement behind it sees at least.
 pub(super) const SEEN: &str = "SELECT pg_catalog.pg_current_snapshot()";
-/// The number of the transaction; NULL as long as it has written nothing.
-const WHICH: &str = "SELECT pg_catalog.pg_current_xact_id_if_assigned()";
+/// The number of the transaction, NULL as long as it has written nothing; and when the process has last read the configuration, as
+/// its 64 bits.
+const WHICH: &str = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text OPERATOR(pg_catalog.||) ' ' \
+     OPERATOR(pg_catalog.||) pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.pg_conf_load_time()), 'hex')";
 
 /// The line between a client and its primary.
 pub struct Line {

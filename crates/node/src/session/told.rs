@@ -24,7 +24,7 @@ use crate::session::turns::Way;
 use crate::standby::may_be_bound;
 use analysis::session::{Settings, SettingsId};
 use analysis::utility::Utility;
-use history::{DatabaseId, Footprint, Snapshot, Version, Xid};
+use history::{DatabaseId, Footprint, LoadTime, Snapshot, Version, Xid};
 use order::RunNumber;
 use postgres::apply::{Rerun, Under};
 use scheduler::Reason;
@@ -96,6 +96,13 @@ fn under(settings: &Settings, application: Option<&str>) -> Option<Arc<Under>> {
     let role = settings.get("role").filter(|role| *role != "none");
     let name = application.map(|name| ("application_name", name));
     Some(Arc::new(Under::new(settings.written_under()?.into_iter().chain(name), author, role)))
+}
+
+/// The transaction's number, and when its process had read the configuration.
+fn which(said: &str) -> Option<(Xid, LoadTime)> {
+    let (xid, loaded) = said.split_once(' ')?;
+    let loaded = u64::from_str_radix(loaded, 16).ok()?.cast_signed();
+    Some((Xid::new(xid.parse().ok()?), LoadTime::new(loaded)))
 }
 
 impl Session {
@@ -298,8 +305,12 @@ impl Session {
     }
 
     /// The primary has said the transaction's number, or all that it will say. Tells the cluster, and waits for the end.
-    async fn tell_and_settle(&mut self, ran: Result<(), Ended>, xid: Option<String>) -> Result<Seen, Ended> {
-        let xid = xid.and_then(|xid| xid.parse().ok()).map(Xid::new);
+    async fn tell_and_settle(&mut self, ran: Result<(), Ended>, said: Option<String>) -> Result<Seen, Ended> {
+        let (xid, loaded) = said.as_deref().and_then(which).unzip();
+        // It may have run under other settings than those that are known.
+        if loaded.is_some_and(|loaded| loaded != self.state.loaded()) {
+            self.told_no_more("configuration");
+        }
         let telling = self.telling.take().filter(|telling| !telling.reruns.is_empty());
         let told = match (xid, telling.and_then(Telling::told), self.database.id()) {
             (Some(xid), Some(told), Some(of)) => {

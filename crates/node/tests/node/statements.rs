@@ -382,3 +382,41 @@ fn blocks_and_parameters_and_settings_travel() {
     let steps = open.cluster(|cluster| cluster.courses()[0].steps);
     assert!(steps.undone == 0 && steps.reruns > travelled(&open).0, "three of one transaction: {steps:?}");
 }
+
+/// A process heeds a reload before that is found: what it runs was understood under other settings, and is not executed again
+/// under those.
+#[test]
+fn what_runs_behind_a_reload_that_is_not_found_yet_travels_as_rows() {
+    let servers = servers(
+        "CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.r (id int PRIMARY KEY, v int); \
+         CREATE TABLE b.r (id int PRIMARY KEY, v int); INSERT INTO a.r SELECT generate_series(1, 200), 0; \
+         INSERT INTO b.r SELECT generate_series(1, 200), 0",
+    );
+    let reload = |path: &str| {
+        servers.query(&format!("ALTER SYSTEM SET search_path = {path}, public"));
+        servers.query("SELECT pg_reload_conf()");
+    };
+    reload("a");
+    let (open, mut raw) = stage(&servers, |_| {});
+    let adds = "UPDATE r SET v = v + 1";
+    let sums = "SELECT (SELECT sum(v) FROM a.r), (SELECT sum(v) FROM b.r)";
+    let are_equal = |path: &str| {
+        shown(&servers);
+        let there = servers.replica(0).query("postgres", sums).unwrap();
+        assert_eq!(there, servers.query(sums), "{path}");
+    };
+    understood(&open, &mut raw, adds);
+    until(|| {
+        by_query(&mut raw, adds);
+        are_equal("a");
+        travelled(&open).0 > 0
+    });
+    for path in ["b", "a"].into_iter().cycle().take(10) {
+        reload(path);
+        for _ in 0..5 {
+            assert!(!by_query(&mut raw, adds).contains('E'), "{path}");
+        }
+        are_equal(path);
+        understood(&open, &mut raw, adds);
+    }
+}
