@@ -48,7 +48,7 @@ pub struct Lent {
     pub settings: Settings,
     /// Those that the connection began with.
     pub first: Settings,
-    /// When its process had read the configuration, as it said last.
+    /// When its process had read the configuration by then.
     pub loaded: LoadTime,
     /// Code has run there, and may have made settings that no question tells of.
     pub ran_code: bool,
@@ -374,14 +374,17 @@ impl Servers {
 
     /// A session has just begun at this connection, and nothing has happened to it but that it was looked at.
     pub fn greet(&self, cluster: &Cluster, wish: &Wish, lent: &Lent, state: SessionState) {
-        let Some(roles) = lent.roles else { return };
+        let floor = cluster.configured().floor();
+        // Behind a reload its greeting is not what the next one is told.
+        let is_of_now = floor != LoadTime::MAX && lent.floor == floor && lent.loaded == state.loaded();
+        let Some(roles) = lent.roles.filter(|_| is_of_now) else { return };
         let greeted = Greeted {
             role: lent.role,
             roles,
             messages: lent.greeting.messages.clone(),
             reported: lent.greeting.reported.clone(),
             state,
-            floor: cluster.configured().floor(),
+            floor,
             catalog: version(cluster, wish),
         };
         let pool = self.pool(&wish.database, &wish.user);

@@ -139,15 +139,15 @@ impl Servers {
     async fn probed(&self, counted: Counted, opening: &Opening) -> Result<Server, Refusal> {
         let Opening { cluster, wish, .. } = opening;
         let roles = cluster.scheduler().closings();
-        let (logged_in, open) = logged_in(counted, opening).await?;
-        let LoggedIn { mut peer, key, parameters, greeting } = logged_in;
+        let (mut logged_in, open) = logged_in(counted, opening).await?;
         let floor = cluster.configured().floor();
         let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
         let asked = async {
-            let role = question(&mut peer, WHO).await?;
-            Ok::<_, Refusal>((role, question(&mut peer, &Settings::probe_at_primary()).await?))
+            let role = question(&mut logged_in, WHO).await?;
+            Ok::<_, Refusal>((role, question(&mut logged_in, &Settings::probe_at_primary()).await?))
         };
         let (role, row) = timeout(wish.limit, asked).await.map_err(silent)??;
+        let LoggedIn { peer, key, parameters, greeting } = logged_in;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
         let (settings, loaded) =
@@ -258,8 +258,10 @@ fn is_of_the_server(why: &Refusal) -> bool {
     }
 }
 
-/// Asks a question of ours: the columns of its only row, as text.
-async fn question(peer: &mut Peer, text: &str) -> Result<Vec<Option<String>>, Refusal> {
+/// Asks a question of ours: the columns of its only row, as text. What the server reports beside it belongs to its greeting: a
+/// reload came in between.
+async fn question(logged_in: &mut LoggedIn, text: &str) -> Result<Vec<Option<String>>, Refusal> {
+    let LoggedIn { peer, parameters, greeting, .. } = logged_in;
     peer.out().query(text.as_bytes());
     peer.send().await?;
     let mut row = Vec::new();
@@ -270,6 +272,12 @@ async fn question(peer: &mut Peer, text: &str) -> Result<Vec<Option<String>>, Re
         match tag {
             back::DATA_ROW => row = wire::row_texts(&frame).map_err(malformed)?,
             back::ERROR => return Err(Refusal::Answered(frame.bytes().to_vec())),
+            back::PARAMETER_STATUS => {
+                let (name, value) = wire::parameter_status(&frame).map_err(malformed)?;
+                parameters.retain(|(known, _)| known != name);
+                parameters.push((name.to_vec(), value.to_vec()));
+                greeting.extend_from_slice(frame.bytes());
+            }
             _ => {}
         }
         peer.consume(length);
