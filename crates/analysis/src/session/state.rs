@@ -449,6 +449,7 @@ impl SessionState {
         if !std::mem::take(&mut self.moved) {
             return;
         }
+        self.hear_of_a_reload(interner);
         for (name, value) in &self.reported {
             self.now.settings = interner.with(&self.now.settings, name, Some(value));
         }

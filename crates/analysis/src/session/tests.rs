@@ -354,6 +354,9 @@ fn what_came_with_a_reload_is_left_behind() {
     let both = [("timezone", "z"), ("search_path", "y"), ("bytea_output", "y")];
     session.probed(&[Some(&found(8, &both))], &mut interner).unwrap();
     assert!(session.is_to_be_told_apart());
+    // One of an application, which no view lists.
+    session.completed(&set("app.tenant", "7"), &mut interner);
+    session.ready(b'I', &mut interner);
     session.changed(&[("TimeZone", "z"), ("bytea_output", "y")], &mut interner);
     // Nobody knows what RESET makes of it there.
     let mut reset = session.clone();
@@ -361,11 +364,99 @@ fn what_came_with_a_reload_is_left_behind() {
     assert!(!reset.knows_settings());
     let later = settings(&mut interner, &MIRRORED.map(|name| (name, "v")));
     assert!(session.goes_on_at(&later, LoadTime::new(9), &mut interner));
-    let found = ["timezone", "bytea_output", "search_path"].map(|name| session.settings().get(name));
-    assert_eq!(found, [Some("z"), Some("y"), Some("v")]);
+    let names = ["timezone", "bytea_output", "search_path", "app.tenant"];
+    let found = names.map(|name| session.settings().get(name));
+    assert_eq!(found, [Some("z"), Some("y"), Some("v"), Some("7")]);
     session.completed(&Utility::ResetAll, &mut interner);
     assert_eq!(session.settings().get("timezone"), Some("v"), "there it is known");
     assert!(!session.goes_on_at(&settings(&mut interner, &[]), LoadTime::new(9), &mut interner), "none came");
+}
+
+/// Connections that were opened at one time have read the configuration at several: what differs from one to the other the session
+/// has not set.
+#[test]
+fn a_connection_that_read_the_configuration_at_another_time_is_followed() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    let all = |value, interner: &mut Interner| settings(interner, &MIRRORED.map(|name| (name, value)));
+    let (old, new) = (all("x", &mut interner), all("y", &mut interner));
+    session.probed(&[Some(&answer_of("y", LoadTime::new(8)))], &mut interner).unwrap();
+    for (there, loaded) in [(&old, 7), (&new, 9)] {
+        assert!(session.goes_on_at(there, LoadTime::new(loaded), &mut interner));
+        assert_eq!(session.settings(), there);
+    }
+}
+
+/// Where a connection of its role has begun with something else, the session is given what it has: that is not what RESET makes.
+#[test]
+fn what_a_session_is_given_is_no_beginning() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    let there = interner.with(session.settings(), "search_path", Some("b"));
+    assert!(!session.goes_on_at(&there, LoadTime::new(7), &mut interner), "no reload came");
+    assert_eq!(session.settings().get("search_path"), Some("x"));
+    session.reloaded(LoadTime::new(8));
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    session.completed(&Utility::ResetAll, &mut interner);
+    assert_eq!(session.settings().get("search_path"), Some("b"));
+}
+
+/// What a server reports by itself came with a reload: the session has not set it, and no rollback takes it back.
+#[test]
+fn what_is_reported_by_itself_came_with_a_reload() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    let begin = Utility::Begin(crate::utility::Modes::default());
+    session.completed(&begin, &mut interner);
+    session.ready(b'T', &mut interner);
+    // What holds for a block alone did not come with one.
+    let mut local = session.clone();
+    let set_local = Assignment { name: "timezone".into(), value: NewValue::To("z".into()), local: true };
+    local.completed(&Utility::Set(set_local), &mut interner);
+    local.reported("TimeZone", "z");
+    local.ready(b'T', &mut interner);
+    local.completed(&Utility::Commit { chain: false }, &mut interner);
+    local.reported("TimeZone", "x");
+    local.ready(b'I', &mut interner);
+    assert!(!local.is_to_be_told_apart() && local.settings().get("timezone") == Some("x"));
+    session.completed(&Utility::Savepoint("s".into()), &mut interner);
+    session.reported("TimeZone", "y");
+    session.ready(b'T', &mut interner);
+    session.completed(&Utility::RollbackTo("s".into()), &mut interner);
+    session.ready(b'T', &mut interner);
+    assert_eq!(session.settings().get("timezone"), Some("y"));
+    session.completed(&Utility::Rollback { chain: false }, &mut interner);
+    session.completed(&set("datestyle", "ISO"), &mut interner);
+    session.reported("DateStyle", "ISO, MDY");
+    session.ready(b'I', &mut interner);
+    assert_eq!(session.settings().get("timezone"), Some("y"));
+    assert!(session.is_to_be_told_apart());
+    let later = settings(&mut interner, &MIRRORED.map(|name| (name, "v")));
+    assert!(session.goes_on_at(&later, LoadTime::new(9), &mut interner));
+    let found = ["timezone", "datestyle"].map(|name| session.settings().get(name));
+    assert_eq!(found, [Some("v"), Some("ISO, MDY")]);
+    // What was reported before is not believed any more.
+    session.completed(&set("timezone", "v"), &mut interner);
+    session.ready(b'I', &mut interner);
+    assert_eq!(session.settings().get("timezone"), Some("v"));
+}
+
+/// Others begin as a session does that has just begun, and not as one that has begun anew and set something.
+#[test]
+fn who_has_set_something_has_not_just_begun() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    assert!(session.has_just_begun());
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    assert!(!session.has_just_begun());
+    session.reloaded(LoadTime::new(8));
+    session.completed(&Utility::Discard(crate::utility::Discard::All), &mut interner);
+    assert!(session.has_just_begun(), "nobody knows what the server goes back to");
+    session.completed(&set("search_path", "z"), &mut interner);
+    session.ready(b'I', &mut interner);
+    assert!(session.dirt() == Some(Dirt::Fresh) && !session.has_just_begun());
 }
 
 /// What code has set before a reload is not what the session began with.

@@ -4,6 +4,7 @@
 //! It takes along its settings and its named statements. As long as anything else of it lives in its process, it stays
 //! where it is, and its [`Session::tie`] says why.
 
+use super::prepares::OF_TODAY;
 use super::request::{Kind, Request};
 use super::understand::Todo;
 use super::{Ended, Session};
@@ -11,7 +12,7 @@ use crate::door::refuse;
 use crate::plan::Plan;
 use crate::servers::Lent;
 use analysis::Stay;
-use analysis::session::{BlockStatus, Dirt, SessionStay};
+use analysis::session::{BlockStatus, SessionStay};
 use scheduler::Reason;
 use std::future::{pending, poll_fn};
 use std::time::Duration;
@@ -180,12 +181,10 @@ impl Session {
         }
         let strange = self.line.attach(server);
         if strange && ran_code {
-            // Settings of that code's own may be another client's; what is known goes first, for RESET leaves the role.
-            if let Some(becomes) = base.to_become_at_primary(&first, Some(&first)) {
-                self.line.ask_unreached(&becomes).await?;
-            }
+            // Settings of that code's own may be another client's. RESET leaves who it is.
             self.line.ask_unreached("RESET ALL").await?;
-            base = first.clone();
+            let mut interner = service.interner.borrow_mut();
+            base = OF_TODAY.iter().fold(first.clone(), |all, name| interner.with(&all, name, base.get(name)));
         }
         self.shares.ran_code = ran_code && !strange;
         let becomes = base.to_become_at_primary(self.state.settings(), Some(&first));
@@ -243,8 +242,8 @@ impl Session {
         if let Some(lent) = &self.line.lent {
             self.state.began_with(&lent.first, lent.loaded);
         }
-        let is_new = self.state.dirt() == Some(Dirt::Fresh);
-        // At a connection that began before a reload nothing tells what it has set itself: it leaves for another one.
+        let is_new = self.state.has_just_begun();
+        // A connection that began before a reload is of no more use: it leaves for another one, without a question.
         let begins_anew = is_outdated && self.state.may_begin_anew();
         if self.state.may_be_clean() && !begins_anew || self.shares.is_owed_a_question {
             if self.was_just_asked() {
@@ -260,6 +259,7 @@ impl Session {
                 self.probe().await?;
             }
             if (!is_new || self.state.is_to_be_told_apart()) && !self.look_at_settings().await? {
+                self.shares.is_owed_a_question = true;
                 return Ok(());
             }
             self.shares.look = true;
@@ -284,14 +284,16 @@ impl Session {
             return Ok(());
         }
         if let Some(lent) = &mut self.line.lent {
-            lent.loaded = self.state.loaded();
             lent.started_us = self.backend.started_us;
             lent.sequences |= self.shares.wrote;
             lent.application_settings |= self.state.may_have_application_settings();
             lent.ran_code = self.shares.ran_code;
         }
-        if let Some(server) = self.line.detach() {
-            servers.give_back(server, self.state.settings());
+        match self.line.detach() {
+            // What it goes back to since a reload nobody knows who comes behind.
+            Some(server) if server.lent.loaded != self.state.loaded() => server.close(),
+            Some(server) => servers.give_back(server, self.state.settings()),
+            None => {}
         }
         self.backend = transaction::Backend { pid: 0, started_us: 0 };
         Ok(())
@@ -335,8 +337,10 @@ impl Session {
         let [names, values] = row.as_slice() else { return Ok(false) };
         let [names, values] = [names, values].map(|list| list.iter().flat_map(|list| list.split(BETWEEN)));
         let is_whole = names.clone().count() == values.clone().count();
-        let settings: Vec<(&str, &str)> = names.zip(values).collect();
-        self.state.changed(&settings, &mut self.service.interner.borrow_mut());
+        if is_whole {
+            let settings: Vec<(&str, &str)> = names.zip(values).collect();
+            self.state.changed(&settings, &mut self.service.interner.borrow_mut());
+        }
         Ok(is_whole)
     }
 

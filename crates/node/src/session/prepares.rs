@@ -19,7 +19,7 @@ const PREPARED_AT: &str = "SELECT (extract(epoch FROM prepare_time) OPERATOR(pg_
 const BEFORE_TIME: char = '\u{2}';
 const PATH: &str = "search_path";
 /// Who the session is counts when a statement is executed, not when it was prepared.
-const OF_TODAY: [&str; 2] = ["role", "session_authorization"];
+pub(super) const OF_TODAY: [&str; 2] = ["role", "session_authorization"];
 /// What decides how a text is read.
 const OF_TEXTS: [&str; 2] = ["standard_conforming_strings", "backslash_quote"];
 

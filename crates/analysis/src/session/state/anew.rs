@@ -51,14 +51,44 @@ impl SessionState {
         }
         let Some(mut first) = self.first.take() else { return };
         let changed: BTreeSet<String> = changed.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
-        // No view lists who it is.
-        let came = |name: &str| !changed.contains(name) && !IDENTITY.contains(&name);
+        // No view lists who it is, nor settings of applications (`app.user`).
+        let came = |name: &str| !changed.contains(name) && !IDENTITY.contains(&name) && !name.contains('.');
         for (name, value) in self.now.settings.iter().filter(|(name, _)| came(name)) {
             if first.get(name) != Some(value) {
                 first = interner.with(&first, name, Some(value));
             }
         }
         self.first = Some(first);
+    }
+
+    /// What is reported of a setting that the session has left as it was came with a reload, and no rollback takes it back.
+    pub(super) fn hear_of_a_reload(&mut self, interner: &mut Interner) {
+        let in_doubt = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
+        let is_followed = !self.overflown
+            && !self.block.set_local
+            && in_doubt.iter().all(|dirt| self.dirt & bit(*dirt) == 0);
+        let Some(mut first) = self.first.clone().filter(|_| is_followed) else { return };
+        for (name, value) in &self.reported {
+            let is_other = |was: &&str| was != value && !IDENTITY.contains(name);
+            let was = first.get(name).filter(is_other).map(str::to_owned);
+            if was.is_none() || self.now.settings.get(name) != was.as_deref() {
+                continue;
+            }
+            first = interner.with(&first, name, Some(value));
+            self.resets = false;
+            let saved = self.block.savepoints.iter_mut().map(|(_, layer)| layer);
+            for layer in saved.chain([&mut self.committed]) {
+                if layer.settings.get(name) == was.as_deref() {
+                    layer.settings = interner.with(&layer.settings, name, Some(value));
+                }
+            }
+        }
+        self.first = Some(first);
+    }
+
+    /// Nothing is known of it, and it has set nothing: it begins as whoever logs in.
+    pub fn has_just_begun(&self) -> bool {
+        self.dirt() == Some(Dirt::Fresh) && !self.any_set
     }
 
     /// Nothing keeps it from going on at another connection but that the configuration was loaded anew.
@@ -73,14 +103,25 @@ impl SessionState {
     /// Whether it has other settings there: where a reload came between, it takes along what it has set itself, and all else is as
     /// that connection has it.
     pub fn goes_on_at(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) -> bool {
-        let came_reload = self.dirt & bit(Dirt::Reload) != 0 || !self.resets;
+        let came_reload = self.dirt & bit(Dirt::Reload) != 0 || !self.resets || self.loaded != loaded;
         (self.loaded, self.resets) = (loaded, true);
         let before = self.first.replace(first.clone());
-        let Some(before) = before.filter(|before| came_reload && before != first) else { return false };
+        let Some(before) = before.filter(|before| came_reload && before != first) else {
+            // It is given there what it has, also what it began with and has not set itself.
+            self.any_set |= self.now.settings != *first;
+            return false;
+        };
         let mut settings = first.clone();
         for (name, value) in self.now.settings.iter() {
             if before.get(name) != Some(value) {
                 settings = interner.with(&settings, name, Some(value));
+            }
+        }
+        self.any_set |= settings != *first;
+        // That is newer than every report.
+        for (name, value) in &mut self.reported {
+            if let Some(known) = settings.get(name) {
+                known.clone_into(value);
             }
         }
         self.now.settings = settings;
