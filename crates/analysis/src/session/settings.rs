@@ -205,6 +205,8 @@ struct Known {
     analysis_id: SettingsId,
     values: BTreeMap<String, String>,
     decided: Decided,
+    /// Without those that mean nothing to a read, if there are any.
+    for_reads: Option<Settings>,
 }
 
 /// What a session may do with these settings: asked before every statement, so it is worked out once.
@@ -279,6 +281,12 @@ impl Settings {
     /// Which they are as far as the analysis of a statement depends on them.
     pub fn analysis_id(&self) -> SettingsId {
         self.0.analysis_id
+    }
+
+    /// The same without what means nothing to a read: sessions that differ in nothing else have these in common, and with them what
+    /// is parsed at a standby connection.
+    pub fn for_reads(&self) -> &Settings {
+        self.0.for_reads.as_ref().unwrap_or(self)
     }
 
     /// The value of a setting, by its name in small letters.
@@ -397,12 +405,14 @@ pub struct Interner {
     analysed_under: BTreeMap<Vec<Option<String>>, SettingsId>,
     next: u64,
     max: usize,
+    /// So many were held when it was last looked which are.
+    held: usize,
 }
 
 impl Interner {
-    /// An empty one that keeps at most `max` settings that no session holds.
+    /// An empty one that keeps at most `max` settings that no session holds, or as many as sessions hold.
     pub fn new(max: usize) -> Interner {
-        Interner { all: BTreeMap::new(), analysed_under: BTreeMap::new(), next: 1, max }
+        Interner { all: BTreeMap::new(), analysed_under: BTreeMap::new(), next: 1, max, held: 0 }
     }
 
     /// These settings.
@@ -411,6 +421,7 @@ impl Interner {
             return settings.clone();
         }
         self.tidy();
+        let for_reads = self.for_reads(&values);
         let id = self.number();
         let under: Vec<Option<String>> =
             ANALYSED_UNDER.iter().map(|name| values.get(*name).cloned()).collect();
@@ -427,6 +438,7 @@ impl Interner {
             analysis_id,
             decided: Decided::of(&values),
             values: values.clone(),
+            for_reads,
         }));
         self.all.insert(values, settings.clone());
         settings
@@ -443,6 +455,17 @@ impl Interner {
             None => values.remove(name),
         };
         self.intern(values)
+    }
+
+    /// Without those that mean nothing to a read, if there are any.
+    fn for_reads(&mut self, values: &BTreeMap<String, String>) -> Option<Settings> {
+        let is_for_reads = |name: &String| kind(name) != Kind::PrimarysOwn;
+        if values.keys().all(is_for_reads) {
+            return None;
+        }
+        let mut others = values.clone();
+        others.retain(|name, _| is_for_reads(name));
+        Some(self.intern(others))
     }
 
     /// How many it keeps.
@@ -463,10 +486,11 @@ impl Interner {
     /// Forgets what nobody holds, once there are many. A number is never given twice, so what was cached under a forgotten
     /// one is never found again.
     fn tidy(&mut self) {
-        if self.all.len() < self.max {
+        if self.all.len() < self.max.max(2 * self.held) {
             return;
         }
         self.all.retain(|_, settings| Rc::strong_count(&settings.0) > 1);
+        self.held = self.all.len();
         let held: BTreeSet<SettingsId> = self.all.values().map(Settings::analysis_id).collect();
         self.analysed_under.retain(|_, id| held.contains(id));
     }

@@ -160,6 +160,13 @@ impl SessionState {
         SessionState { defaults: startup.own.clone(), committed: layer.clone(), now: layer, ..self.clone() }
     }
 
+    /// It begins as if its first act had been to set this: nothing has happened to it but that it was looked at.
+    pub fn begins_with(&mut self, name: &str, value: &str, interner: &mut Interner) {
+        self.any_set = true;
+        self.set(name, Some(value), interner);
+        self.committed.settings = self.now.settings.clone();
+    }
+
     /// Whether the session may go on at another connection of the same role and the same beginnings, once that is brought to
     /// its settings: nothing of it lives in its process. To be asked while the server is ready, outside a block.
     pub fn may_move(&self) -> Result<(), SessionStay> {

@@ -85,6 +85,42 @@ fn equal_settings_are_one_value() {
     assert_eq!(a.analysis().collect::<Vec<_>>(), [("search_path", "a")]);
 }
 
+/// Nothing is parsed twice at a standby for clients that differ in their names alone.
+#[test]
+fn names_of_clients_make_no_difference_to_reads() {
+    let mut interner = Interner::new(100);
+    let plain = settings(&mut interner, &[("search_path", "a")]);
+    let [one, other] = ["one", "other"].map(|name| interner.with(&plain, "application_name", Some(name)));
+    assert!(one != other && one != plain);
+    assert_eq!([one.for_reads(), other.for_reads(), plain.for_reads()], [&plain; 3]);
+    let path = interner.with(&one, "search_path", Some("b"));
+    assert_eq!(path.for_reads().iter().collect::<Vec<_>>(), [("search_path", "b")]);
+}
+
+#[test]
+fn what_a_session_begins_with_is_a_setting_of_its_own() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&[Some(&answer("none"))], &mut interner).unwrap();
+    let first = session.settings().clone();
+    session.begins_with("application_name", "till", &mut interner);
+    let named = session.settings().clone();
+    assert_eq!(named.get("application_name"), Some("till"));
+    assert_eq!(first.to_become(&named), None, "no standby hears of it");
+    assert_eq!(
+        first.to_become_at_primary(&named, Some(&first)).unwrap(),
+        "SELECT pg_catalog.set_config('application_name', 'till', false)"
+    );
+    // A rollback leaves it as it was.
+    session.completed(&set("application_name", "else"), &mut interner);
+    session.statement_failed();
+    session.ready(b'I', &mut interner);
+    assert_eq!(session.settings(), &named);
+    session.completed(&Utility::ResetAll, &mut interner);
+    session.ready(b'I', &mut interner);
+    assert_eq!(session.settings(), &first, "that goes back to what its connection began with");
+}
+
 #[test]
 fn what_nobody_holds_is_forgotten() {
     let mut interner = Interner::new(64);

@@ -165,7 +165,7 @@ fn the_wait_for_a_connection_is_told_apart() {
         0,
         "pool_mode = \"transaction\"\ndefault_pool_size = 1\nlog_min_duration_statement = \"150ms\"",
     );
-    // The first one of a name would wait at its log-in.
+    // The first one would wait at its log-in.
     let mut waiter = Client::connect(&format!("{}?application_name=waits", said.url("postgres"))).unwrap();
     let mut holder = Client::connect(&said.url("postgres")).unwrap();
     holder.rows("BEGIN; SELECT 1").unwrap();

@@ -130,6 +130,7 @@ fn idle_clients_go_on_at_the_new_process_as_they_are() {
     }
     assert_eq!(client.one("SHOW timezone").unwrap(), "Asia/Tokyo");
     assert_eq!(client.one("SHOW app.tenant").unwrap(), "seven");
+    assert_eq!(client.one("SHOW application_name").unwrap(), "till");
     assert_eq!(client.one("SHOW consort.consistency").unwrap(), "session");
     assert_eq!(client.one("EXECUTE by_sql (100)").unwrap(), "108");
     assert_eq!(client.execute(&by_protocol), "seven8");

@@ -4,7 +4,7 @@
 use super::admit::{Turned, admit};
 use super::first::first;
 use super::replicate::replicate;
-use super::{Console, Door, Seat, Secret, crowd};
+use super::{Console, Door, Seat, Secret, crowd, named};
 use crate::chance;
 use crate::hba::Caller;
 use crate::log_in::{LoggedIn, Refusal, Wish};
@@ -15,6 +15,7 @@ use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
 use analysis::session::Startup as Settings;
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::Duration;
@@ -200,12 +201,12 @@ async fn begin(
     // A connection that is shared is nobody's: its clients are told apart by their own numbers.
     let pid = match &begun {
         Begun::Own(own) => own.0.key.pid,
-        Begun::Shares(_) | Begun::Greeted(_) => i32::try_from(seat.id & 0x7fff_ffff).unwrap_or(0),
+        Begun::Shares(..) | Begun::Greeted(..) => i32::try_from(seat.id & 0x7fff_ffff).unwrap_or(0),
     };
     let key = CancelRequest { pid, secret: chance::cancel_secret(seat.minor) };
     let out = client.out();
     out.authentication_ok();
-    out.extend_from_slice(begun.greeting());
+    out.extend_from_slice(&begun.greeting());
     out.key_data(key.pid, &key.secret);
     out.ready(Status::Idle);
     door.count(|metrics| metrics.clients_accepted.one());
@@ -220,37 +221,41 @@ async fn begin(
             seat.running.settled(&place, &connection.0.key);
             Session::new(Line::new(door, seat, client, place, *connection), service, &own, wish)
         }
-        Begun::Shares(server) => {
+        Begun::Shares(server, name) => {
             let reported = server.lent.greeting.reported.clone();
             let mut line = Line::shared(door, seat, client, reported);
             line.attach(*server);
-            Session::new(line, service, &own, wish)
+            Session::new(line, service, &own, wish).called(name)
         }
-        Begun::Greeted(greeted) => {
+        Begun::Greeted(greeted, name) => {
             let line = Line::shared(door, seat, client, greeted.reported.clone());
-            Session::greeted(line, service, &own, wish, &greeted.state)
+            Session::greeted(line, service, &own, wish, &greeted.state).called(name)
         }
     };
     Some(Box::new(session))
 }
 
-/// How a session begins.
+/// How a session begins. What a client that shares connections calls itself is told apart, unless its connection is called so.
 enum Begun {
     /// At its own connection.
     Own(Box<(LoggedIn, Open)>),
     /// At a shared one, as the first of its kind.
-    Shares(Box<Server>),
+    Shares(Box<Server>, Option<String>),
     /// Without any.
-    Greeted(Rc<Greeted>),
+    Greeted(Rc<Greeted>, Option<String>),
 }
 
 impl Begun {
     /// What the client is told.
-    fn greeting(&self) -> &[u8] {
-        match self {
-            Begun::Own(own) => &own.0.greeting,
-            Begun::Shares(server) => &server.lent.greeting.messages,
-            Begun::Greeted(greeted) => &greeted.messages,
+    fn greeting(&self) -> Cow<'_, [u8]> {
+        let (messages, name) = match self {
+            Begun::Own(own) => (&own.0.greeting, None),
+            Begun::Shares(server, name) => (&server.lent.greeting.messages, name.as_deref()),
+            Begun::Greeted(greeted, name) => (&greeted.messages, name.as_deref()),
+        };
+        match name {
+            Some(name) => named::greeting(messages, name).into(),
+            None => messages.into(),
         }
     }
 }
@@ -287,8 +292,9 @@ async fn begun(
     let servers = &service.servers;
     let pool = servers.pool(&wish.database, &wish.user);
     let pooling = pool.pooling();
-    let wish = Wish { limit: pooling.connect, ..wish };
+    let mut wish = Wish { limit: pooling.connect, ..wish };
     crowd::enter(door, &pooling, seat)?;
+    let name = if pooling.mode.shares() { named::taken(&mut wish.parameters) } else { None };
     let opening = Opening::of(&service.cluster, &wish, &door.rooms);
     if !pooling.mode.shares() {
         let own = servers.take_own(opening, seat).await?;
@@ -297,12 +303,14 @@ async fn begun(
     if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
         pool.is_opened_by(&opening);
         let wish = Wish { role: Some(greeted.role), ..wish };
-        return Ok((own_settings, wish, Begun::Greeted(greeted)));
+        let name = name.and_then(|name| named::as_had(&name, &greeted.reported));
+        return Ok((own_settings, wish, Begun::Greeted(greeted, name)));
     }
     // Where another has been before, nothing tells how a session begins.
     let server = servers.take_new(opening, seat).await?;
     let wish = Wish { role: Some(server.lent.role), ..wish };
-    Ok((own_settings, wish, Begun::Shares(Box::new(server))))
+    let name = name.and_then(|name| named::as_had(&name, &server.lent.greeting.reported));
+    Ok((own_settings, wish, Begun::Shares(Box::new(server), name)))
 }
 
 /// Tells a client why the primary did not let it in: in the primary's own words, if it had some.

@@ -284,7 +284,8 @@ impl Session {
                 return Err(Ended::NoBlocks);
             }
         }
-        self.rest().await
+        self.rest().await?;
+        self.take_name().await
     }
 
     /// Reads of this session may be proven while the primary is away: nothing of it is there alone.

@@ -8,12 +8,13 @@ use super::prepares::OF_TODAY;
 use super::request::{Kind, Request};
 use super::understand::Todo;
 use super::{Ended, Session};
-use crate::door::refuse;
+use crate::door::{NAME_SETTING, refuse};
 use crate::plan::Plan;
 use crate::servers::Lent;
 use analysis::Stay;
 use analysis::session::{BlockStatus, SessionStay};
 use scheduler::Reason;
+use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -61,6 +62,8 @@ pub(super) struct Shares {
     ran_code: bool,
     /// It listens there, and what it hears cannot be heard elsewhere, whether or not that is UTF-8.
     pub(super) listens_here: Option<bool>,
+    /// What its client calls itself, until the session has that for a setting.
+    name: Option<String>,
 }
 
 /// Whether a text calls what tells of a session's use of sequences.
@@ -84,6 +87,39 @@ pub(super) async fn comes(when: Option<Instant>) {
 }
 
 impl Session {
+    /// The session of a client that is called so, which has been told that.
+    pub(crate) fn called(mut self, name: Option<String>) -> Session {
+        if let Some(name) = &name {
+            self.line.reported.note(NAME_SETTING.as_bytes(), name.as_bytes());
+        }
+        self.shares.name = name;
+        self
+    }
+
+    /// Takes its client's name for a setting, once: behind what has shown to others how one begins that has none.
+    pub(super) async fn take_name(&mut self) -> Result<(), Ended> {
+        let Some(name) = self.shares.name.take() else { return Ok(()) };
+        let before = self.state.settings().clone();
+        self.state.begins_with(NAME_SETTING, &name, &mut self.service.interner.borrow_mut());
+        if self.line.away {
+            return Ok(());
+        }
+        self.line.primary.holds_reports = true;
+        self.take_settings(before.to_become_at_primary(self.state.settings(), None)).await?;
+        self.tell_reports();
+        Ok(())
+    }
+
+    /// The connection has the session's settings: what it has reported on the way there goes to the client where that knows
+    /// otherwise.
+    fn tell_reports(&mut self) {
+        self.line.primary.holds_reports = false;
+        let last: BTreeMap<_, _> = self.line.primary.seen().reported.into_iter().collect();
+        for (name, value) in &last {
+            self.line.tells(name, value);
+        }
+    }
+
     /// Whether it shares connections with others.
     fn shares(&self) -> bool {
         self.line.away || self.line.lent.is_some()
@@ -180,6 +216,7 @@ impl Session {
             self.tells_anew(&server.lent.greeting.reported);
         }
         let strange = self.line.attach(server);
+        self.line.primary.holds_reports = true;
         if strange && ran_code {
             // Settings of that code's own may be another client's. RESET leaves who it is.
             self.line.ask_unreached("RESET ALL").await?;
@@ -193,6 +230,7 @@ impl Session {
             self.line.ask_unreached("DISCARD SEQUENCES").await?;
         }
         self.take_settings(becomes).await?;
+        self.tell_reports();
         self.listen_there().await?;
         self.line.primary.seen();
         // It was cancelled while its connection was made ready.

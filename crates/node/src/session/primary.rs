@@ -190,6 +190,8 @@ pub struct Primary {
     pub(super) awake: Awake,
     /// What is completed is kept, for comparison.
     pub(super) keeps_tags: bool,
+    /// It is on its way to the session's settings: what it reports of them is kept, and nobody is told.
+    pub(super) holds_reports: bool,
 }
 
 /// What was seen of the answers since a request began.
@@ -240,6 +242,7 @@ impl Primary {
             notified: Notified::default(),
             awake: Awake::default(),
             keeps_tags: false,
+            holds_reports: false,
         }
     }
 
@@ -716,6 +719,7 @@ impl Primary {
             unclosed: &mut unclosed,
             instead: &mut instead,
             keeps_tags: self.keeps_tags,
+            holds_reports: self.holds_reports,
         };
         loop {
             let asked_ourselves = standing.asked_ourselves();

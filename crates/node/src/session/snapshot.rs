@@ -734,7 +734,7 @@ impl Session {
 
     /// The connection's way to the session's settings; `None` if they are not known there.
     pub(super) fn becomes(&self, lent: &mut Standby) -> Option<Option<String>> {
-        let wanted = self.state.settings();
+        let wanted = self.state.settings().for_reads();
         let becomes = lent.settings.as_ref()?.to_become(wanted);
         lent.settings = Some(wanted.clone());
         Some(becomes)

@@ -13,6 +13,7 @@ mod listens;
 mod malformed;
 mod meanwhile;
 mod messages;
+mod named;
 mod pooled;
 mod pools;
 mod prepared;

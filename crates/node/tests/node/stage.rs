@@ -329,12 +329,17 @@ impl Raw {
         Raw::past_as(servers, "postgres", database)
     }
 
-    /// The same as another role.
-    pub(crate) fn past_as(servers: &Scratch, user: &str, database: &str) -> Raw {
+    /// Connected to the primary of these servers, past Consort.
+    pub(crate) fn connect_past(servers: &Scratch) -> Raw {
         let Place::Unix(path) = place(servers.primary()) else { unreachable!("it listens there alone") };
         let stream = TcpStream::from(OwnedFd::from(UnixStream::connect(path).unwrap()));
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut raw = Raw { stream };
+        Raw { stream }
+    }
+
+    /// The same as another role.
+    pub(crate) fn past_as(servers: &Scratch, user: &str, database: &str) -> Raw {
+        let mut raw = Raw::connect_past(servers);
         raw.ask(|out| out.startup(&[("user", user), ("database", database)]));
         raw.until_ready();
         raw

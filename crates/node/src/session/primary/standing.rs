@@ -32,6 +32,8 @@ pub(super) struct Standing<'a> {
     /// What the client gets instead of the last answer.
     pub(super) instead: &'a mut Option<Box<[u8]>>,
     pub(super) keeps_tags: bool,
+    /// Settings that are reported are kept for later.
+    pub(super) holds_reports: bool,
 }
 
 impl Standing<'_> {
@@ -91,8 +93,11 @@ impl Standing<'_> {
             }
             back::PARAMETER_STATUS => {
                 let (name, value) = wire::parameter_status(frame)?;
-                side.reported.note(name, value);
                 self.seen.reported.push((name.to_vec(), value.to_vec()));
+                if self.holds_reports {
+                    return Ok(false);
+                }
+                side.reported.note(name, value);
             }
             back::READY_FOR_QUERY => {
                 *self.copying = false;
