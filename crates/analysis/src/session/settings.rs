@@ -203,7 +203,7 @@ pub struct Settings(Rc<Known>);
 struct Known {
     id: SettingsId,
     analysis_id: SettingsId,
-    values: BTreeMap<String, String>,
+    values: Rc<BTreeMap<String, String>>,
     decided: Decided,
     /// Without those that mean nothing to a read, if there are any.
     for_reads: Option<Settings>,
@@ -401,7 +401,7 @@ pub fn literal(value: &str) -> String {
 /// Makes equal settings one value. One per thread; all sessions of a thread share it.
 #[derive(Debug)]
 pub struct Interner {
-    all: BTreeMap<BTreeMap<String, String>, Settings>,
+    all: BTreeMap<Rc<BTreeMap<String, String>>, Settings>,
     analysed_under: BTreeMap<Vec<Option<String>>, SettingsId>,
     next: u64,
     max: usize,
@@ -433,6 +433,7 @@ impl Interner {
                 id
             }
         };
+        let values = Rc::new(values);
         let settings = Settings(Rc::new(Known {
             id,
             analysis_id,
@@ -449,7 +450,7 @@ impl Interner {
         if settings.get(name) == value {
             return settings.clone();
         }
-        let mut values = settings.0.values.clone();
+        let mut values = BTreeMap::clone(&settings.0.values);
         match value {
             Some(value) => values.insert(name.to_owned(), value.to_owned()),
             None => values.remove(name),
