@@ -11,7 +11,7 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// So many answers in a row through an address that balances reads mean that all servers behind it are ready.
 const ANSWERS_IN_A_ROW: u32 = 20;
 
-/// Runs the statements at `writer`, then waits until `probe` gives rows at each server and through `url`.
+/// Runs the statements at `writer`, one after the other, then waits until `probe` gives rows at each server and through `url`.
 ///
 /// # Errors
 /// The statements fail, or the rows do not come in time.
@@ -19,11 +19,13 @@ pub(crate) async fn prepare(
     writer: &str,
     url: &str,
     servers: &[Server],
-    statements: &str,
+    statements: &[String],
     probe: &str,
 ) -> Result<(), Trouble> {
     let session = Session::open(writer, Protocol::Simple).await?;
-    session.execute(statements).await?;
+    for statement in statements {
+        session.execute(statement).await?;
+    }
     session.close().await;
     for server in servers {
         wait(&server.url, probe, 1, READY_LIMIT).await?;

@@ -165,7 +165,7 @@ pub async fn set_up(url: &str, servers: &[Server]) -> Result<(), Trouble> {
     let statements = format!(
         "DROP TABLE IF EXISTS {TABLE}; CREATE TABLE {TABLE} (k bigint PRIMARY KEY, v bigint[] NOT NULL)"
     );
-    ground::prepare(url, url, servers, &statements, &format!("SELECT count(*) FROM {TABLE}")).await
+    ground::prepare(url, url, servers, &[statements], &format!("SELECT count(*) FROM {TABLE}")).await
 }
 
 /// Runs the workload on a table that `set_up` made, until its time is over or it is stopped.

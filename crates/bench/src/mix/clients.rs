@@ -1,6 +1,6 @@
 //! What the clients of the mix do.
 
-use super::{ACCOUNT_ROWS, CATALOGUE_ROWS, FIRST_BALANCE, Run, count, first_row, note, open};
+use super::{ACCOUNT_ROWS, CATALOGUE_ROWS, FIRST_BALANCE, Run, count, first_row, note, numbers, open};
 use crate::session::{Session, Trouble};
 use crate::tally::Tally;
 use std::sync::atomic::Ordering;
@@ -73,6 +73,7 @@ async fn transfer(run: &Run, session: &mut Session, chance: &mut fastrand::Rng) 
     let one = pick(chance);
     let other = (one + chance.i64(1..ACCOUNT_ROWS)) % ACCOUNT_ROWS;
     let amount = chance.i64(1..100);
+    let numbered = run.numbers.as_ref().map(|numbers| (numbers, numbers.take()));
     session.execute("BEGIN").await?;
     let mut versions = Vec::new();
     for (account, amount) in [(one.min(other), amount), (one.max(other), -amount)] {
@@ -82,7 +83,13 @@ async fn transfer(run: &Run, session: &mut Session, chance: &mut fastrand::Rng) 
         let rows = session.run(text, &[account, amount]).await?;
         versions.push((account, first_row(&rows)?[0]));
     }
+    if let Some((_, number)) = numbered {
+        numbers::leave(number, session).await?;
+    }
     session.execute("COMMIT").await?;
+    if let Some((numbers, number)) = numbered {
+        numbers.acknowledged(number);
+    }
     for (account, version) in versions {
         run.account(account).acknowledged(version);
     }

@@ -3,17 +3,21 @@
 //! others write, of one hot account that everybody touches, of the sum over all accounts (which never changes), and of a
 //! catalogue that nobody writes.
 //!
-//! Every account counts its writes, so stale reads and reads that go backwards show themselves (see `knowledge`).
+//! Every account counts its writes, so stale reads and reads that go backwards show themselves (see `knowledge`). Transfers may
+//! leave their numbers, so that what is lost or done twice shows itself when servers fail (see `numbers`).
 
 mod clients;
+mod numbers;
 mod report;
 
+pub use numbers::Transfers;
 pub use report::{Options, Report, demo, run, side_by_side};
 
 use crate::knowledge::Knowledge;
 use crate::session::{Cell, Protocol, Rows, Session, Trouble};
 use crate::stop::Stop;
 use crate::tally::Tally;
+use numbers::Numbers;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +26,9 @@ pub const ACCOUNTS: &str = "consort_bench_account";
 
 /// The table of the catalogue.
 pub const CATALOGUE: &str = "consort_bench_catalogue";
+
+/// The table of the numbers that transfers leave.
+pub const TRANSFERS: &str = "consort_bench_transfer";
 
 /// How many accounts there are; number 0 is the hot one.
 const ACCOUNT_ROWS: i64 = 100;
@@ -38,6 +45,8 @@ struct Run {
     protocol: Protocol,
     stop: Stop,
     accounts: Vec<Knowledge>,
+    /// If transfers have some.
+    numbers: Option<Numbers>,
     own: Mutex<Tally>,
     other: Mutex<Tally>,
     catalogue: Mutex<Tally>,
@@ -50,12 +59,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(url: &str, protocol: Protocol, stop: Stop) -> Run {
+    fn new(options: &Options, stop: Stop) -> Run {
         Run {
-            url: url.to_owned(),
-            protocol,
+            url: options.url.clone(),
+            protocol: options.protocol,
             stop,
             accounts: (0..ACCOUNT_ROWS).map(|_| Knowledge::default()).collect(),
+            numbers: options.numbered.then(Numbers::default),
             own: Mutex::default(),
             other: Mutex::default(),
             catalogue: Mutex::default(),
@@ -75,8 +85,13 @@ impl Run {
 
 /// The numbers of the answer's first row.
 fn first_row(rows: &Rows) -> Result<Vec<i64>, Trouble> {
-    let numbers = rows.first().and_then(|row| row.iter().map(Cell::number).collect());
-    numbers.ok_or_else(|| Trouble::Unexpected(format!("rows {rows:?}")))
+    rows.first().map_or_else(|| Err(Trouble::Unexpected("no row".to_owned())), |row| numbers_of(row))
+}
+
+/// The numbers of a row.
+fn numbers_of(row: &[Cell]) -> Result<Vec<i64>, Trouble> {
+    let numbers: Option<Vec<i64>> = row.iter().map(Cell::number).collect();
+    numbers.ok_or_else(|| Trouble::Unexpected(format!("row {row:?}")))
 }
 
 /// Notes what came of a statement.

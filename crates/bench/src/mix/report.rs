@@ -1,7 +1,9 @@
 //! Runs the mix and shows what came of it, for one address or for several side by side.
 
-use super::{ACCOUNT_ROWS, ACCOUNTS, CATALOGUE, CATALOGUE_ROWS, FIRST_BALANCE, Run, clients};
-use crate::progress::Progress;
+use super::{
+    ACCOUNT_ROWS, ACCOUNTS, CATALOGUE, CATALOGUE_ROWS, FIRST_BALANCE, Run, TRANSFERS, Transfers, clients,
+};
+use crate::progress::{Phase, Progress};
 use crate::session::{Protocol, Trouble};
 use crate::share::{Asked, Before, Server, Share, Source, ratio};
 use crate::stop::Stop;
@@ -38,6 +40,9 @@ pub struct Options {
     /// How often each of them writes
     #[arg(long, value_parser = pause::parse, default_value = "10ms")]
     pub write_every: Duration,
+    /// Have each transfer leave its number in a table, and look in the end whether one is missing or was done twice
+    #[arg(long)]
+    pub numbered: bool,
     /// How statements travel
     #[arg(long, value_enum, default_value = "prepared")]
     pub protocol: Protocol,
@@ -69,6 +74,7 @@ impl Options {
             read_every: Duration::ZERO,
             writers: 2,
             write_every: Duration::from_millis(10),
+            numbered: false,
             protocol: Protocol::Prepared,
             servers: Vec::new(),
             console: None,
@@ -96,6 +102,8 @@ pub struct Report {
     pub wrong_sums: u64,
     /// Transfers and visits.
     pub writes: Total,
+    /// Whether each transfer was done once, if they left their numbers.
+    pub transfers: Option<Transfers>,
     /// Seconds that it took.
     pub seconds: f64,
     /// The part of all reads that ran at standbys, 0 to 1, if it is known.
@@ -112,6 +120,9 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     let report = demo(options, &Stop::at_ctrl_c(), &mut Progress::new()).await?;
     let table = side_by_side(&[("result", &report)]);
     print!("{table}");
+    if let Some(transfers) = &report.transfers {
+        println!("{transfers}");
+    }
     if let Some(path) = &options.csv {
         table.write_csv(path)?;
     }
@@ -131,7 +142,8 @@ pub async fn demo(options: &Options, stop: &Stop, progress: &mut Progress) -> Re
     let source = Source::of(&options.servers, options.console.as_deref());
     let before = Before::read(&source).await?;
     let began = Instant::now();
-    let run = Arc::new(Run::new(&options.url, options.protocol, stop.after(options.time)));
+    let run = Arc::new(Run::new(options, stop.after(options.time)));
+    progress.enter(Phase::Clients);
     let mut tasks = JoinSet::new();
     for number in 0..options.readers {
         tasks.spawn(clients::read(run.clone(), options.seed ^ number, options.read_every));
@@ -151,17 +163,35 @@ pub async fn demo(options: &Options, stop: &Stop, progress: &mut Progress) -> Re
     let seconds = began.elapsed().as_secs_f64();
     let asked = asked(&run);
     let shares = before.shares(&asked).await?;
-    Ok(report(&run, seconds, &asked, shares))
+    let transfers = match &run.numbers {
+        Some(numbers) => Some(numbers.look(&options.url).await?),
+        None => None,
+    };
+    Ok(Report { transfers, ..report(&run, seconds, &asked, shares) })
 }
 
-fn tables() -> String {
-    format!(
-        "DROP TABLE IF EXISTS {ACCOUNTS}; DROP TABLE IF EXISTS {CATALOGUE}; \
-         CREATE TABLE {ACCOUNTS} (id bigint PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL); \
-         INSERT INTO {ACCOUNTS} SELECT i, {FIRST_BALANCE}, 0 FROM generate_series(0, {ACCOUNT_ROWS} - 1) i; \
-         CREATE TABLE {CATALOGUE} (id bigint PRIMARY KEY, price bigint NOT NULL, name text NOT NULL); \
-         INSERT INTO {CATALOGUE} SELECT i, 100 + i, 'article ' || i FROM generate_series(0, {CATALOGUE_ROWS} - 1) i"
-    )
+/// One by one: where all servers execute what clients write, DDL and what fills its tables may not stand in one request.
+fn tables() -> [String; 6] {
+    [
+        format!("DROP TABLE IF EXISTS {ACCOUNTS}, {CATALOGUE}, {TRANSFERS}"),
+        format!("CREATE TABLE {TRANSFERS} (id bigint PRIMARY KEY, times bigint NOT NULL)"),
+        format!(
+            "CREATE TABLE {ACCOUNTS} \
+             (id bigint PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL)"
+        ),
+        format!(
+            "INSERT INTO {ACCOUNTS} \
+             SELECT i, {FIRST_BALANCE}, 0 FROM generate_series(0, {ACCOUNT_ROWS} - 1) i"
+        ),
+        format!(
+            "CREATE TABLE {CATALOGUE} \
+             (id bigint PRIMARY KEY, price bigint NOT NULL, name text NOT NULL)"
+        ),
+        format!(
+            "INSERT INTO {CATALOGUE} \
+             SELECT i, 100 + i, 'article ' || i FROM generate_series(0, {CATALOGUE_ROWS} - 1) i"
+        ),
+    ]
 }
 
 fn asked(run: &Run) -> BTreeMap<String, Asked> {
@@ -193,6 +223,7 @@ fn report(
         sums: parts[3].total(),
         wrong_sums: run.wrong_sums.load(Ordering::Relaxed),
         writes: taken(&run.writes).total(),
+        transfers: None,
         seconds,
         at_standbys: at_standbys(asked, &shares),
         shares,
@@ -212,10 +243,11 @@ fn at_standbys(asked: &BTreeMap<String, Asked>, shares: &BTreeMap<String, Share>
 }
 
 impl Report {
-    /// Nothing stale, nothing backwards, no wrong sum.
+    /// Nothing stale, nothing backwards, no wrong sum, no transfer lost or done twice.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.reads.stale == 0 && self.reads.backwards == 0 && self.wrong_sums == 0
+        let right = self.reads.stale == 0 && self.reads.backwards == 0 && self.wrong_sums == 0;
+        right && self.transfers.as_ref().is_none_or(Transfers::is_clean)
     }
 
     fn per_second(&self, count: u64) -> String {

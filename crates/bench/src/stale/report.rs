@@ -306,7 +306,7 @@ async fn prepare(setting: &Setting, servers: &[Server]) -> Result<(), Error> {
          INSERT INTO {HOT} SELECT i, 0 FROM generate_series(0, {rows} - 1) i"
     );
     let probe = format!("SELECT n FROM {HOT} LIMIT 1");
-    Ok(ground::prepare(setting.writer(), &setting.url, servers, &statements, &probe).await?)
+    Ok(ground::prepare(setting.writer(), &setting.url, servers, &[statements], &probe).await?)
 }
 
 /// Reads each table a few times in each protocol before anything is counted: what a proxy must learn about a statement that

@@ -116,6 +116,7 @@ async fn the_subcommand_writes_its_files_and_tells_a_violation() {
 async fn mixed(servers: &Scratch, url: &str) -> mix::Report {
     let mut options = mix::Options::new(url, Duration::from_secs(2));
     options.servers.push(Server { name: "primary".to_owned(), url: fixture::url(servers.primary()) });
+    options.numbered = true;
     mix::demo(&options, &Stop::new(), &mut Progress::silent()).await.expect("a run")
 }
 
@@ -134,6 +135,8 @@ async fn the_mix_is_clean_at_one_server() {
         assert!(done > 0, "{kind}");
     }
     assert_eq!(report.at_standbys, Some(0.0));
+    let transfers = report.transfers.as_ref().expect("they leave their numbers");
+    assert!(transfers.acknowledged > 0 && transfers.there == transfers.acknowledged, "{transfers:?}");
     let table = mix::side_by_side(&[("one", &report), ("two", &report)]).to_string();
     assert!(table.starts_with("bank and catalogue") && table.contains("stale reads"), "{table}");
 }
