@@ -69,7 +69,7 @@ bench: ## staleness, and cost beside PgBouncer and a direct connection (also TLS
 	$(CARGO) build --release --locked -p consort
 	scripts/bench.sh
 
-acceptance: ## what Consort promises, measured and judged: 25 minutes; ACCEPTANCE="--part stale --rounds 1000" and other options
+acceptance: ## what Consort promises, measured and judged: 30 minutes; ACCEPTANCE="--part stale --rounds 1000" and other options
 	@scripts/prerequisites.sh rust build server
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench acceptance $(ACCEPTANCE)

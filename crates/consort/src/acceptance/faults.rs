@@ -40,8 +40,11 @@ enum Blow {
 
 const VICTIMS: [Victim; 4] = [Victim::Reader(0), Victim::Consort, Victim::Reader(1), Victim::Primary];
 const BLOWS: [Blow; 3] = [Blow::Kill, Blow::Hang, Blow::Restart];
-/// What else befalls replicas that Consort feeds; others are killed, or hang, in the place of it.
+/// What befalls replicas that Consort feeds.
 const BLOWS_TO_FED: [Blow; 5] = [Blow::Kill, Blow::Cut, Blow::Hang, Blow::Anew, Blow::Restart];
+
+/// The number of the first fault that kills the primary.
+pub(super) const PRIMARY_DIES: usize = 3;
 
 /// How long a victim lies before it is helped up, by turns: shorter and longer than what Consort waits for an answer.
 const LYING: [Duration; 3] =
@@ -63,16 +66,16 @@ struct Fault {
 }
 
 impl Fault {
-    /// Each victim in turn; after twelve faults (twenty, where Consort feeds) each has had each blow.
+    /// Each victim in turn; after twelve faults (twenty, where Consort feeds) each has had each blow. Consort and the primary are
+    /// killed at first, so that they are in a short run, too.
     fn of(number: usize, fed: bool) -> Fault {
-        let all: &[Blow] = if fed { &BLOWS_TO_FED } else { &BLOWS };
-        let (victims, blows) = (VICTIMS.len(), all.len());
+        let (victims, blows) = (VICTIMS.len(), if fed { BLOWS_TO_FED.len() } else { BLOWS.len() });
         let (round, place) = (number / victims, number % victims);
         let victim = VICTIMS[place];
-        let blow = match all[(place + round) % blows] {
-            Blow::Cut if !matches!(victim, Victim::Reader(_)) => Blow::Kill,
-            Blow::Anew if !matches!(victim, Victim::Reader(_)) => Blow::Hang,
-            blow => blow,
+        let blow = match victim {
+            Victim::Reader(_) if fed => BLOWS_TO_FED[(place + round) % BLOWS_TO_FED.len()],
+            Victim::Reader(_) => BLOWS[(place + round) % BLOWS.len()],
+            Victim::Consort | Victim::Primary => BLOWS[round % BLOWS.len()],
         };
         let lying = LYING[(number / blows + round) % LYING.len()];
         Fault { victim, blow, lying, at_once: (number / (victims * blows)).is_multiple_of(2), fed }
@@ -227,6 +230,15 @@ mod tests {
             let its = || faults.iter().filter(|fault| fault.victim == victim);
             assert!(BLOWS.iter().all(|blow| its().any(|fault| fault.blow == *blow)), "{victim:?}");
             assert!(its().all(|fault| BLOWS.contains(&fault.blow)), "{victim:?}");
+        }
+    }
+
+    #[test]
+    fn the_primary_is_killed_early() {
+        for fed in [false, true] {
+            let faults: Vec<Fault> = (0..=PRIMARY_DIES).map(|number| Fault::of(number, fed)).collect();
+            let killed = |fault: &Fault| (fault.victim, fault.blow) == (Victim::Primary, Blow::Kill);
+            assert_eq!(faults.iter().position(killed), Some(PRIMARY_DIES));
         }
     }
 

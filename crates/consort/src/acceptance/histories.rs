@@ -69,6 +69,15 @@ fn modes_of<'a>(design: &Design, options: &'a Options) -> &'a [Writers] {
     if design.orders_first() { &[Writers::ThroughConsort] } else { &options.writers }
 }
 
+/// Each design in each of its modes of writers.
+pub(super) fn modes(options: &Options) -> Vec<(&Design, Writers)> {
+    options
+        .designs
+        .iter()
+        .flat_map(|design| modes_of(design, options).iter().map(move |mode| (design, *mode)))
+        .collect()
+}
+
 /// What one run brought.
 struct Judged {
     recorded: Recorded,
@@ -95,18 +104,13 @@ pub(super) fn run(
     stop: &Stop,
     lines: &mut Lines,
 ) -> Result<(), Failure> {
-    let modes = || {
-        options
-            .designs
-            .iter()
-            .flat_map(|design| modes_of(design, options).iter().map(move |mode| (design, *mode)))
-    };
-    let runs: usize = modes().map(|(design, _)| runs_of(design).len()).sum();
+    let all = modes(options);
+    let runs: usize = all.iter().map(|(design, _)| runs_of(design).len()).sum();
     let time = Duration::from_secs(options.histories_time) / runs.max(1) as u32;
     let mut sum = Sum::default();
     // The faults that a design has met already.
     let mut met = BTreeMap::<&str, usize>::new();
-    for (design, writers) in modes() {
+    for (design, writers) in all {
         let name = format!("histories-{}-{}", design.name, writers.name());
         let ground = Arc::new(Ground::make_as(&name, design, options.fed, writers, &[])?);
         for (number, &(isolation, snapshots)) in runs_of(design).iter().enumerate() {
@@ -120,7 +124,7 @@ pub(super) fn run(
                 keys: KEYS,
                 read_only_snapshots: if snapshots { 1.0 } else { 0.0 },
                 seed: options.seed + number as u64,
-                ..Workload::new(&url_of(design, &ground), isolation, time)
+                ..Workload::new(&url_of(design, &ground, TABLE), isolation, time)
             };
             let met = met.entry(design.name).or_default();
             let judged = runtime.block_on(one(&workload, &ground, *met, stop))?;
@@ -140,10 +144,10 @@ pub(super) fn run(
     sum.judge(options, lines)
 }
 
-/// Where clients log in; what they write is declared, where that is asked for.
-fn url_of(design: &Design, ground: &Ground) -> String {
+/// Where clients log in; that they write these tables is declared, where that is asked for.
+pub(super) fn url_of(design: &Design, ground: &Ground, tables: &str) -> String {
     match design.declares_tables() {
-        true => format!("{}?options=-c%20consort.tables_written%3D{TABLE}", ground.url()),
+        true => format!("{}?options=-c%20consort.tables_written%3D{tables}", ground.url()),
         false => ground.url(),
     }
 }

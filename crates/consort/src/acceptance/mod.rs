@@ -1,6 +1,7 @@
 //! `consort bench acceptance`: what Consort promises, measured on clusters of its own in temporary folders. Each part is one
 //! line of what a release must keep, says what it wished and what it got, and leaves CSV and JSON behind.
 
+mod bank;
 mod demo;
 mod faults;
 mod ground;
@@ -27,15 +28,15 @@ use lines::Lines;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// What to run; all of it by default
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "demo,stale,histories,offload")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "demo,stale,histories,bank,offload")]
     part: Vec<Part>,
     /// Modes of writers to run them in; both by default
     #[arg(long, value_enum, value_delimiter = ',', default_value = "through-consort,anywhere")]
     writers: Vec<Writers>,
-    /// Designs to run the part histories in
+    /// Designs to run the parts histories and bank in
     #[arg(long = "design", value_name = "NAME", value_delimiter = ',', default_value = "consort", value_parser = histories::design)]
     designs: Vec<design::Design>,
-    /// In the part histories, replicas that Consort feeds in the place of standbys, also where the design does without
+    /// In the parts histories and bank, replicas that Consort feeds in the place of standbys, also where the design does without
     #[arg(long)]
     fed: bool,
     /// Rounds of the part stale, for each delay
@@ -47,6 +48,9 @@ pub(crate) struct Options {
     /// How long the part histories takes, all its runs together, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     histories_time: u64,
+    /// How long the part bank takes, all its runs together, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    bank_time: u64,
     /// How long each run of the parts demo and offload takes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     time: u64,
@@ -68,6 +72,8 @@ enum Part {
     /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted, and replicas that
     /// Consort feeds are cut off and made anew
     Histories,
+    /// Transfers and sums during the same faults, of which the first kills the primary
+    Bank,
     /// A cold table beside pgbench, a hot row, and what costs offload
     Offload,
 }
@@ -93,6 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             Part::Demo => demo::run(&runtime, options, &mut lines),
             Part::Stale => stale::run(&runtime, options, &stop, &mut lines),
             Part::Histories => histories::run(&runtime, options, &stop, &mut lines),
+            Part::Bank => bank::run(&runtime, options, &stop, &mut lines),
             Part::Offload => offload::run(&runtime, options, &stop, &mut lines),
         };
         lines.write(&options.results)?;

@@ -36,8 +36,9 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
-/// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be.
-fn histories_are_valid(options: &[&str], runs: usize) {
+/// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be. What
+/// was said.
+fn histories_are_valid(options: &[&str], runs: usize) -> String {
     let name =
         format!("consort-acceptance-{}-{}", options.join("-").replace([',', ' '], "-"), std::process::id());
     let folder = std::env::temp_dir().join(name);
@@ -55,13 +56,21 @@ fn histories_are_valid(options: &[&str], runs: usize) {
         assert!(!lines.is_empty() && lines.iter().all(|line| !line.contains("MISSED")), "{done:?}");
     }
     std::fs::remove_dir_all(&folder).expect("the folder goes");
+    done.out
+}
+
+/// At least so often was the primary killed, while clients ran.
+fn the_primary_was_killed(said: &str, times: usize) {
+    assert!(said.matches("the primary is killed").count() >= times, "{said}");
 }
 
 #[test]
 fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
     let fed = design::ALL.iter().filter(|design| design.is_fed());
     let names: Vec<&str> = fed.map(|design| design.name).collect();
-    histories_are_valid(&["--design", &names.join(","), "--histories-time", "30"], 5 * names.len());
+    let said =
+        histories_are_valid(&["--design", &names.join(","), "--histories-time", "30"], 5 * names.len());
+    the_primary_was_killed(&said, names.len());
 }
 
 #[test]
@@ -73,5 +82,21 @@ fn histories_of_designs_that_order_first_are_valid_during_faults() {
 
 #[test]
 fn histories_are_valid_during_faults_of_replicas_that_are_fed() {
-    histories_are_valid(&["--fed", "--histories-time", "10"], 5);
+    the_primary_was_killed(&histories_are_valid(&["--fed", "--histories-time", "10"], 5), 1);
+}
+
+#[test]
+fn the_bank_is_right_in_every_design_while_the_primary_is_killed() {
+    let folder = std::env::temp_dir().join(format!("consort-acceptance-bank-{}", std::process::id()));
+    let results = folder.to_str().expect("the folder's name is text");
+    let promise = design::ALL.iter().filter(|design| design.reads != design::Reads::AnyAge);
+    let names: Vec<&str> = promise.map(|design| design.name).collect();
+    let designs = names.join(",");
+    let line = ["bench", "acceptance", "--part", "bank", "--results", results, "--writers", "anywhere"];
+    let options = ["--design", &designs, "--bank-time", "12"];
+    let said = consort(&[&line[..], &options].concat()).worked();
+    let right = said.matches(": 0 stale, 0 backwards, 0 wrong sums of").count();
+    assert_eq!(right, names.len(), "{said}");
+    the_primary_was_killed(&said, names.len());
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
