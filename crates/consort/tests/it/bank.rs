@@ -1,17 +1,21 @@
 //! A bank through every design, while a replica is killed and another hangs: in nothing that anybody reads is money made or
-//! lost, and where reads are fresh nobody misses what he has written.
+//! lost, and where reads are fresh nobody misses what he has written. The same while the primary is killed: no transfer that was
+//! acknowledged is lost, and none is done twice.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use design::{Design, Reads};
+use postgres::local::{Node, wait_until};
 
-use crate::fixture::{Serving, eventually};
-use crate::load::{Client, Console, THROUGH, Trouble, served};
+use crate::fed::rows;
+use crate::fixture::{LIMIT, Serving, eventually};
+use crate::load::{self, Client, Console, THROUGH, Trouble, past, served};
 use crate::ordered::{serving_as, verified};
 use crate::serving::figure;
-use crate::waiting::serving;
+use crate::waiting::{named, serving};
 
 const BANK: [&str; 4] = [
     "CREATE TABLE account (id int PRIMARY KEY, v bigint NOT NULL)",
@@ -169,4 +173,193 @@ fn no_money_is_made_or_lost_in_any_design_whatever_happens_to_replicas() {
     for design in &design::ALL {
         all_is_right_through(design);
     }
+}
+
+/// Each transfer's number, and how often it was done.
+const MADE: &str = "CREATE TABLE made (number bigint PRIMARY KEY, times int NOT NULL)";
+
+/// What clients share who come back when they were cut off.
+#[derive(Default)]
+struct Ledger {
+    stop: AtomicBool,
+    /// Nobody begins a transfer.
+    rest: AtomicBool,
+    next: AtomicU64,
+    acknowledged: Mutex<BTreeSet<u64>>,
+    /// Of each who reads.
+    sums: [AtomicU64; 3],
+}
+
+impl Ledger {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Transfers that were acknowledged, and sums.
+    fn counts(&self) -> [u64; 4] {
+        let transfers = self.acknowledged.lock().expect("nobody panics with it").len() as u64;
+        let [one, other, third] = self.sums.each_ref().map(|sums| sums.load(Ordering::Relaxed));
+        [transfers, one, other, third]
+    }
+
+    /// A transfer from one account to another, all but its COMMIT; its number. The lower account comes first, so that nobody waits
+    /// in a circle.
+    fn begin(&self, client: &mut Client) -> Result<u64, Trouble> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (payer, payee) = (number % 40, (number + 1 + number / 40 % 39) % 40);
+        let mut changes = [(payer, "v - 1"), (payee, "v + 1")];
+        changes.sort_unstable();
+        client.rows("BEGIN")?;
+        for (account, v) in changes {
+            client.rows(&format!("UPDATE account SET v = {v} WHERE id = {}", account + 1))?;
+        }
+        client.rows(&format!(
+            "INSERT INTO made AS m VALUES ({number}, 1) \
+             ON CONFLICT (number) DO UPDATE SET times = m.times + 1"
+        ))?;
+        Ok(number)
+    }
+
+    fn transfer(&self, client: &mut Client) -> Result<(), Trouble> {
+        wait_until(LIMIT, || !self.rest.load(Ordering::Relaxed) || self.stops());
+        let number = self.begin(client)?;
+        client.rows("COMMIT")?;
+        self.acknowledged.lock().expect("nobody panics with it").insert(number);
+        Ok(())
+    }
+
+    fn sum(&self, client: &mut Client, reader: usize) -> Result<(), Trouble> {
+        assert_eq!(client.one("SELECT sum(v) FROM account")?, ALL);
+        self.sums[reader].fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Does it again and again until it is to stop. Whoever is cut off, or rolled back, comes again in another session.
+    fn live(&self, url: &str, once: impl Fn(&mut Client) -> Result<(), Trouble>) {
+        let is_expected =
+            |trouble: &Trouble| assert!(trouble.says_away() || may_be_repeated(trouble), "{trouble:?}");
+        while !self.stops() {
+            let mut client = None;
+            wait_until(LIMIT, || {
+                client = Client::connect(url).inspect_err(is_expected).ok();
+                client.is_some() || self.stops()
+            });
+            let Some(mut client) = client else { continue };
+            let mut goes_on = true;
+            while goes_on && !self.stops() {
+                goes_on = once(&mut client).inspect_err(is_expected).is_ok();
+            }
+        }
+    }
+}
+
+/// Two who transfer, and three who read sums: at the level `strong`, at the primary, and past Consort at the other server.
+struct Comers {
+    ledger: Arc<Ledger>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Comers {
+    fn start(url: &str, past: String) -> Comers {
+        let ledger = Arc::new(Ledger::default());
+        let writers = (0..2).map(|_| {
+            let (ledger, url) = (ledger.clone(), url.to_owned());
+            std::thread::spawn(move || ledger.live(&url, |client| ledger.transfer(client)))
+        });
+        let at_the_primary = format!("{url}?options=-c%20consort.consistency%3Dprimary");
+        let readers = [url.to_owned(), at_the_primary, past].into_iter().enumerate().map(|(reader, url)| {
+            let ledger = ledger.clone();
+            std::thread::spawn(move || ledger.live(&url, |client| ledger.sum(client, reader)))
+        });
+        let threads = writers.chain(readers).collect();
+        Comers { ledger, threads }
+    }
+
+    /// Waits until there are more transfers, and more sums of each who reads.
+    fn go_on(&self) {
+        let before = self.ledger.counts();
+        eventually("transfers and sums", || {
+            assert!(!self.threads.iter().any(JoinHandle::is_finished), "a client has given up");
+            self.ledger.counts().into_iter().zip(before).all(|(now, before)| now >= before + 20)
+        });
+    }
+
+    /// Kills the primary under a transfer that waits for its COMMIT, and under whatever the others do, and starts it again. The
+    /// number of that transfer.
+    fn cut_off(&self, url: &str, primary: &Node) -> u64 {
+        let mut client = Client::connect(url).expect("a log-in");
+        let number = self.ledger.begin(&mut client).expect("a transfer begins");
+        primary.kill();
+        let trouble = client.rows("COMMIT").expect_err("the primary is dead");
+        assert!(trouble.says_away(), "{trouble:?}");
+        primary.start().expect("it starts again");
+        number
+    }
+
+    /// Has nobody transfer until sums are read at a server once more.
+    fn rest(&self, console: &mut Console, reader: &str) {
+        self.ledger.rest.store(true, Ordering::Relaxed);
+        load::serves(console, reader);
+        self.ledger.rest.store(false, Ordering::Relaxed);
+    }
+
+    /// The numbers of the transfers that were acknowledged.
+    fn end(mut self) -> BTreeSet<u64> {
+        self.stop();
+        std::mem::take(&mut *self.ledger.acknowledged.lock().expect("nobody panics with it"))
+    }
+
+    fn stop(&mut self) {
+        self.ledger.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "a client's thread panicked");
+        }
+    }
+}
+
+impl Drop for Comers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Over a primary and one server more that is read.
+fn no_transfer_is_lost_through((serving, mut console, url): (Serving, Console, String)) {
+    let [primary, reader] = serving.servers.cluster().nodes() else { panic!("a primary and a reader") };
+    let mut client = Client::connect(&url).expect("a log-in");
+    BANK.into_iter().chain([MADE]).for_each(|sql| drop(client.rows(sql).expect("the tables can be made")));
+    let is_there = || reader.query("postgres", "SELECT sum(v) FROM account WHERE v = 100");
+    eventually("accounts at the reader", || is_there().is_ok_and(|sum| sum[0][0].as_deref() == Some(ALL)));
+    let clients = Comers::start(&url, past(reader));
+    let mut cut_off = BTreeSet::new();
+    for _ in 0..3 {
+        clients.go_on();
+        cut_off.insert(clients.cut_off(&url, primary));
+        clients.go_on();
+        clients.rest(&mut console, reader.name());
+    }
+    let acknowledged = clients.end();
+    let sum = primary.query("postgres", "SELECT sum(v) FROM account").expect("a sum");
+    assert_eq!(sum[0][0].as_deref(), Some(ALL));
+    let repeated = primary.query("postgres", "SELECT number, times FROM made WHERE times <> 1");
+    assert_eq!(repeated.expect("the primary answers"), Vec::<Vec<Option<String>>>::new());
+    let made = primary.query("postgres", "SELECT number FROM made").expect("the primary answers");
+    let number = |row: &Vec<Option<String>>| row[0].as_deref().and_then(|number| number.parse::<u64>().ok());
+    let made: BTreeSet<u64> = made.iter().filter_map(number).collect();
+    let lost: Vec<&u64> = acknowledged.difference(&made).collect();
+    assert!(lost.is_empty(), "{lost:?} were acknowledged");
+    assert!(made.is_disjoint(&cut_off), "{cut_off:?} were never to be committed");
+    let held = |node: &Node| ["account", "made"].map(|table| rows(node, "postgres", table));
+    eventually("equal rows", || held(reader) == held(primary));
+    if !serving.servers.cluster().replicas().is_empty() {
+        verified(&serving);
+    }
+}
+
+#[test]
+fn no_transfer_is_lost_or_done_twice_while_the_primary_is_killed() {
+    no_transfer_is_lost_through(load::serving(1, THROUGH));
+    let travel = named(|design| design.is_fed() && design.effects.are_statements());
+    no_transfer_is_lost_through(serving(travel, 1, &format!("{THROUGH}\nstatement_rows = 1")));
 }
