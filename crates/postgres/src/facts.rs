@@ -87,7 +87,8 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
     })
 }
 
-async fn rows(control: &Control, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+/// The rows of all statements in this text.
+pub(crate) async fn rows(control: &Control, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
     let mut rows = Vec::new();
     for message in control.simple_query(sql).await? {
         if let SimpleQueryMessage::Row(row) = message {

@@ -6,6 +6,7 @@
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
 //! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
 //! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
+//! * [`sequences`]: where the sequences of a database stand.
 //! * [`verify`]: whether such a replica has the primary's rows.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
@@ -32,6 +33,7 @@ mod link;
 pub mod listening;
 pub mod local;
 pub mod roles;
+pub mod sequences;
 pub mod tcp;
 pub mod tls;
 pub mod verify;

@@ -39,6 +39,7 @@ mod net;
 mod position;
 mod rerun;
 mod script;
+mod sequences;
 mod statement;
 mod table;
 
@@ -105,6 +106,11 @@ impl Part {
     /// Whether a replica that shows this has it.
     pub fn is_in(&self, shown: &Shown) -> bool {
         shown.shows(self.xid, self.end)
+    }
+
+    /// Whether it restarts sequences: it truncates tables with RESTART IDENTITY.
+    pub fn restarts_sequences(&self) -> bool {
+        self.changes.restarts()
     }
 
     /// Its rows.

@@ -27,6 +27,9 @@ const HEAD_BYTES: usize = 8;
 /// The file is written and read in pieces of this size, or of a message if that is larger.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// The bit of a truncation's options that tells: with RESTART IDENTITY.
+const RESTARTS: u8 = 2;
+
 /// The bit of a place that tells: not a table, but how many tables were known.
 const SEVERAL: u32 = 1 << 31;
 
@@ -42,6 +45,7 @@ pub struct Changes {
     messages: Messages,
     count: u64,
     bytes: u64,
+    restarts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +72,11 @@ impl Changes {
     /// Whether they lie in a file.
     pub fn filed(&self) -> bool {
         matches!(self.messages, Messages::Filed(..))
+    }
+
+    /// Whether a TRUNCATE is among them that restarts sequences.
+    pub(crate) fn restarts(&self) -> bool {
+        self.restarts
     }
 
     /// The tables that they speak of.
@@ -171,6 +180,7 @@ pub(super) struct Kept {
     spilled: Option<File>,
     count: u64,
     bytes: u64,
+    restarts: bool,
 }
 
 impl Kept {
@@ -191,6 +201,7 @@ impl Kept {
                 for table in 0..word(1).ok_or_else(missing)? as usize {
                     self.place(word(6 + 4 * table).and_then(&known).ok_or_else(missing)?);
                 }
+                self.restarts |= message.get(5).is_some_and(|options| options & RESTARTS != 0);
                 several(self.relations.len())
             }
             _ => return Ok(()),
@@ -245,7 +256,7 @@ impl Kept {
             Some(file) => Messages::Filed(Arc::new(file), 0),
             None => Messages::Here(self.here.into()),
         };
-        Ok(Changes { relations, messages, count: self.count, bytes: self.bytes })
+        Ok(Changes { relations, messages, count: self.count, bytes: self.bytes, restarts: self.restarts })
     }
 }
 
@@ -363,7 +374,11 @@ mod tests {
         let changes = kept.finish().unwrap();
         let names: Vec<String> = all(&changes).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["before", "before", "after", "after"]);
-        assert_eq!(changes.count(), 4);
+        assert_eq!((changes.count(), changes.restarts()), (4, false));
+        let mut kept = Kept::default();
+        kept.add(Bytes::from_static(b"T\0\0\0\x01\x02\0\0\0\x01"), |_| Some(&before)).unwrap();
+        kept.add(truncation, |_| Some(&before)).unwrap();
+        assert!(kept.finish().unwrap().restarts());
     }
 
     #[test]

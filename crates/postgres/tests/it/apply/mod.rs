@@ -8,6 +8,7 @@ mod copied;
 mod ddl;
 mod faults;
 mod reruns;
+mod sequences;
 mod unlike;
 
 use crate::soon;
