@@ -24,6 +24,30 @@ pub(crate) fn number(node: &Node) -> Option<String> {
     node.query("template1", sql).ok()?.first()?.first()?.clone()
 }
 
+/// A serial and an identity column, and sequences that no column owns.
+const NUMBERED: &str = "CREATE TABLE kept (id serial PRIMARY KEY, v int); \
+    CREATE TABLE always (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int); \
+    CREATE SEQUENCE down INCREMENT -1; CREATE SEQUENCE \"Odd one\"; \
+    INSERT INTO kept (v) VALUES (1), (2), (3); INSERT INTO always (v) VALUES (1), (2), (3)";
+
+/// Where the sequences of [`NUMBERED`] stand at a node.
+fn sequences(node: &Node) -> Option<Vec<Vec<Option<String>>>> {
+    let one = |name: &str| format!("SELECT '{name}', last_value, is_called FROM \"{name}\"");
+    let all = ["kept_id_seq", "always_id_seq", "down", "Odd one"].map(one).join(" UNION ALL ");
+    node.query("postgres", &all).ok()
+}
+
+/// Waits until the replica's sequences stand where the primary's do, behind the rows that were written.
+fn sequences_follow(serving: &Serving, behind: &str) {
+    let (primary, replica) = (serving.servers.primary(), serving.servers.replica(0));
+    for table in ["kept", "always"] {
+        let written = rows(primary, "postgres", table).expect("the primary answers");
+        eventually(behind, || rows(replica, "postgres", table).as_ref() == Some(&written));
+    }
+    let there = sequences(primary).expect("the primary answers");
+    eventually(behind, || sequences(replica).as_ref() == Some(&there));
+}
+
 fn state(console: &mut Console) -> String {
     console.feed("replica1", "postgres").state
 }
@@ -219,6 +243,50 @@ fn what_is_no_replica_is_refused() {
     psql.args(["-X", "-v", "VERBOSITY=verbose", "-d", &console, "-c", "RESUME REPLICA nobody"]);
     let refused = run(&mut psql).err;
     assert!(refused.contains("42704") && refused.contains("HINT:  Consort feeds replica1."), "{refused}");
+}
+
+#[test]
+fn sequences_of_a_replica_follow_those_of_the_primary() {
+    let (mut serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    client.rows(NUMBERED).unwrap();
+    let copy = number(serving.servers.replica(0));
+    sequences_follow(&serving, "sequences that were made");
+    for moves in [
+        "INSERT INTO kept (v) VALUES (4); INSERT INTO always (v) VALUES (4); SELECT nextval('down'), nextval('down')",
+        "SELECT setval('kept_id_seq', 1000), setval('\"Odd one\"', 50, false)",
+        "SELECT setval('\"Odd one\"', 70, false)",
+        "TRUNCATE always RESTART IDENTITY",
+        "INSERT INTO always (v) VALUES (1), (2), (3), (4)",
+        // They come to stand where they stood, and did not meanwhile.
+        "TRUNCATE always RESTART IDENTITY; INSERT INTO always (v) VALUES (11), (12), (13), (14)",
+        "TRUNCATE kept RESTART IDENTITY",
+        "ALTER SEQUENCE down RESTART WITH -20",
+    ] {
+        client.rows(moves).unwrap();
+        sequences_follow(&serving, moves);
+    }
+    for moves in ["DROP SEQUENCE down", "CREATE SEQUENCE down INCREMENT -1", "SELECT nextval('down')"] {
+        client.rows(moves).unwrap();
+    }
+    sequences_follow(&serving, "a sequence that was made anew");
+    assert_eq!(number(serving.servers.replica(0)), copy, "nothing of that made a new copy necessary");
+    drop((client, console));
+    serving.signal("KILL");
+    serving.ended();
+    let elsewhere = "SELECT setval('kept_id_seq', 5), setval('always_id_seq', 500)";
+    serving.servers.replica(0).query("postgres", elsewhere).unwrap();
+    serving.servers.primary().query("postgres", "SELECT nextval('down')").unwrap();
+    serving.start_again();
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("INSERT INTO kept (v) VALUES (1)").unwrap();
+    sequences_follow(&serving, "sequences behind a start of Consort");
+    console = Console::connect(&serving.url("postgres", "consort"));
+    let before = number(serving.servers.replica(0));
+    console.rows("REBUILD REPLICA replica1");
+    eventually("a copy anew", || number(serving.servers.replica(0)).is_some_and(|now| Some(now) != before));
+    client.rows("INSERT INTO kept (v) VALUES (2); INSERT INTO always (v) VALUES (5)").unwrap();
+    sequences_follow(&serving, "sequences behind a new copy");
 }
 
 /// A table of three whose copy stands still in its middle for as long as this lives.

@@ -5,6 +5,7 @@ use crate::metrics::Traffic;
 use crate::scheduled::Scheduled;
 use history::{DatabaseId, Xid};
 use postgres::catalogs::Loaded;
+use postgres::sequences::Sequences;
 use scheduler::Reason;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -30,6 +31,8 @@ pub struct Database {
     arrived: Notify,
     /// Statements ask what only the process knows that used a sequence (`currval`, `lastval`).
     pub(crate) asks_sequences: Cell<bool>,
+    /// Where its sequences stood when the primary was asked last, for the replicas that Consort feeds.
+    sequences: RefCell<Option<Rc<Sequences>>>,
     version: Cell<u64>,
     names: Names,
     /// DDL transactions that the next catalog must see.
@@ -72,6 +75,7 @@ impl Database {
             catalog_trouble: RefCell::default(),
             arrived: Notify::new(),
             asks_sequences: Cell::default(),
+            sequences: RefCell::default(),
             version: Cell::default(),
             names: Names::default(),
             owed: RefCell::default(),
@@ -268,6 +272,16 @@ impl Database {
     /// when a catalog arrives.
     pub(crate) fn replicas_changed(&self) {
         self.arrived.notify_one();
+    }
+
+    /// Where its sequences stood when the primary was asked last, if it was; each answer has a place of its own.
+    pub(crate) fn sequences(&self) -> Option<Rc<Sequences>> {
+        self.sequences.borrow().clone()
+    }
+
+    /// The primary was asked where its sequences stand.
+    pub(crate) fn set_sequences(&self, standing: Sequences) {
+        *self.sequences.borrow_mut() = Some(Rc::new(standing));
     }
 
     /// A DDL command came out of the decoder, or the roles changed: the catalog in hand is void.

@@ -1,5 +1,6 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
+use super::sequences::Watch;
 use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble, answered};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, Rows, Standing};
@@ -259,17 +260,16 @@ async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error>
 }
 
 /// Completes, with what is missing, when somebody has taken away what tells of DDL. What names mean is not known from then on.
+/// On the same connection it is asked meanwhile where sequences stand.
 async fn unattached(cluster: &Cluster, database: &Database) -> Error {
     let address = cluster.setup().primary.with_database(database.name());
+    let mut sequences = Watch::begin();
     loop {
         let looked = async {
             let control = Control::connect(&address).await?;
-            loop {
-                tokio::time::sleep(ATTACHED_ROUND).await;
-                let missing = answered(attach::missing(&control)).await?;
-                if !missing.is_empty() {
-                    return Ok::<_, Error>(missing.join(", "));
-                }
+            tokio::select! {
+                missing = until_missing(&control) => missing,
+                error = sequences.look(cluster, database, &control) => Err(error),
             }
         };
         match looked.await {
@@ -282,6 +282,17 @@ async fn unattached(cluster: &Cluster, database: &Database) -> Error {
             Err(error) => tracing::debug!(database = database.name(), %error, "it was not looked at"),
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+/// Completes, with what it is, when something of what tells of DDL is missing.
+async fn until_missing(control: &Control) -> Result<String, Error> {
+    loop {
+        tokio::time::sleep(ATTACHED_ROUND).await;
+        let missing = answered(attach::missing(control)).await?;
+        if !missing.is_empty() {
+            return Ok(missing.join(", "));
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod backup;
 mod executes;
+mod sequences;
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
@@ -33,6 +34,7 @@ use postgres::clone::{self, Chosen, Found};
 use postgres::facts;
 use postgres::local::Programs;
 use scheduler::StandbyId;
+use sequences::Told;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -468,7 +470,8 @@ impl<'a> Feeding<'a> {
         self.fed_since.set(Some(Instant::now()));
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
         let (sent, work) = (VecDeque::new(), Work::default());
-        let mut line = Line { at, by: self, feeder, life, counted, sent, work };
+        let told = Told::nothing(self.database.sequences());
+        let mut line = Line { at, by: self, feeder, life, counted, sent, work, told };
         line.reach().await?;
         let together = !intake.is_one_by_one() && !intake.shows_as_done();
         let most = if together { STRETCH_BYTES } else { 0 };
@@ -480,6 +483,7 @@ impl<'a> Feeding<'a> {
                 line.rest().await?;
                 continue;
             }
+            line.tell_sequences().await?;
             match feeds.next(self.of, self.id, most)? {
                 Some(stretch) => line.give(&stretch).await?,
                 None if line.sent.is_empty() && self.cluster.orders_first() => {
@@ -585,6 +589,8 @@ struct Line<'a> {
     sent: VecDeque<Sent>,
     /// How quickly it takes in what is much.
     work: Work,
+    /// Where its sequences stand.
+    told: Told,
 }
 
 /// Boundaries that were sent in one transaction.
@@ -708,14 +714,18 @@ impl Line<'_> {
 
     /// What it lacks of these boundaries, and whether that marks a change of what no event trigger tells of. A statement may be
     /// executed only where all is shown that has a lower version, and nothing that has a higher one.
-    fn parts(&self, stretch: &Stretch) -> Result<(Vec<Part>, bool), Stop> {
+    fn parts(&mut self, stretch: &Stretch) -> Result<(Vec<Part>, bool), Stop> {
         let (mut parts, mut marked) = (Vec::new(), false);
         let in_order = stretch.boundaries.iter().all(|boundary| boundary.is_missing_whole(&self.at));
         for commit in stretch.boundaries.iter().flat_map(|boundary| boundary.missing(&self.at)) {
             let Some(rows) = self.by.cluster.feeds().rows(self.by.of, commit.end) else {
                 return Err(Stop::Anew("it lacks a commit whose rows are not kept any more".to_owned()));
             };
-            marked |= rows.ddl && !rows.part.ran_ddl()?;
+            let ran_ddl = rows.ddl && rows.part.ran_ddl()?;
+            marked |= rows.ddl && !ran_ddl;
+            if ran_ddl || rows.part.restarts_sequences() {
+                self.told.forget();
+            }
             parts.push(if in_order { rows.part } else { rows.part.into_rows() });
         }
         Ok((parts, marked))

@@ -8,6 +8,7 @@ mod joining;
 pub(crate) mod lead;
 pub(crate) mod replica;
 pub(crate) mod roles;
+mod sequences;
 pub(crate) mod slots;
 pub(crate) mod standby;
 pub(crate) mod watch;

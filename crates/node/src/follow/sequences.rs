@@ -1,0 +1,52 @@
+//! Where the sequences of a database stand at the primary, for all replicas that Consort feeds: nothing that is decoded tells it,
+//! so it is asked for now and then.
+
+use crate::cluster::{Cluster, Database};
+use postgres::Error;
+use postgres::address::Control;
+use postgres::sequences::Look;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// How often they are asked.
+const ROUND: Duration = Duration::from_secs(3);
+
+/// Where there are so many that it takes long, the rest between is so many times as long.
+const REST: u32 = 50;
+
+/// Whoever asks them, over all connections.
+pub(super) struct Watch {
+    look: Look,
+    due: Instant,
+}
+
+impl Watch {
+    /// They are asked for the first time soon.
+    pub(super) fn begin() -> Watch {
+        Watch { look: Look::default(), due: Instant::now() + ROUND }
+    }
+
+    /// Asks now and then, if there are replicas that are told, for as long as it goes well. Servers that execute by themselves draw
+    /// the numbers, too, and are told nothing.
+    pub(super) async fn look(&mut self, cluster: &Cluster, database: &Database, control: &Control) -> Error {
+        loop {
+            sleep_until(self.due).await;
+            let began = Instant::now();
+            self.due = began + ROUND;
+            if cluster.orders_first() || cluster.fed_ids().next().is_none() {
+                continue;
+            }
+            match self.look.read(control).await {
+                Ok(standing) => {
+                    database.set_sequences(standing);
+                    cluster.feeds().changed();
+                }
+                Err(error @ Error::Refused { .. }) => {
+                    tracing::debug!(database = database.name(), %error, "where sequences stand is not known");
+                }
+                Err(error) => return error,
+            }
+            self.due = Instant::now() + ROUND.max(began.elapsed() * REST);
+        }
+    }
+}
