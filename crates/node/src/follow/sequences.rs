@@ -14,6 +14,9 @@ const ROUND: Duration = Duration::from_secs(3);
 /// Where there are so many that it takes long, the rest between is so many times as long.
 const REST: u32 = 50;
 
+/// But no longer, whatever it waited for: a server, or a Consort, that hung for a while does not tell how many there are.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
 /// Whoever asks them, over all connections.
 pub(super) struct Watch {
     look: Look,
@@ -36,7 +39,11 @@ impl Watch {
             if cluster.orders_first() || cluster.fed_ids().next().is_none() {
                 continue;
             }
-            match self.look.read(control).await {
+            // Whoever gives it up in its middle has waited for too long: it is not begun anew at once.
+            self.due = began + LONGEST_REST;
+            let read = self.look.read(control).await;
+            self.due = Instant::now() + rest_behind(began.elapsed());
+            match read {
                 Ok(standing) => {
                     database.set_sequences(standing);
                     cluster.feeds().changed();
@@ -46,7 +53,22 @@ impl Watch {
                 }
                 Err(error) => return error,
             }
-            self.due = Instant::now() + ROUND.max(began.elapsed() * REST);
         }
+    }
+}
+
+/// How long they are not asked behind a look that took so long.
+fn rest_behind(took: Duration) -> Duration {
+    took.saturating_mul(REST).clamp(ROUND, LONGEST_REST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_look_took_the_longer_is_the_rest_up_to_a_bound() {
+        let rests = [0, 60, 200, 60_000].map(|took| rest_behind(Duration::from_millis(took)));
+        assert_eq!(rests, [ROUND, ROUND, Duration::from_secs(10), LONGEST_REST]);
     }
 }
