@@ -59,11 +59,11 @@ type Name = (String, String);
 type Row = Vec<Option<String>>;
 
 /// The permanent sequences that are the database's own. One that was touched by a transaction that holds a table for itself, as
-/// DDL does, is looked at when that is over: DDL draws numbers, too, and a replica that has not run it yet is going to draw the
-/// same.
+/// DDL does, or waits for one, is looked at when that is over: DDL draws numbers, too, and a replica that has not run it yet is
+/// going to draw the same. And who asks for a sequence for which DDL waits would wait behind that, and be refused.
 const NAMES: &str = "\
     WITH held AS MATERIALIZED (SELECT relation, mode, virtualtransaction FROM pg_locks \
-      WHERE locktype = 'relation' AND granted \
+      WHERE locktype = 'relation' \
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) \
     SELECT s.seqrelid, n.nspname, c.relname FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid \
       JOIN pg_namespace n ON n.oid = c.relnamespace \

@@ -1,6 +1,7 @@
 //! Sequences are asked for at the primary, and stand at the replica as they stand there.
 
 use super::Fed;
+use crate::soon;
 use postgres::local::Scratch;
 use postgres::sequences::{Look, Sequence, Sequences, moved};
 
@@ -110,4 +111,28 @@ async fn what_ddl_that_goes_on_has_drawn_is_not_told_yet() {
     restarting.batch_execute("COMMIT").await.unwrap();
     let behind = look.read(&control).await.unwrap();
     assert_eq!(names(&moved(Some(&first), &behind)), ["n1", "n2", "n3", "t_id_seq"]);
+}
+
+#[tokio::test]
+async fn one_for_which_ddl_waits_is_not_waited_for() {
+    let primary = super::server();
+    primary.query("CREATE SEQUENCE still; CREATE SEQUENCE wanted");
+    primary.query("SELECT nextval('still'), nextval('wanted')");
+    let address = primary.address("postgres");
+    let control = crate::client(&address).await.unwrap();
+    let drawing = crate::client(&address).await.unwrap();
+    let altering = crate::client(&address).await.unwrap();
+    drawing.batch_execute("BEGIN; SELECT nextval('wanted')").await.unwrap();
+    let alters = altering.batch_execute("ALTER SEQUENCE wanted RESTART WITH 7");
+    let looks = async {
+        let waits = "SELECT FROM pg_locks WHERE NOT granted";
+        while control.query(waits, &[]).await.unwrap().is_empty() {}
+        let meanwhile = Look::default().read(&control).await.unwrap();
+        assert_eq!(names(&all(&meanwhile)), ["still"]);
+        let log = primary.primary().end_of_log();
+        assert!(!log.contains("due to lock timeout"), "{log}");
+        drawing.batch_execute("COMMIT").await.unwrap();
+    };
+    let (altered, ()) = soon("the end of what waits", async { tokio::join!(alters, looks) }).await;
+    altered.unwrap();
 }
