@@ -12,8 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// So many are asked for, or set, by one statement: it locks each until it ends, and a server has room for so many locks.
 pub(crate) const AT_ONCE: usize = 256;
 
-/// What such a statement begins with: it waits for no lock for long, and not until it counts as a deadlock.
-pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout = '100ms'";
+/// What such a statement begins with: it waits for no lock for long, and not until it counts as a deadlock. As it names
+/// other sequences each time, pg_stat_statements would forget what others ask for its sake (where that is not loaded, anybody may
+/// set what has its name).
+pub(crate) const PATIENCE: &str =
+    "SET LOCAL lock_timeout = '100ms'; SET LOCAL pg_stat_statements.track = 'none'";
 
 /// Where a sequence stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -136,3 +136,20 @@ async fn one_for_which_ddl_waits_is_not_waited_for() {
     let (altered, ()) = soon("the end of what waits", async { tokio::join!(alters, looks) }).await;
     altered.unwrap();
 }
+
+#[tokio::test]
+async fn what_asks_takes_no_place_in_pg_stat_statements() {
+    let mut options = Scratch::options();
+    options.settings.push(("shared_preload_libraries".to_owned(), "pg_stat_statements".to_owned()));
+    let primary = super::alone(options);
+    primary.query("CREATE EXTENSION pg_stat_statements; CREATE SEQUENCE fresh; CREATE SEQUENCE given");
+    primary.query("SELECT nextval('given')");
+    let control = crate::client(&primary.address("postgres")).await.unwrap();
+    let there = Look::default().read(&control).await.unwrap();
+    assert_eq!(names(&all(&there)), ["fresh", "given"]);
+    let kept = |part: &str| {
+        primary.query(&format!("SELECT query FROM pg_stat_statements WHERE query LIKE '%{part}%'"))
+    };
+    assert_eq!(kept("nextval(").len(), 1, "it keeps what others ask");
+    assert_eq!(["last_value", "is_called"].map(kept).concat(), Vec::<Vec<Option<String>>>::new());
+}
