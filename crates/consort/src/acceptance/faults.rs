@@ -110,7 +110,7 @@ pub(super) struct Done {
 }
 
 /// Hits the cluster, beginning with the fault of that number, until the stop is due: that is after the given time, or
-/// earlier. Ends with a healthy cluster.
+/// earlier. That one befalls it in any case, however late, unless somebody has asked for the end. Ends with a healthy cluster.
 pub(super) async fn strike(
     ground: &Arc<Ground>,
     first: usize,
@@ -122,7 +122,7 @@ pub(super) async fn strike(
     let mut number = first;
     let pause = LONGEST_REST.min(time / 4);
     rest(pause, stop).await;
-    while !stop.is_due() {
+    while !stop.is_due() || number == first && !stop.was_asked() {
         let fault = Fault::of(number, ground.fed);
         let at = began.elapsed().as_secs_f64();
         let struck = ground.clone();
