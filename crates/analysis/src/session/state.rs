@@ -55,6 +55,8 @@ struct Block {
     set_local: bool,
     /// One of them says what names stand for, or who reads.
     names_set_local: bool,
+    /// The one before it had some, and the server has not been ready since: what it reports is that it puts them back.
+    puts_back: bool,
     ddl: bool,
     snapshot: bool,
     savepoints: Vec<(String, Layer)>,
@@ -449,6 +451,7 @@ impl SessionState {
             _ => self.status = BlockStatus::Failed,
         }
         self.believe_reports(interner);
+        self.block.puts_back = false;
     }
 
     /// What the server reports is true, however it came to be.
@@ -506,7 +509,8 @@ impl SessionState {
         self.now.modes = if chain { modes } else { Modes::default() };
         self.committed.modes = Modes::default();
         let known = chain && self.block.known && !lost;
-        self.block = Block { known, ..Block::default() };
+        let puts_back = self.block.set_local || self.block.puts_back;
+        self.block = Block { known, puts_back, ..Block::default() };
         self.status = if chain { BlockStatus::Open } else { BlockStatus::Idle };
         if chain {
             self.failed = false;

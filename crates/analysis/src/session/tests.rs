@@ -479,6 +479,43 @@ fn what_is_reported_by_itself_came_with_a_reload() {
     assert_eq!(session.settings().get("timezone"), Some("v"));
 }
 
+/// What a session has set, and a block has otherwise for itself alone, or has set back in vain, is put back: no reload came.
+#[test]
+fn what_is_put_back_behind_a_block_came_with_no_reload() {
+    let mut interner = Interner::new(100);
+    let mut session = session(&mut interner);
+    session.probed(&[Some(&answer("x"))], &mut interner).unwrap();
+    session.completed(&set("timezone", "y"), &mut interner);
+    session.reported("TimeZone", "y");
+    session.ready(b'I', &mut interner);
+    for local in [true, false] {
+        let mut session = session.clone();
+        session.completed(&Utility::Begin(crate::utility::Modes::default()), &mut interner);
+        session.ready(b'T', &mut interner);
+        let back = Assignment { name: "timezone".into(), value: NewValue::To("x".into()), local };
+        session.completed(&Utility::Set(back), &mut interner);
+        session.reported("TimeZone", "x");
+        session.ready(b'T', &mut interner);
+        session.reported("TimeZone", "y");
+        if !local {
+            // It fails, and the server puts back at once what it has set.
+            session.statement_failed();
+            session.ready(b'E', &mut interner);
+        }
+        session.completed(&Utility::Commit { chain: false }, &mut interner);
+        session.ready(b'I', &mut interner);
+        assert_eq!(session.settings().get("timezone"), Some("y"), "{local}");
+        assert!(!session.is_to_be_told_apart(), "{local}");
+        let there = settings(&mut interner, &MIRRORED.map(|name| (name, "x")));
+        assert!(!session.goes_on_at(&there, LoadTime::new(7), &mut interner), "{local}");
+        assert_eq!(session.settings().get("timezone"), Some("y"), "{local}");
+        // What is reported later by itself came with one.
+        session.reported("DateStyle", "z");
+        session.ready(b'I', &mut interner);
+        assert!(session.is_to_be_told_apart(), "{local}");
+    }
+}
+
 /// Others begin as a session does that has just begun, and not as one that has begun anew and set something.
 #[test]
 fn who_has_set_something_has_not_just_begun() {

@@ -85,6 +85,30 @@ fn settings_go_with_their_session() {
     query(&mut one, "DROP ROLE carried_role");
 }
 
+/// A block has it otherwise for itself alone, or has set it back in vain.
+#[test]
+fn what_a_block_puts_back_is_still_set_at_the_next_connection() {
+    database("put_back");
+    let open = sharing(1);
+    let (mut one, mut other) = (Raw::ready(&open, "put_back"), Raw::ready(&open, "put_back"));
+    let begins = query(&mut one, "SHOW timezone").remove(0);
+    query(&mut one, "SET timezone = 'Asia/Tokyo'");
+    let local = format!("SET LOCAL timezone = '{begins}'");
+    let fails = "SET timezone = 'Nowhere/At all'";
+    let blocks = [(&*local, "SHOW timezone", "COMMIT"), ("RESET timezone", fails, "ROLLBACK")];
+    for (sets, behind, ends) in blocks {
+        query(&mut one, "BEGIN");
+        query(&mut one, sets);
+        assert_eq!(query(&mut one, "SHOW timezone"), [&*begins], "{sets}");
+        query(&mut one, behind);
+        query(&mut one, ends);
+        for _ in 0..2 {
+            query(&mut other, "SELECT 1 FROM pg_backend_pid()");
+            assert_eq!(query(&mut one, "SHOW timezone"), ["Asia/Tokyo"], "{sets}");
+        }
+    }
+}
+
 #[test]
 fn settings_that_mean_nothing_to_reads_go_with_their_session() {
     database("carried_all_settings");

@@ -61,26 +61,29 @@ impl SessionState {
         self.first = Some(first);
     }
 
-    /// What is reported of a setting that the session has left as it was came with a reload, and no rollback takes it back.
+    /// What is reported of a setting that the session has left as it was came with a reload, and no rollback takes it back. What
+    /// the session has set, and a block has set back, or has for itself alone, may only be as it was before.
     pub(super) fn hear_of_a_reload(&mut self, interner: &mut Interner) {
         let in_doubt = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
         let is_followed = !self.overflown
             && !self.block.set_local
+            && !self.block.puts_back
+            && !self.block.lost_savepoints
             && in_doubt.iter().all(|dirt| self.dirt & bit(*dirt) == 0);
         let Some(mut first) = self.first.clone().filter(|_| is_followed) else { return };
         for (name, value) in &self.reported {
             let is_other = |was: &&str| was != value && !IDENTITY.contains(name);
-            let was = first.get(name).filter(is_other).map(str::to_owned);
-            if was.is_none() || self.now.settings.get(name) != was.as_deref() {
+            let Some(was) = first.get(name).filter(is_other).map(str::to_owned) else { continue };
+            let saved = self.block.savepoints.iter().map(|(_, layer)| layer);
+            let mut layers = saved.chain([&self.committed, &self.now]);
+            if layers.any(|layer| layer.settings.get(name) != Some(was.as_str())) {
                 continue;
             }
             first = interner.with(&first, name, Some(value));
             self.resets = false;
             let saved = self.block.savepoints.iter_mut().map(|(_, layer)| layer);
             for layer in saved.chain([&mut self.committed]) {
-                if layer.settings.get(name) == was.as_deref() {
-                    layer.settings = interner.with(&layer.settings, name, Some(value));
-                }
+                layer.settings = interner.with(&layer.settings, name, Some(value));
             }
         }
         self.first = Some(first);
