@@ -58,7 +58,9 @@ impl Session {
             self.line.primary.notified.listens = false;
             let is_cancelled =
                 Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
-            if is_cancelled && self.line.status() == Status::Idle && self.current.kind != Kind::Open {
+            // A transaction whose BEGIN is owed has not begun there.
+            let is_between = self.line.status() == Status::Idle || self.owed.is_some();
+            if is_cancelled && is_between && self.current.kind != Kind::Open {
                 return Err(Ended::Cancelled);
             }
         }

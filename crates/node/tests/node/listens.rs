@@ -464,6 +464,36 @@ fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
     assert_eq!(there, listens.into_iter().chain(["I".to_owned()]).collect::<Vec<_>>());
 }
 
+/// The same behind a BEGIN that is owed to the primary.
+#[test]
+fn a_cancel_request_behind_a_begin_that_is_owed_ends_no_session_that_listens() {
+    const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    let (open, _idle) = shared_stage(&servers);
+    let (mut one, key) = Raw::ready_with_key(&open, "postgres");
+    query(&mut one, "SET consort.read_only_snapshots = on");
+    // To listen to so many takes its time.
+    let all: String = (100..300).map(|number| format!("LISTEN c{number};")).collect();
+    assert_eq!(ask(&mut one, &all), ["I"]);
+    let (mut clock, mut rng) = (Raw::past(&servers, "postgres"), StdRng::seed_from_u64(4));
+    std::thread::scope(|scope| {
+        let rounds = scope.spawn(|| {
+            for round in 0..150 {
+                ask(&mut one, BEGIN);
+                let said = ask(&mut one, PID);
+                assert_eq!(said.len(), 2, "{said:?} in round {round}");
+                until(|| ask(&mut one, "ROLLBACK").ends_with(&["I".to_owned()]));
+            }
+        });
+        while !rounds.is_finished() {
+            (0..rng.random_range(0..100)).for_each(|_| drop(ask(&mut clock, "SELECT 1")));
+            let mut canceller = Raw::connect(&open);
+            canceller.ask(|out| out.cancel(&key));
+            assert_eq!(canceller.message(), None);
+        }
+    });
+}
+
 #[test]
 fn what_is_read_behind_a_notification_is_no_older() {
     let servers = Scratch::start(1);
