@@ -392,7 +392,9 @@ impl Session {
 
     /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
     pub(super) fn ask(&self, lent: &mut Standby, form: Form) -> bool {
-        let (Some(request), Some(becomes)) = (self.current.request, self.becomes(lent)) else { return false };
+        // What runs there as a whole goes on as it began: what is set in it would be taken back at its end.
+        let becomes = if self.snapshot.is_some() { Some(None) } else { self.becomes(lent) };
+        let (Some(request), Some(becomes)) = (self.current.request, becomes) else { return false };
         let bytes = self.line.bytes(request);
         lent.told_by(self.current.template.as_ref());
         if request.kind == Kind::Query {

@@ -1,8 +1,8 @@
 //! Transactions declared REPEATABLE READ READ ONLY that run at a standby as a whole: the client sees one server, and is
 //! told what that one cannot do.
 
-use crate::session::{answer, query, until_it_leaves_behind};
-use crate::stage::{LIMIT, Open, Raw, SERVERS, database, until};
+use crate::session::{answer, query, until_it_leaves, until_it_leaves_behind};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, until};
 use scheduler::Writers;
 use std::time::Instant;
 use wire::{Asks, Target};
@@ -496,6 +496,36 @@ fn a_revoke_is_heeded_at_once() {
         assert_eq!(query(&mut raw, NAME), ["42501"]);
         query(&mut raw, "ROLLBACK");
         query(&mut owner, "GRANT SELECT ON items TO snapshot_reader");
+    }
+}
+
+/// The primary's process tells of a reload amid it: what the standby reads goes on as it began, and who has its connection
+/// next reads under the settings that he has.
+#[test]
+fn a_reload_amid_a_snapshot_changes_nothing_at_the_standby() {
+    const AT: &str = "SELECT at FROM formed WHERE id = 1";
+    let (before, after) = ("2020-01-01 12:00:00+00", "2020-01-01 21:00:00+09");
+    let servers = apart();
+    let reload = |timezone: &str| {
+        servers.query(&format!("ALTER SYSTEM SET timezone = '{timezone}'"));
+        servers.query("SELECT pg_reload_conf()");
+        until(|| servers.query("SHOW timezone")[0][0].as_deref() == Some(timezone));
+    };
+    servers.query("CREATE TABLE formed (id int PRIMARY KEY, at timestamptz)");
+    servers.query(&format!("INSERT INTO formed VALUES (1, '{before}')"));
+    reload("UTC");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let mut raw = wanting(&open, "postgres");
+    assert_eq!(until_it_leaves_behind(&open, &mut raw, &[BEGIN], AT), [before]);
+    reload("Asia/Tokyo");
+    until(|| query(&mut raw, "SHOW timezone") == ["Asia/Tokyo"]);
+    for _ in 0..3 {
+        assert_eq!(query(&mut raw, AT), [before]);
+    }
+    query(&mut raw, "COMMIT");
+    until(|| until_it_leaves(&open, &mut raw, AT) == [after]);
+    for _ in 0..10 {
+        assert_eq!(query(&mut raw, AT), [after]);
     }
 }
 
