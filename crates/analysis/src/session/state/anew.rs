@@ -75,8 +75,10 @@ impl SessionState {
             let is_other = |was: &&str| was != value && !IDENTITY.contains(name);
             let Some(was) = first.get(name).filter(is_other).map(str::to_owned) else { continue };
             let saved = self.block.savepoints.iter().map(|(_, layer)| layer);
-            let mut layers = saved.chain([&self.committed, &self.now]);
-            if layers.any(|layer| layer.settings.get(name) != Some(was.as_str())) {
+            let is_set = saved
+                .chain([&self.committed, &self.now])
+                .any(|layer| layer.settings.get(name) != Some(was.as_str()));
+            if is_set {
                 continue;
             }
             first = interner.with(&first, name, Some(value));
