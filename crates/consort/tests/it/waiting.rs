@@ -192,6 +192,35 @@ fn a_declared_transaction_at_a_replica_is_answered_what_the_primary_says() {
     }
 }
 
+/// One client holds the only connection there.
+#[test]
+fn a_declared_transaction_at_a_replica_needs_no_connection_at_the_primary() {
+    let pool = "default_pool_size = 1\nquery_wait_timeout = \"10s\"";
+    for design in all() {
+        let (_serving, mut console, url) = serving(design, 1, &format!("{THROUGH}\n{pool}"));
+        let mut client = Client::connect(&url).unwrap();
+        knows(&mut client, &mut console);
+        let reads = |client: &mut Client| {
+            client.rows("BEGIN READ ONLY").unwrap();
+            assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+            assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+            client.rows("COMMIT").unwrap();
+        };
+        // The first one may ask whether the session has the names by which replicas know it.
+        reads(&mut client);
+        let mut busy = Client::connect(&url).unwrap();
+        busy.rows("BEGIN; SELECT pg_backend_pid()").unwrap();
+        let before = all_served(&mut console, 1);
+        for _ in 0..3 {
+            reads(&mut client);
+        }
+        assert!(all_served(&mut console, 1) > before, "they were read at the replica");
+        busy.rows("COMMIT").unwrap();
+        reads(&mut client);
+        client.rows("UPDATE quiet SET v = 7").unwrap();
+    }
+}
+
 #[test]
 fn whoever_may_write_reads_at_the_primary() {
     for design in all() {

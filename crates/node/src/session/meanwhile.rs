@@ -125,8 +125,10 @@ impl Session {
         let (service, running) = (self.service.clone(), self.line.seat.running.clone());
         let there = asked.cancel.clone();
         let (cluster, pass) = (self.service.cluster.clone(), self.current.pass);
+        // Without a connection nobody is idle there.
+        let limit = self.state.idle_limit().filter(|_| !self.line.away);
         let Line { client, primary, .. } = &mut self.line;
-        primary.ends_when_idle_for(self.state.idle_limit());
+        primary.ends_when_idle_for(limit);
         running.went(&there);
         let mut answer = Box::pin(async move { service.answer(at, asked).await });
         let answered = tokio::select! {

@@ -156,7 +156,10 @@ impl Session {
         self.line.statements.speaks_of(&[]);
         match todo {
             Todo::Own(_) | Todo::Refuse(_) => return Ok(()),
-            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle => return Ok(()),
+            // A BEGIN that is still owed is so because this may take its transaction to a replica.
+            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle || self.owed.is_some() => {
+                return Ok(());
+            }
             // What is not understood yet may look at them as well as what stays for its functions.
             Todo::One(Plan::Writes(writing))
                 if writing.unknown || writing.dirties.is_some() || self.names_statements() =>
