@@ -422,40 +422,38 @@ fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
     database("heard_while_cancelled");
     let open = sharing(2);
     let (mut one, key) = Raw::ready_with_key(&open, "heard_while_cancelled");
-    let ends = AtomicBool::new(false);
     // To listen to so many takes its time.
     let mut listens: BTreeSet<String> = (100..300).map(|number| format!("c{number}")).collect();
     let all: String = listens.iter().map(|channel| format!("LISTEN {channel};")).collect();
     assert_eq!(ask(&mut one, &all), ["I"]);
+    let (mut clock, mut rng) = (Raw::at_primary("heard_while_cancelled"), StdRng::seed_from_u64(2));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut clock, mut rng) = (Raw::at_primary("heard_while_cancelled"), StdRng::seed_from_u64(2));
-            while !ends.load(Ordering::SeqCst) {
-                // Some go before anything is sent, some while something runs, some behind it.
-                (0..rng.random_range(0..100)).for_each(|_| drop(ask(&mut clock, "SELECT 1")));
-                let mut canceller = Raw::connect(&open);
-                canceller.ask(|out| out.cancel(&key));
-                assert_eq!(canceller.message(), None);
-            }
-        });
-        let mut rng = StdRng::seed_from_u64(1);
-        for round in 0..300 {
-            let channel = format!("c{}", rng.random_range(0..4));
-            let text = ["LISTEN", "UNLISTEN", "NOTIFY"][rng.random_range(0..3)];
-            let said = ask(&mut one, &format!("{text} {channel}"));
-            if said.contains(&"57014".to_owned()) {
-                continue;
-            }
-            match text {
-                "LISTEN" => drop(listens.insert(channel)),
-                "UNLISTEN" => drop(listens.remove(&channel)),
-                _ => {
-                    let heard = said.contains(&format!("{channel}="));
-                    assert_eq!(heard, listens.contains(&channel), "{said:?} in round {round}");
+        let rounds = scope.spawn(|| {
+            let mut rng = StdRng::seed_from_u64(1);
+            for round in 0..300 {
+                let channel = format!("c{}", rng.random_range(0..4));
+                let text = ["LISTEN", "UNLISTEN", "NOTIFY"][rng.random_range(0..3)];
+                let said = ask(&mut one, &format!("{text} {channel}"));
+                if said.contains(&"57014".to_owned()) {
+                    continue;
+                }
+                match text {
+                    "LISTEN" => drop(listens.insert(channel)),
+                    "UNLISTEN" => drop(listens.remove(&channel)),
+                    _ => {
+                        let heard = said.contains(&format!("{channel}="));
+                        assert_eq!(heard, listens.contains(&channel), "{said:?} in round {round}");
+                    }
                 }
             }
+        });
+        while !rounds.is_finished() {
+            // Some go before anything is sent, some while something runs, some behind it.
+            (0..rng.random_range(0..100)).for_each(|_| drop(ask(&mut clock, "SELECT 1")));
+            let mut canceller = Raw::connect(&open);
+            canceller.ask(|out| out.cancel(&key));
+            assert_eq!(canceller.message(), None);
         }
-        ends.store(true, Ordering::SeqCst);
     });
     let mut there = ask(&mut one, "SELECT pg_listening_channels() ORDER BY 1");
     if there == ["57014", "I"] {
