@@ -222,7 +222,7 @@ impl Session {
         self.line.primary.holds_reports = true;
         if strange && ran_code {
             // Settings of that code's own may be another client's. RESET leaves who it is.
-            self.is_rid_of_another("RESET ALL").await?;
+            self.line.ask_unreached("RESET ALL").await?;
             let mut interner = service.interner.borrow_mut();
             base = OF_TODAY.iter().fold(first.clone(), |all, name| interner.with(&all, name, base.get(name)));
         }
@@ -230,7 +230,7 @@ impl Session {
         let becomes = base.to_become_at_primary(self.state.settings(), Some(&first));
         self.shares.wrote = sequences && !strange;
         if strange && sequences {
-            self.is_rid_of_another("DISCARD SEQUENCES").await?;
+            self.line.ask_unreached("DISCARD SEQUENCES").await?;
         }
         self.take_settings(becomes).await?;
         self.tell_reports();
@@ -258,26 +258,12 @@ impl Session {
         if let Some(becomes) = becomes
             && self.line.ask_unreached(&becomes).await?.is_none()
         {
-            return Err(self.not_taken());
+            let problem =
+                Problem::fatal("08006", "a connection at the primary did not take the session's settings");
+            self.line.client.out().problem(&problem);
+            return Err(Ended::NoServer);
         }
         Ok(())
-    }
-
-    /// Has the connection put away by this command what another session has left. If it fails (that session's
-    /// `statement_timeout` is still there), something of the other may be there too, and nothing runs.
-    async fn is_rid_of_another(&mut self, command: &str) -> Result<(), Ended> {
-        self.line.ask_unreached(command).await?;
-        match self.line.primary.own_error() {
-            None => Ok(()),
-            Some(_) => Err(self.not_taken()),
-        }
-    }
-
-    fn not_taken(&mut self) -> Ended {
-        let problem =
-            Problem::fatal("08006", "a connection at the primary did not take the session's settings");
-        self.line.client.out().problem(&problem);
-        Ended::NoServer
     }
 
     /// Leaves the connection to others, if nothing of the session lives there.
