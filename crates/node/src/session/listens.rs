@@ -53,8 +53,12 @@ impl Session {
 
     /// Its connection does not listen to all that the session hears, because of this error: nothing runs there.
     async fn listens_in_part(&mut self, error: &[u8]) -> Result<(), Ended> {
+        // Another cancel request is not to meet this.
+        let unreached = self.line.seat.running.clone().unreached().await;
         self.line.primary.ask("UNLISTEN *");
-        if self.all_asked().await?.is_none() {
+        let failed = self.all_asked().await?;
+        drop(unreached);
+        if failed.is_none() {
             self.line.primary.notified.listens = false;
             let is_cancelled =
                 Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
