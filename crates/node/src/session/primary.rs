@@ -281,6 +281,8 @@ impl Primary {
     fn ask_and_expect(&mut self, question: &str, expect: Expect) {
         self.awake.spoken();
         let out = self.peer.out();
+        // One before it that failed may have left its own, and be unanswered yet.
+        Asks::close(out, Target::Statement, QUESTION);
         out.parse(QUESTION, question.as_bytes(), &[]);
         out.bind_plain(QUESTION);
         out.execute(b"", 0);
