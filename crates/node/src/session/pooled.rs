@@ -220,19 +220,17 @@ impl Session {
         }
         let strange = self.line.attach(server);
         self.line.primary.holds_reports = true;
+        (self.shares.ran_code, self.shares.wrote) = (ran_code && !strange, sequences && !strange);
         if strange && ran_code {
             // Settings of that code's own may be another client's. RESET leaves who it is.
-            self.line.ask_unreached("RESET ALL").await?;
+            self.puts_away("RESET ALL").await?;
             let mut interner = service.interner.borrow_mut();
             base = OF_TODAY.iter().fold(first.clone(), |all, name| interner.with(&all, name, base.get(name)));
         }
-        self.shares.ran_code = ran_code && !strange;
-        let becomes = base.to_become_at_primary(self.state.settings(), Some(&first));
-        self.shares.wrote = sequences && !strange;
         if strange && sequences {
-            self.line.ask_unreached("DISCARD SEQUENCES").await?;
+            self.puts_away("DISCARD SEQUENCES").await?;
         }
-        self.take_settings(becomes).await?;
+        self.take_settings(base.to_become_at_primary(self.state.settings(), Some(&first))).await?;
         self.tell_reports();
         self.listen_there().await?;
         self.line.primary.seen();
@@ -255,15 +253,27 @@ impl Session {
 
     /// Brings the connection to settings, by this command if there is something to be done.
     pub(super) async fn take_settings(&mut self, becomes: Option<String>) -> Result<(), Ended> {
-        if let Some(becomes) = becomes
-            && self.line.ask_unreached(&becomes).await?.is_none()
-        {
-            let problem =
-                Problem::fatal("08006", "a connection at the primary did not take the session's settings");
-            self.line.client.out().problem(&problem);
-            return Err(Ended::NoServer);
+        match becomes {
+            Some(becomes) if self.line.ask_unreached(&becomes).await?.is_none() => Err(self.not_taken()),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Has the connection put away by this command what another session has left there. If it fails (that session's
+    /// `statement_timeout` is there still), nothing runs beside what may be another's.
+    async fn puts_away(&mut self, command: &str) -> Result<(), Ended> {
+        self.line.ask_unreached(command).await?;
+        match self.line.primary.own_error() {
+            None => Ok(()),
+            Some(_) => Err(self.not_taken()),
+        }
+    }
+
+    fn not_taken(&mut self) -> Ended {
+        let problem =
+            Problem::fatal("08006", "a connection at the primary did not take the session's settings");
+        self.line.client.out().problem(&problem);
+        Ended::NoServer
     }
 
     /// Leaves the connection to others, if nothing of the session lives there.

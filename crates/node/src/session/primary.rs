@@ -281,9 +281,7 @@ impl Primary {
     fn ask_and_expect(&mut self, question: &str, expect: Expect) {
         self.awake.spoken();
         let out = self.peer.out();
-        // One before it that failed may have left its own, and be unanswered yet.
-        Asks::close(out, Target::Statement, QUESTION);
-        out.parse(QUESTION, question.as_bytes(), &[]);
+        parse_question(out, question.as_bytes(), &[]);
         out.bind_plain(QUESTION);
         out.execute(b"", 0);
         Asks::close(out, Target::Statement, QUESTION);
@@ -304,7 +302,7 @@ impl Primary {
     /// before it runs. A question of our own.
     pub fn ask_parse(&mut self, statement: &Statement) {
         let out = self.peer.out();
-        out.parse(QUESTION, &statement.text, &statement.types);
+        parse_question(out, &statement.text, &statement.types);
         Asks::close(out, Target::Statement, QUESTION);
         out.sync();
         self.seen.error = None;
@@ -320,7 +318,7 @@ impl Primary {
         match what {
             ToBind::Named(name) => out.bind(b"", name, values),
             ToBind::Text { statement, describes } => {
-                out.parse(QUESTION, &statement.text, &statement.types);
+                parse_question(out, &statement.text, &statement.types);
                 if *describes {
                     out.describe(Target::Statement, QUESTION);
                 }
@@ -754,14 +752,21 @@ impl Primary {
         Ok(())
     }
 
-    /// Behind an error the Close of a question was passed over, and its statement may be there still: it is not to be seen,
-    /// and the next question needs its name.
+    /// Behind an error the Close of a question was passed over, and its statement may be there still: the client is not to
+    /// see it.
     fn close_question(&mut self) {
         let out = self.peer.out();
         Asks::close(out, Target::Statement, QUESTION);
         out.sync();
         self.expects.push_back(Expect::Question);
     }
+}
+
+/// Has the primary parse a question of ours. One before it that has failed may have left its statement there, and its answer may
+/// not have come yet.
+fn parse_question(out: &mut Vec<u8>, text: &[u8], types: &[u8]) {
+    Asks::close(out, Target::Statement, QUESTION);
+    out.parse(QUESTION, text, types);
 }
 
 /// Reads more of what the client sends; `true` if something came.

@@ -4,7 +4,7 @@ use crate::messages::{parse_named, run_named};
 use crate::pooled::sharing;
 use crate::session::query;
 use crate::stage::{Open, Raw, SERVERS, database, until};
-use wire::{Asks, Frame};
+use wire::Asks;
 
 /// How a session's server calls it.
 const SHOWN: &str = "SELECT current_setting('application_name'), a.application_name FROM pg_stat_activity a \
@@ -14,22 +14,7 @@ const PID: &str = "SELECT pg_backend_pid()::text";
 
 /// What a client is told of its name up to ReadyForQuery, and all values of all rows.
 fn heard(raw: &mut Raw) -> (Vec<String>, Vec<String>) {
-    let (mut told, mut values) = (Vec::new(), Vec::new());
-    loop {
-        let message = raw.message().expect("the session goes on");
-        let frame = Frame::new(&message).unwrap();
-        match frame.tag() {
-            b'S' => {
-                let (name, value) = wire::parameter_status(&frame).unwrap();
-                if name == b"application_name" {
-                    told.push(String::from_utf8_lossy(value).into_owned());
-                }
-            }
-            b'D' => values.extend(wire::row_texts(&frame).unwrap().into_iter().flatten()),
-            b'Z' => return (told, values),
-            _ => {}
-        }
-    }
+    raw.told_of("application_name")
 }
 
 /// The same behind this query.

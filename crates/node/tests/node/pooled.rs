@@ -544,21 +544,7 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
 /// What a client is told of `TimeZone` before this query is answered.
 fn told_of_timezone(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.ask(|out| out.query(text.as_bytes()));
-    let mut told = Vec::new();
-    loop {
-        let message = raw.message().expect("the session goes on");
-        let frame = Frame::new(&message).unwrap();
-        match frame.tag() {
-            b'S' => {
-                let (name, value) = wire::parameter_status(&frame).unwrap();
-                if name == b"TimeZone" {
-                    told.push(String::from_utf8(value.to_vec()).unwrap());
-                }
-            }
-            b'Z' => return told,
-            _ => {}
-        }
-    }
+    raw.told_of("TimeZone").0
 }
 
 /// As by one server; here they go on at another connection, which began with it.

@@ -314,6 +314,26 @@ impl Raw {
         Raw { stream }
     }
 
+    /// What it is told of this setting up to ReadyForQuery, and all values of all rows.
+    pub(crate) fn told_of(&mut self, setting: &str) -> (Vec<String>, Vec<String>) {
+        let (mut told, mut values) = (Vec::new(), Vec::new());
+        loop {
+            let message = self.message().expect("the session goes on");
+            let frame = Frame::new(&message).expect("a message");
+            match frame.tag() {
+                b'S' => {
+                    let (name, value) = wire::parameter_status(&frame).expect("a setting");
+                    if name == setting.as_bytes() {
+                        told.push(String::from_utf8_lossy(value).into_owned());
+                    }
+                }
+                b'D' => values.extend(wire::row_texts(&frame).expect("a row").into_iter().flatten()),
+                b'Z' => return (told, values),
+                _ => {}
+            }
+        }
+    }
+
     /// Logged in, ready.
     pub(crate) fn ready(open: &Open, database: &str) -> Raw {
         Raw::ready_as(open, "postgres", database)
