@@ -66,7 +66,7 @@ use tokio::time::Instant;
 use told::{Before, Telling};
 use transaction::{Backend, Block, Standing, Turn};
 use turns::Way;
-use understand::{Several, Todo};
+use understand::{PARSED_OTHERWISE, Several, Todo};
 use unjudged::Unjudged;
 use wire::tag::front;
 use wire::{Answers, Problem, Status, Step};
@@ -452,6 +452,13 @@ impl Session {
                 } else {
                     self.writes(Writing::everything(Reason::CatalogChanged)).await;
                 }
+            }
+            Plan::Leaves(_)
+                if first && self.state.read_only_snapshot() && self.line.statements.any_otherwise() =>
+            {
+                // Away from the primary that statement would be refused, and the block is likely to use it again.
+                self.pay_begin().await?;
+                self.quiet(PARSED_OTHERWISE).await;
             }
             Plan::Leaves(leaving) if first && self.state.read_only_snapshot() => {
                 return self.begin_snapshot(&leaving).await;

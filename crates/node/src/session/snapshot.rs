@@ -8,7 +8,7 @@ use super::flows::proof_name;
 use super::primary::Ended;
 use super::request::{Kind, Request};
 use super::statements::Statement as Prepared;
-use super::understand::{Several, Todo, UNKNOWN_STATEMENT};
+use super::understand::{PARSED_OTHERWISE, Several, Todo, UNKNOWN_STATEMENT};
 use super::whole::let_go;
 use super::{Session, apart, batch};
 use crate::cluster::Cluster;
@@ -774,6 +774,12 @@ fn needs_the_primary(name: &str) -> Problem {
 
 /// The statement may not run at the standby, or not yet.
 fn stays(reason: Reason) -> Problem {
+    if reason == PARSED_OTHERWISE {
+        let message = "this transaction runs away from the primary, and a prepared statement of it may mean something else by \
+                       now than when it was prepared";
+        return Problem::error("40001", message)
+            .hint("Run the transaction again: it will run at the primary.");
+    }
     if let Reason::Stay(name) = reason {
         return needs_the_primary(name);
     }

@@ -17,7 +17,7 @@ use crate::cluster::{Names, NamesAt};
 use analysis::session::{Settings, SettingsId};
 use analysis::shape::{Shape, Strings, Verb};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use wire::Answers;
@@ -157,6 +157,8 @@ pub struct Statements {
     meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
     likely: Vec<Box<[u8]>>,
+    /// Those that were found [otherwise](Parsed::otherwise); some may not be any more.
+    otherwise: BTreeSet<Box<[u8]>>,
     pub(super) counted: Counted,
 }
 
@@ -222,12 +224,14 @@ struct Parsed {
     meaning: Option<u64>,
     /// The same, not proven yet.
     likely: Option<u64>,
+    /// When it was used last it might have meant something else than if it had been parsed then.
+    otherwise: bool,
 }
 
 impl Parsed {
     fn new(statement: Rc<Statement>, under: Under) -> Parsed {
         let kept = Kept { statement, described: None, by_sql: None };
-        Parsed { kept, under, found: None, meaning: None, likely: None }
+        Parsed { kept, under, found: None, meaning: None, likely: None, otherwise: false }
     }
 }
 
@@ -262,6 +266,23 @@ impl Statements {
             self.likely.push(name.into());
         }
         true
+    }
+
+    /// Whether what the client calls by this name might mean something else than if it were parsed now.
+    pub fn found_otherwise(&mut self, name: &[u8], otherwise: bool) {
+        if let Some(parsed) = self.parsed_mut(name) {
+            let before = std::mem::replace(&mut parsed.otherwise, otherwise);
+            if otherwise && !before && !name.is_empty() {
+                self.otherwise.insert(key(name).into());
+            }
+        }
+    }
+
+    /// Whether a named statement was found otherwise when it was used last.
+    pub fn any_otherwise(&mut self) -> bool {
+        let named = &self.named;
+        self.otherwise.retain(|name| named.get(name).is_some_and(|parsed| parsed.otherwise));
+        !self.otherwise.is_empty()
     }
 
     /// What ran before its tree was known has been judged; `clean`: it changed nothing of the session.
@@ -693,5 +714,25 @@ mod tests {
         statements.parsed_at_primary(b"unknown", Some(statement));
         assert_eq!(statements.parsed_under(b"unknown"), None);
         assert_eq!(statements.parsed_under(b"foreseen"), Some(settings));
+    }
+
+    #[test]
+    fn what_was_found_otherwise_is_so_until_it_is_found_the_same_or_parsed_anew() {
+        let statement = Rc::new(Statement::new(*b"SELECT v FROM t", []));
+        let mut statements = Statements::default();
+        statements.parsed_at_primary(b"s", Some(statement.clone()));
+        assert!(!statements.any_otherwise());
+        statements.found_otherwise(b"s", true);
+        statements.found_otherwise(b"s", true);
+        assert!(statements.any_otherwise());
+        statements.found_otherwise(b"s", false);
+        assert!(!statements.any_otherwise());
+        statements.found_otherwise(b"s", true);
+        statements.parsed_at_primary(b"s", Some(statement));
+        assert!(!statements.any_otherwise());
+        statements.found_otherwise(b"missing", true);
+        statements.found_otherwise(b"s", true);
+        statements.closed(b"s");
+        assert!(!statements.any_otherwise());
     }
 }

@@ -28,7 +28,7 @@ use wire::tag::front;
 use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Splitter, Step, Target};
 
 /// A prepared statement was parsed under other settings than the session has now, or its names meant something else.
-const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
+pub(super) const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
 
 /// A prepared statement that is not followed, or is not there.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
@@ -224,6 +224,7 @@ impl Session {
     /// fixed then, may not be what they would mean now.
     fn parsed_otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
         let otherwise = self.otherwise(name, plan, meaning);
+        self.line.statements.found_otherwise(name, otherwise.is_some());
         if otherwise.is_some() {
             // The tree that arrives later is that of what it would mean now.
             self.current.narrow = None;

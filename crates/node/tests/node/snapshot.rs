@@ -425,6 +425,50 @@ fn a_statement_that_was_parsed_with_a_begin_goes_on_in_later_snapshots() {
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
 }
 
+/// One server would run it; where this one may not, the transaction can be run again, and runs at the primary.
+#[test]
+fn a_statement_that_was_prepared_under_other_settings_keeps_later_transactions_at_the_primary() {
+    database("otherwise_snapshot");
+    let open = Open::serving(Writers::Anywhere);
+    let mut raw = wanting(&open, "otherwise_snapshot");
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    query(&mut raw, "COMMIT");
+    let parse = |raw: &mut Raw| {
+        raw.ask(|out| {
+            Asks::close(out, Target::Statement, b"kept");
+            out.parse(b"kept", NAME.as_bytes(), &[]);
+            out.sync();
+        });
+        assert_eq!(answer(raw).1, "31Z");
+    };
+    let kept = |raw: &mut Raw| {
+        raw.ask(|out| {
+            out.bind_plain(b"kept");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        answer(raw).0
+    };
+    parse(&mut raw);
+    query(&mut raw, "SET DateStyle = 'German'");
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    assert_eq!(kept(&mut raw), ["40001"]);
+    query(&mut raw, "ROLLBACK");
+    for _ in 0..2 {
+        let before = open.reads_at_standbys();
+        query(&mut raw, BEGIN);
+        assert_eq!(query(&mut raw, NAME), ["item 7"]);
+        assert_eq!(kept(&mut raw), ["item 7"]);
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+        assert_eq!(open.reads_at_standbys(), before);
+    }
+    // Prepared anew, it may run anywhere.
+    parse(&mut raw);
+    until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
+    assert_eq!(kept(&mut raw), ["item 7"]);
+    query(&mut raw, "COMMIT");
+}
+
 #[test]
 fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
     database("pipeline_snapshot");

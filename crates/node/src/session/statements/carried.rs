@@ -66,6 +66,7 @@ impl Statements {
             under: _,
             meanings: _,
             likely: _,
+            otherwise: _,
             counted: _,
         } = self;
         if there.is_some() || !closing.is_empty() || *astray {
@@ -101,7 +102,14 @@ impl Statements {
 
 impl CarriedStatement {
     fn of(parsed: &Parsed, now: &Settings) -> CarriedStatement {
-        let Parsed { kept: Kept { statement, described, by_sql }, under, found, meaning, likely: _ } = parsed;
+        let Parsed {
+            kept: Kept { statement, described, by_sql },
+            under,
+            found,
+            meaning,
+            likely: _,
+            otherwise: _,
+        } = parsed;
         let described = described.as_deref().map(|described| {
             let (parameters, columns) = described.parts();
             CarriedDescribed { parameters: parameters.to_vec(), columns: columns.map(<[u8]>::to_vec) }
@@ -139,6 +147,7 @@ impl CarriedStatement {
             found: found.then(NamesAt::elsewhere),
             meaning,
             likely: None,
+            otherwise: false,
         }
     }
 }
