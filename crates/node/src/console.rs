@@ -91,6 +91,13 @@ pub enum Command {
     },
     /// Do this with the replica of this name, which Consort feeds.
     Replica(Change, String),
+    /// As long as the session lasts, keep what a replica to come is going to lack that is a copy of another one's server.
+    AddReplica {
+        /// The name under which it joins.
+        name: String,
+        /// The one whose server is copied.
+        source: String,
+    },
     /// Compare the replicas that Consort feeds with the primary, in one database or all.
     Verify {
         /// Which; nothing: all.
@@ -201,6 +208,7 @@ impl Command {
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
             Self::Replica(change, _) => change.tag(),
+            Self::AddReplica { .. } => "ADD",
             Self::Suspend => "SUSPEND",
             Self::Disable(_) => "DISABLE",
             Self::Enable(_) => "ENABLE",
@@ -271,6 +279,10 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RESUME REPLICA name", "it goes on where it was"),
     ("REBUILD REPLICA name", "copy every database to it anew"),
     (
+        "ADD REPLICA name FROM source",
+        "while this session lasts, keep what a replica to come will lack whose server you copy from the source's",
+    ),
+    (
         "VERIFY [database] [REPAIR]",
         "compare the replicas that Consort feeds with the primary; REPAIR: write rows that differ, or copy anew",
     ),
@@ -306,6 +318,10 @@ pub fn answer(command: &str, rights: Rights, view: &dyn View) -> Reply {
     match rights {
         Rights::Command => match &wanted {
             Command::Replica(_, name) => no_replica(name, view).map_or(Reply::Do(wanted), Reply::Refused),
+            Command::AddReplica { name, source } => {
+                let why = no_replica(source, view).or_else(|| has_node(name, view));
+                why.map_or(Reply::Do(wanted), Reply::Refused)
+            }
             _ => Reply::Do(wanted),
         },
         Rights::Look => Reply::Refused(Refusal {
@@ -338,6 +354,15 @@ fn no_replica(name: &str, view: &dyn View) -> Option<Refusal> {
         false => format!("Consort feeds {}.", fed.join(", ")),
     };
     Some(Refusal { sqlstate, message, hint })
+}
+
+/// Why no node can come under this name, unless one can.
+fn has_node(name: &str, view: &dyn View) -> Option<Refusal> {
+    view.nodes().iter().any(|node| node.name == name).then(|| Refusal {
+        sqlstate: "42710",
+        message: format!("there is a node \"{name}\" already"),
+        hint: "SHOW REPLICAS lists them.".to_owned(),
+    })
 }
 
 fn unknown(command: &str) -> Reply {

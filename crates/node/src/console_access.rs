@@ -9,8 +9,9 @@ use postgres::attach;
 use tokio::time::{Instant, sleep};
 use wire::{Answers, Problem, Severity};
 
+use crate::cluster::Awaited;
 use crate::console::{self, Change, Command, Kind, Reply, Rights, Table};
-use crate::door::{Console, Seat, Soon};
+use crate::door::{Console, Keeps, Seat, Soon};
 use crate::follow::answered;
 use crate::process::Process;
 use crate::servers::Servers;
@@ -44,7 +45,13 @@ impl Console for Access {
         console::rights(&self.0.config(), user).is_some()
     }
 
-    fn answer<'a>(&'a self, user: &'a str, text: &'a str, out: &'a mut Vec<u8>) -> Soon<'a, ()> {
+    fn answer<'a>(
+        &'a self,
+        user: &'a str,
+        text: &'a str,
+        out: &'a mut Vec<u8>,
+        keeps: &'a mut Keeps,
+    ) -> Soon<'a, ()> {
         Box::pin(async move {
             let Some(rights) = console::rights(&self.0.config(), user) else {
                 return out.problem(&Problem::error("42501", "this role may not use the console any more"));
@@ -53,7 +60,7 @@ impl Console for Access {
                 return out.empty_query();
             }
             for command in console::commands(text) {
-                if !self.obey(command, rights, out).await {
+                if !self.obey(command, rights, out, keeps).await {
                     return;
                 }
             }
@@ -63,7 +70,7 @@ impl Console for Access {
 
 impl Access {
     /// Answers one command; `false` after an error, which ends the whole text.
-    async fn obey(&self, command: &str, rights: Rights, out: &mut Vec<u8>) -> bool {
+    async fn obey(&self, command: &str, rights: Rights, out: &mut Vec<u8>, keeps: &mut Keeps) -> bool {
         match console::answer(command, rights, &Shown::of(&self.0)) {
             Reply::Rows(table) => {
                 rows(&table, out);
@@ -74,7 +81,7 @@ impl Access {
                     out.problem(&refusal);
                     return false;
                 }
-                match self.act(&command).await {
+                match self.act(&command, keeps).await {
                     Ok(Done::Quietly) => {}
                     Ok(Done::Saying(notice)) => {
                         out.problem(&Problem {
@@ -121,7 +128,7 @@ impl Access {
     }
 
     /// Does it.
-    async fn act(&self, command: &Command) -> Result<Done, Problem> {
+    async fn act(&self, command: &Command, keeps: &mut Keeps) -> Result<Done, Problem> {
         let door = &self.0.door;
         match command {
             Command::Reload => {
@@ -157,6 +164,7 @@ impl Access {
                 set.map_err(|why| Problem::error(why.sqlstate, why.message).hint(why.hint))?;
             }
             Command::Replica(change, name) => self.change(*change, name).await.map_err(failed)?,
+            Command::AddReplica { name, source } => keeps.push(Box::new(self.awaits(name, source)?)),
             Command::Verify { database, repair } => {
                 let lines = verify::verify(&self.0, database.as_deref(), *repair).await.map_err(failed)?;
                 return Ok(Done::Finding(console::verify::table(lines)));
@@ -198,6 +206,24 @@ impl Access {
             }
             sleep(CLOSED_EVERY).await;
         }
+    }
+
+    /// Has all kept that a copy of the source's server is going to lack, for a replica that joins under this name.
+    fn awaits(&self, name: &str, source: &str) -> Result<Awaited, Problem> {
+        let cluster = &self.0.cluster;
+        let id = cluster.fed_named(source);
+        let id = id.ok_or_else(|| failed(format!("there is no replica \"{source}\"")))?;
+        if !cluster.standby(id).tables.is_all() {
+            let why = format!("\"{source}\" has a part of the tables, and so would a copy of it");
+            return Err(Problem::error("0A000", why).hint("Copy a replica that has all tables."));
+        }
+        if let Some(database) = cluster.unserved(id) {
+            let why = format!("\"{source}\" does not serve the database \"{database}\" now");
+            return Err(Problem::error("55000", why).hint(
+                "SHOW FEEDS tells what it does. A replica is copied that is `serving` each database.",
+            ));
+        }
+        Ok(cluster.awaits(name, id))
     }
 
     /// Does it with the replica of this name.

@@ -169,6 +169,14 @@ impl<R: Clone> Feed<R> {
         self.takers.entry(replica).or_insert(Taker { kept: end, next: end });
     }
 
+    /// A replica is to be given all that another one may have to be given once more, and what follows: it has what that one
+    /// keeps. Whether that one is fed.
+    pub(crate) fn joins_beside(&mut self, replica: StandbyId, other: StandbyId) -> bool {
+        let Some(Taker { kept, .. }) = self.takers.get(&other).copied() else { return false };
+        self.takers.insert(replica, Taker { kept, next: kept });
+        true
+    }
+
     /// A replica is fed no more, or from another place on.
     pub(crate) fn leaves(&mut self, replica: StandbyId) {
         self.takers.remove(&replica);

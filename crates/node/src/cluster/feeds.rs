@@ -333,9 +333,9 @@ impl Cluster {
         &self.0.feeds
     }
 
-    /// Each replica that Consort feeds, database by database.
+    /// Each replica that Consort feeds, or keeps rows for until it comes, database by database.
     pub fn courses(&self) -> Vec<CourseView> {
-        let here = |course: &CourseView| self.is_here(course.replica);
+        let here = |course: &CourseView| self.is_here(course.replica) || self.is_coming(course.replica);
         self.0.feeds.views(self.now()).into_iter().filter(here).collect()
     }
 
@@ -374,19 +374,34 @@ impl Cluster {
         self.follow_run(of);
     }
 
+    /// All that another replica may have to be given once more is kept for this one too: its server is a copy of that one's,
+    /// or is going to be. Whether anything is kept for that one.
+    pub(super) fn joins_beside(&self, replica: StandbyId, other: StandbyId, of: DatabaseId) -> bool {
+        let joins = self.feeds().feed(of).joins_beside(replica, other);
+        if joins {
+            self.scheduler().fed_takes(replica, of);
+            let why =
+                "its server is a copy of another replica's, or is going to be; all that it lacks is kept";
+            self.feeds().set_stage(of, replica, Stage::Waiting(why.to_owned()));
+        }
+        joins
+    }
+
     /// The copy is made.
     pub(crate) fn copied(&self, replica: StandbyId, of: DatabaseId) {
         let mut course = self.feeds().course(of, replica);
         (course.out, course.kept_behind) = (false, None);
     }
 
-    /// A replica is fed no more: it must be copied anew. Nothing is read there.
+    /// A replica is fed no more: it must be copied anew, and so must those whose servers are being copied from it. Nothing is
+    /// read there.
     pub(crate) fn fed_leaves(&self, replica: StandbyId, of: DatabaseId) {
         self.scheduler().fed_leaves(replica, of);
         self.feeds().feed(of).leaves(replica);
         let mut course = self.feeds().course(of, replica);
         (course.out, course.unkept, course.kept_behind) = (true, None, None);
         drop(course);
+        self.copies_are_void(replica, of);
         self.feeds().changed();
         self.moved();
     }
@@ -401,6 +416,7 @@ impl Cluster {
     /// The replica's rows were found to differ, and are to be repaired while it is fed: nothing is read there.
     pub(crate) fn fed_distrusted(&self, replica: StandbyId, of: DatabaseId) {
         self.scheduler().fed_distrusted(replica, of);
+        self.copies_are_void(replica, of);
         self.moved();
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Cluster, StandbySetup};
 use crate::follow;
-use history::{Incarnation, Lsn};
+use history::{DatabaseId, Incarnation, Lsn};
 use scheduler::{Kind, Serving, StandbyId};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,10 +12,12 @@ use tokio::task::spawn_local;
 /// Whether a standby is in the cluster.
 ///
 /// ```text
+///   Coming --it joins under a number of its own, or is not awaited any longer----------> Gone
 ///   Here --leaves--> Leaving --its reads have ended, or are not waited for any longer--> Gone
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
+    Coming,
     Here,
     Leaving,
     Gone,
@@ -42,10 +44,10 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    fn new(setup: StandbySetup) -> Standby {
+    fn new(setup: StandbySetup, member: Member) -> Standby {
         Standby {
             setup: Rc::new(setup),
-            member: Cell::new(Member::Here),
+            member: Cell::new(member),
             lost: Notify::new(),
             watched: Cell::new(false),
             ask: Notify::new(),
@@ -61,33 +63,56 @@ impl Standby {
 
 impl Cluster {
     /// A standby or a replica is in the cluster from now on. To a replica every followed database is copied that is not
-    /// about to be followed only now.
+    /// about to be followed only now, unless it was awaited as a copy of another one's server.
     pub(crate) fn join(&self, setup: StandbySetup) {
         let (kind, weight) = (setup.kind, setup.weight);
-        let mut standbys = self.0.standbys.borrow_mut();
-        let id = numbered(standbys.len());
-        standbys.push(Rc::new(Standby::new(setup)));
-        drop(standbys);
+        let awaited = self.awaited(&setup.name).filter(|_| kind == Kind::Fed);
+        let id = self.enter(setup, Member::Here);
         match kind {
             Kind::Standby => self.scheduler().standby_joined(id, weight),
             Kind::Fed => {
                 self.scheduler().fed_joined(id, weight);
-                self.feed_all_to(id);
+                self.feed_all_to(id, awaited);
             }
+        }
+        if let Some(awaited) = awaited {
+            self.comes_no_more(awaited);
         }
         spawn_local(follow::watch::run(self.clone(), id));
     }
 
-    fn feed_all_to(&self, id: StandbyId) {
+    /// Gives it a number.
+    pub(super) fn enter(&self, setup: StandbySetup, member: Member) -> StandbyId {
+        let mut standbys = self.0.standbys.borrow_mut();
+        let id = numbered(standbys.len());
+        standbys.push(Rc::new(Standby::new(setup, member)));
+        id
+    }
+
+    fn feed_all_to(&self, id: StandbyId, awaited: Option<StandbyId>) {
         if !self.0.handing_out.replace(true) {
             spawn_local(follow::fed::hand_out(self.clone()));
         }
         for database in self.databases().into_iter().filter(|database| self.follows(database.name())) {
             if let Some(of) = database.id() {
-                self.feeds().begin_anew(of, id);
+                self.feed_to(id, of, awaited);
             }
             database.replicas_changed();
             spawn_local(follow::fed::run(self.clone(), database, id));
+        }
+    }
+
+    /// A replica that has joined takes over what was kept of a database until it came; if nothing was, it is copied.
+    fn feed_to(&self, id: StandbyId, of: DatabaseId, awaited: Option<StandbyId>) {
+        if awaited.is_some_and(|awaited| self.joins_beside(id, awaited, of)) {
+            return;
+        }
+        self.feeds().begin_anew(of, id);
+        if awaited.is_some() {
+            let (replica, database) = (self.standby(id), self.name_of(of));
+            let why = "what committed since its server was copied is not kept".to_owned();
+            tracing::warn!(replica = replica.name, database, why, "it is copied by a dump");
+            self.feeds().copied_well(of, id, why);
         }
     }
 

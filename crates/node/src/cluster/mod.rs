@@ -4,6 +4,7 @@
 //! It does not know what a client is.
 
 mod backends;
+mod coming;
 mod configured;
 mod database;
 mod feed;
@@ -19,6 +20,7 @@ mod round_trip;
 mod written;
 
 pub use backends::Backends;
+pub(crate) use coming::Awaited;
 pub use configured::Configured;
 pub(crate) use database::Hold;
 pub use database::{CATALOG_BEING_READ, Database};
@@ -41,6 +43,7 @@ use crate::routes::Routes;
 use crate::shadow;
 use crate::understanding::Understanding;
 use analysis::catalog::Procedure;
+use coming::Coming;
 use design::{Design, Orderer, Reads};
 use history::{DatabaseId, Grain, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
@@ -144,6 +147,8 @@ struct Shared {
     scheduler: RefCell<Scheduler>,
     /// By their numbers. Who has left stays here: what it served is shown with its name.
     standbys: RefCell<Vec<Rc<Standby>>>,
+    /// Replicas that are awaited.
+    coming: RefCell<Vec<Coming>>,
     databases: RefCell<BTreeMap<String, Rc<Database>>>,
     understanding: Understanding,
     backends: Backends,
@@ -183,6 +188,7 @@ impl Cluster {
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
             standbys: RefCell::default(),
+            coming: RefCell::default(),
             databases: RefCell::default(),
             understanding: Understanding::new(setup.analysis_bytes),
             backends: Backends::default(),

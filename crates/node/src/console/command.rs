@@ -15,6 +15,9 @@ pub(super) fn read(text: &str) -> Option<Command> {
         ["PAUSE", "REPLICA", _, ..] => replica(Change::Pause),
         ["RESUME", "REPLICA", _, ..] => replica(Change::Resume),
         ["REBUILD", "REPLICA", _, ..] => replica(Change::Rebuild),
+        ["ADD", "REPLICA", _, "FROM", _] => {
+            Command::AddReplica { name: words[2].clone(), source: words[4].clone() }
+        }
         ["PAUSE"] | ["PAUSE", _] => Command::Pause(database()),
         ["RESUME"] | ["RESUME", _] => Command::Resume(database()),
         ["SUSPEND"] => Command::Suspend,

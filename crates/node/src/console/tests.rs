@@ -336,13 +336,32 @@ fn what_is_done_with_a_replica_names_one() {
     assert_eq!(unknown.hint, "Consort feeds replica1.");
     assert_eq!(refused("REBUILD REPLICA standby1", Rights::Command).sqlstate, "42809");
     assert_eq!(refused("REBUILD REPLICA replica1", Rights::Look).sqlstate, "42501");
+    let added = Command::AddReplica { name: "My copy".into(), source: "replica1".into() };
+    assert_eq!(answer("add replica \"My copy\" from replica1", Rights::Command, &view), Reply::Do(added));
+    for (text, sqlstate) in [
+        ("ADD REPLICA replica2 FROM nobody", "42704"),
+        ("ADD REPLICA replica2 FROM standby1", "42809"),
+        ("ADD REPLICA standby1 FROM replica1", "42710"),
+    ] {
+        let refusal = refused(text, Rights::Command);
+        assert_eq!(refusal.sqlstate, sqlstate, "{text}");
+        assert!(!refusal.hint.is_empty());
+    }
+    assert_eq!(refused("ADD REPLICA replica2 FROM replica1", Rights::Look).sqlstate, "42501");
 }
 
 #[test]
 fn what_is_no_command_gets_a_hint() {
-    for text in
-        ["SELECT 1", "SHOW", "SHOW NONSENSE", "RELOAD now", "SHOW CLIENTS now", "REBUILD", "REBUILD REPLICA"]
-    {
+    for text in [
+        "SELECT 1",
+        "SHOW",
+        "SHOW NONSENSE",
+        "RELOAD now",
+        "SHOW CLIENTS now",
+        "REBUILD",
+        "REBUILD REPLICA",
+        "ADD REPLICA a",
+    ] {
         let Reply::Refused(refusal) = answer(text, Rights::Command, &fixture()) else { panic!("{text}") };
         assert_eq!(refusal.sqlstate, "42601");
         assert!(refusal.message.contains("SHOW HELP") && !refusal.hint.is_empty());

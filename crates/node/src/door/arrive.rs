@@ -4,7 +4,7 @@
 use super::admit::{Turned, admit};
 use super::first::first;
 use super::replicate::replicate;
-use super::{Console, Door, Seat, Secret, crowd, named};
+use super::{Console, Door, Keeps, Seat, Secret, crowd, named};
 use crate::chance;
 use crate::hba::Caller;
 use crate::log_in::{LoggedIn, Refusal, Wish};
@@ -367,6 +367,7 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
     }
     out.key_data(0, &chance::cancel_secret(seat.minor));
     out.ready(Status::Idle);
+    let mut keeps = Keeps::new();
     loop {
         seat.idle(Status::Idle);
         if client.send().await.is_err() {
@@ -394,7 +395,7 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
         seat.active();
         let message = client.unread()[..length].to_vec();
         client.consume(length);
-        if !console_message(door, &mut client, seat, &*console, &message).await {
+        if !console_message(door, &mut client, seat, (&*console, &mut keeps), &message).await {
             return door.farewell(client).await;
         }
     }
@@ -405,14 +406,14 @@ async fn console_message(
     door: &Door,
     client: &mut Peer,
     seat: &Seat,
-    console: &dyn Console,
+    (console, keeps): (&dyn Console, &mut Keeps),
     message: &[u8],
 ) -> bool {
     let Ok(frame) = Frame::new(message) else { return false };
     match frame.tag() {
         front::QUERY => {
             match wire::query_text(&frame).map(String::from_utf8_lossy) {
-                Ok(text) => console.answer(&seat.user, &text, client.out()).await,
+                Ok(text) => console.answer(&seat.user, &text, client.out(), keeps).await,
                 Err(why) => {
                     door.note_unruly(seat, &why.to_string());
                     client.out().problem(&Problem::fatal(BROKEN, why.to_string()));

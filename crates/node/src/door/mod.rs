@@ -45,6 +45,7 @@ use crate::socket::{Origin, Place, Socket};
 use half_open::HalfOpen;
 use ipnet::IpNet;
 use sparing::Sparing;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -102,12 +103,21 @@ impl Default for Options {
 /// Something whose answer is waited for.
 pub type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+/// What the console keeps for one session: it ends with the session.
+pub type Keeps = Vec<Box<dyn Any>>;
+
 /// The console behind the door: answers statements itself.
 pub trait Console {
     /// May this role use it?
     fn admits(&self, user: &str) -> bool;
-    /// Writes the whole answer to one Query, but for ReadyForQuery.
-    fn answer<'a>(&'a self, user: &'a str, text: &'a str, out: &'a mut Vec<u8>) -> Soon<'a, ()>;
+    /// Writes the whole answer to one Query, but for ReadyForQuery. What it keeps for the session from then on goes to `keeps`.
+    fn answer<'a>(
+        &'a self,
+        user: &'a str,
+        text: &'a str,
+        out: &'a mut Vec<u8>,
+        keeps: &'a mut Keeps,
+    ) -> Soon<'a, ()>;
 }
 
 /// The door. One per process; everything behind it runs in one thread.

@@ -1,7 +1,7 @@
 //! Any bytes as what a client says at the door before it has a session: whole conversations over a socket, by each way to
 //! prove who it is, with the console behind it.
 
-use node::door::{Console, Door, Listen, Listener, Options, Secrets, Soon};
+use node::door::{Console, Door, Keeps, Listen, Listener, Options, Secrets, Soon};
 use node::hba::{Method, Rules};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -26,7 +26,13 @@ impl Console for Echo {
         user == "ann"
     }
 
-    fn answer<'a>(&'a self, _: &'a str, text: &'a str, out: &'a mut Vec<u8>) -> Soon<'a, ()> {
+    fn answer<'a>(
+        &'a self,
+        _: &'a str,
+        text: &'a str,
+        out: &'a mut Vec<u8>,
+        _: &'a mut Keeps,
+    ) -> Soon<'a, ()> {
         Box::pin(async move { node::console::commands(text).for_each(|command| out.complete(command)) })
     }
 }

@@ -152,6 +152,24 @@ fn who_joins_is_given_what_is_taken_later() {
 }
 
 #[test]
+fn who_joins_beside_another_is_given_what_that_one_need_not_have_kept() {
+    let (mut feed, three) = (feed(3), StandbyId::new(3));
+    let end = feed.next(ONE, 20).unwrap().unwrap().end;
+    feed.kept(ONE, end);
+    assert!(feed.joins_beside(three, ONE));
+    more(&mut feed, 4..=4);
+    for replica in [ONE, TWO] {
+        let end = feed.next(replica, 100).unwrap().unwrap().end;
+        feed.kept(replica, end);
+    }
+    assert!(feed.rows(Lsn::new(20)).is_none() && feed.rows(Lsn::new(30)).is_some());
+    feed.connected(three).unwrap();
+    assert_eq!(given(&mut feed, three, 100), [30, 40]);
+    feed.leaves(ONE);
+    assert!(!feed.joins_beside(StandbyId::new(4), ONE), "nothing is kept for one that has left");
+}
+
+#[test]
 fn another_run_begins_with_nothing() {
     let mut feed = feed(2);
     feed.follow(None);
