@@ -48,14 +48,53 @@ fn reachable(host: &str) -> &str {
 
 /// The answers to several commands; what does not answer with rows has none.
 pub(crate) async fn ask(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
-    let asked = ask_patiently(found, commands);
-    tokio::time::timeout(LIMIT, asked).await.unwrap_or_else(|_| {
-        Err(Failure::not_running(format!("Consort does not answer: nothing within {LIMIT:?}")))
-    })
+    in_time(ask_patiently(found, commands)).await
 }
 
 /// The same for commands that take their time.
 pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Vec<Rows>, Failure> {
+    let (client, mut driver) = log_in(found).await?;
+    answers(found, &client, &mut driver, commands).await
+}
+
+/// A session that goes on: what the console keeps for it ends with it.
+pub(crate) struct Session<'a> {
+    found: &'a Found,
+    client: tokio_postgres::Client,
+    driver: Driver,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Session<'_> {
+    /// Logs in.
+    pub(crate) fn open(found: &Found) -> Result<Session<'_>, Failure> {
+        let runtime = runtime()?;
+        let (client, driver) = runtime.block_on(in_time(log_in(found)))?;
+        Ok(Session { found, client, driver, runtime })
+    }
+
+    /// Has a command done that answers with no rows, or with some that nobody wants.
+    pub(crate) fn tell(&mut self, command: &str) -> Result<(), Failure> {
+        let commands = [command];
+        let asked = answers(self.found, &self.client, &mut self.driver, &commands);
+        self.runtime.block_on(in_time(asked)).map(drop)
+    }
+}
+
+async fn in_time<T>(asked: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    timeout(LIMIT, asked).await.unwrap_or_else(|_| {
+        Err(Failure::not_running(format!("Consort does not answer: nothing within {LIMIT:?}")))
+    })
+}
+
+fn not_running(found: &Found, error: &dyn std::fmt::Display) -> Failure {
+    let stopped = found.home.as_ref().is_some_and(|home| home.running().is_none());
+    let mend = if stopped { format!("; consort up {} starts it", found.option()) } else { String::new() };
+    let at = place(&found.config).map_or_else(|_| String::new(), |(host, port)| format!(" at {host}:{port}"));
+    Failure::not_running(format!("Consort does not answer{at}: {error}{mend}"))
+}
+
+async fn log_in(found: &Found) -> Result<(tokio_postgres::Client, Driver), Failure> {
     let (host, port) = place(&found.config)?;
     let user = admin(&found.config);
     let mut address = tokio_postgres::Config::new();
@@ -69,20 +108,23 @@ pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Ve
     if let Some(password) = &password {
         address.password(password);
     }
-    let not_running = |error: &dyn std::fmt::Display| {
-        let stopped = found.home.as_ref().is_some_and(|home| home.running().is_none());
-        let mend = if stopped { format!("; consort up {} starts it", found.option()) } else { String::new() };
-        Failure::not_running(format!("Consort does not answer at {host}:{port}: {error}{mend}"))
-    };
-    let (client, connection) = connect(found, &address, &host, port).await.map_err(|error| {
+    connect(found, &address, &host, port).await.map_err(|error| {
         match password.is_none() && error.ends_with(NO_PASSWORD) {
             true => Failure::new(format!(
                 "the console asks for a password: {}",
                 password_wanted(&found.config, user)
             )),
-            false => not_running(&error),
+            false => not_running(found, &error),
         }
-    })?;
+    })
+}
+
+async fn answers(
+    found: &Found,
+    client: &tokio_postgres::Client,
+    driver: &mut Driver,
+    commands: &[&str],
+) -> Result<Vec<Rows>, Failure> {
     let asked = async {
         let mut answers = Vec::new();
         for command in commands {
@@ -93,9 +135,11 @@ pub(crate) async fn ask_patiently(found: &Found, commands: &[&str]) -> Result<Ve
     tokio::select! {
         answers = asked => answers.map_err(|error| match error.as_db_error() {
             Some(refusal) => Failure::new(said(refusal)),
-            None => not_running(&with_causes(&error)),
+            None => not_running(found, &with_causes(&error)),
         }),
-        ended = connection => Err(not_running(&ended.err().map_or_else(String::new, |error| error.to_string()))),
+        ended = driver => {
+            Err(not_running(found, &ended.err().map_or_else(String::new, |error| error.to_string())))
+        }
     }
 }
 

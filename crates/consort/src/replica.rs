@@ -3,10 +3,11 @@
 mod backed_up;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use postgres::clone::Chosen;
 use postgres::local::{self, Origin};
 
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "\
 Examples:
   consort replica add                            another server, made, copied to and fed
   consort replica add --from backup              the same by a base backup: much quicker for large databases
+  consort replica add --from replica1            the same of a replica that runs: the primary is not read
   consort replica seed                           a base backup that is kept for replicas to come
   consort replica add --from seed                another server, of a copy of that
   consort replica add --tables 'orders,shop.*'   another server that has these tables alone
@@ -44,8 +46,8 @@ Examples:
   consort replica resume replica1                it goes on where it was
   consort replica rebuild replica1               every database is copied to it anew, and how far that is
 
-It asks the console of the Consort that runs: RELOAD, PAUSE REPLICA, RESUME REPLICA, REBUILD REPLICA, SHOW FEEDS. Servers
-that `consort up` did not make are added and removed in the configuration, as [[replica]], and by RELOAD.";
+It asks the console of the Consort that runs: RELOAD, ADD REPLICA, PAUSE REPLICA, RESUME REPLICA, REBUILD REPLICA, SHOW
+FEEDS. Servers that `consort up` did not make are added and removed in the configuration, as [[replica]], and by RELOAD.";
 
 #[derive(Subcommand, Debug)]
 enum What {
@@ -87,8 +89,12 @@ struct Named {
 struct Add {
     #[command(flatten)]
     which: Which,
-    /// How the primary's databases come to it
-    #[arg(long, value_name = "HOW", default_value = "dump")]
+    /// How the primary's databases come to it: `dump`, `backup`, `seed`, or the name of a replica
+    ///
+    /// dump: each by pg_dump and pg_restore, into a server that initdb makes. backup: the whole server by pg_basebackup; nothing
+    /// is restored, no index is made anew. seed: as backup, of the one that `consort replica seed` has made. The name of a replica
+    /// that serves all of its databases: its server is copied by pg_basebackup while it goes on, and the primary is not read.
+    #[arg(long, value_name = "HOW", default_value = "dump", value_parser = From::read)]
     from: From,
     /// It has these tables alone, with their partitions and children: NAME (in every schema), SCHEMA.NAME or SCHEMA.*
     ///
@@ -102,14 +108,28 @@ struct Add {
 }
 
 /// How the primary's databases come to a new replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum From {
-    /// Each by pg_dump and pg_restore, into a server that initdb makes
+    /// Each by pg_dump and pg_restore, into a server that initdb makes.
     Dump,
-    /// The whole server by pg_basebackup: nothing is restored, no index is made anew
+    /// The whole server by pg_basebackup.
     Backup,
-    /// As backup, of the one that `consort replica seed` has made
+    /// As backup, of the one that was kept.
     Seed,
+    /// The whole server of the replica of this name.
+    Replica(String),
+}
+
+impl From {
+    /// Every word means one: there are names of all kinds.
+    fn read(word: &str) -> Result<From, Infallible> {
+        Ok(match word {
+            "dump" => From::Dump,
+            "backup" => From::Backup,
+            "seed" => From::Seed,
+            name => From::Replica(name.to_owned()),
+        })
+    }
 }
 
 #[derive(Args, Debug)]
@@ -136,10 +156,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         What::Add(options) => {
             let found = options.which.find()?;
             demand_tables(&found, &options.tables)?;
-            match options.from {
+            match &options.from {
                 From::Dump => add(&found, options),
                 From::Backup => backed_up::add(&found, Origin::Backup, options),
                 From::Seed => backed_up::add(&found, Origin::Seed, options),
+                From::Replica(source) => backed_up::copy(&found, source, options),
             }
         }
         What::Seed(MakeSeed { which, remove: false }) => backed_up::make_seed(&which.find()?),

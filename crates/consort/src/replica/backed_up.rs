@@ -1,4 +1,5 @@
-//! Replicas that are made of a base backup: of one that is taken for it, or of the seed.
+//! Replicas that are made of a base backup: of one of the primary that is taken for it, of the seed, or of one of another
+//! replica.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +7,10 @@ use postgres::local::{BackedUp, Cluster, Node, NodeState, Origin};
 
 use super::{Add, LOOK_EVERY, MAKE_ONE, Said, ask, home, made, options_of, remove, until_copied};
 use crate::cluster_in::Found;
+use crate::console::Session;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::settings_file::SettingsFile;
 use crate::up;
 
 /// The database at which a server is asked whether it follows the primary still.
@@ -16,7 +19,7 @@ const ANY_DATABASE: &str = "template1";
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes a server, has Consort take it in and feed it.
-pub(super) fn add(found: &Found, origin: Origin, options: &Add) -> Result<(), Failure> {
+pub(super) fn add(found: &Found, origin: Origin<'_>, options: &Add) -> Result<(), Failure> {
     let home = home(found, MAKE_ONE)?;
     let turn = home.take_turn()?;
     demand_consort(home)?;
@@ -25,22 +28,9 @@ pub(super) fn add(found: &Found, origin: Origin, options: &Add) -> Result<(), Fa
     options.choose(&mut file, &name);
     // Until the server has left the primary's log the primary keeps what it may want of it.
     let _kept = cluster.keep_log(&name)?;
-    match origin {
-        Origin::Backup => eprintln!("copying the primary to {name} .."),
-        Origin::Seed => eprintln!("copying the seed to {name} .."),
-    }
+    eprintln!("copying {} to {name} ..", what(origin));
     cluster.add_backed_up_replica(origin, &options_of(&file)?, &mut teller(&name))?;
-    let started = replica(&cluster, &name)?.start().map_err(Failure::from);
-    let joins = started.and_then(|()| {
-        up::write(home, &file, cluster.nodes())?;
-        ask(found, "RELOAD")
-    });
-    if let Err(failure) = joins {
-        up::write(home, &file, cluster.nodes().iter().filter(|node| node.name() != name))?;
-        cluster.remove_replica(&name)?;
-        return Err(failure);
-    }
-    println!("{name}: joins");
+    begin(found, home, (&mut cluster, &file), &name)?;
     drop(turn);
     let mut said = Said::default();
     if let Err(failure) = until_joined(found, replica(&cluster, &name)?, &mut said) {
@@ -48,6 +38,68 @@ pub(super) fn add(found: &Found, origin: Origin, options: &Add) -> Result<(), Fa
         return Err(failure);
     }
     if options.no_wait { Ok(()) } else { until_copied(found, &name, said) }
+}
+
+/// Makes a server of a copy of another replica's, which goes on meanwhile, and has Consort feed it. The primary is not read.
+pub(super) fn copy(found: &Found, source: &str, options: &Add) -> Result<(), Failure> {
+    if !options.tables.is_empty() {
+        return Err(Failure::new(format!(
+            "--tables does not go with --from {source}: a copy of a replica has the tables that it has, which are all"
+        )));
+    }
+    let home = home(found, MAKE_ONE)?;
+    let turn = home.take_turn()?;
+    demand_consort(home)?;
+    let (mut cluster, file) = made(found, home)?;
+    let name = cluster.next_replica();
+    // Consort keeps for it what it is going to lack, until it has joined or we are gone.
+    let mut session = Session::open(found)?;
+    session.tell(&format!("ADD REPLICA {} FROM {}", named(&name), named(source)))?;
+    let origin = Origin::Replica(source);
+    eprintln!("copying {} to {name} ..", what(origin));
+    cluster.add_backed_up_replica(origin, &options_of(&file)?, &mut teller(&name))?;
+    if let Err(failure) = session.tell("SHOW VERSION") {
+        cluster.remove_replica(&name)?;
+        return Err(failure);
+    }
+    begin(found, home, (&mut cluster, &file), &name)?;
+    drop((session, turn));
+    if options.no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
+}
+
+/// What is copied, for a person.
+fn what(origin: Origin<'_>) -> &str {
+    match origin {
+        Origin::Backup => "the primary",
+        Origin::Seed => "the seed",
+        Origin::Replica(source) => source,
+    }
+}
+
+/// A name as the console reads it.
+fn named(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Starts the server that was made, and has Consort know of it; if that fails it goes.
+fn begin(
+    found: &Found,
+    home: &Home,
+    (cluster, file): (&mut Cluster, &SettingsFile),
+    name: &str,
+) -> Result<(), Failure> {
+    let started = replica(cluster, name)?.start().map_err(Failure::from);
+    let joins = started.and_then(|()| {
+        up::write(home, file, cluster.nodes())?;
+        ask(found, "RELOAD")
+    });
+    if let Err(failure) = joins {
+        up::write(home, file, cluster.nodes().iter().filter(|node| node.name() != name))?;
+        cluster.remove_replica(name)?;
+        return Err(failure);
+    }
+    println!("{name}: joins");
+    Ok(())
 }
 
 /// Takes the base backup that replicas are made of later.

@@ -1,5 +1,5 @@
-//! Replicas that come of a base backup of the primary: taken in while everybody works, equal from the first read on, and gone
-//! without a trace if they die in the middle.
+//! Replicas that come of a base backup, of the primary or of another replica: taken in while everybody works, equal from the
+//! first read on, and gone without a trace if they die in the middle.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -164,6 +164,163 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
     assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: removed\n");
     assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
     assert!(!folder.path().join("seed").exists());
+}
+
+/// The console of what is in a folder of `up`.
+fn console_of(folder: &UpFolder) -> Console {
+    Console::connect(&folder.url().replace("/postgres", "/consort").replace("//consort@", "//postgres@"))
+}
+
+/// A folder of `up` with a replica that serves both databases, and writers there.
+fn with_a_replica() -> (UpFolder, Load, Load, Console) {
+    let (folder, here, there) = up();
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: joins\n");
+    let mut console = console_of(&folder);
+    for database in ["postgres", "shop"] {
+        eventually("a replica that serves", || console.feed("replica1", database).state == "serving");
+    }
+    (folder, here, there, console)
+}
+
+/// What a node of a folder of `up` has said in its log.
+fn log_of(folder: &UpFolder, node: &str) -> String {
+    let files = std::fs::read_dir(folder.path().join(node).join("log")).expect("a folder of logs");
+    let text = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file.expect("a log").path());
+    files.map(|file| String::from_utf8_lossy(&text(file).expect("a log")).into_owned()).collect()
+}
+
+#[test]
+fn a_replica_is_copied_from_a_running_one_while_everybody_writes() {
+    let (folder, here, there, mut console) = with_a_replica();
+    for node in ["primary", "replica1"] {
+        at(&folder, node, "template1", "ALTER SYSTEM SET log_replication_commands = on");
+        at(&folder, node, "template1", "SELECT pg_reload_conf()");
+        eventually("a server that logs who replicates", || {
+            at(&folder, node, "template1", "SHOW log_replication_commands") == "on"
+        });
+    }
+    let done = replica(&folder, &["add", "--from", "replica1"]);
+    assert!(done.err.contains("copying replica1 to replica2 .."), "{done:?}");
+    assert_eq!(done.worked(), "replica2: joins\n");
+    serves(&mut console, "replica2");
+    let numbers = "SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_database WHERE datname IN ('postgres', 'shop')";
+    let numbers = |node| at(&folder, node, "template1", numbers);
+    // Each copy by a dump has a number of its own.
+    assert_eq!(numbers("replica2"), numbers("replica1"));
+    assert_ne!(numbers("replica2"), numbers("primary"));
+    eventually("a base backup of the replica", || log_of(&folder, "replica1").contains("BASE_BACKUP"));
+    assert!(!log_of(&folder, "primary").contains("BASE_BACKUP"), "the primary was not read");
+    let mut shop = Client::connect(&of_shop(&folder)).unwrap();
+    shop.rows("CREATE TABLE later AS SELECT n FROM generate_series(1, 10) n").unwrap();
+    here.goes_on(20, 10);
+    there.goes_on(20, 10);
+    for database in ["postgres", "shop"] {
+        let verified = folder.run("verify", &[database]).worked();
+        assert!(verified.contains("replica2") && verified.contains("equal"), "{verified}");
+        assert!(!verified.contains("differs"), "{verified}");
+    }
+    eventually("the new rows", || at(&folder, "replica2", "shop", "SELECT count(*) FROM later") == "10");
+    assert_eq!(numbers("replica2"), numbers("replica1"), "nothing was copied anew");
+    // Each is a replica of its own: the other one may go.
+    assert_eq!(replica(&folder, &["remove", "replica1"]).worked(), "replica1: removed\n");
+    here.goes_on(20, 10);
+    serves(&mut console, "replica2");
+    here.end();
+    there.end();
+    drop((shop, console));
+    let copy = numbers("replica2");
+    folder.run("down", &[]).worked();
+    folder.run("up", &[]).worked();
+    let (mut client, mut console) = (Client::connect(&folder.url()).unwrap(), console_of(&folder));
+    eventually("a read at the replica", || {
+        assert_eq!(client.number(READ_QUIET).unwrap(), 7);
+        served(&mut console, "replica2") > 0
+    });
+    assert_eq!(numbers("replica2"), copy, "it is fed on");
+}
+
+#[test]
+fn a_copy_of_a_replica_that_is_broken_off_leaves_no_trace() {
+    let (folder, here, there, mut console) = with_a_replica();
+    // So that it takes a moment. Consort has no copy of this database.
+    let big = "CREATE TABLE big AS SELECT n, repeat('x', 1000) AS v FROM generate_series(1, 100000) n";
+    at(&folder, "replica1", "template1", big);
+    let mut adding = begun(command(&folder, &["add", "--from", "replica1"]));
+    let sender = "SELECT pid FROM pg_stat_progress_basebackup";
+    let mut pid = String::new();
+    eventually("a base backup", || {
+        pid = at(&folder, "replica1", "template1", sender);
+        !pid.is_empty()
+    });
+    run(Command::new("kill").args(["-STOP", &pid])).worked();
+    let awaited = |console: &mut Console| {
+        let rows = console.rows("SHOW REPLICAS");
+        let row = rows.iter().find(|row| row.get("name") == Some("replica2"))?;
+        row.get("why").map(str::to_owned)
+    };
+    let why = awaited(&mut console).expect("a replica that is awaited");
+    assert!(why.contains("copy of that of replica1"), "{why}");
+    here.goes_on(20, 10);
+    eventually("rows that are kept for it", || console.feed("replica2", "postgres").pending_commits > 5);
+    adding.kill().unwrap();
+    adding.wait().unwrap();
+    eventually("nobody who is awaited", || awaited(&mut console).is_none());
+    assert!(console.rows("SHOW FEEDS").iter().all(|row| row.get("name") == Some("replica1")));
+    eventually("a folder that is gone", || !folder.path().join("replica2").exists());
+    run(Command::new("kill").args(["-CONT", &pid])).worked();
+    eventually("no backup", || at(&folder, "replica1", "template1", sender).is_empty());
+    // Nothing is kept at the primary.
+    let end = at(&folder, "primary", "template1", "SELECT pg_current_wal_lsn()");
+    let behind = format!(
+        "SELECT count(*) FROM pg_replication_slots WHERE plugin <> '' AND confirmed_flush_lsn < '{end}'"
+    );
+    eventually("slots that go on", || at(&folder, "primary", "template1", &behind) == "0");
+    here.goes_on(20, 10);
+    // The next one has its name.
+    assert_eq!(replica(&folder, &["add", "--from", "replica1"]).worked(), "replica2: joins\n");
+    here.end();
+    there.end();
+}
+
+#[test]
+fn what_cannot_be_copied_to_a_replica_is_refused() {
+    let (folder, here, there, mut console) = with_a_replica();
+    let refused = |arguments: &[&str]| replica(&folder, &[&["add"][..], arguments].concat()).failed(1);
+    let said = refused(&["--from", "nobody"]);
+    assert!(said.contains("there is no replica \"nobody\"\nConsort feeds replica1."), "{said}");
+    let said = refused(&["--from", "standby1"]);
+    assert!(said.contains("\"standby1\" is no replica that Consort feeds"), "{said}");
+    let said = refused(&["--from", "replica1", "--tables", "quiet"]);
+    assert!(said.contains("--tables does not go with --from replica1"), "{said}");
+    assert_eq!(replica(&folder, &["pause", "replica1"]).worked(), "replica1: paused\n");
+    eventually("a replica that is paused", || console.feed("replica1", "shop").state == "paused");
+    let said = refused(&["--from", "replica1"]);
+    assert!(
+        said.contains("\"replica1\" does not serve the database") && said.contains("SHOW FEEDS"),
+        "{said}"
+    );
+    assert_eq!(replica(&folder, &["resume", "replica1"]).worked(), "replica1: goes on\n");
+    assert_eq!(replica(&folder, &["add", "--tables", "quiet"]).worked(), "replica2: joins\n");
+    let said = refused(&["--from", "replica2"]);
+    assert!(said.contains("\"replica2\" has a part of the tables"), "{said}");
+    assert!(!folder.path().join("replica3").exists());
+    assert!(!folder.run("status", &[]).worked().contains("replica3"));
+    here.end();
+    there.end();
+}
+
+#[test]
+fn one_that_is_awaited_is_copied_by_a_dump_if_its_source_was_given_up() {
+    let (folder, here, there, mut console) = with_a_replica();
+    console.rows("ADD REPLICA replica2 FROM replica1");
+    assert_eq!(console.feed("replica2", "shop").state, "waiting");
+    assert_eq!(replica(&folder, &["rebuild", "replica1"]).worked(), "replica1: is copied anew\n");
+    let why = console.feed("replica2", "shop").why;
+    assert!(why.contains("was given up meanwhile"), "{why}");
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica2: joins\n");
+    serves(&mut console, "replica2");
+    here.end();
+    there.end();
 }
 
 /// What `consort status` says to programs.

@@ -1,9 +1,10 @@
-//! Servers that Consort feeds and that come of a base backup of the primary: taken just now, or kept before as the *seed* of
-//! servers to come (Hihooi, 3 and 6).
+//! Servers that Consort feeds and that come of a base backup: of the primary, taken just now or kept before as the *seed* of
+//! servers to come (Hihooi, 3 and 6), or of a replica that is fed and goes on meanwhile (Ganymed, 4.4).
 //!
 //! ```text
 //! <folder>/seed/backup     a base backup that never runs; the slot consort_seed keeps the primary's log since
-//! <folder>/replica1/data   a base backup, or a copy of the seed: it follows the primary until it is fed
+//! <folder>/replica1/data   a base backup of the primary, or a copy of the seed: it follows the primary until it is fed
+//! <folder>/replica2/data   a base backup of a replica: as it is, it can be fed from what its position says
 //! ```
 //!
 //! What is broken off goes, also when our process is killed: a process that outlives it removes the folder, and the log is
@@ -13,11 +14,12 @@ use super::cluster::{
     Cluster, Options, PRIMARY, UNFINISHED, empty_place, finish_place, open_node, port_for, prepare_folder,
     remove_folder, setup, write,
 };
-use super::node::Node;
+use super::node::{Node, Role};
 use super::probe::Probe;
 use super::programs::Programs;
 use super::settings::{self, NodeSettings};
 use crate::Error;
+use crate::clone::CONTROL_DATABASE;
 use history::Lsn;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -37,11 +39,13 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Of what a server is made that Consort feeds and that is not copied to database by database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A base backup that is taken for it.
+pub enum Origin<'a> {
+    /// A base backup of the primary that is taken for it.
     Backup,
     /// The base backup that was kept.
     Seed,
+    /// A base backup of the replica of this name. Whoever feeds that one has to keep from before on what the copy will lack.
+    Replica(&'a str),
 }
 
 /// How far a base backup is.
@@ -110,33 +114,39 @@ impl Cluster {
         Ok(KeptLog(session))
     }
 
-    /// Makes one server more for Consort to feed, of a base backup. It is not started yet. When it is, it follows the primary
-    /// until Consort has it leave the log; [keep](Cluster::keep_log) that until then. `tell` hears now and then how far the
-    /// backup is.
+    /// Makes one server more for Consort to feed, of a base backup. It is not started yet. When it is, one that came of the
+    /// primary's follows the primary until Consort has it leave the log; [keep](Cluster::keep_log) that until then. `tell`
+    /// hears now and then how far the backup is.
     ///
     /// # Errors
-    /// [`Error::Setup`] with what `pg_basebackup` says, or if the seed is of no use. Nothing of the server is left then.
+    /// [`Error::Setup`] with what `pg_basebackup` says, if the seed is of no use, or if there is no such replica. Nothing of the
+    /// server is left then.
     pub fn add_backed_up_replica(
         &mut self,
-        origin: Origin,
+        origin: Origin<'_>,
         options: &Options,
         tell: &mut dyn FnMut(BackedUp),
     ) -> Result<&Node, Error> {
         let name = &self.next_replica();
         let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
+        let source = match origin {
+            Origin::Backup | Origin::Seed => self.primary(),
+            Origin::Replica(source) => self.replica(source)?,
+        };
+        let follows = (source.role() == Role::Primary).then(|| (source.socket_folder(), source.port()));
         let node = NodeSettings {
             name,
             port: port_for(options.log_ins, &ports)?,
-            sockets: self.primary().socket_folder(),
+            sockets: source.socket_folder(),
             log_ins: options.log_ins,
-            follows: Some((self.primary().socket_folder(), self.primary().port())),
+            follows,
             joins: true,
         };
         let mut guard = Unfinished::guarded(&self.folder.join(name), "data")?;
         let place = empty_place(&self.programs, &self.folder, name)?;
         match origin {
-            Origin::Backup => {
-                back_up((&self.programs, self.primary()), name, &place, options, &mut guard, tell)?
+            Origin::Backup | Origin::Replica(_) => {
+                back_up((&self.programs, source), name, &place, options, &mut guard, tell)?
             }
             Origin::Seed => self.copy_seed(&place)?,
         }
@@ -144,6 +154,11 @@ impl Cluster {
         finish_place(&self.folder, name)?;
         self.nodes.push(open_node(&self.programs, &self.folder, name)?);
         Ok(&self.nodes[self.nodes.len() - 1])
+    }
+
+    fn replica(&self, name: &str) -> Result<&Node, Error> {
+        let node = self.replicas().iter().find(|node| node.name() == name);
+        node.ok_or_else(|| Error::Setup(format!("there is no replica {name}")))
     }
 
     /// A server in a folder of its own that came of a base backup of a primary and follows it.
@@ -257,33 +272,42 @@ impl Cluster {
     }
 }
 
-/// What a backup is told so that it follows the primary, and is fed.
+/// What a backup is told so that it follows the primary, and is fed. One of a replica is fed as that is, and told nothing else.
 fn joins(programs: &Programs, place: &Path, node: &NodeSettings<'_>, options: &Options) -> Result<(), Error> {
-    write(programs, place, "standby.signal", "")?;
     write(programs, place, settings::FILE, &settings::file(node, &options.settings))?;
+    if node.follows.is_none() {
+        return Ok(());
+    }
+    write(programs, place, "standby.signal", "")?;
     programs.account().write(&place.join("postgresql.auto.conf"), &settings::of_a_backup(), true)
+}
+
+/// A database in which a server can be asked at any time. At a replica `postgres` is a copy as any other, and may be gone for
+/// a while; at the primary nobody could make a database while somebody is in the other one.
+fn always_there(source: &Node) -> &'static str {
+    if source.role() == Role::Replica { CONTROL_DATABASE } else { "postgres" }
 }
 
 /// pg_basebackup into an empty folder.
 fn back_up(
-    (programs, primary): (&Programs, &Node),
+    (programs, source): (&Programs, &Node),
     name: &str,
     place: &Path,
     options: &Options,
     guard: &mut Unfinished,
     tell: &mut dyn FnMut(BackedUp),
 ) -> Result<(), Error> {
-    let spaces = primary.query("postgres", "SELECT FROM pg_tablespace WHERE spcname !~ '^pg_'")?;
-    if !spaces.is_empty() {
-        return Err(Error::Setup(
-            "the primary has tablespaces, whose folders a base backup on the same machine cannot have too: copy the \
-             databases by dumps"
-                .to_owned(),
-        ));
+    let spaces = "SELECT FROM pg_tablespace WHERE spcname !~ '^pg_'";
+    if !source.query(always_there(source), spaces)?.is_empty() {
+        return Err(Error::Setup(format!(
+            "the server {} has tablespaces, whose folders a base backup on the same machine cannot have too: copy the \
+             databases by dumps",
+            source.name()
+        )));
     }
     let mut backup = programs.command("pg_basebackup");
     backup.args(["--checkpoint=fast", "--wal-method=stream", "--username=postgres", "--no-password"]);
-    backup.args(["--port", &primary.port().to_string(), "--host"]).arg(primary.socket_folder());
+    backup.args(["--port", &source.port().to_string(), "--host"]).arg(source.socket_folder());
     backup.arg("--pgdata").arg(place).env("PGAPPNAME", format!("consort_{name}"));
     if !options.durable {
         backup.arg("--no-sync");
@@ -292,14 +316,14 @@ fn back_up(
     backup.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = backup.spawn().map_err(|error| Error::Setup(format!("cannot run pg_basebackup: {error}")))?;
     guard.heeds(&child.id().to_string())?;
-    let done = until_backed_up(primary, child, name, tell);
+    let done = until_backed_up(source, child, name, tell);
     guard.heeds("-")?;
     done
 }
 
 /// Waits for the end of a backup, and tells how far it is.
 fn until_backed_up(
-    primary: &Node,
+    source: &Node,
     mut child: Child,
     name: &str,
     tell: &mut dyn FnMut(BackedUp),
@@ -318,7 +342,7 @@ fn until_backed_up(
             let failed = || Error::Setup(format!("pg_basebackup failed: {}", said.trim()));
             return status.success().then_some(()).ok_or_else(failed);
         }
-        if let Ok(rows) = primary.query("postgres", &far)
+        if let Ok(rows) = source.query(always_there(source), &far)
             && let Some([Some(bytes), Some(all_bytes)]) = rows.first().map(Vec::as_slice)
             && let (Ok(bytes), Ok(all_bytes)) = (bytes.parse(), all_bytes.parse())
         {

@@ -4,7 +4,7 @@
 //! <folder>/primary/data      made by initdb
 //! <folder>/primary/log       what the server says
 //! <folder>/standby1/data     made by pg_basebackup, follows the primary through a physical slot
-//! <folder>/replica1/data     a server of its own, which Consort feeds (`backup.rs`: made of a base backup)
+//! <folder>/replica1/data     a server of its own, which Consort feeds (`backup.rs`: made of a base backup, or of another one's)
 //! <folder>/sockets/          only Consort's user and the servers' can enter: whoever can is trusted as any role
 //! ```
 //!
