@@ -364,6 +364,9 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
     each("consort_feed_failed", "1 if the replica differs from the primary and must be made anew.", |feed| {
         u64::from(feed.state == "failed")
     });
+    each("consort_feed_waiting", "1 while the replica takes nothing in: why is in SHOW FEEDS.", |feed| {
+        u64::from(feed.state == "waiting")
+    });
     each("consort_feed_copying", "1 while the database is copied to the replica.", |feed| {
         u64::from(feed.state == "copying")
     });

@@ -166,6 +166,17 @@ impl Feeds {
         waited.let_go += let_go;
     }
 
+    /// It was given up, and why.
+    fn given_up(&self, of: DatabaseId, replica: StandbyId, why: String) {
+        self.course(of, replica).in_vain.why = why;
+    }
+
+    /// Why there must be another copy, if anybody has said.
+    pub(crate) fn why_anew(&self, of: DatabaseId, replica: StandbyId) -> Option<String> {
+        let why = self.course(of, replica).in_vain.why.clone();
+        (!why.is_empty()).then_some(why)
+    }
+
     /// Whether it must be copied before it is fed.
     pub(crate) fn is_out(&self, of: DatabaseId, replica: StandbyId) -> bool {
         self.course(of, replica).out
@@ -391,6 +402,7 @@ impl Cluster {
     pub(crate) fn copied(&self, replica: StandbyId, of: DatabaseId) {
         let mut course = self.feeds().course(of, replica);
         (course.out, course.kept_behind) = (false, None);
+        course.in_vain.why.clear();
     }
 
     /// A replica is fed no more: it must be copied anew, and so must those whose servers are being copied from it. Nothing is
@@ -465,10 +477,12 @@ impl Cluster {
     fn bound_feed(&self, of: DatabaseId) {
         let (memory, files) = (self.setup().fed_buffer_bytes as u64, self.setup().fed_archive_bytes as u64);
         let put = |parts: &mut [Part]| Part::put_away(parts, &mut self.feeds().archive.borrow_mut());
+        let mut why = "it is further behind than fed_buffer and fed_archive hold".to_owned();
         if files > 0
             && let Err(error) = self.feeds().feed(of).put_away(memory, put)
         {
             tracing::warn!(%error, "what replicas lack cannot be put into a file");
+            why = format!("what it lacks cannot be put into a file: {error}");
         }
         loop {
             let behind = self.feeds().feed(of).too_far_behind(memory, files);
@@ -479,9 +493,11 @@ impl Cluster {
                 tracing::warn!(
                     replica = self.standby(replica).name,
                     database = self.name_of(of),
-                    "the replica is further behind than fed_buffer and fed_archive hold: the database is copied anew"
+                    why,
+                    "the replica is given up: the database is copied anew"
                 );
                 self.fed_leaves(replica, of);
+                self.feeds().given_up(of, replica, why.clone());
             }
         }
     }

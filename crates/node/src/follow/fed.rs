@@ -141,7 +141,10 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                 feeding.in_vain(why)
             }
             Stop::GivenUp => {
-                let why = "it was given up meanwhile".to_owned();
+                let mut why = "it was given up meanwhile".to_owned();
+                if let Some(said) = cluster.feeds().why_anew(of, id) {
+                    why = format!("{why}: {said}");
+                }
                 tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
                 cluster.fed_leaves(id, of);
                 if feeding.was_copying() {

@@ -4,6 +4,7 @@
 //! relations   [accounts, history]            as they were described when the rows came
 //! in memory   (0, U..)(1, I..)(2, T..)       which of them, and the message: a part of what was received, not copied
 //! in a file   the same, length by length; a file that has no name any more, of this commit alone or of many
+//! lost        there was too much for memory, and no room for a file: who reads them is told so
 //! ```
 //!
 //! A table may be described anew in mid-transaction (DDL between two rows); then it stands twice among the relations, and
@@ -38,7 +39,9 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// The rows of one commit, in the order in which they were written. Cheap to clone.
 ///
 /// Up to [`Changes::MAX_IN_MEMORY_BYTES`] of them lie in memory. More than that goes to a file in the folder for large temporary
-/// files (`TMPDIR`, else `/var/tmp`), which has no name any more: it ends with the last clone, however the process ends.
+/// files (`TMPDIR`, else `/var/tmp`), which has no name any more: it ends with the last clone, however the process ends. Where it
+/// cannot be written (the disk is full) the rows are lost: whoever reads them hears so, and the stream goes on. It would else give
+/// the same transaction again and again, while the primary keeps its log for nobody.
 #[derive(Clone, Debug)]
 pub struct Changes {
     relations: Arc<[Arc<Relation>]>,
@@ -53,6 +56,8 @@ enum Messages {
     Here(Arc<[(u32, Bytes)]>),
     /// From this place of the file on.
     Filed(Arc<File>, u64),
+    /// Nobody has them, and why.
+    Lost(Arc<str>),
 }
 
 impl Changes {
@@ -64,7 +69,7 @@ impl Changes {
         self.count
     }
 
-    /// How many bytes they are, with what keeping them costs.
+    /// How many bytes they are, with what keeping them costs; none if they are lost.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -87,7 +92,7 @@ impl Changes {
     /// Reads them from the beginning.
     pub(crate) fn read(&self) -> Reader<'_> {
         let at = match self.messages {
-            Messages::Here(_) => 0,
+            Messages::Here(_) | Messages::Lost(_) => 0,
             Messages::Filed(_, at) => at,
         };
         Reader { changes: self, next: 0, piece: BytesMut::new(), at }
@@ -126,7 +131,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next one; `None` behind the last.
+    /// The next one; `None` behind the last. What is lost is an error at once: there is at least one message of it.
     pub(crate) fn next(&mut self) -> io::Result<Option<Change<'a>>> {
         if self.next == self.changes.count {
             return Ok(None);
@@ -137,6 +142,7 @@ impl<'a> Reader<'a> {
                 (*place, message.clone())
             }
             Messages::Filed(file, _) => self.filed(file)?,
+            Messages::Lost(why) => return Err(io::Error::other(&**why)),
         };
         self.next += 1;
         Ok(Some(Change { relations: &self.changes.relations, place, message }))
@@ -169,7 +175,7 @@ impl<'a> Reader<'a> {
 
 /// The rows of the transaction that is coming out.
 ///
-/// Invariant: `here_bytes <= Changes::MAX_IN_MEMORY_BYTES` between two messages.
+/// Invariants: `here_bytes <= Changes::MAX_IN_MEMORY_BYTES` between two messages; nothing is kept of what is lost.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     relations: Vec<Arc<Relation>>,
@@ -178,43 +184,46 @@ pub(super) struct Kept {
     here: Vec<(u32, Bytes)>,
     here_bytes: usize,
     spilled: Option<File>,
+    /// Why there is no file.
+    lost: Option<Arc<str>>,
     count: u64,
     bytes: u64,
     restarts: bool,
 }
 
 impl Kept {
-    /// Keeps a message if it is about rows. `known` finds the table with a number.
+    /// Keeps a message if it is about rows. `known` finds the table with a number. `None`: it is malformed.
     pub(super) fn add<'r>(
         &mut self,
         message: Bytes,
         known: impl Fn(u32) -> Option<&'r Arc<Relation>>,
-    ) -> io::Result<()> {
+    ) -> Option<()> {
         let word = |at: usize| {
             message.get(at..at + 4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
         };
-        // What is malformed was refused before it came here.
-        let missing = || io::Error::from(io::ErrorKind::InvalidData);
         let place = match message.first() {
-            Some(b'I' | b'U' | b'D') => self.place(word(1).and_then(&known).ok_or_else(missing)?),
+            Some(b'I' | b'U' | b'D') => self.place(word(1).and_then(&known)?),
             Some(b'T') => {
-                for table in 0..word(1).ok_or_else(missing)? as usize {
-                    self.place(word(6 + 4 * table).and_then(&known).ok_or_else(missing)?);
+                for table in 0..word(1)? as usize {
+                    self.place(word(6 + 4 * table).and_then(&known)?);
                 }
                 self.restarts |= message.get(5).is_some_and(|options| options & RESTARTS != 0);
                 several(self.relations.len())
             }
-            _ => return Ok(()),
+            _ => return Some(()),
         };
-        let bytes = message.len() + EACH_BYTES;
         self.count += 1;
+        if self.lost.is_some() {
+            return Some(());
+        }
+        let bytes = message.len() + EACH_BYTES;
         self.bytes += bytes as u64;
         self.here_bytes += bytes;
         self.here.push((place, message));
         if self.here_bytes > Changes::MAX_IN_MEMORY_BYTES {
-            self.spill()?;
+            self.spill();
         }
-        Ok(())
+        Some(())
     }
 
     fn place(&mut self, relation: &Arc<Relation>) -> u32 {
@@ -229,7 +238,18 @@ impl Kept {
         place
     }
 
-    fn spill(&mut self) -> io::Result<()> {
+    /// Puts what is in memory into the file; where that cannot be, all is lost.
+    fn spill(&mut self) {
+        if let Err(error) = self.write_out() {
+            let why = format!("they could not be put into a file: {}", named(&error));
+            self.lost = Some(why.into());
+            // What there is of the file takes room that somebody else may need.
+            (self.here, self.spilled) = (Vec::new(), None);
+            (self.here_bytes, self.bytes) = (0, 0);
+        }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
         let file = match &mut self.spilled {
             Some(file) => file,
             none => none.insert(nameless_file()?),
@@ -247,16 +267,17 @@ impl Kept {
     }
 
     /// The transaction has committed.
-    pub(super) fn finish(mut self) -> io::Result<Changes> {
+    pub(super) fn finish(mut self) -> Changes {
         if self.spilled.is_some() {
-            self.spill()?;
+            self.spill();
         }
         let relations: Arc<[_]> = self.relations.into();
-        let messages = match self.spilled {
-            Some(file) => Messages::Filed(Arc::new(file), 0),
-            None => Messages::Here(self.here.into()),
+        let messages = match (self.lost, self.spilled) {
+            (Some(why), _) => Messages::Lost(why),
+            (None, Some(file)) => Messages::Filed(Arc::new(file), 0),
+            (None, None) => Messages::Here(self.here.into()),
         };
-        Ok(Changes { relations, messages, count: self.count, bytes: self.bytes, restarts: self.restarts })
+        Changes { relations, messages, count: self.count, bytes: self.bytes, restarts: self.restarts }
     }
 }
 
@@ -277,6 +298,14 @@ impl Archive {
     /// # Errors
     /// The file cannot be made or written: all rows are where they were.
     pub fn put<'a>(&mut self, all: impl Iterator<Item = &'a mut Changes>) -> io::Result<u64> {
+        self.write_out(all).map_err(|error| {
+            // On a disk that is full nothing may lie there that nobody wants: it ends with the last commit that is in it.
+            self.file = None;
+            io::Error::new(error.kind(), named(&error))
+        })
+    }
+
+    fn write_out<'a>(&mut self, all: impl Iterator<Item = &'a mut Changes>) -> io::Result<u64> {
         let (file, end) = match self.file.take().filter(|(_, end)| *end < Self::FILE_BYTES) {
             Some(begun) => begun,
             None => (Arc::new(nameless_file()?), 0),
@@ -327,6 +356,11 @@ fn nameless_file() -> io::Result<File> {
     Ok(file)
 }
 
+/// What went wrong with a file, with its folder: it is there that room must be made.
+fn named(error: &io::Error) -> String {
+    format!("{}: {error}", large_files().display())
+}
+
 /// Where large temporary files belong: the system's folder for them is often in memory (file-hierarchy(7)).
 fn large_files() -> PathBuf {
     const LARGE: &str = "/var/tmp";
@@ -371,14 +405,14 @@ mod tests {
             kept.add(truncation.clone(), |_| Some(known)).unwrap();
         }
         kept.add(Bytes::from_static(b"Y"), |_| None).unwrap();
-        let changes = kept.finish().unwrap();
+        let changes = kept.finish();
         let names: Vec<String> = all(&changes).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["before", "before", "after", "after"]);
         assert_eq!((changes.count(), changes.restarts()), (4, false));
         let mut kept = Kept::default();
         kept.add(Bytes::from_static(b"T\0\0\0\x01\x02\0\0\0\x01"), |_| Some(&before)).unwrap();
         kept.add(truncation, |_| Some(&before)).unwrap();
-        assert!(kept.finish().unwrap().restarts());
+        assert!(kept.finish().restarts());
     }
 
     #[test]
@@ -397,7 +431,7 @@ mod tests {
             kept.add(row.clone(), |_| Some(&table)).unwrap();
             assert!(kept.here_bytes <= Changes::MAX_IN_MEMORY_BYTES);
         }
-        let changes = kept.finish().unwrap();
+        let changes = kept.finish();
         assert!(changes.filed());
         for _ in 0..2 {
             let read: Vec<Bytes> = all(&changes).into_iter().map(|(_, message)| message).collect();
@@ -413,7 +447,7 @@ mod tests {
             for _ in 0..3 {
                 kept.add(row(1, &vec![number; length]), |_| Some(&table)).unwrap();
             }
-            kept.finish().unwrap()
+            kept.finish()
         };
         let mut archive = Archive::default();
         let mut changes: Vec<Changes> =
@@ -435,5 +469,42 @@ mod tests {
         assert!(archive.file.as_ref().unwrap().1 < 100);
         assert_eq!(all(&last).len(), 3);
         assert!(changes.iter().map(all).eq(before));
+    }
+
+    /// A file on a disk that is full.
+    fn on_a_full_disk() -> File {
+        OpenOptions::new().read(true).write(true).open("/dev/full").unwrap()
+    }
+
+    #[test]
+    fn rows_for_which_no_file_has_room_are_lost_and_who_reads_them_hears_so() {
+        let table = relation(1, "t");
+        for rows in [1, 3] {
+            let mut kept = Kept { spilled: Some(on_a_full_disk()), ..Kept::default() };
+            for _ in 0..rows {
+                kept.add(row(1, &vec![9; Changes::MAX_IN_MEMORY_BYTES]), |_| Some(&table)).unwrap();
+                assert_eq!((kept.here_bytes, kept.here.len()), (0, 0));
+                assert!(kept.spilled.is_none(), "its room is given back");
+            }
+            let changes = kept.finish();
+            assert_eq!((changes.count(), changes.bytes(), changes.filed()), (rows, 0, false));
+            let why = changes.read().next().unwrap_err().to_string();
+            assert!(why.contains(&large_files().display().to_string()), "{why}");
+            assert!(why.contains("No space left on device"), "{why}");
+        }
+    }
+
+    #[test]
+    fn rows_that_the_archive_has_no_room_for_stay_where_they_are() {
+        let table = relation(1, "t");
+        let mut kept = Kept::default();
+        kept.add(row(1, b"x"), |_| Some(&table)).unwrap();
+        let mut changes = kept.finish();
+        let mut archive = Archive { file: Some((Arc::new(on_a_full_disk()), 0)) };
+        let error = archive.put(std::iter::once(&mut changes)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        assert!(archive.file.is_none(), "its room is given back");
+        assert!(!changes.filed());
+        assert_eq!(all(&changes).len(), 1);
     }
 }

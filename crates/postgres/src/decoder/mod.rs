@@ -337,11 +337,10 @@ impl Decoder {
         if ddl {
             self.forget_what_ddl_changed(xid);
         }
-        let changes = kept.map(Kept::finish).transpose().map_err(|error| cannot_keep(&error))?;
         Ok(Decoded::Commit {
             commit: Commit { database: self.database, xid, start, end, wrote },
             ddl,
-            changes,
+            changes: kept.map(Kept::finish),
         })
     }
 
@@ -371,7 +370,7 @@ impl Decoder {
         let Some(kept) = self.open.as_mut().and_then(|open| open.kept.as_mut()) else { return Ok(()) };
         let relations = &self.relations;
         let relation = |id: u32| relations.get(&id).map(|known| &known.relation);
-        kept.add(data, relation).map_err(|error| cannot_keep(&error))
+        kept.add(data, relation).ok_or_else(malformed)
     }
 
     /// A row of a table that has been written wholly already needs no reading.
@@ -478,11 +477,6 @@ fn look_at(slot: &str) -> String {
 fn texts(rows: &[QueryRow]) -> Vec<Option<String>> {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     rows.first().map(|row| row.iter().map(|value| value.as_ref().map(text)).collect()).unwrap_or_default()
-}
-
-fn cannot_keep(error: &std::io::Error) -> Error {
-    let folder = std::env::temp_dir();
-    Error::Setup(format!("the rows of a large transaction cannot be kept in {}: {error}", folder.display()))
 }
 
 fn malformed() -> Error {
