@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz drivers suites regress shadow bench acceptance bench-papers experiments package image
+.PHONY: help demo test check test-all fuzz drivers suites regress shadow bench acceptance bench-papers experiments full-disk package image
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -29,13 +29,14 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	@# The lock file of the fuzz targets must be as new as the crates.
 	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml
 
-test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, the package
+test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, the package
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) suites
 	@$(MAKE) regress
 	@$(MAKE) shadow
 	@$(MAKE) experiments
+	@$(MAKE) full-disk
 	@$(MAKE) package
 
 fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
@@ -86,6 +87,11 @@ experiments: ## the same in short, each in less than a minute: shows that they r
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment all --quick
 	$(CARGO) test --workspace --locked --features postgres/control-groups,consort/control-groups --test it -- small_machines experiment
+
+full-disk: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
+full-disk: ## disks of a replica, of a standby and of Consort that are really full: takes the right to mount, as root has it outside of containers
+	@scripts/prerequisites.sh rust build server
+	$(CARGO) test --workspace --locked --features consort/mounts --test it -- full_disk
 
 package: ## a Debian package with the service, a first configuration and the manual: target/package/
 	@scripts/prerequisites.sh rust build

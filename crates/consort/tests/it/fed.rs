@@ -278,10 +278,13 @@ fn a_replica_that_cannot_take_anything_in_is_not_noticed_and_says_why() {
     });
     let said = serving.run("status", &[]).worked();
     assert!(said.contains("No space left on device"), "{said}");
+    let waits = "consort_feed_waiting{node=\"replica1\",database=\"postgres\"}";
+    eventually("a metric that says so", || figure(&serving, waits) == 1);
     client.rows("UPDATE quiet SET v = 9").unwrap();
     assert_eq!(client.number(READ_QUIET).unwrap(), 9);
     replica.query("postgres", "DROP FUNCTION full_disk() CASCADE").unwrap();
     all_equal(&serving, &mut console);
+    assert_eq!(figure(&serving, waits), 0);
     let before = served(&mut console, "replica1");
     eventually("reads at the replica", || {
         assert_eq!(client.number(READ_QUIET).unwrap(), 9);

@@ -154,6 +154,16 @@ impl Serving {
         Self::configured(servers, port, metrics_port, &text)
     }
 
+    /// The same; this folder is Consort's for what memory has no room for.
+    pub(crate) fn with_files_in(folder: &Path, servers: impl Into<Arc<Scratch>>, lines: &str) -> Self {
+        let mut serving = Self::over(servers, lines);
+        serving.signal("TERM");
+        serving.ended();
+        serving.child = spawn(serve(&serving.config_file).env("TMPDIR", folder));
+        serving.is_ready();
+        serving
+    }
+
     /// The same with this whole configuration.
     pub(crate) fn configured(servers: Arc<Scratch>, port: u16, metrics_port: u16, text: &str) -> Self {
         let config_file = temporary("serve").with_extension("toml");
@@ -265,7 +275,11 @@ pub(crate) fn serve(config_file: &Path) -> Command {
 }
 
 fn launch(config_file: &Path) -> Child {
-    serve(config_file).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs")
+    spawn(&mut serve(config_file))
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs")
 }
 
 impl Drop for Serving {

@@ -18,6 +18,8 @@ mod faults_primary;
 mod faults_standby;
 mod fed;
 mod fixture;
+#[cfg(feature = "mounts")]
+mod full_disk;
 mod imported;
 mod lead;
 mod levels;
@@ -27,6 +29,7 @@ mod locking;
 mod logged;
 mod matrix;
 mod members;
+mod no_room;
 mod opened;
 mod ordered;
 mod partial;
