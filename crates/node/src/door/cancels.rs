@@ -267,18 +267,20 @@ impl Cancels {
         if running.held.get() {
             return running.heard.notify_waiters();
         }
-        let (home, away) = (running.home.borrow().clone(), running.away.borrow().clone());
+        let away = running.away.borrow().clone();
         if let Some(there) = away {
             let statement = running.went.get();
             if running.pass_on(&there, statement).await {
                 tokio::task::spawn_local(pass_on_again(running, there, statement));
             }
-        } else if let Some(here) = home {
-            let _sending = running.sending.lock().await;
-            if !running.spared.get() {
-                running.struck.set(true);
-                here.send().await;
-            }
+            return;
+        }
+        let _sending = running.sending.lock().await;
+        // While it waited, the connection may have gone to others, and the statement may have ended.
+        let here = running.home.borrow().clone();
+        if let Some(here) = here.filter(|_| running.wanted.get() && !running.spared.get()) {
+            running.struck.set(true);
+            here.send().await;
         }
     }
 }
@@ -316,5 +318,39 @@ pub async fn pass_on(place: &Place, key: &CancelRequest) {
     });
     if let Ok(Err(error)) = sent.await {
         tracing::warn!(%place, %error, "a cancel request was not taken");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It waits for one that is on its way; meanwhile the session leaves its connection to others, or asks something else.
+    #[test]
+    fn a_cancel_request_that_had_to_wait_meets_nothing_of_another() {
+        let key = CancelRequest { pid: 7, secret: vec![7; 4] };
+        let nowhere = Place::Unix("/nowhere/.s.PGSQL.5432".into());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let leaves = |running: &Running| {
+            running.unsettled();
+        };
+        let meanwhiles: [fn(&Running); 2] = [leaves, Running::forget];
+        for meanwhile in meanwhiles {
+            let (cancels, running) = (Cancels::default(), Rc::new(Running::default()));
+            cancels.enter(key.clone(), running.clone());
+            running.settled(&nowhere, &key);
+            runtime.block_on(async {
+                let before = running.sending.lock().await;
+                let goes_on = async {
+                    while !running.is_cancelled() {
+                        tokio::task::yield_now().await;
+                    }
+                    meanwhile(&running);
+                    drop(before);
+                };
+                tokio::join!(cancels.cancel(&key), goes_on);
+            });
+            assert!(!running.struck.get(), "nothing was sent");
+        }
     }
 }
