@@ -10,7 +10,7 @@ use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::{NAME_SETTING, refuse};
 use crate::plan::Plan;
-use crate::servers::Lent;
+use crate::servers::{Lent, Server};
 use analysis::Stay;
 use analysis::session::{BlockStatus, SessionStay};
 use scheduler::Reason;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-use wire::{Answers, Problem, Status};
+use wire::{Answers, Complaint, Frame, Problem, Status};
 
 /// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
 /// that outlive their transaction.
@@ -43,6 +43,9 @@ const SEQUENCES: &str = "session_used_sequences";
 
 /// Who keeps a connection for his temporary objects is not asked more often what else of him is there, unless a command drops some.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
+
+/// What PostgreSQL says of what `statement_timeout` ends (no cancel request reaches what is asked then), or `lock_timeout`.
+const OUT_OF_TIME: [&[u8]; 2] = [b"57014", b"55P03"];
 
 /// What is known of a session that shares connections.
 #[derive(Debug, Default)]
@@ -75,6 +78,11 @@ pub(super) fn asks_sequences(text: &[u8]) -> bool {
 fn names(text: &[u8], word: &[u8]) -> bool {
     memchr::memchr2_iter(word[0], word[0].to_ascii_uppercase(), text)
         .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
+}
+
+/// Whether this error is a time limit's.
+fn is_out_of_time(error: &[u8]) -> bool {
+    Frame::new(error).is_ok_and(|frame| OUT_OF_TIME.contains(&Complaint::read(&frame).sqlstate()))
 }
 
 /// Waits until then, or for ever.
@@ -184,14 +192,33 @@ impl Session {
     }
 
     async fn come_home(&mut self) -> Result<(), Ended> {
+        let has_begun = self.line.status() != Status::Idle && self.owed.is_none();
+        let is_cancellable = !has_begun && self.current.kind != Kind::Open;
+        loop {
+            let server = self.take_server(is_cancellable).await?;
+            if self.makes_ready(server).await? {
+                break;
+            }
+            // Nothing of the client's was sent there: it goes on at another one.
+            self.line.detach().into_iter().for_each(Server::close);
+            self.backend = transaction::Backend { pid: 0, started_us: 0 };
+        }
+        self.tell_reports();
+        self.listen_there().await?;
+        self.line.primary.seen();
+        // It was cancelled while its connection was made ready.
+        let is_cancelled = is_cancellable && self.line.seat.running.is_cancelled();
+        if is_cancelled { Err(Ended::Cancelled) } else { Ok(()) }
+    }
+
+    /// Takes a connection at the primary, as soon as there is one.
+    async fn take_server(&mut self, is_cancellable: bool) -> Result<Server, Ended> {
         let service = self.service.clone();
         if let Some(place) = self.line.door.primary() {
             self.wish.place = place;
         }
         let opening = (&service.cluster, &self.wish, &self.line.door.rooms);
         let seat = self.line.seat.clone();
-        let has_begun = self.line.status() != Status::Idle && self.owed.is_none();
-        let is_cancellable = !has_begun && self.current.kind != Kind::Open;
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;
@@ -201,18 +228,25 @@ impl Session {
             why = seat.sent_away() => return Err(Ended::SentAway(why)),
             () = seat.running.cancelled(), if is_cancellable => return Err(Ended::Cancelled),
         };
-        let server = match taken {
-            Ok(server) => server,
+        match taken {
+            Ok(server) => Ok(server),
             Err(refusal) => {
                 refuse(&self.line.door.clone(), self.line.client.out(), refusal);
-                return Err(Ended::NoServer);
+                Err(Ended::NoServer)
             }
-        };
+        }
+    }
+
+    /// The connection becomes the session's: what another has left there is put away, and it is brought to the session's
+    /// settings. `false`: a time limit of the other's, which holds until then, has ended that, and it is of no use.
+    async fn makes_ready(&mut self, server: Server) -> Result<bool, Ended> {
         self.database.traffic().count(|counts| counts.assignments += 1);
         self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
         let (first, loaded) = (server.lent.first.clone(), server.lent.loaded);
         let mut base = server.lent.settings.clone();
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
+        let is_used = server.lent.last != 0;
+        let service = self.service.clone();
         // While it was waited for, the primary may have been configured anew.
         self.heed_reloads();
         if self.state.goes_on_at(&first, loaded, &mut service.interner.borrow_mut()) {
@@ -221,21 +255,27 @@ impl Session {
         let strange = self.line.attach(server);
         self.line.primary.holds_reports = true;
         (self.shares.ran_code, self.shares.wrote) = (ran_code && !strange, sequences && !strange);
+        let mut commands = Vec::new();
         if strange && ran_code {
             // Settings of that code's own may be another client's. RESET leaves who it is.
-            self.puts_away("RESET ALL").await?;
+            commands.push("RESET ALL".to_owned());
             let mut interner = service.interner.borrow_mut();
             base = OF_TODAY.iter().fold(first.clone(), |all, name| interner.with(&all, name, base.get(name)));
         }
         if strange && sequences {
-            self.puts_away("DISCARD SEQUENCES").await?;
+            commands.push("DISCARD SEQUENCES".to_owned());
         }
-        self.take_settings(base.to_become_at_primary(self.state.settings(), Some(&first))).await?;
-        self.tell_reports();
-        self.listen_there().await?;
-        self.line.primary.seen();
-        // It was cancelled while its connection was made ready.
-        if is_cancellable && seat.running.is_cancelled() { Err(Ended::Cancelled) } else { Ok(()) }
+        commands.extend(base.to_become_at_primary(self.state.settings(), Some(&first)));
+        for command in commands {
+            self.line.ask_unreached(&command).await?;
+            match self.line.primary.own_error() {
+                None => {}
+                Some(error) if is_used && is_out_of_time(&error) => return Ok(false),
+                // Nothing runs beside what may be another's.
+                Some(_) => return Err(self.not_taken()),
+            }
+        }
+        Ok(true)
     }
 
     /// Tells the client of settings that are others since a reload, as a server does. What it has set itself is as it was.
@@ -256,16 +296,6 @@ impl Session {
         match becomes {
             Some(becomes) if self.line.ask_unreached(&becomes).await?.is_none() => Err(self.not_taken()),
             _ => Ok(()),
-        }
-    }
-
-    /// Has the connection put away by this command what another session has left there. If it fails (that session's
-    /// `statement_timeout` is there still), nothing runs beside what may be another's.
-    async fn puts_away(&mut self, command: &str) -> Result<(), Ended> {
-        self.line.ask_unreached(command).await?;
-        match self.line.primary.own_error() {
-            None => Ok(()),
-            Some(_) => Err(self.not_taken()),
         }
     }
 
