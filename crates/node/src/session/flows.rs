@@ -293,8 +293,7 @@ impl transaction::Session for Session {
         if let Some(held) = self.current.held.take() {
             self.current.waits.and_for(held.elapsed());
         }
-        let is_whole = !request.kind.goes_on();
-        if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle && is_whole {
+        if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle {
             // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
             self.refuse(request, &cancelled());
             return AtPrimary::Answered;

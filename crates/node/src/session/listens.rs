@@ -11,7 +11,6 @@
 //!   leaves           what does it listen to? UNLISTEN *; if there is something new, it passes (`listening/mod.rs`)
 //! ```
 
-use super::request::Kind;
 use super::{Ended, Session};
 use crate::door::{Leave, Seat};
 use crate::listening::{Ear, Names, Notification, PASS};
@@ -64,7 +63,7 @@ impl Session {
                 Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
             // A transaction whose BEGIN is owed has not begun there.
             let is_between = self.line.status() == Status::Idle || self.owed.is_some();
-            if is_cancelled && is_between && self.current.kind != Kind::Open {
+            if is_cancelled && is_between {
                 return Err(Ended::Cancelled);
             }
         }

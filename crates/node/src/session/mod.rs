@@ -677,8 +677,8 @@ impl Session {
         let status = self.line.status();
         let out = self.line.client.out();
         out.problem(problem);
-        if request.kind == Kind::Flushed {
-            // Its Sync is still to come.
+        if request.kind.goes_on() {
+            // Its Sync is still to come, or the rest of what is longer than is held.
             (self.skipping, self.current.flushed) = (true, false);
         } else {
             out.ready(status);

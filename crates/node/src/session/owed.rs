@@ -72,7 +72,7 @@ impl Session {
             return Err(Ended::NoServer);
         }
         self.block_begins();
-        let is_cancelled = self.line.seat.running.is_cancelled() && self.current.kind != Kind::Open;
+        let is_cancelled = self.line.seat.running.is_cancelled();
         if has_failed || is_cancelled {
             self.fail_at_primary().await?;
             if let Some(block) = &mut self.block {

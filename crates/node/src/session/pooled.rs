@@ -5,7 +5,7 @@
 //! where it is, and its [`Session::tie`] says why.
 
 use super::prepares::OF_TODAY;
-use super::request::{Kind, Request};
+use super::request::Request;
 use super::understand::Todo;
 use super::{Ended, Session};
 use crate::door::{NAME_SETTING, refuse};
@@ -192,8 +192,7 @@ impl Session {
     }
 
     async fn come_home(&mut self) -> Result<(), Ended> {
-        let has_begun = self.line.status() != Status::Idle && self.owed.is_none();
-        let is_cancellable = !has_begun && self.current.kind != Kind::Open;
+        let is_cancellable = self.line.status() == Status::Idle || self.owed.is_some();
         loop {
             let server = self.take_server(is_cancellable).await?;
             if self.makes_ready(server).await? {

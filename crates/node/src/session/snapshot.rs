@@ -229,10 +229,12 @@ impl Session {
                 // The beginning of a message that is longer than what is held: the rest is left over.
                 let (unread, splitter) = self.line.client.cut();
                 let step = splitter.next(unread).map_err(Ended::Malformed)?;
-                let is_query = matches!(step, Step::Part(part) if part.tag == front::QUERY);
+                let of_its_own = [front::QUERY, front::FUNCTION_CALL];
+                let is_whole = matches!(step, Step::Part(part) if of_its_own.contains(&part.tag));
                 let length = step.len();
                 self.line.client.consume(length);
-                if is_query {
+                // No Sync is to come behind it.
+                if is_whole {
                     self.skipping = false;
                     self.ready();
                 }

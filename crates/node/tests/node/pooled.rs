@@ -506,8 +506,18 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
         "SELECT 1 FROM pg_stat_activity WHERE datname = 'cancelled_early' AND wait_event_type = 'Lock'";
     database("cancelled_early");
     type Write = fn(&mut Vec<u8>);
-    let requests: [Write; 2] = [
+    let requests: [Write; 4] = [
         |out| out.query(NEVER.as_bytes()),
+        // Longer than is held.
+        |out| out.query(format!("{NEVER} -- {}", "x".repeat(300_000)).as_bytes()),
+        // What stands behind the Flush is looked at later.
+        |out| {
+            out.parse(b"", NEVER.as_bytes(), &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+            out.flush();
+            out.sync();
+        },
         // Its BEGIN is sent on alone.
         |out| {
             for text in ["BEGIN", NEVER] {
