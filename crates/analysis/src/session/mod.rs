@@ -20,7 +20,9 @@ use std::fmt;
 pub use consistency::{Consistency, ParseConsistencyError};
 pub use declared::{Declaration, Declared, TableName};
 pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
-pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, Settings, SettingsId, WRITTEN_UNDER, literal};
+pub use settings::{
+    ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, SettingsId, WRITTEN_UNDER, literal,
+};
 pub use startup::Startup;
 pub use state::{Answer, CarriedState, Pairs, SessionState, pairs};
 

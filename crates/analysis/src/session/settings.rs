@@ -112,6 +112,20 @@ pub const WRITTEN_UNDER: [&str; 19] = [
     "xmloption",
 ];
 
+/// Settings on which depends what PostgreSQL makes of a statement's text when it parses it, its names apart: it keeps that, whatever
+/// they are when the statement is executed.
+pub const PARSED_UNDER: [&str; 9] = [
+    "array_nulls",
+    "backslash_quote",
+    "datestyle",
+    "intervalstyle",
+    "lc_monetary",
+    "standard_conforming_strings",
+    "timezone",
+    "timezone_abbreviations",
+    "transform_null_equals",
+];
+
 /// Who the session is.
 pub(super) const IDENTITY: [&str; 2] = ["role", "session_authorization"];
 
@@ -324,6 +338,17 @@ impl Settings {
     /// The role whose rights and whose `$user` count: the one that was set, else the one of the session.
     pub fn effective_role(&self) -> Option<&str> {
         self.get("role").filter(|role| *role != "none").or_else(|| self.get("session_authorization"))
+    }
+
+    /// Whether names are looked for in the same schemas under both.
+    pub fn find_as(&self, other: &Settings) -> bool {
+        self.get("search_path") == other.get("search_path") && self.effective_role() == other.effective_role()
+    }
+
+    /// Whether PostgreSQL makes the same of a text under both, its names apart ([`PARSED_UNDER`]).
+    pub fn read_as(&self, other: &Settings) -> bool {
+        self.analysis_id() == other.analysis_id()
+            || PARSED_UNDER.iter().all(|name| self.get(name) == other.get(name))
     }
 
     /// Known settings that not every session has: those of applications (`app.tenant`), of the planner and of extensions.

@@ -122,6 +122,25 @@ fn what_a_session_begins_with_is_a_setting_of_its_own() {
 }
 
 #[test]
+fn some_settings_decide_where_names_are_found_and_some_how_a_text_is_read() {
+    let mut interner = Interner::new(100);
+    let plain = [("role", "none"), ("session_authorization", "app"), ("search_path", "public")];
+    let base = settings(&mut interner, &plain);
+    for (name, value, finds, reads) in [
+        ("search_path", "a", false, true),
+        ("role", "reader", false, true),
+        ("role", "app", true, true),
+        ("datestyle", "ISO, DMY", true, false),
+        ("timezone", "Asia/Tokyo", true, false),
+        ("app.tenant", "7", true, true),
+        ("statement_timeout", "1s", true, true),
+    ] {
+        let other = interner.with(&base, name, Some(value));
+        assert_eq!((base.find_as(&other), base.read_as(&other)), (finds, reads), "{name} = {value}");
+    }
+}
+
+#[test]
 fn what_nobody_holds_is_forgotten() {
     let mut interner = Interner::new(64);
     let held = settings(&mut interner, &[("search_path", "held")]);

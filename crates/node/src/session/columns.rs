@@ -1,11 +1,15 @@
 //! Named statements that go along with a session from one shared connection to another keep their columns, as PostgreSQL's
 //! do: one that would have others where it is parsed anew is refused. Where something may have changed since the client was
-//! told of its columns, that is asked before its request is sent, so that nothing of it has run.
+//! told of its columns, DDL or where names are looked for, that is asked before its request is sent, so that nothing of it has
+//! run. So it is where the client has set since by what a text is read: it goes on meaning what it meant.
 
+use super::prepares::OF_TEXTS;
 use super::primary::Ended;
 use super::request::{Kind, Request};
+use super::statements::Lacking;
 use super::{Session, described};
 use crate::cluster::NamesAt;
+use analysis::session::{PARSED_UNDER, Settings};
 use described::Described;
 use history::Footprint;
 use wire::tag::front;
@@ -48,18 +52,61 @@ impl Session {
                 self.prepare_again(&name).await?;
                 continue;
             }
-            let doubted = |at: &NamesAt| self.columns_may_have_changed(at);
-            if !stands || !self.line.statements.lacks_columns_of(&name).is_some_and(doubted) {
+            let is_doubted = |lacking: Lacking<'_>| {
+                self.columns_may_have_changed(lacking.found) || self.is_understood_otherwise(&lacking)
+            };
+            if !stands || !self.line.statements.lacking(&name).is_some_and(is_doubted) {
                 continue;
             }
             // What changes while this is asked counts as a change behind it.
-            let under = self.database.names().now(None);
-            match self.line.learn_described(&name).await? {
-                Ok(()) => self.line.statements.has_columns(&name, under),
+            let (names, settings) = (self.database.names().now(None), self.settings_if_known());
+            match self.learn_as_parsed(&name).await? {
+                Ok(()) => self.line.statements.has_columns(&name, names, settings),
                 Err(error) => self.line.statements.refuse(&name, error),
             }
         }
         Ok(())
+    }
+
+    /// Has the connection learn a named statement that it lacks, under the settings by which PostgreSQL would have read it last.
+    async fn learn_as_parsed(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {
+        let now = self.state.settings().clone();
+        let then = self.reads_under(name, &now);
+        if then == now {
+            return self.line.learn_described(name).await;
+        }
+        let first = self.line.lent.as_ref().map(|lent| lent.first.clone());
+        self.line.primary.holds_reports = true;
+        self.take_settings(now.to_become_at_primary(&then, first.as_ref())).await?;
+        let learnt = self.line.learn_described(name).await?;
+        self.take_settings(then.to_become_at_primary(&now, first.as_ref())).await?;
+        self.tell_reports();
+        Ok(learnt)
+    }
+
+    /// The session's settings, but for those that decide how the text of this statement is read: they are as they were when the client
+    /// has parsed it. What is looked for elsewhere by now PostgreSQL analyses anew, from the words that it has read.
+    fn reads_under(&self, name: &[u8], now: &Settings) -> Settings {
+        // In a block SET would undo what SET LOCAL has set.
+        let may_set = self.line.primary.status == Status::Idle && self.state.knows_settings();
+        let lacking = self.line.statements.lacking(name).filter(|_| may_set);
+        let Some(then) = lacking.and_then(|lacking| lacking.parsed_under) else { return now.clone() };
+        let names: &[&str] = if then.find_as(now) { &PARSED_UNDER } else { &OF_TEXTS };
+        let mut interner = self.service.interner.borrow_mut();
+        names.iter().fold(now.clone(), |made, name| interner.with(&made, name, then.get(name)))
+    }
+
+    /// Whether this statement might be understood otherwise today than it was: its names may be found elsewhere, or its text is read
+    /// in another way.
+    fn is_understood_otherwise(&self, lacking: &Lacking<'_>) -> bool {
+        let Some(now) = self.settings_if_known() else { return true };
+        let is_read_otherwise = lacking.parsed_under.is_some_and(|then| !then.read_as(&now));
+        is_read_otherwise || lacking.found_under.is_none_or(|found| !found.find_as(&now))
+    }
+
+    /// The session's settings, where they are known.
+    pub(super) fn settings_if_known(&self) -> Option<Settings> {
+        self.state.knows_settings().then(|| self.state.settings().clone())
     }
 
     /// Whether something may have changed the columns of a statement since this moment: somebody's DDL that has come out, or

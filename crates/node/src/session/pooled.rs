@@ -120,7 +120,7 @@ impl Session {
 
     /// The connection has the session's settings: what it has reported on the way there goes to the client where that knows
     /// otherwise.
-    fn tell_reports(&mut self) {
+    pub(super) fn tell_reports(&mut self) {
         self.line.primary.holds_reports = false;
         let last: BTreeMap<_, _> = self.line.primary.seen().reported.into_iter().collect();
         for (name, value) in &last {

@@ -21,7 +21,7 @@ const PATH: &str = "search_path";
 /// Who the session is counts when a statement is executed, not when it was prepared.
 pub(super) const OF_TODAY: [&str; 2] = ["role", "session_authorization"];
 /// What decides how a text is read.
-const OF_TEXTS: [&str; 2] = ["standard_conforming_strings", "backslash_quote"];
+pub(super) const OF_TEXTS: [&str; 2] = ["standard_conforming_strings", "backslash_quote"];
 
 /// A PREPARE that is about to run.
 struct Prepares {
@@ -93,8 +93,9 @@ impl Session {
         let now = self.state.settings().clone();
         let mut told = false;
         for name in self.line.statements.names() {
-            let is_same = |(then, since): (&Settings, &NamesAt)| {
-                self.settings_of(then, &now) == now && !self.columns_may_have_changed(since)
+            let is_same = |(then, found_under, since): (&Settings, &Settings, &NamesAt)| {
+                let is_found = found_under.find_as(&now) && !self.columns_may_have_changed(since);
+                is_found && self.settings_of(then, &now) == now
             };
             if self.line.statements.lacking_by_sql(&name).is_some_and(is_same)
                 && let Some(Again { closes, text, told: Some(described), .. }) =
@@ -130,7 +131,8 @@ impl Session {
         let text = declaring.as_deref().unwrap_or(&again.text);
         let mut difference = self.prepare_by(name, text, &again).await?;
         if difference.is_none() && declaring.is_none() {
-            self.line.statements.has_columns(name, under);
+            let found_under = self.settings_if_known();
+            self.line.statements.has_columns(name, under, found_under);
         }
         if difference.is_some()
             && idle
@@ -214,7 +216,7 @@ impl Session {
     pub(super) async fn found_prepared(&mut self, listed: &str) -> Result<bool, Ended> {
         let mut follows = self.line.statements.found_by_sql(&listing(listed));
         // What changes while this is asked counts as a change behind it.
-        let under = self.database.names().now(None);
+        let (under, settings) = (self.database.names().now(None), self.settings_if_known());
         for name in self.line.statements.undescribed() {
             self.line.primary.ask_what_is(&name);
             self.line.settled().await?;
@@ -222,7 +224,7 @@ impl Session {
             let described = Described::read(&said).ok().filter(|_| error.is_none());
             follows &= described.is_some();
             self.line.statements.described_by_sql(&name, described);
-            self.line.statements.has_columns(&name, under.clone());
+            self.line.statements.has_columns(&name, under.clone(), settings.clone());
         }
         Ok(follows)
     }

@@ -83,6 +83,8 @@ pub struct Kept {
     described: Option<Rc<Described>>,
     /// If SQL's PREPARE made it: its text is that of the PREPARE then.
     by_sql: Option<BySql>,
+    /// Under which settings its client has parsed it, where they are known: PostgreSQL makes constants of some of them.
+    under: Option<Settings>,
 }
 
 impl Kept {
@@ -99,7 +101,11 @@ impl Kept {
             (Some(wanted), Some(there)) => wanted.may_be(there),
             _ => false,
         };
-        described && by_sql && self.statement == there.statement
+        let read = match (&self.under, &there.under) {
+            (Some(wanted), Some(there)) => wanted.read_as(there),
+            _ => true,
+        };
+        described && by_sql && read && self.statement == there.statement
     }
 }
 
@@ -120,6 +126,17 @@ impl Lack {
     pub fn told(&self) -> Option<Rc<Described>> {
         self.parses.as_ref()?.described.clone()
     }
+}
+
+/// What is known of a statement that the shared connection lacks, and of which the client was told what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Lacking<'a> {
+    /// Under which names it was found to be what the client was told.
+    pub found: &'a NamesAt,
+    /// Under which settings, where they are known.
+    pub found_under: Option<&'a Settings>,
+    /// Under which settings the client has parsed it, where they are known.
+    pub parsed_under: Option<&'a Settings>,
 }
 
 /// What was done with named statements since this was asked last.
@@ -193,6 +210,8 @@ pub struct Under {
     pub settings: Option<SettingsAt>,
     /// The same, if what ran before its tree was known turns out to have changed nothing.
     pub if_judged: Option<SettingsAt>,
+    /// Those themselves, for whoever parses it again.
+    pub known: Option<Settings>,
     /// What names stood for, or a moment before.
     pub names: NamesAt,
 }
@@ -220,6 +239,8 @@ struct Parsed {
     under: Under,
     /// The names under which it was found that it still has its columns, if that was after its Parse.
     found: Option<NamesAt>,
+    /// The settings under which that was found, at its Parse or after it, where they are known.
+    found_under: Option<Settings>,
     /// What its names were taken for then (the template's meaning), where that is known.
     meaning: Option<u64>,
     /// The same, not proven yet.
@@ -230,8 +251,9 @@ struct Parsed {
 
 impl Parsed {
     fn new(statement: Rc<Statement>, under: Under) -> Parsed {
-        let kept = Kept { statement, described: None, by_sql: None };
-        Parsed { kept, under, found: None, meaning: None, likely: None, otherwise: false }
+        let known = under.known.clone();
+        let kept = Kept { statement, described: None, by_sql: None, under: known.clone() };
+        Parsed { kept, under, found: None, found_under: known, meaning: None, likely: None, otherwise: false }
     }
 }
 
@@ -291,6 +313,8 @@ impl Statements {
             let seemed = parsed.under.if_judged.take();
             if clean {
                 parsed.under.settings = parsed.under.settings.or(seemed);
+            } else if parsed.under.settings.is_none() {
+                (parsed.kept.under, parsed.found_under) = (None, None);
             }
         }
     }
@@ -466,18 +490,21 @@ impl Statements {
         (!is_there).then(|| Lack { closes: has.is_some(), parses: wanted.cloned() })
     }
 
-    /// Under which names what the client calls by this name was found to have the columns that the client was told of, if the
-    /// connection lacks it and the client was told.
-    pub fn lacks_columns_of(&self, name: &[u8]) -> Option<&NamesAt> {
+    /// What is known of what the client calls by this name, if the connection lacks it and the client was told what it is.
+    pub fn lacking(&self, name: &[u8]) -> Option<Lacking<'_>> {
         self.lack(name)?.told()?;
         let parsed = self.named.get(key(name))?;
-        Some(parsed.found.as_ref().unwrap_or(&parsed.under.names))
+        Some(Lacking {
+            found: parsed.found.as_ref().unwrap_or(&parsed.under.names),
+            found_under: parsed.found_under.as_ref(),
+            parsed_under: parsed.kept.under.as_ref(),
+        })
     }
 
-    /// What the client calls by this name has the columns still that the client was told of, under these names.
-    pub fn has_columns(&mut self, name: &[u8], under: NamesAt) {
+    /// What the client calls by this name has the columns still that the client was told of, under these names and settings.
+    pub fn has_columns(&mut self, name: &[u8], names: NamesAt, settings: Option<Settings>) {
         if let Some(parsed) = self.named.get_mut(key(name)) {
-            parsed.found = Some(under);
+            (parsed.found, parsed.found_under) = (Some(names), settings);
         }
     }
 
@@ -682,7 +709,7 @@ mod tests {
         let statement = Rc::new(Statement::new(*b"SELECT v FROM t", []));
         let settings = SettingsAt::default();
         let names = Names::default();
-        let under = |settings| Under { settings, if_judged: None, names: names.now(None) };
+        let under = |settings| Under { settings, names: names.now(None), ..Under::default() };
         let mut statements = Statements::default();
         statements.parses_under(under(Some(settings)), Vec::new());
         for name in [&b"early"[..], b"proven", b"unproven"] {

@@ -147,6 +147,7 @@ impl Session {
         let now = SettingsAt::of(self.state.settings());
         let settings = self.state.knows_names().then_some(now);
         let if_judged = self.state.knows_names_if_judged().then_some(now);
-        Under { settings, if_judged, names }
+        let known = if_judged.map(|_| self.state.settings().clone());
+        Under { settings, if_judged, known, names }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::messages::{parse_named, run_named};
 use crate::pooled::{shared, sharing};
-use crate::session::{answer, query};
+use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
 use node::pooling::Pools;
 use postgres::local::Scratch;
@@ -228,7 +228,68 @@ fn what_sql_prepared_goes_on_meaning_what_it_meant() {
         "RESET ROLE",
         "EXECUTE r",
         "EXECUTE q",
+        "RESET search_path",
+        "SET datestyle = 'ISO, DMY'",
     ]);
+    // So it is with what the protocol has parsed, also where another client has parsed the very same otherwise.
+    let dated = "SELECT '01/02/2003'::date::text FROM pg_backend_pid()";
+    three.says(|raw| (vec![parse_named(raw, b"p", dated)], String::new()), "Parse");
+    three.queries(&["SET datestyle = 'ISO, MDY'"]);
+    for _ in 0..2 {
+        takes(&mut three.other, dated);
+        assert_eq!(run_named(&mut three.other, b"p"), ["2003-01-02"]);
+        assert_eq!(three.says(|raw| (run_named(raw, b"p"), String::new()), "Bind"), ["2003-02-01"]);
+        assert_eq!(three.query("SHOW datestyle"), ["ISO, MDY"]);
+        takes(&mut three.other, dated);
+        assert_eq!(three.query("EXECUTE p"), ["2003-02-01"]);
+    }
+}
+
+/// The connection has another client's statement of the name `p` now.
+fn takes(other: &mut Raw, text: &str) {
+    other.ask(|out| Asks::close(out, Target::Statement, b"p"));
+    assert_eq!(parse_named(other, b"p", text), "");
+}
+
+#[test]
+fn another_path_that_gives_a_statement_other_columns_is_said_as_by_one_server() {
+    database("other_path");
+    SERVERS.query_in(
+        "other_path",
+        "CREATE SCHEMA apart; CREATE TABLE apart.items (id int, name varchar(9), more int); \
+         INSERT INTO apart.items VALUES (7, 'apart', 1)",
+    );
+    let open = sharing(1);
+    let mut three = Three::come(&open, "other_path");
+    // Where reads may leave, nothing but the path has anything asked.
+    until_it_leaves(&open, &mut three.kept, "SELECT name FROM items WHERE id = 8");
+    let text = "UPDATE items SET id = id WHERE id = 7 RETURNING *";
+    three.says(|raw| (vec![parse_named(raw, b"p", text)], String::new()), "Parse");
+    three.query(&format!("PREPARE q AS {text}"));
+    let used = |raw: &mut Raw, name: &[u8]| (run_named(raw, name), String::new());
+    let describe = |raw: &mut Raw| {
+        raw.ask(|out| {
+            out.describe(Target::Statement, b"p");
+            out.sync();
+        });
+        answer(raw)
+    };
+    for _ in 0..5 {
+        for (path, says) in [("apart", &["0A000"][..]), ("public", &["7", "item 7"])] {
+            three.query(&format!("SET search_path = {path}"));
+            for name in ["p", "q"] {
+                three.in_between();
+                takes(&mut three.other, "SELECT 'other'");
+                assert_eq!(three.says(|raw| used(raw, name.as_bytes()), "Bind"), says, "{path}: {name}");
+                three.in_between();
+                takes(&mut three.other, "SELECT 'other'");
+                assert_eq!(three.query(&format!("EXECUTE {name}")), says, "{path}: {name}");
+            }
+            three.in_between();
+            takes(&mut three.other, "SELECT 'other'");
+            three.says(describe, "Describe");
+        }
+    }
 }
 
 #[test]

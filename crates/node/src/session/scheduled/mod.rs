@@ -147,9 +147,8 @@ impl Session {
         let settings =
             self.state.knows_names().then(|| super::statements::SettingsAt::of(self.state.settings()));
         let meanings = std::mem::take(&mut self.meanings);
-        self.line
-            .statements
-            .parses_under(super::statements::Under { settings, if_judged: None, names: under }, meanings);
+        let under = super::statements::Under { settings, names: under, ..Default::default() };
+        self.line.statements.parses_under(under, meanings);
         match meant {
             Meant::Nothing => self.at_primary_alone(request).await,
             Meant::Own(statements) => {

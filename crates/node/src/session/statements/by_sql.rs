@@ -52,7 +52,8 @@ impl Statements {
             return;
         }
         let statement = Rc::new(Statement::new(text.as_bytes(), []));
-        let kept = Kept { statement, described: None, by_sql: Some(BySql { settings, inner, at_us: None }) };
+        let by_sql = Some(BySql { settings, inner, at_us: None });
+        let kept = Kept { statement, described: None, by_sql, under: None };
         there.insert(key(name).into(), Some(kept.clone()));
         let parsed = Parsed { kept, ..Parsed::new(Rc::new(Statement::new([], [])), Under::default()) };
         self.named.insert(key(name).into(), parsed);
@@ -64,10 +65,12 @@ impl Statements {
         parses.is_some_and(|kept| kept.by_sql.is_some())
     }
 
-    /// Under which settings the client prepared it, if that is so, and under which names it was found to have its columns.
-    pub fn lacking_by_sql(&self, name: &[u8]) -> Option<(&Settings, &NamesAt)> {
+    /// Under which settings the client prepared it, if that is so, and under which settings and names it was found to have its
+    /// columns.
+    pub fn lacking_by_sql(&self, name: &[u8]) -> Option<(&Settings, &Settings, &NamesAt)> {
         let parsed = self.named.get(key(name)).filter(|_| self.lacks_by_sql(name))?;
-        Some((&parsed.kept.by_sql.as_ref()?.settings, parsed.found.as_ref()?))
+        let then = &parsed.kept.by_sql.as_ref()?.settings;
+        Some((then, parsed.found_under.as_ref()?, parsed.found.as_ref()?))
     }
 
     /// What the shared connection must do to have it, and is told now.

@@ -102,14 +102,8 @@ impl Statements {
 
 impl CarriedStatement {
     fn of(parsed: &Parsed, now: &Settings) -> CarriedStatement {
-        let Parsed {
-            kept: Kept { statement, described, by_sql },
-            under,
-            found,
-            meaning,
-            likely: _,
-            otherwise: _,
-        } = parsed;
+        let Parsed { kept, under, found, found_under: _, meaning, likely: _, otherwise: _ } = parsed;
+        let Kept { statement, described, by_sql, under: _ } = kept;
         let described = described.as_deref().map(|described| {
             let (parameters, columns) = described.parts();
             CarriedDescribed { parameters: parameters.to_vec(), columns: columns.map(<[u8]>::to_vec) }
@@ -141,10 +135,13 @@ impl CarriedStatement {
             at_us: None,
         });
         let settings = as_now.then(|| SettingsAt::of(now));
+        let known = as_now.then(|| now.clone());
+        let statement = Rc::new(Statement::new(text, types));
         Parsed {
-            kept: Kept { statement: Rc::new(Statement::new(text, types)), described, by_sql },
-            under: Under { settings, if_judged: None, names: NamesAt::elsewhere() },
+            kept: Kept { statement, described, by_sql, under: known.clone() },
+            under: Under { settings, if_judged: None, known: known.clone(), names: NamesAt::elsewhere() },
             found: found.then(NamesAt::elsewhere),
+            found_under: known,
             meaning,
             likely: None,
             otherwise: false,
