@@ -359,6 +359,40 @@ fn no_statement_of_a_request_changes_what_another_was_judged_by() {
 }
 
 #[test]
+fn what_is_made_in_the_same_request_is_no_error_but_refused() {
+    for design in both() {
+        let (serving, _console, url) = serving_as(design, "");
+        let mut client = Client::connect(&url).unwrap();
+        let mut raw = Raw::connect(serving.port);
+        let mut refused = |bytes: &[u8]| {
+            let error = raw.answer(bytes).expect("it is refused");
+            assert!(
+                error.contains("0A000") && error.contains("in a request of its own"),
+                "{design}: {error}"
+            );
+        };
+        for behind in
+            ["INSERT INTO made VALUES (1)", "SELECT * FROM made", "COPY (SELECT a FROM made) TO STDOUT"]
+        {
+            let make = "CREATE TABLE made (a int)";
+            refused(&frame(b'Q', format!("{make}; {behind}\0").as_bytes()));
+            refused(&batch(&[make, behind], false));
+        }
+        // In a block, which has failed then.
+        client.rows("BEGIN").unwrap();
+        let together = "CREATE TABLE made (a int); INSERT INTO made VALUES (1)";
+        assert_eq!(sqlstate(&mut client, together), "0A000", "{design}");
+        assert_eq!(sqlstate(&mut client, "SELECT 1"), "25P02", "{design}");
+        client.rows("ROLLBACK").unwrap();
+        for node in [serving.servers.primary(), serving.servers.replica(0)] {
+            let made = node.query("postgres", "SELECT relname FROM pg_class WHERE relname = 'made'").unwrap();
+            assert!(made.is_empty(), "{design}: nothing of it was executed");
+        }
+        assert_eq!(sqlstate(&mut client, "INSERT INTO made VALUES (1)"), "42P01", "{design}");
+    }
+}
+
+#[test]
 fn numbers_stay_drawn_when_the_client_leaves() {
     for design in both() {
         let (serving, _console, url) = serving_as(design, "");

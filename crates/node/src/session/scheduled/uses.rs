@@ -243,6 +243,7 @@ pub(super) fn not_executed(name: &'static str, why: &str, hint: &str) -> No {
 const HINTS: &str = "Write tables_read = 'a, b' or tables_written = 'c', or both with a comma between, '*' for all; or a \
     consistency: strong, session, bounded <age>, weak, primary.";
 const ALONE: &str = "Send each of them in a request of its own.";
+const TURNED: &str = "several statements in one request, of which one changes what the others are or mean";
 
 impl Session {
     /// What a request is.
@@ -253,7 +254,7 @@ impl Session {
                 let frame = Frame::new(&bytes).map_err(Ended::Malformed)?;
                 let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
                 let prepared = Rc::new(Prepared::new(text, []));
-                let uses = self.uses_of_text(text).await;
+                let uses = self.uses_of_text(text, &[]).await;
                 uses.map_err(|no| (no, prepared))
             }
             _ => self.uses_of_batch(&bytes).await?,
@@ -261,10 +262,7 @@ impl Session {
         Ok(match found {
             Ok(uses) if uses.is_empty() => Meant::Nothing,
             Ok(uses) if !may_be_together(&uses) => {
-                let why =
-                    "several statements in one request, of which one changes what the others are or mean";
-                let problem = Problem::error("0A000", why).hint(ALONE);
-                Meant::Refused("several_statements", problem)
+                Meant::Refused("several_statements", Problem::error("0A000", TURNED).hint(ALONE))
             }
             Ok(uses) => Meant::Statements(uses),
             Err((No::Refused(name, problem), _)) => Meant::Refused(name, problem),
@@ -287,18 +285,18 @@ impl Session {
         Ok(self.line.primary.own_error())
     }
 
-    /// The statements of a text.
-    async fn uses_of_text(&mut self, text: &[u8]) -> Result<Vec<Use>, No> {
+    /// The statements of a text, behind others of its request.
+    async fn uses_of_text(&mut self, text: &[u8], before: &[Use]) -> Result<Vec<Use>, No> {
         let Some(words) = self.words_of(text) else { return Err(No::NotUnderstood("encoding", text.into())) };
         let declares = self.declared_in(&words)?;
-        let mut uses = self.uses_of_words(&words).await?;
+        let mut uses = self.uses_of_words(&words, before).await?;
         if let Some(first) = uses.first_mut() {
             first.declares = declares;
         }
         Ok(uses)
     }
 
-    async fn uses_of_words(&mut self, words: &Words) -> Result<Vec<Use>, No> {
+    async fn uses_of_words(&mut self, words: &Words, before: &[Use]) -> Result<Vec<Use>, No> {
         let strings = self.state.strings();
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         match held {
@@ -313,8 +311,11 @@ impl Session {
                         _ => Err(several("settings of Consort's own must be alone in their query")),
                     };
                 }
-                let mut uses = Vec::new();
+                let mut uses = Vec::<Use>::new();
                 for statement in statements.iter() {
+                    if is_analysed(&statement.what) && before.iter().chain(&uses).any(Use::turns_others) {
+                        return Err(several(TURNED));
+                    }
                     let piece = words.text[statement.range.clone()].to_owned();
                     uses.push(match &statement.what {
                         What::Utility(utility) => self.use_of_utility(utility, &piece, statement).await?,
@@ -363,7 +364,7 @@ impl Session {
                 }
                 front::EXECUTE => {
                     let execute = Execute::read(&frame).map_err(Ended::Malformed)?;
-                    let found = self.use_of_portal(bound.as_ref(), execute).await;
+                    let found = self.use_of_portal(bound.as_ref(), execute, &uses).await;
                     match found {
                         Ok(found) => uses.extend(found),
                         Err((No::Own(_), _)) if executes > 1 => {
@@ -395,6 +396,7 @@ impl Session {
         &mut self,
         bound: Option<&Bound<'_>>,
         execute: Execute<'_>,
+        before: &[Use],
     ) -> Result<Vec<Use>, (No, Rc<Prepared>)> {
         let bound = bound.filter(|bound| bound.bind.portal.is_empty() && execute.portal.is_empty());
         let Some(Bound { bind, known, is_new }) = bound.filter(|_| execute.max_rows == 0) else {
@@ -406,7 +408,7 @@ impl Session {
             return Err((refused("unknown_statement", why, "Parse it again."), nobody()));
         };
         self.current.statement = Some(prepared.clone());
-        let found = self.use_of_prepared(&prepared, bind, *is_new).await;
+        let found = self.use_of_prepared(&prepared, bind, *is_new, before).await;
         found.map_err(|no| (no, prepared))
     }
 
@@ -415,6 +417,7 @@ impl Session {
         prepared: &Rc<Prepared>,
         bind: &Bind<'_>,
         is_new: bool,
+        before: &[Use],
     ) -> Result<Vec<Use>, No> {
         let text = &prepared.text;
         let Some(words) = self.words_of(text) else {
@@ -423,11 +426,14 @@ impl Session {
         let strings = self.state.strings();
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         if !matches!(held, Held::Tree) {
-            let mut uses = self.uses_of_text(&prepared.text).await?;
+            let mut uses = self.uses_of_text(&prepared.text, before).await?;
             if let [Use { calls: true, form, .. }] = &mut uses[..] {
                 *form = called::with(bind, &prepared.types)?;
             }
             return Ok(uses);
+        }
+        if before.iter().any(Use::turns_others) {
+            return Err(several(TURNED));
         }
         let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
         let declares = self.declared_in(&words)?;
@@ -729,6 +735,21 @@ pub(super) fn behind_ddl() -> No {
         "its transaction has changed the catalog: what it touches is not known before that commits",
         "Commit first, and write rows in a transaction of their own.",
     )
+}
+
+/// It is analysed as if nothing stood before it: behind a statement that changes what it means, the primary would find an
+/// error in it that is none (a table that the one before makes). `may_be_together` has it in no such request either.
+fn is_analysed(what: &What) -> bool {
+    match what {
+        What::Tree => true,
+        What::Utility(utility) => matches!(
+            utility,
+            Utility::CopyTo
+                | Utility::CopyQuery { .. }
+                | Utility::Explain { analyze: true, makes: None, .. }
+                | Utility::Call
+        ),
+    }
 }
 
 /// Whether statements may stand in one request: each was looked at as if it were the first.
