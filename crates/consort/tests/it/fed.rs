@@ -365,6 +365,55 @@ fn ddl_that_replicas_cannot_run_is_refused_where_that_is_wanted() {
     }
 }
 
+/// No event trigger tells of either.
+#[test]
+fn who_owns_what_and_who_is_called_how_follows_without_a_new_copy() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let (primary, replica) = (serving.servers.primary(), serving.servers.replica(0));
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE ROLE boss; CREATE ROLE heir; CREATE ROLE clerk LOGIN").unwrap();
+    eventually("the roles at the replica", || {
+        replica
+            .query("template1", "SELECT FROM pg_roles WHERE rolname = 'clerk'")
+            .is_ok_and(|rows| !rows.is_empty())
+    });
+    let setup = "CREATE TABLE ours (id int PRIMARY KEY, who text NOT NULL); GRANT SELECT ON ours TO PUBLIC; \
+                 ALTER TABLE ours ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON ours TO clerk USING (who = 'clerk'); \
+                 ALTER TABLE ours OWNER TO boss";
+    client.rows(setup).unwrap();
+    client.rows("INSERT INTO ours VALUES (1, 'clerk'), (2, 'boss')").unwrap();
+    becomes_equal(&serving.servers, "postgres", "ours");
+    is_fed(&mut console, "postgres");
+    let copy =
+        || replica.query("template1", "SELECT oid FROM pg_database WHERE datname = 'postgres'").unwrap();
+    let before = copy();
+
+    let whose = "SELECT pg_get_userbyid(c.relowner)::text, pg_get_userbyid(p.polroles[1])::text \
+                 FROM pg_class c JOIN pg_policy p ON p.polrelid = c.oid";
+    for (sql, owner, role) in [
+        ("REASSIGN OWNED BY boss TO heir", "heir", "clerk"),
+        ("ALTER ROLE clerk RENAME TO writer; CREATE ROLE clerk LOGIN", "heir", "writer"),
+    ] {
+        client.rows(sql).unwrap();
+        let expected = vec![vec![Some(owner.to_owned()), Some(role.to_owned())]];
+        assert_eq!(primary.query("postgres", whose).unwrap(), expected, "{sql}");
+        eventually("the same at the replica", || {
+            replica.query("postgres", whose).is_ok_and(|there| there == expected)
+        });
+    }
+    client.rows("INSERT INTO ours VALUES (3, 'clerk')").unwrap();
+    becomes_equal(&serving.servers, "postgres", "ours");
+    let [mut writer, mut clerk] = ["writer", "clerk"]
+        .map(|role| Client::connect(&serving.url(role, "postgres")).expect("the role comes in"));
+    let so_far = served(&mut console, "replica1");
+    eventually("reads at the replica", || {
+        assert_eq!(writer.number("SELECT count(*) FROM ours").unwrap(), 2);
+        assert_eq!(clerk.number("SELECT count(*) FROM ours").unwrap(), 0, "no policy is for it");
+        served(&mut console, "replica1") > so_far + 4
+    });
+    assert_eq!(copy(), before, "nothing of that made a new copy necessary");
+}
+
 #[test]
 fn the_copy_of_a_dropped_database_goes() {
     let (serving, mut console, url) = serving(0, THROUGH);

@@ -178,7 +178,7 @@ pub async fn take(
     let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
     let source = Control::connect(primary).await?;
     demand_two_servers(&source, &server, replica).await?;
-    roles::copy(&source, &server).await?;
+    let wanted = roles::copy(&source, &server).await?;
     let from = identity(&source).await?;
     drop(source);
     let there = Control::connect(replica).await?;
@@ -191,7 +191,6 @@ pub async fn take(
     let apart = Apart::find(&there, chosen).await?;
     there.batch_execute(ALONE).await?;
     apply::prepare(&there).await?;
-    super::note_source(&there, &owners, &from).await?;
     apart.note(&there).await?;
     apart.note_tables(&there).await?;
     there.batch_execute("COMMIT").await?;
@@ -202,6 +201,8 @@ pub async fn take(
     there.batch_execute(include_str!("backup.sql")).await?;
     there.batch_execute("COMMIT").await?;
     apart.make_indexes(&there).await?;
+    roles::note(&wanted, &there).await?;
+    super::note_source(&there, &owners, &from).await?;
     let shown = Shown::of_log(left);
     apply::settle(&there, &shown).await?;
     Ok(shown)

@@ -122,7 +122,7 @@ pub async fn clone(
     demand_two_servers(&source, &server, replica).await?;
     found(replica).await?;
     drop_database(&server, &replica.database).await?;
-    roles::copy(&source, &server).await?;
+    let wanted = roles::copy(&source, &server).await?;
     let from = identity(&source).await?;
     drop(source);
     let held = Held::take(primary, chosen).await?;
@@ -132,7 +132,6 @@ pub async fn clone(
     tools.make_database(&definitions).await?;
     let there = Control::connect(replica).await?;
     apply::prepare(&there).await?;
-    note_source(&there, held.owners(), &from).await?;
     there.batch_execute(&apply::install()).await?;
     apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;
@@ -147,18 +146,24 @@ pub async fn clone(
     there.batch_execute("ANALYZE").await?;
     // What the snapshot sees must outlive a crash of the primary: a connection of the same life says that it is flushed.
     Gauger::connect(primary, Epoch::default()).await?.flush().await?;
+    roles::note(&wanted, &there).await?;
+    note_source(&there, held.owners(), &from).await?;
     let shown = held.shown(resume).await?;
     apply::settle(&there, &shown).await?;
     Ok(shown)
 }
 
-/// Writes down of what it is a copy, and whom all belonged to.
+/// Writes down of what it is a copy, and whom all belonged to, at the primary (`owners`) and here: behind all else that is made.
 async fn note_source(there: &Control, owners: &str, from: &str) -> Result<(), Error> {
-    let sql = format!(
-        "CREATE TABLE consort.copied (owners text NOT NULL, source text NOT NULL); \
-         INSERT INTO consort.copied VALUES ('{owners}', '{from}')"
-    );
-    Ok(there.batch_execute(&sql).await?)
+    there.batch_execute("CREATE TABLE consort.copied (owners text NOT NULL, source text NOT NULL)").await?;
+    let owners = owners_of_both(owners, there).await?;
+    there.execute("INSERT INTO consort.copied VALUES ($1, $2)", &[&owners, &from]).await?;
+    Ok(())
+}
+
+/// Whom all belongs to at both servers.
+async fn owners_of_both(at_primary: &str, there: &Control) -> Result<String, Error> {
+    Ok(format!("{at_primary} {}", roles::owners(there).await?))
 }
 
 /// Whether the copy at the replica is one of this very database of the primary, and not of one that had its name before,
@@ -174,20 +179,28 @@ pub async fn is_of(primary: &Address, replica: &Address, chosen: &Chosen) -> Res
     Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is) && chosen.is_at(&there).await?)
 }
 
-/// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the
-/// primary's. Whether that was all: if not, something belongs to somebody else than at the replica (REASSIGN OWNED, a
-/// renamed role), and it must be made anew.
+/// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the primary's, and
+/// gives what belongs to somebody else than at the replica to him (REASSIGN OWNED). Whether that was all: if not, somebody may do
+/// there what he may not do at the primary, or the other way round, and it must be made anew.
 ///
 /// # Errors
 /// As every query.
 pub async fn in_step(primary: &Address, replica: &Address) -> Result<bool, Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
-    roles::copy(&source, &there).await?;
-    let then = there.query_opt("SELECT owners FROM consort.copied", &[]).await?;
+    roles::in_step(&source, &there).await?;
     let now = roles::owners(&source).await?;
-    // DDL that has run since changes the digest; then both are looked at.
-    let unchanged = then.is_some_and(|row| row.get::<_, &str>(0) == now);
-    Ok(unchanged || owned::same(&source, &there).await?)
+    let then = there.query_opt("SELECT owners FROM consort.copied", &[]).await?;
+    let both = owners_of_both(&now, &there).await?;
+    // DDL that has run since changes the digests; then both are looked at.
+    if then.is_some_and(|row| row.get::<_, &str>(0) == both) {
+        return Ok(true);
+    }
+    let is_same = owned::in_step(&source, &there).await?;
+    if is_same {
+        let both = owners_of_both(&now, &there).await?;
+        there.execute("UPDATE consort.copied SET owners = $1", &[&both]).await?;
+    }
+    Ok(is_same)
 }
 
 /// Removes what [`clone`] made.

@@ -1,17 +1,19 @@
-//! Whether everything belongs to the same roles, with the same privileges, at two servers.
+//! Whether everything belongs to the same roles, with the same privileges, at two servers, and policies count for the same; and
+//! what makes it so where it belongs to somebody else (REASSIGN OWNED).
 //!
 //! What is at one of them only does not count: it was made or dropped by DDL that is on its way to the replica.
 
 use crate::Error;
 use crate::address::Control;
+use crate::apply::quoted;
 use std::collections::BTreeMap;
 
-/// By kind and name: the owner, and who may do what.
+/// By kind and name: the owner, and who may do what. A policy has no owner, but roles for which it counts.
 const OWNED: &str = "\
-    SELECT i.type || ' ' || i.identity, concat_ws(' ', pg_get_userbyid(o.owner), \
-      (SELECT string_agg(concat_ws(' ', pg_get_userbyid(g.grantee), g.privilege_type, g.is_grantable), ',' \
+    SELECT i.type || ' ' || i.identity, pg_get_userbyid(o.owner)::text, \
+      coalesce((SELECT string_agg(concat_ws(' ', pg_get_userbyid(g.grantee), g.privilege_type, g.is_grantable), ',' \
          ORDER BY pg_get_userbyid(g.grantee)::text, g.privilege_type) \
-       FROM aclexplode(coalesce(o.acl, acldefault(o.kind, o.owner))) g)) \
+       FROM aclexplode(coalesce(o.acl, acldefault(o.kind, o.owner))) g), '') \
     FROM (SELECT 'pg_class'::regclass AS class, oid AS id, relowner AS owner, relacl AS acl, \
         CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::\"char\" AS kind \
         FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence <> 't' \
@@ -20,18 +22,62 @@ const OWNED: &str = "\
         WHERE nspname !~ '^pg_(toast_)?temp_' \
       UNION ALL SELECT 'pg_type'::regclass, oid, typowner, typacl, 'T' FROM pg_type WHERE typrelid = 0 AND typelem = 0 \
     ) AS o CROSS JOIN LATERAL pg_identify_object(o.class, o.id, 0) AS i \
-    WHERE o.id >= 16384 AND 'consort' NOT IN (coalesce(i.schema, ''), i.identity)";
+    WHERE o.id >= 16384 AND 'consort' NOT IN (coalesce(i.schema, ''), i.identity) \
+    UNION ALL SELECT i.type || ' ' || i.identity, '', \
+      (SELECT string_agg(pg_get_userbyid(r)::text, ',' ORDER BY pg_get_userbyid(r)::text) FROM unnest(p.polroles) AS r) \
+    FROM pg_policy p CROSS JOIN LATERAL pg_identify_object('pg_policy'::regclass, p.oid, 0) AS i";
 
-/// Whether what is at both belongs to the same and may be used by the same.
+/// Whom something belongs to, and who may do what with it.
+#[derive(PartialEq, Eq)]
+struct Owned {
+    owner: String,
+    may: String,
+}
+
+/// What belongs to somebody else at the replica than at the primary is given to whom it belongs there, with the privileges that an
+/// owner hands on. Whether what is at both belongs to the same then, and may be used by the same.
 ///
 /// # Errors
 /// As every query.
-pub(super) async fn same(one: &Control, other: &Control) -> Result<bool, Error> {
-    let (one, other) = (owned(one).await?, owned(other).await?);
-    Ok(one.iter().all(|(object, owned)| other.get(object).is_none_or(|there| there == owned)))
+pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<bool, Error> {
+    let (wanted, there) = (owned(primary).await?, owned(replica).await?);
+    let steps = steps(&wanted, &there);
+    if steps.is_empty() {
+        return Ok(same(&wanted, &there));
+    }
+    replica.batch_execute("SET session_replication_role = replica").await?;
+    for sql in steps {
+        match replica.batch_execute(&sql).await.map_err(Error::from) {
+            // Some are given with another one alone, as a sequence with its table. What was not is seen below.
+            Ok(()) | Err(Error::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(same(&wanted, &owned(replica).await?))
 }
 
-async fn owned(control: &Control) -> Result<BTreeMap<String, String>, Error> {
+fn same(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) -> bool {
+    wanted.iter().all(|(object, owned)| there.get(object).is_none_or(|there| there == owned))
+}
+
+/// What gives the owners.
+fn steps(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) -> Vec<String> {
+    let mut steps = Vec::new();
+    for (object, Owned { owner, .. }) in wanted {
+        if there.get(object).is_some_and(|there| there.owner != *owner) {
+            let object = match object.split_once(' ') {
+                // The arguments of an aggregate are written otherwise elsewhere.
+                Some(("function" | "procedure" | "aggregate", name)) => format!("routine {name}"),
+                _ => object.clone(),
+            };
+            steps.push(format!("ALTER {object} OWNER TO {}", quoted(owner)));
+        }
+    }
+    steps
+}
+
+async fn owned(control: &Control) -> Result<BTreeMap<String, Owned>, Error> {
     let rows = control.query(OWNED, &[]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    let owned = rows.iter().map(|row| (row.get(0), Owned { owner: row.get(1), may: row.get(2) }));
+    Ok(owned.collect())
 }

@@ -1,7 +1,9 @@
 //! Brings the roles of a replica in step with the primary's: they are of the whole server, and no dump of a database has
 //! them.
 //!
-//! Roles that the primary has not are left alone: nobody becomes one of them who has come through the primary.
+//! Roles that the primary has not are left alone: nobody becomes one of them who has come through the primary. One that has got
+//! another name there gets it here and stays who it is, with all that it owns and may do: the copy keeps which role is which by
+//! their numbers.
 
 use crate::Error;
 use crate::address::Control;
@@ -19,7 +21,7 @@ const ROLES: &str = "\
         CASE WHEN rolreplication THEN 'REPLICATION' ELSE 'NOREPLICATION' END, \
         CASE WHEN rolbypassrls THEN 'BYPASSRLS' ELSE 'NOBYPASSRLS' END, \
         'CONNECTION LIMIT', rolconnlimit, 'PASSWORD', quote_nullable(rolpassword), \
-        'VALID UNTIL', quote_literal(coalesce(rolvaliduntil, 'infinity'))) \
+        'VALID UNTIL', quote_literal(coalesce(rolvaliduntil, 'infinity'))), oid \
     FROM pg_authid WHERE rolname !~ '^pg_'";
 
 /// Who is a member of what. Predefined roles are there everywhere.
@@ -34,6 +36,19 @@ const SETTINGS: &str = "\
     FROM pg_db_role_setting c LEFT JOIN pg_authid r ON r.oid = c.setrole LEFT JOIN pg_database d ON d.oid = c.setdatabase \
     CROSS JOIN LATERAL unnest(c.setconfig) AS s (setting)";
 
+/// The roles of the primary that are there, by their numbers at both.
+const NUMBERS: &str = "CREATE TABLE IF NOT EXISTS consort.roles (source oid PRIMARY KEY, here oid NOT NULL)";
+
+/// Those that were known, with the names that they have here.
+const KNOWN: &str =
+    "SELECT k.source, r.rolname::text FROM consort.roles k JOIN pg_authid r ON r.oid = k.here";
+
+/// Writes down who is who, once the names are the same.
+const NOTE: &str = "\
+    INSERT INTO consort.roles SELECT p.source, r.oid \
+    FROM unnest($1::oid[], $2::text[]) AS p (source, name), pg_authid r WHERE r.rolname = p.name \
+    ON CONFLICT (source) DO UPDATE SET here = excluded.here";
+
 /// Settings whose value is a list of names, kept as it is written (GUC_LIST_QUOTE).
 const LISTS: &[&str] = &[
     "local_preload_libraries",
@@ -45,8 +60,10 @@ const LISTS: &[&str] = &[
 ];
 
 /// What is to be equal.
-struct Roles {
+pub(super) struct Roles {
     definitions: BTreeMap<String, String>,
+    /// By number.
+    names: BTreeMap<u32, String>,
     members: BTreeMap<(String, String), bool>,
     /// By role, database and name; without a role it is every role's, without a database every database's.
     settings: BTreeMap<(String, String, String), String>,
@@ -60,6 +77,7 @@ impl Roles {
         let databases = control.query("SELECT datname::text FROM pg_database", &[]).await?;
         Ok(Roles {
             definitions: roles.iter().map(|row| (row.get(0), row.get(1))).collect(),
+            names: roles.iter().map(|row| (row.get(2), row.get(0))).collect(),
             members: members.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect(),
             settings: settings.iter().map(|row| ((row.get(0), row.get(1), row.get(2)), row.get(3))).collect(),
             databases: databases.iter().map(|row| row.get(0)).collect(),
@@ -72,11 +90,69 @@ impl Roles {
     }
 }
 
-/// Brings the replica's roles in step with the primary's, by what both say now.
+/// Brings the roles of a replica that has a copy in step with the primary's, by what both say now; those that have other names by
+/// now get these.
+///
+/// # Errors
+/// As [`copy`].
+pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<(), Error> {
+    replica.batch_execute(NUMBERS).await?;
+    let known = replica.query(KNOWN, &[]).await?;
+    let known: BTreeMap<u32, String> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let taken = replica.query("SELECT rolname::text FROM pg_authid", &[]).await?;
+    let taken: BTreeSet<String> = taken.iter().map(|row| row.get(0)).collect();
+    let renames = renames(&Roles::read(primary).await?.names, &known, &taken);
+    match replica.batch_execute(&renames.join("; ")).await.map_err(Error::from) {
+        // As if it were a new role: what belongs to it there, or may be done by it, is found not to be the same.
+        Ok(()) | Err(Error::Refused { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let wanted = copy(primary, replica).await?;
+    note(&wanted, replica).await
+}
+
+/// Writes down at a replica which role is which, of those that were brought in step.
+///
+/// # Errors
+/// As every query.
+pub(super) async fn note(wanted: &Roles, replica: &Control) -> Result<(), Error> {
+    let (numbers, names): (Vec<u32>, Vec<&str>) =
+        wanted.names.iter().map(|(number, name)| (*number, name.as_str())).unzip();
+    replica.batch_execute(NUMBERS).await?;
+    replica.execute(NOTE, &[&numbers, &names]).await?;
+    Ok(())
+}
+
+/// What gives the roles that are known by their numbers the names that they are to have, unless somebody else has these and keeps
+/// them. All go by names that nobody has, for two may have exchanged theirs.
+fn renames(
+    wanted: &BTreeMap<u32, String>,
+    known: &BTreeMap<u32, String>,
+    taken: &BTreeSet<String>,
+) -> Vec<String> {
+    let mut moves: Vec<(&u32, &String, &String)> =
+        wanted.iter().filter_map(|(number, name)| Some((number, known.get(number)?, name))).collect();
+    moves.retain(|(_, was, name)| was != name);
+    loop {
+        let leaving: BTreeSet<&String> = moves.iter().map(|(_, was, _)| *was).collect();
+        let before = moves.len();
+        moves.retain(|(_, _, name)| !taken.contains(*name) || leaving.contains(name));
+        if moves.len() == before {
+            break;
+        }
+    }
+    let rename = |from: &str, to: &str| format!("ALTER ROLE {} RENAME TO {}", quoted(from), quoted(to));
+    let between = |number: &u32| format!("consort renames {number}");
+    let away = moves.iter().map(|(number, was, _)| rename(was, &between(number)));
+    let back = moves.iter().map(|(number, _, name)| rename(&between(number), name));
+    away.chain(back).collect()
+}
+
+/// Brings the replica's roles in step with the primary's, by what both say now. Returns the primary's.
 ///
 /// # Errors
 /// As every query; [`Error::Refused`] with 42501 if the role at either may not.
-pub(super) async fn copy(primary: &Control, replica: &Control) -> Result<(), Error> {
+pub(super) async fn copy(primary: &Control, replica: &Control) -> Result<Roles, Error> {
     let (wanted, there) = (Roles::read(primary).await?, Roles::read(replica).await?);
     for sql in steps(&wanted, &there) {
         replica.batch_execute(&sql).await.map_err(|error| match Error::from(error) {
@@ -87,7 +163,7 @@ pub(super) async fn copy(primary: &Control, replica: &Control) -> Result<(), Err
             error => error,
         })?;
     }
-    Ok(())
+    Ok(wanted)
 }
 
 /// What makes `there` as `wanted`, each to be run by itself.
@@ -169,7 +245,7 @@ pub(crate) fn literal(value: &str) -> String {
     }
 }
 
-/// Whom everything belongs to in the database of this connection, and who may use it, as a digest.
+/// Whom everything belongs to in the database of this connection, who may use it, and for whom policies count, as a digest.
 ///
 /// # Errors
 /// As every query.
@@ -180,9 +256,44 @@ pub(super) async fn owners(control: &Control) -> Result<String, Error> {
 /// By the names of roles: to rename one changes the digest too.
 const OWNERS: &str = "\
     SELECT coalesce(md5(string_agg(concat_ws(' ', kind, id, pg_get_userbyid(owner), acl), ',' ORDER BY kind, id)), '') \
-    FROM (SELECT 'c' AS kind, oid AS id, relowner AS owner, relacl AS acl FROM pg_class \
+    FROM (SELECT 'c' AS kind, oid AS id, relowner AS owner, relacl::text AS acl FROM pg_class \
         WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence <> 't' \
-      UNION ALL SELECT 'f', oid, proowner, proacl FROM pg_proc \
-      UNION ALL SELECT 'n', oid, nspowner, nspacl FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_' \
-      UNION ALL SELECT 't', oid, typowner, typacl FROM pg_type WHERE typrelid = 0 AND typelem = 0 \
+      UNION ALL SELECT 'f', oid, proowner, proacl::text FROM pg_proc \
+      UNION ALL SELECT 'n', oid, nspowner, nspacl::text FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_' \
+      UNION ALL SELECT 't', oid, typowner, typacl::text FROM pg_type WHERE typrelid = 0 AND typelem = 0 \
+      UNION ALL SELECT 'p', oid, 0::oid, \
+        (SELECT string_agg(pg_get_userbyid(r)::text, ',') FROM unnest(polroles) AS r) FROM pg_policy \
     ) AS of WHERE id >= 16384";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(of: &[(u32, &str)]) -> BTreeMap<u32, String> {
+        of.iter().map(|(number, name)| (*number, (*name).to_owned())).collect()
+    }
+
+    fn renamed(wanted: &[(u32, &str)], known: &[(u32, &str)], others: &[&str]) -> Vec<String> {
+        let known = names(known);
+        let taken = known.values().cloned().chain(others.iter().map(|name| (*name).to_owned())).collect();
+        renames(&names(wanted), &known, &taken)
+    }
+
+    #[test]
+    fn roles_get_their_names_unless_somebody_keeps_these() {
+        assert!(renamed(&[(1, "a"), (2, "b")], &[(1, "a")], &[]).is_empty());
+        assert_eq!(
+            renamed(&[(1, "b"), (2, "a")], &[(1, "a")], &[]),
+            [
+                r#"ALTER ROLE "a" RENAME TO "consort renames 1""#,
+                r#"ALTER ROLE "consort renames 1" RENAME TO "b""#
+            ]
+        );
+        assert_eq!(renamed(&[(1, "b"), (2, "a")], &[(1, "a"), (2, "b")], &[]).len(), 4, "exchanged");
+        assert!(renamed(&[(1, "b")], &[(1, "a")], &["b"]).is_empty(), "it is somebody else's");
+        assert!(
+            renamed(&[(1, "b"), (2, "c")], &[(1, "a"), (2, "b")], &["c"]).is_empty(),
+            "so it stays taken"
+        );
+    }
+}
