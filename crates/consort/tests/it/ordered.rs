@@ -211,6 +211,9 @@ fn what_servers_might_execute_differently_is_refused() {
         "CREATE TABLE c AS SELECT random()",
         "CREATE TEMP TABLE c (a int)",
         "ALTER TABLE t ADD COLUMN n serial",
+        "CREATE TABLE c (id int GENERATED ALWAYS AS IDENTITY (CACHE 10) PRIMARY KEY, v int)",
+        "ALTER TABLE t ADD COLUMN n int GENERATED ALWAYS AS IDENTITY (CACHE 10)",
+        "ALTER SEQUENCE t_id_seq CACHE 10",
         "CREATE ROLE nobody",
         "DO 'BEGIN NULL; END'",
         "COPY t FROM STDIN",
@@ -241,6 +244,33 @@ fn what_servers_might_execute_differently_is_refused() {
     assert_eq!(client.number("SELECT count(*) FROM pg_class WHERE relname = 't'").unwrap(), 1);
     assert_eq!(equal(&serving, "t").len(), 2);
     verified(&serving);
+}
+
+/// What was made before Consort came, or past it.
+#[test]
+fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    for sql in [
+        "CREATE TABLE t (given int GENERATED ALWAYS AS IDENTITY (CACHE 10))",
+        "CREATE UNLOGGED SEQUENCE taken CACHE 10",
+        "SELECT setval('taken', 70)",
+    ] {
+        servers.query(sql);
+    }
+    let lines = format!("design = \"{}\"\nattach_on_first_use = true", design());
+    let serving = Serving::over(servers, &lines);
+    Client::connect(&serving.url("postgres", "postgres")).expect("the first client comes in");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    for (why, mend) in [
+        ("\"t_given_seq\" has a CACHE", "ALTER SEQUENCE t_given_seq CACHE 1"),
+        ("\"taken\" has a CACHE", "ALTER SEQUENCE taken CACHE 1"),
+    ] {
+        eventually(why, || console.feed("replica1", "postgres").why.contains(why));
+        serving.servers.query(mend);
+    }
+    executes(&mut console, "replica1");
+    let at = |node: &Node| node.query("postgres", "SELECT last_value, is_called FROM taken").unwrap();
+    assert_eq!(at(serving.servers.replica(0)), at(serving.servers.primary()));
 }
 
 #[test]

@@ -7,11 +7,13 @@ use crate::apply;
 
 use super::literal;
 
-/// The sequences that are every server's.
+/// The sequences that are every server's. Those that are not logged are copied without their numbers, but who draws from them is
+/// executed, too; and a table that is made like another's may take over how many numbers its sequence gives in advance.
 const SEQUENCES: &str = "\
     SELECT n.nspname, c.relname, s.seqcache FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid \
         JOIN pg_namespace n ON n.oid = c.relnamespace \
-    WHERE c.relpersistence = 'p' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('consort', 'information_schema')";
+    WHERE c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('consort', 'information_schema') \
+    ORDER BY 1, 2";
 
 /// Prepares a replica that holds the rows that the primary has, while nothing runs at either.
 ///
