@@ -6,7 +6,8 @@ use super::{Utility, flat};
 use crate::shape::Strings;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType as A, ColumnDef, ConstrType, Node, RangeVar,
+    AlterTableCmd, AlterTableStmt, AlterTableType as A, ColumnDef, ConstrType, CreateDomainStmt, Node,
+    RangeVar, TypeName,
 };
 
 /// Longer commands are not looked into: nobody writes them, and they could nest deeply.
@@ -15,8 +16,10 @@ const MAX_LOOKED_INTO: usize = 16 * 1024;
 /// Where it is said what is not executed.
 pub const SEE: &str = "docs/designs.md lists what this design does not execute.";
 
-/// Types that stand for a sequence.
-const SERIALS: [&str; 6] = ["serial", "serial2", "serial4", "serial8", "bigserial", "smallserial"];
+/// Types whose columns each server would fill with values of its own: those that stand for a sequence, and the domain of
+/// `information_schema` whose default asks for the time.
+const COMPUTED: [&str; 7] =
+    ["serial", "serial2", "serial4", "serial8", "bigserial", "smallserial", "time_stamp"];
 
 /// Why executions of the command at several servers may differ; `None` if they do not.
 pub fn differs(piece: &str, strings: Strings) -> Option<&'static str> {
@@ -69,6 +72,7 @@ fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
             Some("an index dropped concurrently is not dropped in a transaction")
         }
         NodeEnum::AlterTableStmt(table) => alters(table),
+        NodeEnum::CreateDomainStmt(domain) => fills_later(domain),
         NodeEnum::CreateSchemaStmt(schema) if !schema.schema_elts.is_empty() => {
             Some("it makes objects inside the schema")
         }
@@ -83,7 +87,6 @@ fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
         | NodeEnum::AlterEnumStmt(_)
         | NodeEnum::CompositeTypeStmt(_)
         | NodeEnum::CreateRangeStmt(_)
-        | NodeEnum::CreateDomainStmt(_)
         | NodeEnum::CreateFunctionStmt(_)
         | NodeEnum::AlterFunctionStmt(_)
         | NodeEnum::CreateTrigStmt(_)
@@ -172,12 +175,19 @@ fn of_command(command: &AlterTableCmd) -> Option<&'static str> {
 
 /// A column that comes to rows which are there already, with values that are not the same for all of them.
 fn fills(column: &ColumnDef) -> Option<&'static str> {
-    let computes = Some("it computes values for rows that are there already");
-    let of_type = column.type_name.as_ref().and_then(|name| name.names.last());
-    let is_serial = |name: &Node| matches!(&name.node, Some(NodeEnum::String(name)) if SERIALS.contains(&name.sval.as_str()));
-    if of_type.is_none_or(is_serial) {
-        return computes;
-    }
+    let computes = is_computed(column.type_name.as_ref(), &column.constraints);
+    computes.then_some("it computes values for rows that are there already")
+}
+
+/// A domain whose default fills its columns, when they come to rows which are there by then: ALTER TABLE names it alone.
+fn fills_later(domain: &CreateDomainStmt) -> Option<&'static str> {
+    let computes = is_computed(domain.type_name.as_ref(), &domain.constraints);
+    computes.then_some("its DEFAULT would be computed for rows that are there when they get a column of it")
+}
+
+/// Whether a default that is no constant comes with a type or with what is said of it.
+fn is_computed(of_type: Option<&TypeName>, constraints: &[Node]) -> bool {
+    let is_one = |name: &Node| matches!(&name.node, Some(NodeEnum::String(name)) if COMPUTED.contains(&name.sval.as_str()));
     let plain = |constraint: &Node| match &constraint.node {
         Some(NodeEnum::Constraint(constraint)) => match constraint.contype() {
             ConstrType::ConstrDefault => constraint.raw_expr.as_deref().is_some_and(is_constant),
@@ -186,7 +196,7 @@ fn fills(column: &ColumnDef) -> Option<&'static str> {
         },
         _ => false,
     };
-    if column.constraints.iter().all(plain) { None } else { computes }
+    of_type.and_then(|name| name.names.last()).is_none_or(is_one) || !constraints.iter().all(plain)
 }
 
 /// A literal, perhaps with a cast. A word such as 'now' is not one.
@@ -228,6 +238,8 @@ mod tests {
             "DROP TABLE t CASCADE",
             "ALTER TABLE t RENAME TO u",
             "CREATE TYPE mood AS ENUM ('sad')",
+            "CREATE DOMAIN label AS text COLLATE \"C\" NOT NULL DEFAULT 'none' CHECK (VALUE <> '')",
+            "CREATE DOMAIN few AS int",
             "GRANT SELECT ON t TO PUBLIC",
             "CREATE SCHEMA s",
         ] {
@@ -256,7 +268,12 @@ mod tests {
             "ALTER TABLE t ADD COLUMN at timestamptz DEFAULT now()",
             "ALTER TABLE t ADD COLUMN at timestamptz DEFAULT 'now'",
             "ALTER TABLE t ADD COLUMN u uuid DEFAULT gen_random_uuid()",
+            "ALTER TABLE t ADD COLUMN at information_schema.time_stamp",
             "ALTER TABLE t ALTER COLUMN v TYPE int USING random()::int",
+            "CREATE DOMAIN d AS float8 DEFAULT random()",
+            "CREATE DOMAIN d AS timestamptz NOT NULL DEFAULT 'now' CHECK (VALUE > '2000-01-01')",
+            "CREATE DOMAIN d AS information_schema.time_stamp",
+            "ALTER DOMAIN d SET DEFAULT random()",
             "ALTER TABLE t DISABLE TRIGGER x",
             "CREATE SCHEMA s CREATE TABLE t (a int)",
             "CREATE EXTENSION x",

@@ -214,6 +214,9 @@ fn what_servers_might_execute_differently_is_refused() {
         "CREATE TABLE c (id int GENERATED ALWAYS AS IDENTITY (CACHE 10) PRIMARY KEY, v int)",
         "ALTER TABLE t ADD COLUMN n int GENERATED ALWAYS AS IDENTITY (CACHE 10)",
         "ALTER SEQUENCE t_id_seq CACHE 10",
+        "CREATE DOMAIN drawn AS float8 DEFAULT random()",
+        "ALTER DOMAIN drawn SET DEFAULT random()",
+        "ALTER TABLE t ADD COLUMN n information_schema.time_stamp",
         "CREATE ROLE nobody",
         "DO 'BEGIN NULL; END'",
         "COPY t FROM STDIN",
@@ -254,6 +257,8 @@ fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
         "CREATE TABLE t (given int GENERATED ALWAYS AS IDENTITY (CACHE 10))",
         "CREATE UNLOGGED SEQUENCE taken CACHE 10",
         "SELECT setval('taken', 70)",
+        "CREATE DOMAIN drawn AS float8 DEFAULT random()",
+        "CREATE DOMAIN plain AS varchar(5) DEFAULT 'none'",
     ] {
         servers.query(sql);
     }
@@ -262,6 +267,7 @@ fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
     Client::connect(&serving.url("postgres", "postgres")).expect("the first client comes in");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     for (why, mend) in [
+        ("the domain public.drawn has a DEFAULT", "ALTER DOMAIN drawn DROP DEFAULT"),
         ("\"t_given_seq\" has a CACHE", "ALTER SEQUENCE t_given_seq CACHE 1"),
         ("\"taken\" has a CACHE", "ALTER SEQUENCE taken CACHE 1"),
     ] {

@@ -1,5 +1,6 @@
-//! What is done once before a replica executes transactions by itself: its sequences stand where the primary's stand, and it
-//! has no position any more, so that it is taken for no copy that could be fed.
+//! What is done once before a replica executes transactions by itself: nothing is there that would have it do otherwise than the
+//! primary, its sequences stand where the primary's stand, and it has no position any more, so that it is taken for no copy that
+//! could be fed.
 
 use crate::Error;
 use crate::address::{Address, Control};
@@ -15,12 +16,27 @@ const SEQUENCES: &str = "\
     WHERE c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('consort', 'information_schema') \
     ORDER BY 1, 2";
 
+/// A domain with a default that calls anything but immutable functions of PostgreSQL's own: a column of it may come to rows that
+/// are there. (One of PostgreSQL's own has such a default: it is told by its name, where the column is added.)
+const COMPUTED_DEFAULT: &str = "\
+    SELECT oid::regtype::text FROM pg_type \
+    WHERE typtype = 'd' AND oid >= 16384 AND typdefaultbin IS NOT NULL AND NOT consort.is_plain(typdefaultbin::text) \
+    ORDER BY 1 LIMIT 1";
+
 /// Prepares a replica that holds the rows that the primary has, while nothing runs at either.
 ///
 /// # Errors
-/// [`Error::Setup`] if a sequence gives numbers in advance: sessions would get others at each server. Else as every query.
+/// [`Error::Setup`] if a sequence gives numbers in advance, for sessions would get others at each server, or if a domain has a
+/// default that each server would compute for itself. Else as every query.
 pub async fn executes(primary: &Address, replica: &Address) -> Result<(), Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
+    if let Some(row) = there.query_opt(COMPUTED_DEFAULT, &[]).await? {
+        let name: &str = row.get(0);
+        return Err(Error::Setup(format!(
+            "the domain {name} has a DEFAULT that each server would compute for rows that get a column of it: \
+             ALTER DOMAIN {name} DROP DEFAULT at the primary itself"
+        )));
+    }
     let mut sql = "BEGIN; ".to_owned();
     for row in source.query(SEQUENCES, &[]).await? {
         let name = format!("{}.{}", apply::quoted(row.get(0)), apply::quoted(row.get(1)));
