@@ -94,6 +94,9 @@ fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
         | NodeEnum::AlterPolicyStmt(_)
         | NodeEnum::TruncateStmt(_) => None,
         NodeEnum::CreateTableAsStmt(_) => Some("it makes rows out of a query"),
+        NodeEnum::CreateEventTrigStmt(_) | NodeEnum::AlterEventTrigStmt(_) => {
+            Some("no copy has event triggers: DDL would do more at the primary")
+        }
         _ => return None,
     })
 }
@@ -277,6 +280,9 @@ mod tests {
             "ALTER TABLE t DISABLE TRIGGER x",
             "CREATE SCHEMA s CREATE TABLE t (a int)",
             "CREATE EXTENSION x",
+            "CREATE EVENT TRIGGER x ON ddl_command_end EXECUTE FUNCTION f()",
+            "ALTER EVENT TRIGGER x ENABLE ALWAYS",
+            "ALTER EXTENSION x DROP EVENT TRIGGER y",
             "CREATE ROLE r",
             "no command",
         ] {

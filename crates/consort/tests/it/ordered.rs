@@ -217,6 +217,8 @@ fn what_servers_might_execute_differently_is_refused() {
         "CREATE DOMAIN drawn AS float8 DEFAULT random()",
         "ALTER DOMAIN drawn SET DEFAULT random()",
         "ALTER TABLE t ADD COLUMN n information_schema.time_stamp",
+        "CREATE EVENT TRIGGER noisy ON ddl_command_end EXECUTE FUNCTION f()",
+        "ALTER EVENT TRIGGER noisy ENABLE",
         "CREATE ROLE nobody",
         "DO 'BEGIN NULL; END'",
         "COPY t FROM STDIN",
@@ -259,6 +261,8 @@ fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
         "SELECT setval('taken', 70)",
         "CREATE DOMAIN drawn AS float8 DEFAULT random()",
         "CREATE DOMAIN plain AS varchar(5) DEFAULT 'none'",
+        "CREATE FUNCTION hears() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE LOG ''heard''; END'",
+        "CREATE EVENT TRIGGER noisy ON ddl_command_end EXECUTE FUNCTION hears()",
     ] {
         servers.query(sql);
     }
@@ -267,6 +271,7 @@ fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
     Client::connect(&serving.url("postgres", "postgres")).expect("the first client comes in");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     for (why, mend) in [
+        ("the event trigger \"noisy\" is at the primary alone", "ALTER EVENT TRIGGER noisy DISABLE"),
         ("the domain public.drawn has a DEFAULT", "ALTER DOMAIN drawn DROP DEFAULT"),
         ("\"t_given_seq\" has a CACHE", "ALTER SEQUENCE t_given_seq CACHE 1"),
         ("\"taken\" has a CACHE", "ALTER SEQUENCE taken CACHE 1"),

@@ -23,13 +23,29 @@ const COMPUTED_DEFAULT: &str = "\
     WHERE typtype = 'd' AND oid >= 16384 AND typdefaultbin IS NOT NULL AND NOT consort.is_plain(typdefaultbin::text) \
     ORDER BY 1 LIMIT 1";
 
+/// An event trigger that may do more at the primary for a command than the command does at a replica, which has none but those
+/// of extensions. Consort's own write down what has run, no more.
+const EVENT_TRIGGER: &str = "\
+    SELECT t.evtname FROM pg_event_trigger t JOIN pg_proc p ON p.oid = t.evtfoid JOIN pg_namespace n ON n.oid = p.pronamespace \
+    WHERE t.evtenabled <> 'D' AND n.nspname <> 'consort' AND NOT EXISTS (SELECT FROM pg_depend d \
+        WHERE d.classid = 'pg_event_trigger'::regclass AND d.objid = t.oid AND d.deptype = 'e') \
+    ORDER BY 1 LIMIT 1";
+
 /// Prepares a replica that holds the rows that the primary has, while nothing runs at either.
 ///
 /// # Errors
-/// [`Error::Setup`] if a sequence gives numbers in advance, for sessions would get others at each server, or if a domain has a
-/// default that each server would compute for itself. Else as every query.
+/// [`Error::Setup`] if a sequence gives numbers in advance, for sessions would get others at each server, if a domain has a
+/// default that each server would compute for itself, or if an event trigger is enabled that copies do not have. Else as every
+/// query.
 pub async fn executes(primary: &Address, replica: &Address) -> Result<(), Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
+    if let Some(row) = source.query_opt(EVENT_TRIGGER, &[]).await? {
+        let name = apply::quoted(row.get(0));
+        return Err(Error::Setup(format!(
+            "the event trigger {name} is at the primary alone, where DDL would do more than at a replica: \
+             ALTER EVENT TRIGGER {name} DISABLE at the primary itself, or DROP it"
+        )));
+    }
     if let Some(row) = there.query_opt(COMPUTED_DEFAULT, &[]).await? {
         let name: &str = row.get(0);
         return Err(Error::Setup(format!(
