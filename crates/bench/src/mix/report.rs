@@ -43,6 +43,9 @@ pub struct Options {
     /// Have each transfer leave its number in a table, and look in the end whether one is missing or was done twice
     #[arg(long)]
     pub numbered: bool,
+    /// Look for the numbers here, at an address that does not show old rows, in the place of the clients'
+    #[arg(long, value_name = "URL")]
+    pub check_url: Option<String>,
     /// How statements travel
     #[arg(long, value_enum, default_value = "prepared")]
     pub protocol: Protocol,
@@ -75,6 +78,7 @@ impl Options {
             writers: 2,
             write_every: Duration::from_millis(10),
             numbered: false,
+            check_url: None,
             protocol: Protocol::Prepared,
             servers: Vec::new(),
             console: None,
@@ -164,7 +168,7 @@ pub async fn demo(options: &Options, stop: &Stop, progress: &mut Progress) -> Re
     let asked = asked(&run);
     let shares = before.shares(&asked).await?;
     let transfers = match &run.numbers {
-        Some(numbers) => Some(numbers.look(&options.url).await?),
+        Some(numbers) => Some(numbers.look(options.check_url.as_deref().unwrap_or(&options.url)).await?),
         None => None,
     };
     Ok(Report { transfers, ..report(&run, seconds, &asked, shares) })

@@ -7,7 +7,7 @@ use std::io::BufWriter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::check::{Findings, check};
+use bench::check::{Findings, Model, check};
 use bench::histories::{Isolation, Recorded, Summary, TABLE, Workload, record, set_up, table};
 use bench::progress::Progress;
 use bench::share::{Asked, Before, Share, Source, ratio};
@@ -17,7 +17,7 @@ use design::{Design, Reads};
 use tokio::runtime::Runtime;
 
 use super::Options;
-use super::faults::{self, Done};
+use super::faults::{self, Done, PRIMARY_DIES};
 use super::ground::Ground;
 use super::lines::Lines;
 use crate::failure::Failure;
@@ -51,17 +51,35 @@ const RUNS: [(Isolation, bool); 5] = [
 const ORDERED_RUNS: [(Isolation, bool); 2] =
     [(Isolation::Serializable, false), (Isolation::Autocommit, false)];
 
-/// A design that promises something, by its name.
+/// The run of a design in which reads may be of any age, so that a replica may show what was there before a table was made anew:
+/// one alone finds nothing of another.
+const ANY_AGE_RUNS: [(Isolation, bool); 1] = [(Isolation::Autocommit, false)];
+
+/// A design, by its name.
 pub(super) fn design(name: &str) -> Result<Design, String> {
-    let design = design::chosen(name).map_err(|refused| refused.to_string())?;
-    match design.reads {
-        Reads::AnyAge => Err("this design promises nothing that a history could be judged by".to_owned()),
-        _ => Ok(design),
-    }
+    design::chosen(name).map_err(|refused| refused.to_string())
 }
 
 fn runs_of(design: &Design) -> &'static [(Isolation, bool)] {
-    if design.orders_first() { &ORDERED_RUNS } else { &RUNS }
+    match design.reads {
+        _ if design.orders_first() => &ORDERED_RUNS,
+        Reads::AnyAge => &ANY_AGE_RUNS,
+        _ => &RUNS,
+    }
+}
+
+/// What a run owes. Reads of any age owe nothing to the order of real time, nor to that of their session; but each shows a state
+/// that the primary has shown, so that there is one order of all.
+fn owed(design: &Design, isolation: Isolation) -> Model {
+    match design.reads {
+        Reads::AnyAge => Model::Serializable,
+        _ => isolation.owes(),
+    }
+}
+
+/// The number of the fault with which it begins: the only run of a design is to have a primary that is killed.
+fn first_fault(design: &Design) -> usize {
+    if runs_of(design).len() == 1 { PRIMARY_DIES } else { 0 }
 }
 
 /// In which modes of writers: where every server executes what writes, nobody may write past Consort.
@@ -126,14 +144,15 @@ pub(super) fn run(
                 seed: options.seed + number as u64,
                 ..Workload::new(&url_of(design, &ground, TABLE), isolation, time)
             };
-            let met = met.entry(design.name).or_default();
+            let met = met.entry(design.name).or_insert_with(|| first_fault(design));
             let judged = runtime.block_on(one(&workload, &ground, *met, stop))?;
             *met += judged.faults.log.len();
             let name = format!("{name}-{number}");
             let mode = format!("{}, writers {}", design.name, writers.name());
-            sum.take(&judged, &workload, &mode, lines);
-            if !judged.findings.holds(isolation.owes()) {
-                println!("{isolation}: not {}\n{}", isolation.owes(), judged.findings);
+            let owed = owed(design, isolation);
+            sum.take(&judged, &workload, (mode.as_str(), owed), lines);
+            if !judged.findings.holds(owed) {
+                println!("{isolation}: not {owed}\n{}", judged.findings);
                 keep(&judged, &name, options)?;
                 ground.keep(&options.results);
             }
@@ -183,9 +202,10 @@ fn keep(judged: &Judged, name: &str, options: &Options) -> Result<(), Failure> {
 }
 
 impl Sum {
-    fn take(&mut self, judged: &Judged, workload: &Workload, mode: &str, lines: &mut Lines) {
+    fn take(&mut self, judged: &Judged, workload: &Workload, (mode, owed): (&str, Model), lines: &mut Lines) {
         let isolation = workload.isolation;
-        let summary = Summary::of(&judged.recorded, isolation, &judged.findings, judged.share.clone());
+        let mut summary = Summary::of(&judged.recorded, isolation, &judged.findings, judged.share.clone());
+        (summary.owed, summary.valid) = (owed.to_string(), judged.findings.holds(owed));
         let what = match workload.read_only_snapshots > 0.0 {
             true => format!("histories, {mode}: {isolation} with read_only_snapshots"),
             false => format!("histories, {mode}: {isolation}"),

@@ -86,6 +86,12 @@ impl Options {
 
 /// Runs the parts one after the other; their lines are printed and written at the end, and whenever a part has ended.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    if !options.fed && options.designs.iter().any(|design| design.reads == design::Reads::AnyAge) {
+        // A standby shows commits in another order than the primary.
+        return Err(Failure::new(
+            "of reads that may be of any age those at replicas that Consort feeds can be judged, and no others: add --fed",
+        ));
+    }
     std::fs::create_dir_all(&options.results)?;
     let runtime = runtime()?;
     let _context = runtime.enter();

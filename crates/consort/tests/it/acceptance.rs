@@ -2,6 +2,7 @@
 //! matter here: that is for a machine that does nothing else.
 
 use crate::fixture::consort;
+use crate::waiting::named;
 
 #[test]
 fn nothing_is_stale_and_histories_are_valid_during_faults() {
@@ -98,5 +99,25 @@ fn the_bank_is_right_in_every_design_while_the_primary_is_killed() {
     let right = said.matches(": 0 stale, 0 backwards, 0 wrong sums of").count();
     assert_eq!(right, names.len(), "{said}");
     the_primary_was_killed(&said, names.len());
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+/// Nothing is promised of the age of what is read; but it is a state between transactions, and nothing is lost.
+#[test]
+fn reads_of_any_age_show_states_that_were_while_the_primary_is_killed_and_replicas_are_fed() {
+    let any_age = named(|design| design.reads == design::Reads::AnyAge);
+    let said = histories_are_valid(&["--design", any_age, "--fed", "--histories-time", "20"], 1);
+    the_primary_was_killed(&said, 1);
+    let folder = std::env::temp_dir().join(format!("consort-acceptance-any-age-{}", std::process::id()));
+    let results = folder.to_str().expect("the folder's name is text");
+    let line = ["bench", "acceptance", "--part", "bank", "--results", results, "--writers", "anywhere"];
+    let options = ["--design", any_age, "--bank-time", "12"];
+    let refused = consort(&[&line[..], &options].concat()).failed(1);
+    assert!(refused.contains("--fed"), "standbys show commits in another order: {refused}");
+    let said = consort(&[&line[..], &options, &["--fed"]].concat()).worked();
+    let is_right = |line: &&str| line.contains("writers anywhere: ") && line.contains(", 0 wrong sums of ");
+    assert_eq!(said.lines().filter(is_right).count(), 1, "{said}");
+    assert!(said.contains(" 0 lost and 0 repeated of "), "{said}");
+    the_primary_was_killed(&said, 1);
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }

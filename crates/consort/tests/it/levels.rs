@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::fed;
 use crate::fixture::{LIMIT, eventually};
-use crate::load::{Client, Console, THROUGH, served, serving};
-use crate::waiting::no_commit_ends;
+use crate::load::{Client, Console, THROUGH, past, served, serving};
+use crate::waiting::{named, no_commit_ends};
 
 const LEVELS: [&str; 5] = ["strong", "session", "bounded 200ms", "weak", "primary"];
 
@@ -132,6 +133,37 @@ fn defaults(url: &str, level: &str) {
         level,
         "{url}"
     );
+}
+
+/// The replica cannot take in what is written to a table that somebody holds there.
+#[test]
+fn reads_of_any_age_at_a_replica_that_is_fed_are_old_and_of_a_state_between_transactions() {
+    let any_age = named(|design| design.reads == design::Reads::AnyAge);
+    let (serving, mut console, url) = fed::serving(0, &format!("{THROUGH}\ndesign = \"{any_age}\""));
+    let mut writer = Client::connect(&url).unwrap();
+    writer.rows("INSERT INTO counter VALUES (2, 0)").unwrap();
+    let sum = "SELECT sum(n)::bigint FROM counter";
+    let there = || serving.servers.replica(0).query("postgres", "SELECT FROM counter");
+    eventually("both rows at the replica", || there().is_ok_and(|rows| rows.len() == 2));
+    let mut holder = Client::connect(&past(serving.servers.replica(0))).unwrap();
+    holder.rows("BEGIN; LOCK TABLE counter IN SHARE MODE").unwrap();
+    writer.rows("UPDATE counter SET n = 1").unwrap();
+    assert_eq!(at(&url, "strong").number(sum).unwrap(), 2, "who asks for it sees what is there");
+
+    let mut reader = Client::connect(&url).unwrap();
+    assert_eq!(reader.one("SHOW consort.consistency").unwrap(), "weak");
+    eventually("old reads at the replica", || {
+        let before = served(&mut console, "replica1");
+        let seen: Vec<i64> = (0..5).map(|_| reader.number(sum).expect("an answer")).collect();
+        assert!(seen.iter().all(|sum| [0, 2].contains(sum)), "{seen:?}: no half of a transaction");
+        seen == [0; 5] && served(&mut console, "replica1") == before + 5
+    });
+    holder.rows("ROLLBACK").unwrap();
+    eventually("the newer state at the replica", || {
+        let seen = reader.number(sum).expect("an answer");
+        assert!([0, 2].contains(&seen), "{seen}: no half of a transaction");
+        seen == 2
+    });
 }
 
 /// A commit waits at the primary for a standby that does not come: another one shows it, the primary does not.
