@@ -290,6 +290,33 @@ fn sequences_of_a_replica_follow_those_of_the_primary() {
     sequences_follow(&serving, "sequences behind a new copy");
 }
 
+/// A replica that is behind has not run the DDL yet when the primary is asked where its sequences stand.
+#[test]
+fn what_ddl_has_drawn_is_told_to_no_replica_that_has_not_run_it() {
+    let (serving, _console, url) = waiting::serving(design::CONSORT.name, 2, THROUGH);
+    let servers = &serving.servers;
+    let (primary, behind) = (servers.primary(), servers.replica(0));
+    let mut client = Client::connect(&url).unwrap();
+    client.rows(NUMBERED).unwrap();
+    client.rows("SELECT nextval('down')").unwrap();
+    let follows = |replica: usize| sequences(servers.replica(replica)) == sequences(primary);
+    eventually("sequences at both", || follows(0) && follows(1));
+    let copy = number(behind);
+    let mut holder = Client::connect(&past(behind)).unwrap();
+    holder.rows("BEGIN; LOCK TABLE quiet IN SHARE MODE").unwrap();
+    client.rows("ALTER TABLE quiet ADD COLUMN w int").unwrap();
+    let waits = "SELECT FROM pg_locks WHERE NOT granted";
+    eventually("a feeder that waits", || !behind.query("template1", waits).unwrap().is_empty());
+    client.rows("ALTER TABLE kept ADD COLUMN n int DEFAULT nextval('down')").unwrap();
+    client.rows("SELECT nextval('\"Odd one\"')").unwrap();
+    eventually("sequences at the other one", || follows(1));
+    holder.rows("ROLLBACK").unwrap();
+    let written = rows(primary, "postgres", "kept").expect("the primary answers");
+    eventually("the rows", || rows(behind, "postgres", "kept").as_ref() == Some(&written));
+    eventually("sequences at this one", || follows(0));
+    assert_eq!(number(behind), copy, "nothing of that made a new copy necessary");
+}
+
 /// A table of three whose copy stands still in its middle for as long as this lives.
 struct Still(PathBuf);
 

@@ -1,6 +1,6 @@
 //! One database that clients use: its identity, its catalog, and whether its reads may leave the primary.
 
-use super::{Cluster, Names};
+use super::{Cluster, Names, Place};
 use crate::metrics::Traffic;
 use crate::scheduled::Scheduled;
 use history::{DatabaseId, Xid};
@@ -32,7 +32,7 @@ pub struct Database {
     /// Statements ask what only the process knows that used a sequence (`currval`, `lastval`).
     pub(crate) asks_sequences: Cell<bool>,
     /// Where its sequences stood when the primary was asked last, for the replicas that Consort feeds.
-    sequences: RefCell<Option<Rc<Sequences>>>,
+    sequences: RefCell<Option<Rc<Asked>>>,
     version: Cell<u64>,
     names: Names,
     /// DDL transactions that the next catalog must see.
@@ -52,6 +52,17 @@ pub struct Database {
     awaited: Cell<Option<Instant>>,
     /// Its transactions, where they are ordered before they are executed.
     scheduled: Rc<Scheduled>,
+}
+
+/// Where the sequences of a database stood, and when they were asked: between two places of what is handed out to replicas.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The answer.
+    pub(crate) standing: Sequences,
+    /// All below had committed before they were asked.
+    pub(crate) from: Place,
+    /// All that had committed by then lies below.
+    pub(crate) to: Place,
 }
 
 /// The database is not followed while this lives: somebody needs it alone (DROP DATABASE).
@@ -275,13 +286,13 @@ impl Database {
     }
 
     /// Where its sequences stood when the primary was asked last, if it was; each answer has a place of its own.
-    pub(crate) fn sequences(&self) -> Option<Rc<Sequences>> {
+    pub(crate) fn sequences(&self) -> Option<Rc<Asked>> {
         self.sequences.borrow().clone()
     }
 
     /// The primary was asked where its sequences stand.
-    pub(crate) fn set_sequences(&self, standing: Sequences) {
-        *self.sequences.borrow_mut() = Some(Rc::new(standing));
+    pub(crate) fn set_sequences(&self, asked: Asked) {
+        *self.sequences.borrow_mut() = Some(Rc::new(asked));
     }
 
     /// A DDL command came out of the decoder, or the roles changed: the catalog in hand is void.

@@ -29,7 +29,8 @@ const ARRIVALS_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) struct Place(u64);
 
 impl Place {
-    fn behind(self, count: usize) -> Place {
+    /// So many further.
+    pub(crate) fn behind(self, count: usize) -> Place {
         Place(self.0 + count as u64)
     }
 }
@@ -261,6 +262,11 @@ impl<R: Clone> Feed<R> {
         Ok((!boundaries.is_empty()).then_some(Stretch { boundaries, end, bytes }))
     }
 
+    /// The place behind all that a replica was given; `None`: it is not fed.
+    pub(crate) fn given(&self, replica: StandbyId) -> Option<Place> {
+        self.takers.get(&replica).map(|taker| taker.next)
+    }
+
     /// The replica is connected: it is given again what it need not have kept, and the newest boundary in any case, to be
     /// told by it where it stands.
     ///
@@ -350,7 +356,8 @@ impl<R: Clone> Feed<R> {
         pace.per_second()
     }
 
-    fn end(&self) -> Place {
+    /// The place behind all that was taken.
+    pub(crate) fn end(&self) -> Place {
         self.first.behind(self.taken.len())
     }
 

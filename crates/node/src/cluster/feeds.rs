@@ -245,6 +245,16 @@ impl Feeds {
         self.feed(of).next(replica, most)
     }
 
+    /// The place behind all that was taken. See [`Feed::end`].
+    pub(crate) fn end(&self, of: DatabaseId) -> Place {
+        self.feed(of).end()
+    }
+
+    /// The place behind all that the replica was given. See [`Feed::given`].
+    pub(crate) fn given(&self, of: DatabaseId, replica: StandbyId) -> Option<Place> {
+        self.feed(of).given(replica)
+    }
+
     /// How the replica was found to differ, once.
     pub(crate) fn take_wrong(&self, of: DatabaseId, replica: StandbyId) -> Option<String> {
         self.course(of, replica).wrong.take()

@@ -22,7 +22,7 @@ mod written;
 pub use backends::Backends;
 pub(crate) use coming::Awaited;
 pub use configured::Configured;
-pub(crate) use database::Hold;
+pub(crate) use database::{Asked, Hold};
 pub use database::{CATALOG_BEING_READ, Database};
 pub use feed::Pending;
 pub(crate) use feed::{NotFed, Place, Rows, Stretch};

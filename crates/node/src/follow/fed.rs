@@ -727,7 +727,7 @@ impl Line<'_> {
             let ran_ddl = rows.ddl && rows.part.ran_ddl()?;
             marked |= rows.ddl && !ran_ddl;
             if ran_ddl || rows.part.restarts_sequences() {
-                self.told.forget();
+                self.told.forget(stretch.end);
             }
             parts.push(if in_order { rows.part } else { rows.part.into_rows() });
         }

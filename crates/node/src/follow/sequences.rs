@@ -1,12 +1,14 @@
 //! Where the sequences of a database stand at the primary, for all replicas that Consort feeds: nothing that is decoded tells it,
-//! so it is asked for now and then.
+//! so it is asked for now and then. An answer counts once all has come out that may have moved what it shows: DDL draws numbers,
+//! too, and a replica that has not run it yet is going to draw the same.
 
-use crate::cluster::{Cluster, Database};
+use crate::cluster::{Asked, Cluster, Database};
+use history::DatabaseId;
 use postgres::Error;
 use postgres::address::Control;
 use postgres::sequences::Look;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// How often they are asked.
 const ROUND: Duration = Duration::from_secs(3);
@@ -16,6 +18,9 @@ const REST: u32 = 50;
 
 /// But no longer, whatever it waited for: a server, or a Consort, that hung for a while does not tell how many there are.
 const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// An answer for which what had committed does not come out within this is nobody's.
+const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Whoever asks them, over all connections.
 pub(super) struct Watch {
@@ -39,20 +44,43 @@ impl Watch {
             if cluster.orders_first() || cluster.fed_ids().next().is_none() {
                 continue;
             }
+            let Some(of) = database.id() else { continue };
+            let from = cluster.feeds().end(of);
             // Whoever gives it up in its middle has waited for too long: it is not begun anew at once.
             self.due = began + LONGEST_REST;
             let read = self.look.read(control).await;
             self.due = Instant::now() + rest_behind(began.elapsed());
             match read {
                 Ok(standing) => {
-                    database.set_sequences(standing);
-                    cluster.feeds().changed();
+                    if came_out(cluster, of).await {
+                        let to = cluster.feeds().end(of);
+                        database.set_sequences(Asked { standing, from, to });
+                        cluster.feeds().changed();
+                    }
                 }
                 Err(error @ Error::Refused { .. }) => {
                     tracing::debug!(database = database.name(), %error, "where sequences stand is not known");
                 }
                 Err(error) => return error,
             }
+        }
+    }
+}
+
+/// Completes when all that the primary has shown by now is handed out to replicas. `false`: it was not in time.
+async fn came_out(cluster: &Cluster, of: DatabaseId) -> bool {
+    let wanted = cluster.scheduler().order_mut().want_gauge();
+    cluster.gauge_now();
+    let limit = Instant::now() + SETTLE_LIMIT;
+    loop {
+        let moved = cluster.next_move();
+        let settled = cluster.scheduler().order().settled(of).map(|(number, _)| number);
+        if settled >= Some(wanted) {
+            cluster.take_boundaries();
+            return true;
+        }
+        if timeout_at(limit, moved).await.is_err() {
+            return false;
         }
     }
 }
