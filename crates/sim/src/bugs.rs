@@ -49,6 +49,8 @@ pub struct Bugs {
     pub toast_last_writer: bool,
     /// What a boundary has is applied at a replica commit by commit.
     pub torn_boundary: bool,
+    /// What replicas execute in parallel is shown as it is done, each commit by itself.
+    pub shown_as_done: bool,
     /// The gauge says the flushed position, not the inserted one.
     pub token_flush_lsn: bool,
     /// `pg_current_snapshot()` of a standby is believed.

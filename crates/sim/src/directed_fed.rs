@@ -5,11 +5,11 @@ use crate::client::How;
 use crate::directed::{Stage, as_is, row, set, stage_of, visible_after};
 use crate::env::{Delays, Env};
 use crate::model::schema::{Table, database};
-use crate::model::statement::Select;
+use crate::model::statement::{Change, Select};
 use crate::record::Breach;
 use crate::run::Outcome;
-use crate::world::World;
-use Table::Full;
+use crate::world::{Ways, World};
+use Table::{Full, Plain};
 use scheduler::Options;
 use scheduler::Writers::{self, Anywhere, ThroughConsort};
 
@@ -102,5 +102,21 @@ pub(crate) fn fed_lag(planted: Planted) -> Outcome {
         stage.pause(10_000).await;
         stage.client().read(&row(0)).await;
         stage.client().read(&row(1)).await;
+    })
+}
+
+/// Replicas that execute in parallel are not fed while six rows are written, each when the one before is visible; then they
+/// are given all of it at once. What is executed in another order and shown in it, the primary has not shown.
+pub(crate) fn given_at_once(planted: Planted) -> Outcome {
+    fed_stage(planted, Anywhere, as_is, |stage| async move {
+        stage.world.ways.set(Ways { parallel: true, ..Ways::default() });
+        stage.world.groups_boundaries.set(true);
+        stage.replay_stops();
+        for (table, place) in [(Full, 0), (Full, 1), (Full, 2), (Plain, 0), (Plain, 1), (Plain, 2)] {
+            stage.bypass(0).write(&[Change::row(table, place)], How::default()).await;
+        }
+        stage.pause(20_000).await;
+        stage.world.standbys.iter().for_each(|replica| replica.pause(false));
+        stage.pause(20_000).await;
     })
 }

@@ -221,7 +221,8 @@ impl Consort {
         (of, to): (DatabaseId, Shown),
         effects: &[Vec<(Cell, u32)>],
     ) -> bool {
-        if self.world.planted.model.torn_boundary {
+        let (bugs, ways) = (self.world.planted.model, self.world.ways.get());
+        if bugs.torn_boundary || (bugs.shown_as_done && ways.parallel) {
             for part in effects {
                 if !link.holds(replica) || !replica.apply(of, part, &link.at, None) {
                     return false;

@@ -108,6 +108,7 @@ bugs! {
     counts_not_kept "G2" "what one transaction touches is forgotten when another that touches it ends" => parallel.counts_not_kept;
     everything_not_compared "G2" "what touches everything depends on nothing" => parallel.everything_not_compared;
     waiting_passed "G2" "what waits is passed by what depends on it" => parallel.waiting_passed;
+    shown_as_done "G2" "what is executed in parallel is shown as it is done, each commit by itself" => model.shown_as_done;
     statement_in_commit_order "F11" "a deterministic statement stands for its rows, whatever was committed since it began" => parallel.statement_in_commit_order;
     toast_last_writer "F10" "of what several commits did to a row, the last one's image is applied" => model.toast_last_writer;
     versions_not_asked "G3" "a read asks for no versions of its tables" => scheduled.versions_not_asked;

@@ -11,7 +11,9 @@ use crate::directed::{
     tree_late, trigger_fires_unseen, truncated_under_a_block, view_analysed_between, view_redefined,
     view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
 };
-use crate::directed_fed::{fed_lag, fed_written_past, forked, one_hangs, replicas_return_older};
+use crate::directed_fed::{
+    fed_lag, fed_written_past, forked, given_at_once, one_hangs, replicas_return_older,
+};
 use crate::directed_whole::{
     answer_hangs, hangs_in_a_block, read_under_a_refresh, refreshed_under_a_read, shown_by_nobody,
     turn_of_the_dead,
@@ -427,6 +429,12 @@ pub const ALL: &[Schedule] = &[
         ],
         story: "a random run whose replicas execute in parallel what is independent",
         play: |planted| run_parallel(6, planted),
+    },
+    Schedule {
+        name: "given_at_once",
+        bugs: &["shown_as_done"],
+        story: "replicas are not fed while six rows are written one after the other; then they are given all of it at once",
+        play: given_at_once,
     },
     Schedule {
         name: "executed_again",

@@ -137,6 +137,16 @@ fn every_planted_bug_is_found_in_its_schedule() {
     }
 }
 
+/// What is shown in another order than the primary's is found by the states that are shown, whatever the replica's position
+/// says of them.
+#[test]
+fn shown_states_find_what_is_shown_out_of_order() {
+    let bug = sim::planted::named("shown_as_done").expect("in the list");
+    let found =
+        |seed: u64| bug.seeded(seed).violations.iter().any(|violation| violation.checker == Checker::K2);
+    assert!((0..8).any(found), "in 8 seeds no replica showed what the primary never did");
+}
+
 /// What a client can tell by answers alone is found by the search too, not only by comparing with the ghost.
 #[test]
 fn one_server_finds_wrong_answers_without_the_ghost() {

@@ -10,7 +10,7 @@ use std::cell::{Cell as Var, RefCell};
 struct Applied {
     place: usize,
     effects: Vec<(Cell, u32)>,
-    /// What is kept as the position; `None`: the one before stays, for the planted bug that tears a boundary.
+    /// What is kept as the position; `None`: the one before stays, for the planted bugs that tear a boundary.
     position: Option<Shown>,
 }
 
