@@ -127,6 +127,14 @@ pub fn named(name: &str) -> Option<&'static PlantedBug> {
     ALL.iter().find(|bug| bug.name == name)
 }
 
+/// The switches of a run in which bugs are looked for, without any. The net under all of them, that a commit which no doubt
+/// explains switches the mode of writers, is taken away: each must be found by what clients got.
+pub fn without_net() -> Planted {
+    let mut planted = Planted::default();
+    planted.scheduler.bypass_unnoticed = true;
+    planted
+}
+
 impl PlantedBug {
     /// What one seed runs for it: the cluster in which it matters.
     pub fn seeded(&self, seed: u64) -> Outcome {
@@ -139,11 +147,9 @@ impl PlantedBug {
         }
     }
 
-    /// A run's switches with this bug. The net under all of them, that a commit which no doubt explains switches the
-    /// mode of writers, is taken away: each must be found by what clients got.
+    /// A run's switches with this bug.
     pub fn planted(&self) -> Planted {
-        let mut planted = Planted::default();
-        planted.scheduler.bypass_unnoticed = true;
+        let mut planted = without_net();
         (self.plant)(&mut planted);
         planted
     }
