@@ -3,6 +3,7 @@
 //! The laws are plain functions over a [`Tree`] in memory, so that each can also be shown to fail on a tree that breaks
 //! it. `cargo test -p tidy` runs all of them on this repository. What clippy, rustfmt and rustdoc can see is theirs.
 
+pub mod claims;
 pub mod dependencies;
 pub mod documents;
 pub mod guarantees;
@@ -41,4 +42,5 @@ pub const LAWS: &[Law] = &[
     ("documents named in the source exist", documents::cited),
     ("the README's commands are run by a test", documents::readme_commands),
     ("every guarantee names its test", guarantees::tests_exist),
+    ("claims are counted as their pages judge them", claims::counted),
 ];
