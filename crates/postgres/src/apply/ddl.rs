@@ -9,7 +9,7 @@
 //! `session_replication_role` turns off.
 //!
 //! **Never wrong, at worst a new copy.** The primary has written down what each object was behind the command, as a digest
-//! (`attach/look.sql`), what the rows of a table that was written anew came to, and who has which privileges. If the same is
+//! (`attach/look.sql`), what the rows of a table that was written anew came to, and which privileges it changed. If the same is
 //! not found here, if the command is refused, or if code that it called wrote rows (which come in the stream as well), the
 //! batch ends with [`Error::Ddl`].
 //!
@@ -126,6 +126,7 @@ impl Feeder {
     ) -> Result<Attempt, Error> {
         let mut build = Build::with_commands(&batch.parts);
         let mut script = opening(&self.shown, &batch.to)?;
+        let mut earlier = Vec::new();
         loop {
             let next = build.next(&mut With {
                 tables: &self.tables,
@@ -153,7 +154,7 @@ impl Feeder {
                     let (xid, step) = steps
                         .get(place)
                         .ok_or_else(|| Error::stream("a command came out that was not there".to_owned()))?;
-                    self.take_step(*xid, step).await?;
+                    self.take_step(*xid, step, &mut earlier).await?;
                 }
             }
         }
@@ -166,8 +167,16 @@ impl Feeder {
         Ok(number)
     }
 
-    async fn take_step(&mut self, xid: Xid, step: &Step) -> Result<(), Error> {
+    /// Commands are looked at in the order of brackets: `earlier` has, of each that was run and has not been looked at, the
+    /// privileges that there were in front of it, if it may change any.
+    async fn take_step(
+        &mut self,
+        xid: Xid,
+        step: &Step,
+        earlier: &mut Vec<Option<String>>,
+    ) -> Result<(), Error> {
         if let Some(Run::Statement(statement)) = &step.run {
+            earlier.push(if step.grants { self.privileges().await? } else { None });
             self.run(xid, statement).await?;
             self.tables.forget();
             if statement
@@ -179,17 +188,25 @@ impl Feeder {
                 self.tame(xid).await?;
             }
         }
+        if step.check.is_empty() {
+            return Ok(());
+        }
+        let earlier = earlier.pop().flatten();
+        let earlier = earlier.map_or_else(|| "NULL".to_owned(), |earlier| literal(&earlier));
         for effect in &step.check {
-            let sql = format!("SELECT consort.differs({}::jsonb)", literal(effect));
+            let sql = format!("SELECT consort.differs({}::jsonb, {earlier}::jsonb)", literal(effect));
             let found = self.link.query(&sql).await.map_err(|error| refused(xid, error))?;
             if let Some(differs) = found.into_iter().flatten().flatten().next() {
                 return Err(unrun(xid, &differs));
             }
         }
-        if !step.check.is_empty() {
-            self.tame(xid).await?;
-        }
-        Ok(())
+        self.tame(xid).await
+    }
+
+    /// The privileges that there are now, as `consort.differs` needs them later.
+    async fn privileges(&mut self) -> Result<Option<String>, Error> {
+        let kept = self.link.query("SELECT consort.kept_acls()").await?;
+        Ok(kept.into_iter().flatten().flatten().next())
     }
 
     /// What a command made must not disturb the feeder, and may be what replicas leave out.

@@ -149,8 +149,9 @@ SET search_path = pg_catalog, pg_temp AS $$
     WHERE l.why = 'order')
 $$;
 
--- What is not here as the primary says; nothing if all is.
-CREATE OR REPLACE FUNCTION consort.differs(effect jsonb) RETURNS text LANGUAGE plpgsql STABLE
+-- What is not here as the primary says; nothing if all is. Of privileges what a command has changed is compared, if any: those
+-- that there were in front of it are needed.
+CREATE OR REPLACE FUNCTION consort.differs(effect jsonb, earlier jsonb) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     item jsonb;
@@ -188,8 +189,8 @@ BEGIN
             RETURN format('rows of %s were computed otherwise than at the primary', item ->> 0);
         END IF;
     END LOOP;
-    IF consort.all_grants() IS DISTINCT FROM effect ->> 'grants' AND effect ->> 'grants' IS NOT NULL THEN
-        RETURN 'privileges are not those at the primary';
+    IF effect ->> 'grants' IS NOT NULL AND consort.changed_acls(earlier) IS DISTINCT FROM effect ->> 'grants' THEN
+        RETURN 'privileges were changed otherwise than at the primary';
     END IF;
     RETURN NULL;
 END

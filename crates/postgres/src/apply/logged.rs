@@ -30,6 +30,8 @@ const NOTHING: &[&str] = &[
 ];
 /// Commands whose scripts run others, which are logged inside them and need not be run.
 const SCRIPTS: &[&str] = &["CREATE EXTENSION", "ALTER EXTENSION"];
+/// Commands that may grant or revoke anything, as `consort.may_grant` (`attach/commands.sql`).
+const GRANTING: &[&str] = &["GRANT", "REVOKE", "ALTER DEFAULT PRIVILEGES", "CREATE SCHEMA"];
 /// Commands that do more than the log can say.
 const UNSAID: &[&str] = &["IMPORT FOREIGN SCHEMA", "DROP OWNED"];
 
@@ -37,7 +39,9 @@ const UNSAID: &[&str] = &["IMPORT FOREIGN SCHEMA", "DROP OWNED"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) run: Option<Run>,
-    /// What must be found there behind that, as the primary wrote it.
+    /// It may change privileges: what it changes of them is compared, and those in front of it must be known.
+    pub(super) grants: bool,
+    /// What must be found there behind the last command that was run and has not been looked at, as the primary wrote it.
     pub(super) check: Vec<String>,
 }
 
@@ -161,6 +165,7 @@ impl Reading {
         }
         let Some(run) = run else { return };
         self.steps[open.place].run = Some(run);
+        self.steps[open.place].grants = GRANTING.contains(&open.tag.as_str());
         self.steps[place].check = open.dropped;
         self.steps[place].check.push(row.owned("effect"));
     }

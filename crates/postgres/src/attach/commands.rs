@@ -21,8 +21,8 @@ impl UnreplicableDdl {
 }
 
 /// Lets the attached database of this connection log of every DDL command what a replica needs to run it too. May be
-/// repeated; [`super::detach`] removes it. It makes every DDL command dearer, and its sessions keep two settings
-/// (`consort.author`, `consort.rewritten`) to the end of their transactions.
+/// repeated; [`super::detach`] removes it. It makes every DDL command dearer, and its sessions keep three settings
+/// (`consort.author`, `consort.rewritten`, `consort.grants`) to the end of their transactions.
 ///
 /// # Errors
 /// As [`super::attach`].
@@ -61,7 +61,7 @@ pub async fn keep_logging_commands(control: &Control, unreplicable: Unreplicable
 
 const COMPLETE: &str = "\
     SELECT count(*) = 6 AND to_regprocedure('consort.refuses_unreplicable()') IS NOT NULL AND coalesce( \
-      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 3', false) \
+      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 4', false) \
     FROM pg_event_trigger \
     WHERE evtenabled = 'A' AND evtfoid IN (to_regproc('consort.note_author'), to_regproc('consort.note_step')) \
       AND evtname IN ('consort_author_begins', 'consort_author_ended', 'consort_command_begins', \

@@ -1,5 +1,5 @@
 -- What a replica that Consort feeds needs to run a DDL command itself. Made behind attach.sql and look.sql, where replicas
--- are fed only: each command costs more, and its session keeps two settings of ours to the end of the transaction.
+-- are fed only: each command costs more, and its session keeps three settings of ours to the end of the transaction.
 --
 -- A command writes a row when it begins and one when it ends, deleted at once as those of consort.log. The first stands in
 -- the stream before all that the command writes, the second behind it and says what came of it. Commands that run inside
@@ -61,19 +61,27 @@ SET search_path = pg_catalog, pg_temp AS $$
     WHERE c.oid = relation
 $$;
 
+-- Whether a command may grant or revoke anything. The feeder knows the same (logged.rs).
+CREATE OR REPLACE FUNCTION consort.may_grant(tag text) RETURNS boolean LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT tag IN ('GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'CREATE SCHEMA')
+$$;
+
 -- What came of the command that has just ended, for its row.
 CREATE OR REPLACE FUNCTION consort.note_effect(noted consort.command) RETURNS consort.command
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rewritten oid[] := string_to_array(nullif(current_setting('consort.rewritten', true), ''), ',')::oid[];
     filled oid;
+    -- What privileges there were in front of each command that has not ended, this one the last.
+    kept jsonb := CASE WHEN consort.may_grant(noted.tag) THEN nullif(current_setting('consort.grants', true), '')::jsonb END;
 BEGIN
     SELECT CASE WHEN count(*) FILTER (WHERE t.kind = 'something') > 0 THEN 'something' ELSE coalesce(min(t.kind), 'nothing') END,
         jsonb_build_object(
             'made', jsonb_agg(jsonb_build_array(CASE d.classid WHEN 'pg_class'::regclass THEN 'relation' ELSE a.type END,
                     a.object_names, a.object_args, md5(consort.look(d.classid, d.objid)), d.object_identity))
                 FILTER (WHERE t.kind = 'something' AND a.type IS NOT NULL),
-            'grants', CASE WHEN bool_or(d.objid IS NULL) THEN consort.all_grants() END),
+            'grants', CASE WHEN bool_or(d.objid IS NULL) THEN consort.changed_acls(kept -> -1) END),
         min(d.objid) FILTER (WHERE t.kind = 'something' AND d.classid = 'pg_class'::regclass
             AND noted.tag IN ('CREATE TABLE AS', 'SELECT INTO', 'CREATE MATERIALIZED VIEW'))
     INTO noted.came_of, noted.effect, filled
@@ -83,6 +91,9 @@ BEGIN
             WHEN 'pg_temp' IN (d.schema_name, a.object_names[1]) THEN 'temporary'
             WHEN 'consort' IN (d.schema_name, d.object_identity) THEN 'own'
             ELSE 'something' END) AS t (kind);
+    IF kept IS NOT NULL THEN
+        PERFORM set_config('consort.grants', (kept - (-1))::text, true);
+    END IF;
     IF filled IS NOT NULL THEN
         noted.instead := consort.definition(filled);
     END IF;
@@ -164,6 +175,9 @@ BEGIN
         noted.settings := current_setting('consort.author')::jsonb ->> 'settings';
         IF tg_event = 'ddl_command_end' THEN
             noted := consort.note_effect(noted);
+        ELSIF consort.may_grant(noted.tag) THEN
+            PERFORM set_config('consort.grants', (coalesce(nullif(current_setting('consort.grants', true), ''), '[]')::jsonb
+                || jsonb_build_array(consort.kept_acls()))::text, true);
         END IF;
     END IF;
     INSERT INTO consort.command SELECT noted.* RETURNING ctid INTO written;

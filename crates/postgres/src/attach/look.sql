@@ -117,31 +117,43 @@ BEGIN
 END
 $$;
 
--- Everybody's privileges on everything here, except what is temporary or Consort's.
-CREATE OR REPLACE FUNCTION consort.all_grants() RETURNS text LANGUAGE sql STABLE
+-- Everybody's privileges on everything here, object by object, except what is temporary or Consort's, and the usual ones of such
+-- an object. Where nothing is written down the usual ones hold, and the object is not named.
+CREATE OR REPLACE FUNCTION consort.acls() RETURNS TABLE (object text, acl aclitem[], usual aclitem[]) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
-    SELECT coalesce(md5(string_agg(line, E'\n' ORDER BY line COLLATE "C")), 'none') FROM (
-        SELECT concat_ws(' ', 'c', c.oid::regclass, consort.grants(c.relacl, k.kind, c.relowner)) AS line
-        FROM pg_class c CROSS JOIN LATERAL (SELECT CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char") AS k (kind)
-        WHERE c.oid >= 16384 AND c.relacl IS NOT NULL AND c.relpersistence <> 't' AND c.relnamespace::regnamespace::text <> 'consort'
-            AND consort.grants(c.relacl, k.kind, c.relowner) IS DISTINCT FROM consort.grants(NULL, k.kind, c.relowner)
-        UNION ALL SELECT concat_ws(' ', 'a', c.oid::regclass, a.attname, consort.grants(a.attacl, 'c', c.relowner))
-        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-        WHERE c.oid >= 16384 AND a.attacl <> '{}' AND c.relpersistence <> 't'
-        UNION ALL SELECT concat_ws(' ', 'f', p.oid::regprocedure, consort.grants(p.proacl, 'f', p.proowner))
-        FROM pg_proc p WHERE p.oid >= 16384 AND p.proacl IS NOT NULL AND p.pronamespace::regnamespace::text <> 'consort'
-            AND consort.grants(p.proacl, 'f', p.proowner) IS DISTINCT FROM consort.grants(NULL, 'f', p.proowner)
-        UNION ALL SELECT concat_ws(' ', 'n', n.nspname, consort.grants(n.nspacl, 'n', n.nspowner))
-        FROM pg_namespace n WHERE n.nspacl IS NOT NULL AND n.nspname <> 'consort' AND n.nspname !~ '^pg_'
-            AND consort.grants(n.nspacl, 'n', n.nspowner) IS DISTINCT FROM consort.grants(NULL, 'n', n.nspowner)
-        UNION ALL SELECT concat_ws(' ', 't', t.oid::regtype, consort.grants(t.typacl, 'T', t.typowner))
-        FROM pg_type t WHERE t.oid >= 16384 AND t.typacl IS NOT NULL
-            AND consort.grants(t.typacl, 'T', t.typowner) IS DISTINCT FROM consort.grants(NULL, 'T', t.typowner)
-        UNION ALL SELECT concat_ws(' ', 'd', d.defaclrole::regrole, d.defaclnamespace::regnamespace, d.defaclobjtype,
-            consort.grants(d.defaclacl, 'r', d.defaclrole))
-        FROM pg_default_acl d
-        UNION ALL SELECT concat_ws(' ', 'l', lanname, consort.grants(lanacl, 'l', lanowner)) FROM pg_language WHERE lanacl IS NOT NULL
-    ) AS lines
+    SELECT concat_ws(' ', 'c', c.oid::regclass), c.relacl,
+        acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner)
+    FROM pg_class c
+    WHERE c.oid >= 16384 AND c.relacl IS NOT NULL AND c.relpersistence <> 't' AND c.relnamespace::regnamespace::text <> 'consort'
+    UNION ALL SELECT concat_ws(' ', 'a', c.oid::regclass, a.attname), a.attacl, acldefault('c', c.relowner)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE c.oid >= 16384 AND a.attacl IS NOT NULL AND c.relpersistence <> 't'
+    UNION ALL SELECT concat_ws(' ', 'f', p.oid::regprocedure), p.proacl, acldefault('f', p.proowner)
+    FROM pg_proc p WHERE p.oid >= 16384 AND p.proacl IS NOT NULL AND p.pronamespace::regnamespace::text <> 'consort'
+    UNION ALL SELECT concat_ws(' ', 'n', n.nspname), n.nspacl, acldefault('n', n.nspowner)
+    FROM pg_namespace n WHERE n.nspacl IS NOT NULL AND n.nspname <> 'consort' AND n.nspname !~ '^pg_'
+    UNION ALL SELECT concat_ws(' ', 't', t.oid::regtype), t.typacl, acldefault('T', t.typowner)
+    FROM pg_type t WHERE t.oid >= 16384 AND t.typacl IS NOT NULL
+    UNION ALL SELECT concat_ws(' ', 'd', d.defaclrole::regrole, d.defaclnamespace::regnamespace, d.defaclobjtype), d.defaclacl, NULL
+    FROM pg_default_acl d
+    UNION ALL SELECT concat_ws(' ', 'l', l.lanname), l.lanacl, acldefault('l', l.lanowner)
+    FROM pg_language l WHERE l.lanacl IS NOT NULL
+$$;
+
+-- The same, to be compared later with what there is then.
+CREATE OR REPLACE FUNCTION consort.kept_acls() RETURNS jsonb LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_object_agg(object, acl::text), '{}') FROM consort.acls()
+$$;
+
+-- What has other privileges than in front of a command, and which it has now: a digest. It says nothing of all others: what
+-- another transaction grants meanwhile is not seen by the command at the primary, and stands in front of it at a replica.
+CREATE OR REPLACE FUNCTION consort.changed_acls(earlier jsonb) RETURNS text LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(md5(string_agg(concat_ws(' ', object, here.acl IS NULL, consort.grants(here.acl, NULL, NULL)), E'\n'
+        ORDER BY object COLLATE "C")), 'none')
+    FROM consort.acls() AS here FULL JOIN jsonb_each_text(earlier) AS kept (object, acl) USING (object)
+    WHERE here.acl::text IS DISTINCT FROM coalesce(kept.acl, here.usual::text)
 $$;
 
 -- Whether functions of somebody who is no superuser may run when a query of the table is planned.
@@ -182,4 +194,4 @@ BEGIN
 END
 $$;
 -- Both must compare the same; a newer Consort makes its own before it copies.
-COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 3';
+COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 4';

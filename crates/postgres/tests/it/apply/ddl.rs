@@ -237,6 +237,93 @@ async fn many_transactions_with_ddl_come_in_one_batch() {
     compare_definitions(&fed.primary, &fed.replica);
 }
 
+/// What a transaction runs and does not commit, and what another one commits meanwhile.
+const OVERLAPPING: &[(&str, &str)] = &[
+    ("GRANT SELECT ON a TO clerk", "GRANT SELECT ON b TO clerk"),
+    ("GRANT UPDATE (id) ON a TO boss", "GRANT INSERT (id) ON b TO boss, clerk"),
+    ("REVOKE SELECT ON a FROM clerk", "CREATE TABLE usual (id int PRIMARY KEY)"),
+    ("ALTER DEFAULT PRIVILEGES FOR ROLE clerk GRANT SELECT ON TABLES TO boss", "REVOKE ALL ON b FROM clerk"),
+    (
+        "ALTER DEFAULT PRIVILEGES FOR ROLE clerk REVOKE SELECT ON TABLES FROM boss",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE boss REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC",
+    ),
+    (
+        "CREATE SCHEMA shut CREATE TABLE inside (id int PRIMARY KEY) GRANT SELECT ON inside TO clerk",
+        "GRANT USAGE ON SCHEMA public TO boss",
+    ),
+    ("GRANT SELECT ON b TO boss", "GRANT SELECT ON shut.inside TO boss"),
+];
+
+#[tokio::test]
+async fn privileges_that_overlapping_transactions_change_come_in_their_order() {
+    let mut fed = Fed::logging(&format!(
+        "{MARK}; {ROLES}; CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); \
+         ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO boss"
+    ))
+    .await;
+    let address = fed.primary.address("postgres");
+    let (early, late) = (crate::client(&address).await.unwrap(), crate::client(&address).await.unwrap());
+    for (first, meanwhile) in OVERLAPPING {
+        for (control, command) in
+            [(&early, "BEGIN"), (&early, *first), (&late, *meanwhile), (&early, "COMMIT")]
+        {
+            control.batch_execute(command).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        }
+        feed(&mut fed, first).await;
+        compare_definitions(&fed.primary, &fed.replica);
+    }
+}
+
+#[tokio::test]
+async fn privileges_that_are_changed_otherwise_at_a_replica_are_found() {
+    let mut fed = Fed::logging(&format!(
+        "{MARK}; {ROLES}; CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); \
+         GRANT SELECT ON b TO clerk; CREATE SCHEMA apart; CREATE TABLE apart.seen (id int PRIMARY KEY)"
+    ))
+    .await;
+    let address = fed.primary.address("postgres");
+    let (early, late) = (crate::client(&address).await.unwrap(), crate::client(&address).await.unwrap());
+    for (at_replica, first, meanwhile) in [
+        // What it has now is not what it has at the primary; it changes here alone; it names what it did not see there.
+        ("GRANT UPDATE ON a TO boss", "GRANT SELECT ON a TO clerk", "SELECT 1"),
+        ("REVOKE SELECT ON b FROM clerk", "GRANT SELECT ON b TO clerk", "SELECT 1"),
+        (
+            "SELECT 1",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA apart TO clerk",
+            "CREATE TABLE apart.unseen (id int PRIMARY KEY)",
+        ),
+    ] {
+        fed.replica.query(at_replica);
+        for (control, command) in [(&early, "BEGIN"), (&early, first), (&late, meanwhile), (&early, "COMMIT")]
+        {
+            control.batch_execute(command).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        }
+        match fed.feed().await {
+            Err(Error::Ddl(unrun)) => {
+                assert!(unrun.why.contains("privileges were changed"), "{first}: {unrun}")
+            }
+            Err(error) => panic!("{first}: {error}"),
+            Ok(()) => panic!("{first} passed"),
+        }
+        fed.reopen().await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_event_trigger_grants_beside_a_command_comes_too() {
+    let mut fed = Fed::logging(&format!(
+        "{MARK}; {ROLES}; CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); GRANT SELECT ON a TO clerk; \
+         CREATE FUNCTION also() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN GRANT SELECT ON b TO clerk; END $$"
+    ))
+    .await;
+    // It runs before the end of the command is noted: by its name.
+    fed.primary
+        .query("CREATE EVENT TRIGGER also ON ddl_command_end WHEN TAG IN ('REVOKE') EXECUTE FUNCTION also()");
+    fed.primary.query("REVOKE SELECT ON a FROM clerk");
+    feed(&mut fed, "both").await;
+    compare_definitions(&fed.primary, &fed.replica);
+}
+
 #[tokio::test]
 async fn a_replica_that_is_killed_runs_ddl_once() {
     const ROUNDS: usize = 6;
