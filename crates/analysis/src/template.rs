@@ -9,6 +9,7 @@ mod footprint;
 mod judge;
 mod keys;
 mod literals;
+mod matches;
 mod ordered;
 mod replay;
 mod stay;

@@ -56,7 +56,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let again = again(&tree, &facts, catalog, &known);
     let (stays, never_at_copies) = (&judge.stays, at_copies.never);
     let found = Found { writes: &writes, stays, chance, never_at_copies, calls_writers, draws, one_row };
-    let replay = replay(&tree, &facts, catalog, &found);
+    let replay = replay(&tree, &facts, catalog, &keys, &found);
     Template {
         kind: if commands.iter().all(|command| *command == Command::Select) {
             Kind::Read

@@ -189,14 +189,14 @@ impl<'k, 't> Keys<'k, 't> {
     }
 
     /// The operator, if strings are equal to it only when their bytes are.
-    fn operator(&self, node: NodeId) -> Option<u32> {
+    pub(super) fn operator(&self, node: NodeId) -> Option<u32> {
         let collation = self.tree.oid(node, "inputcollid");
         let bytes = !self.catalog.nondeterministic_collations.contains(&collation);
         bytes.then(|| self.tree.oid(node, "opno"))
     }
 
     /// A column of the query itself, perhaps relabelled.
-    fn column(&self, node: NodeId) -> Option<(usize, i16)> {
+    pub(super) fn column(&self, node: NodeId) -> Option<(usize, i16)> {
         let node = self.without_relabel(node);
         let number = |label| self.tree.number(node, label);
         if self.tree.name(node) != "VAR" || number("varlevelsup") != Some(0) {

@@ -6,12 +6,14 @@
 
 use super::chance::chance_elsewhere;
 use super::footprint::FootprintTemplate;
+use super::keys::Keys;
+use super::matches::takes_any_match;
 use super::{Chance, Stay};
 use crate::catalog::builtin::{DRAWS, MOVES, NOW};
 use crate::catalog::{Catalog, Class};
-use crate::tree::query::Command;
+use crate::tree::query::{Command, Entry, Query};
 use crate::tree::walk::Facts;
-use crate::tree::{NodeId, Tree, as_node};
+use crate::tree::{NodeId, Tree, Value, as_node};
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
 
@@ -42,6 +44,10 @@ pub enum Differs {
     Sequence,
     /// Which rows it chooses, or a sum of them, depends on where they lie.
     Chance(Chance),
+    /// An UPDATE with FROM: of several rows that match one, any is taken.
+    Matches,
+    /// ON CONFLICT: of several rows of its own that conflict, the first one is inserted, and their order is not determined.
+    Conflict,
     /// It calls a declared function that writes, for rows whose order is not determined.
     Rows,
     /// It touches what replicas hold otherwise, or not at all.
@@ -59,6 +65,8 @@ impl Differs {
             Differs::Random => "random",
             Differs::Sequence => "sequence_order",
             Differs::Chance(chance) => chance.name(),
+            Differs::Matches => "several_matches",
+            Differs::Conflict => "on_conflict",
             Differs::Rows => "rows_of_writer",
             Differs::Unlike => "unlike",
             Differs::Stays(stay) => stay.name(),
@@ -80,6 +88,10 @@ impl Differs {
             Differs::Chance(Chance::DistinctOn) => "DISTINCT ON chooses rows without an order",
             Differs::Chance(Chance::Aggregate) => "an aggregate's result depends on the order of its rows",
             Differs::Chance(Chance::Window) => "a window function's result depends on the order of its rows",
+            Differs::Matches => "of several rows of FROM that match one which it updates, any is taken",
+            Differs::Conflict => {
+                "of several rows of a query that conflict the first one is inserted, and their order is not determined"
+            }
             Differs::Rows => {
                 "it calls a declared function that writes for rows whose order is not determined"
             }
@@ -99,6 +111,14 @@ impl Differs {
             Differs::Unknown => {
                 "Write what it does as plain statements, or declare the function in the configuration, in a table \
                  [procedure.\"schema.name\"]. docs/designs.md lists what this design does not execute."
+            }
+            Differs::Matches => {
+                "Join each table by its whole primary key, or set what a sub-query gives, which fails where there are several: SET \
+                 column = (SELECT ..)."
+            }
+            Differs::Conflict => {
+                "Insert rows that stand in the statement (VALUES); or leave out with WHERE NOT EXISTS (..) what is there already, \
+                 and with DISTINCT or GROUP BY what comes twice."
             }
             Differs::Rows => "Call it once for each row.",
             Differs::Unlike | Differs::Stays(_) => "docs/designs.md lists what this design does not execute.",
@@ -138,12 +158,18 @@ pub(super) struct Found<'f> {
     pub(super) one_row: bool,
 }
 
-pub(super) fn replay(tree: &Tree<'_>, facts: &Facts, catalog: &Catalog, found: &Found<'_>) -> Replay {
+pub(super) fn replay(
+    tree: &Tree<'_>,
+    facts: &Facts,
+    catalog: &Catalog,
+    keys: &Keys<'_, '_>,
+    found: &Found<'_>,
+) -> Replay {
     let FootprintTemplate::Tables(written) = found.writes else { return Replay::unknown() };
     let moves_sequences = found.draws
         || facts.marks.next_value
         || facts.functions.iter().any(|function| MOVES.contains(function));
-    let look = Look { tree, facts, catalog };
+    let look = Look { tree, facts, catalog, keys };
     let instants = look.instants();
     let differs = look.differs(found, moves_sequences, instants);
     let looks_into = written.keys().flat_map(|table| catalog.bound_by_keys(*table)).collect();
@@ -154,6 +180,7 @@ struct Look<'l, 't> {
     tree: &'l Tree<'t>,
     facts: &'l Facts,
     catalog: &'l Catalog,
+    keys: &'l Keys<'l, 't>,
 }
 
 impl Look<'_, '_> {
@@ -167,6 +194,12 @@ impl Look<'_, '_> {
         }
         if found.never_at_copies || self.writes_unlike(found.writes) {
             return Some(Differs::Unlike);
+        }
+        if takes_any_match(self.tree, facts, self.catalog, self.keys) {
+            return Some(Differs::Matches);
+        }
+        if self.inserts_the_first() {
+            return Some(Differs::Conflict);
         }
         if found.calls_writers && !self.rows_in_order() {
             return Some(Differs::Rows);
@@ -249,6 +282,15 @@ impl Look<'_, '_> {
     /// Rows come from the statement alone, in their order.
     fn rows_in_order(&self) -> bool {
         self.facts.queries.iter().flat_map(|query| query.relations()).all(|(_, of)| !of.joined)
+    }
+
+    /// It passes over, or updates, what conflicts, and inserts rows of a query whose order is not determined.
+    fn inserts_the_first(&self) -> bool {
+        let from_query = |query: &Query| {
+            let queries = query.entries.iter().any(|entry| matches!(entry, Entry::Subquery(_)));
+            queries && self.tree.field(query.node, "onConflict") != Value::Null
+        };
+        !self.rows_in_order() && self.facts.queries.iter().any(from_query)
     }
 
     /// It is one query of one table, and asks no sequence itself.

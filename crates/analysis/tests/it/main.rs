@@ -4,6 +4,7 @@
 
 mod builtin;
 mod corpus;
+mod differs;
 mod oracle;
 mod order;
 mod server;

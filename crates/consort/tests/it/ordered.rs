@@ -133,6 +133,8 @@ fn what_clients_send_is_executed_by_all() {
         "SELECT nextval('parent_id_seq')",
         "WITH gone AS (DELETE FROM parent WHERE id = 3 RETURNING v) INSERT INTO parent (id, v) SELECT 100 + v, v + 100 FROM gone",
         "ALTER TABLE parent ADD COLUMN note text DEFAULT 'none'",
+        "UPDATE parent p SET note = p.note || '!' FROM child c WHERE c.parent = p.id",
+        "UPDATE child c SET parent = p.id FROM parent p WHERE p.id = c.parent",
         "INSERT INTO parent (v, note) VALUES (50, 'x') ON CONFLICT (v) DO NOTHING",
     ] {
         client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
@@ -195,6 +197,7 @@ fn what_servers_might_execute_differently_is_refused() {
     client
         .rows("CREATE TABLE t (id serial PRIMARY KEY, v int, at timestamptz DEFAULT now(), u uuid)")
         .unwrap();
+    client.rows("CREATE TABLE k (id int PRIMARY KEY, v int)").unwrap();
     client.rows("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
     client.rows("INSERT INTO t (v, at) VALUES (1, NULL), (2, NULL)").unwrap();
     for sql in [
@@ -205,6 +208,9 @@ fn what_servers_might_execute_differently_is_refused() {
         "UPDATE t SET v = f()",
         "DELETE FROM t WHERE id IN (SELECT id FROM t LIMIT 1)",
         "INSERT INTO t (v, at) SELECT v, NULL FROM t",
+        "UPDATE k SET v = t.id FROM t WHERE t.v = k.v",
+        "INSERT INTO k SELECT v, id FROM t ON CONFLICT DO NOTHING",
+        "INSERT INTO k SELECT v, id FROM t ON CONFLICT (id) DO UPDATE SET v = excluded.v",
         "UPDATE t SET at = 'now'",
         "INSERT INTO t (id, v, at) VALUES (lastval(), 1, NULL)",
         "UPDATE t SET v = pg_backend_pid()",

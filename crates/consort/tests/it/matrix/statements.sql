@@ -406,6 +406,8 @@ DELETE FROM stock WHERE id % 2 = 0 AND id > 100
 WITH gone AS (DELETE FROM stock WHERE id <= 10 RETURNING id, amount) INSERT INTO bare SELECT 'gone', id FROM gone
 WITH new AS (INSERT INTO stock VALUES (1, 1), (2, 2) RETURNING *), old AS (UPDATE stock SET note = 'old' WHERE id = 11 RETURNING *) SELECT id, amount FROM new UNION ALL SELECT id, amount FROM old ORDER BY 1
 UPDATE stock s SET amount = s.amount + v.n FROM (VALUES (11, 100), (13, 200)) v (id, n) WHERE s.id = v.id RETURNING s.id, s.amount
+UPDATE stock s SET amount = s.amount + o.amount FROM stock o WHERE o.id = s.id + 2 AND s.id < 20
+UPDATE stock s SET note = 'below' FROM bare b WHERE b.v = 'gone' AND s.id < b.n
 DELETE FROM stock s USING bare b WHERE b.v = 'gone' AND b.n + 40 = s.id
 MERGE INTO stock s USING (VALUES (1, 5), (2, 0), (9999, 7)) v (id, n) ON s.id = v.id WHEN MATCHED AND v.n = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET amount = v.n WHEN NOT MATCHED THEN INSERT VALUES (v.id, v.n, 'merged')
 SELECT count(*), sum(amount), count(note) FROM stock
