@@ -11,7 +11,7 @@ use crate::barriers::{Raw, batch, frame};
 use crate::fed::rows;
 use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
 use crate::load::{Client, Console, kill_a_backend, past, served};
-use crate::serving::page;
+use crate::serving::{figure, page};
 use crate::waiting::named;
 
 pub(crate) fn design() -> &'static str {
@@ -25,6 +25,11 @@ fn serving(lines: &str) -> (Serving, Console, String) {
 /// Consort in front of a primary and two replicas, which execute all that it executes.
 pub(crate) fn serving_as(design: &str, lines: &str) -> (Serving, Console, String) {
     let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
+    serving_over(servers, design, lines)
+}
+
+/// The same in front of these servers.
+fn serving_over(servers: Scratch, design: &str, lines: &str) -> (Serving, Console, String) {
     let lines = format!("design = \"{design}\"\nattach_on_first_use = true\n{lines}");
     let serving = Serving::over(Arc::new(servers), &lines);
     let url = serving.url("postgres", "postgres");
@@ -548,6 +553,35 @@ fn a_replica_that_answers_otherwise_is_copied_anew() {
         });
         client.rows("UPDATE t SET v = v + 1").unwrap();
         assert_eq!(become_equal(&serving, "t"), 10);
+    }
+}
+
+/// A copy lacks checks whose outcome may be another there. A statement that such a check refuses at the primary may fail there too,
+/// of something else and at another row: it has drawn other numbers by then.
+#[test]
+fn a_replica_that_has_drawn_other_numbers_before_it_failed_is_copied_anew() {
+    for design in both() {
+        let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
+        let checked =
+            "CREATE TABLE o (id serial PRIMARY KEY, ref int UNIQUE, zip int CHECK (length(zip::text) = 5))";
+        servers.query(checked);
+        let (serving, mut console, url) = serving_over(servers, design, "");
+        let checks = "SELECT conname FROM pg_constraint WHERE conrelid = 'o'::regclass AND contype = 'c'";
+        let there = serving.servers.replica(0).query("postgres", checks).unwrap();
+        assert_eq!(there.len(), 0, "the copy lacks the check");
+        let taken_out = || figure(&serving, "consort_replicas_taken_out_total");
+        let mut client = Client::connect(&url).unwrap();
+        // At all servers alike: nobody is lost.
+        assert_eq!(sqlstate(&mut client, "INSERT INTO o (ref, zip) VALUES (1, 12345), (1, 12345)"), "23505");
+        client.rows("INSERT INTO o (ref, zip) VALUES (2, 12345)").unwrap();
+        assert_eq!(become_equal(&serving, "o"), 1);
+        assert_eq!(taken_out(), 0, "{design}");
+        // The primary fails at the first row, the copies at the second.
+        assert_eq!(sqlstate(&mut client, "INSERT INTO o (ref, zip) VALUES (3, 1), (3, 12345)"), "23514");
+        eventually("replicas that are taken out", || taken_out() == 2);
+        all_execute(&mut console);
+        client.rows("INSERT INTO o (ref, zip) VALUES (4, 12345)").unwrap();
+        assert_eq!(become_equal(&serving, "o"), 2);
     }
 }
 

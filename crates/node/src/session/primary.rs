@@ -221,6 +221,8 @@ pub struct Seen {
     pub rows: Option<u64>,
     /// The tags of what was completed, where they are kept.
     pub tags: Vec<Box<[u8]>>,
+    /// The first error's SQLSTATE and message, where tags are kept and it is not too large to be held.
+    pub complaint: Option<(String, String)>,
 }
 
 impl Primary {
@@ -259,6 +261,7 @@ impl Primary {
         self.seen.failed = false;
         self.seen.rows = None;
         self.seen.tags.clear();
+        self.seen.complaint = None;
         // What follows in the client's stream belongs to it, whatever it is.
         self.open |= kind == Kind::Open;
     }

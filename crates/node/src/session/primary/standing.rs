@@ -143,6 +143,11 @@ impl Standing<'_> {
         }
         self.failed(statements);
         self.seen.sqlstate = complaint.sqlstate().try_into().ok();
+        if self.keeps_tags {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let said = || (text(complaint.sqlstate()), text(complaint.message()));
+            self.seen.complaint.get_or_insert_with(said);
+        }
         if complaint.is_fatal() {
             *self.told = Told::ByPrimary;
         }

@@ -27,6 +27,8 @@ pub(super) struct Part {
     /// What the primary answered.
     pub(super) tags: Vec<Box<[u8]>>,
     pub(super) failed: bool,
+    /// The SQLSTATE and the message of its error.
+    pub(super) complaint: Option<(String, String)>,
 }
 
 /// A transaction, part by part: one for each step that the order knows; `None`: nothing is to be done for it.
@@ -143,7 +145,7 @@ async fn execute(
     part: &Part,
     (replica, life): (scheduler::StandbyId, history::Incarnation),
 ) -> Result<(), String> {
-    let Part { uses, settings, instant, tags, failed } = part;
+    let Part { uses, settings, instant, tags, failed, complaint } = part;
     if *failed && !uses.iter().any(|used| used.moves_sequences) {
         // It is rolled back at the primary, and not even begun here; but numbers of sequences stay drawn.
         return Ok(());
@@ -157,7 +159,7 @@ async fn execute(
         at_copies::work_for(copy, (settings, uses, instant.as_ref()), begins, &ground.service.interner)
             .await?;
     let did = copy.run(&work).await?;
-    at_copies::same(uses, (tags, *failed), &did)?;
+    at_copies::same(uses, (tags, *failed, complaint.as_ref()), &did)?;
     if uses.iter().any(Use::goes_back) {
         // What was set in between is as it was before.
         copy.settings = copy.settings.take().filter(|_| !copy.has_set);
