@@ -34,7 +34,7 @@ const OTHER_ROWS: &str = "other_rows";
 /// All that a transaction ran that may have written.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// Every commit up to this one had been shown when it began.
+    /// Every commit up to this one had been shown when it began, and its statements see it.
     pub(crate) started: Version,
     /// In which run.
     pub(crate) run: RunNumber,

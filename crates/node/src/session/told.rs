@@ -222,6 +222,9 @@ impl Session {
         let ends = matches!(utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::Show(_));
         if matches!(utility, Utility::Savepoint(_) | Utility::RollbackTo(_)) {
             self.told_no_more("savepoint");
+        } else if matches!(utility, Utility::SetTransaction(modes) if modes.snapshot) {
+            // The guard takes for seen what had been shown when the block began: this snapshot may be an older one.
+            self.told_no_more("imported_snapshot");
         } else if !ends && self.telling.as_ref().is_some_and(fires) {
             self.told_no_more("fires_beside_others");
         }

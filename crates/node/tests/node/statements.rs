@@ -190,6 +190,35 @@ fn a_statement_travels_as_rows_if_what_it_read_was_committed_since_it_began() {
     });
 }
 
+/// A snapshot that is imported may be older than what had been shown when the block began.
+#[test]
+fn what_runs_under_an_imported_snapshot_travels_as_rows() {
+    let servers = servers(TWO);
+    let (open, mut raw) = stage(&servers, |_| {});
+    for text in [ADDS, SETS] {
+        understood(&open, &mut raw, text);
+    }
+    let (mut exporter, mut other) = (Raw::past(&servers, "postgres"), Raw::ready(&open, "postgres"));
+    query(&mut other, "SELECT 1");
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+    for (rounds, import) in (1..).zip([by_query, by_batch]) {
+        assert_eq!(by_query(&mut exporter, begin), "CZT");
+        let snapshot = query(&mut exporter, "SELECT pg_export_snapshot()").remove(0);
+        assert_eq!(by_query(&mut other, SETS), "CZI");
+        // It has its version before the next block begins.
+        shown(&servers);
+        assert_eq!(by_query(&mut raw, begin), "CZT");
+        let told = import(&mut raw, &format!("SET TRANSACTION SNAPSHOT '{snapshot}'"));
+        assert!(told.ends_with("CZT"), "{told}");
+        assert_eq!(by_query(&mut raw, ADDS), "CZT");
+        assert_eq!(by_query(&mut raw, "COMMIT"), "CZI");
+        assert_eq!(by_query(&mut exporter, "COMMIT"), "CZI");
+        assert_eq!(are_equal(&servers), Ok(()));
+        let not_told = travelled(&open).2;
+        assert_eq!(count(&not_told, "imported_snapshot"), rounds, "{not_told:?}");
+    }
+}
+
 #[test]
 fn what_a_declared_function_reads_is_guarded_too() {
     let servers = servers(TWO);
