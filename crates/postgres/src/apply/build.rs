@@ -527,3 +527,6 @@ fn counted(net: &mut Counted, message: &Message<'_>, sent: &Sent<'_>) -> Option<
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ pub(super) enum Fate {
     Insert,
     /// Some of its columns changed.
     Update,
-    /// It went; only its key's cells count.
+    /// It went; its key's cells tell which. What else is known of it is as it was before, for who comes in its place.
     Delete,
     /// It came and went.
     Nothing,
@@ -82,8 +82,9 @@ pub(super) enum Rekeyed {
 
 /// The rows of a table with a key.
 ///
-/// Invariant: `places` names the rows that are there or were there before, each by its key's text.
-#[derive(Debug, Default)]
+/// Invariants: `places` names the rows that are there or were there before, each by its key's text. Of a row that was there before,
+/// the key's cells are `Same`, and what is `Same` is what it was before the first change: the replica has that still.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keyed {
     places: HashMap<Bytes, usize>,
     rows: Vec<Row>,
@@ -141,7 +142,14 @@ impl Keyed {
                 row.fate = Fate::Nothing;
                 self.places.remove(&key);
             }
-            Fate::Update => *row = Row { fate: Fate::Delete, cells },
+            Fate::Update => {
+                // The stream tells how the row was just now. What had changed by then is not what the replica has.
+                let before = cells.into_iter().zip(&row.cells).map(|(cell, pending)| match pending {
+                    Cell::New(_) => Cell::Unchanged,
+                    Cell::Unchanged | Cell::Same(_) => cell,
+                });
+                *row = Row { fate: Fate::Delete, cells: before.collect() };
+            }
             Fate::Delete | Fate::Nothing => return Err(Irregular),
         }
         Ok(())
@@ -178,7 +186,7 @@ fn as_new(cell: Cell) -> Cell {
 }
 
 /// The rows of a table without a key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Counted {
     places: HashMap<Bytes, usize>,
     rows: Vec<(Cells, i64)>,
@@ -247,7 +255,7 @@ mod tests {
         rows.iter().map(row).collect::<Vec<_>>().join("; ")
     }
 
-    /// Runs steps: `I key cells`, `U key cells`, `D key`, `K old new cells`.
+    /// Runs steps: `I key cells`, `U key cells`, `D key` or, with the whole old row, `D key cells`, `K old new cells`.
     fn run(steps: &str) -> String {
         let mut net = Keyed::default();
         let only = |key: &str, width: usize| -> Cells {
@@ -261,7 +269,8 @@ mod tests {
             let done = match what {
                 "I" => net.insert(key(first), cells(&format!("{first} {rest}"))).map(|()| Rekeyed::Done),
                 "U" => net.update(key(first), cells(&format!("={first} {rest}"))).map(|()| Rekeyed::Done),
-                "D" => net.delete(key(first), only(first, 2)).map(|()| Rekeyed::Done),
+                "D" if rest.is_empty() => net.delete(key(first), only(first, 2)).map(|()| Rekeyed::Done),
+                "D" => net.delete(key(first), cells(&format!("={first} {rest}"))).map(|()| Rekeyed::Done),
                 "K" => {
                     let new = rest.split(' ').next().unwrap();
                     net.rekey((key(first), only(first, 2)), (key(new), cells(rest)))
@@ -292,6 +301,11 @@ mod tests {
             ("U 1 a *; D 1; I 1 c d", "Update =1 c d"),
             ("D 1; I 1 c d; U 1 e *", "Update =1 e d"),
             ("D 1; I 1 c -; D 1", "Delete =1 * *"),
+            // The old row tells what the replica has, but not of what changed before it went.
+            ("D 1 =a =b; I 1 a c", "Update =1 =a c"),
+            ("U 1 c =b; D 1 =c =b", "Delete =1 * =b"),
+            ("U 1 c =b; D 1 =c =b; I 1 c b", "Update =1 c =b"),
+            ("D 1 =a =b; I 1 c b; D 1 =c =b; I 1 c b", "Update =1 c =b"),
             // A key that moves takes along what was not sent, if it is known.
             ("K 1 2 a b", "Delete =1 * *; Insert 2 a b"),
             ("U 1 a b; K 1 2 c *", "Delete =1 * *; Insert 2 c b"),

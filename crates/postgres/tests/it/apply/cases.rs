@@ -78,6 +78,19 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
+        // The old row comes whole, and a unique index tells the rows apart.
+        tables: "CREATE TABLE told (k int NOT NULL UNIQUE, a int, b text); ALTER TABLE told REPLICA IDENTITY FULL",
+        statements: &[
+            "INSERT INTO told SELECT n, 1, 'b' FROM generate_series(1, 9) n",
+            "UPDATE told SET a = 2 WHERE k = 1; DELETE FROM told WHERE k = 1; INSERT INTO told VALUES (1, 2, 'b')",
+            "DELETE FROM told WHERE k = 2; INSERT INTO told VALUES (2, 2, 'b'); DELETE FROM told WHERE k = 2; \
+             INSERT INTO told VALUES (2, 2, 'b')",
+            "UPDATE told SET a = 2 WHERE k = 3; UPDATE told SET k = 30 WHERE k = 3; UPDATE told SET k = 3 WHERE k = 30",
+            "UPDATE told SET a = NULL WHERE k = 4; DELETE FROM told WHERE k = 4; INSERT INTO told VALUES (4, NULL, 'c')",
+            "DELETE FROM told WHERE k = 5; INSERT INTO told VALUES (5, 1, 'b')",
+        ],
+    },
+    Case {
         tables: "CREATE TABLE bare (a int, b text, j json, p point); CREATE TABLE none (); \
                  CREATE TABLE empty (id int PRIMARY KEY, t text); \
                  CREATE UNLOGGED TABLE draft (id int REFERENCES empty)",
