@@ -37,10 +37,15 @@ pub(crate) type Rows = Vec<Vec<Option<String>>>;
 impl Link {
     /// Connects and logs in. `options` are settings beside the usual ones, as the command line of a server takes them.
     pub(crate) async fn connect(address: &Address, options: &str) -> Result<Link, Error> {
-        within_limit(address, Link::log_in(address, options)).await
+        Link::connect_as(APPLICATION_NAME, address, options).await
     }
 
-    async fn log_in(address: &Address, options: &str) -> Result<Link, Error> {
+    /// The same under another name. It is the one that RESET ALL goes back to.
+    pub(crate) async fn connect_as(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
+        within_limit(address, Link::log_in(name, address, options)).await
+    }
+
+    async fn log_in(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
         let options = format!("{OWN_DEFAULTS} {options}");
         let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
             (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
@@ -58,7 +63,7 @@ impl Link {
         let usual = [
             ("user", address.user.as_str()),
             ("database", &address.database),
-            ("application_name", APPLICATION_NAME),
+            ("application_name", name),
             ("client_encoding", "UTF8"),
             ("options", &options),
         ];

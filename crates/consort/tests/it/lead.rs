@@ -218,6 +218,11 @@ fn one_that_stands_still_while_it_feeds_harms_no_replica() {
         let second = another(&first, lines);
         waits(&second);
         let replica = first.servers.replica(0);
+        // It runs as somebody else, and becomes itself again.
+        Client::connect(&url).unwrap().rows("CREATE TABLE further (id int PRIMARY KEY)").unwrap();
+        eventually("DDL at the replica", || {
+            is_there(replica, "SELECT FROM pg_class WHERE relname = 'further'")
+        });
         // Held up in the middle of a step, and then stopped there: its transaction holds the position.
         let direct = past(replica);
         let mut holder = Client::connect(&direct).unwrap();

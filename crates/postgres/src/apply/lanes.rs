@@ -32,7 +32,7 @@
 
 use super::answer::answers;
 use super::build::{Build, Stop, With};
-use super::position::NAME_FEEDER;
+use super::position::FEEDER;
 use super::script::{About, Check, Prepared, Script};
 use super::{Batch, Error, Feeder, SESSION, STATEMENTS, may_wait, synced, transaction};
 use crate::address::Address;
@@ -145,13 +145,12 @@ impl Lanes {
 
     async fn open(&mut self, own: &Sighting) -> Result<(), Error> {
         while self.lanes.len() < self.most {
-            let mut link =
-                Link::connect(&self.address, &format!("{SETTINGS} {SESSION} {}", may_wait())).await?;
+            let options = format!("{SETTINGS} {SESSION} {}", may_wait());
+            let mut link = Link::connect_as(FEEDER, &self.address, &options).await?;
             if Sighting::read(&mut link, self.epoch).await?.incarnation != own.incarnation {
                 let why = format!("{} was started again meanwhile", self.address);
                 return Err(crate::Error::Unreachable(why).into());
             }
-            link.query(NAME_FEEDER).await?;
             for (name, sql) in STATEMENTS {
                 link.prepare(name, sql).await?;
             }

@@ -220,12 +220,11 @@ impl Feeder {
     /// server is a standby. Otherwise as every connection.
     pub async fn open(address: &Address, epoch: Epoch) -> Result<Feeder, Error> {
         let options = format!("{SETTINGS} {SESSION} {}", may_wait());
-        let mut link = Link::connect(address, &options).await?;
+        let mut link = Link::connect_as(position::FEEDER, address, &options).await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if sighting.in_recovery {
             return Err(Error::stream(format!("{address} is a standby: it feeds itself")));
         }
-        link.query(position::NAME_FEEDER).await?;
         let shown = position::read(&mut link, address).await?;
         for (name, sql) in STATEMENTS {
             link.prepare(name, sql).await?;

@@ -10,8 +10,8 @@ use history::Shown;
 /// Moves the position from where it is expected to be.
 pub(super) const MOVE: &str = "UPDATE consort.position SET shown = $1 WHERE shown = $2";
 
-/// From now on this connection is one that feeds.
-pub(super) const NAME_FEEDER: &str = "SET application_name = 'consort_feeder'";
+/// What connections that feed are called from their log-in on: what runs as somebody else ends with RESET ALL.
+pub(super) const FEEDER: &str = "consort_feeder";
 
 /// Whoever fed this database before does so no more. A Consort that stands still may have left a transaction half-done, with
 /// locks on its rows and on the position: nobody else would ever end it.

@@ -158,6 +158,15 @@ async fn prepared_commands() {
     all_commands_come(Form::Prepared).await;
 }
 
+#[tokio::test]
+async fn who_feeds_next_ends_a_feeder_that_has_run_ddl() {
+    let mut fed = Fed::logging(MARK).await;
+    fed.primary.query("CREATE TABLE further (n int PRIMARY KEY)");
+    feed(&mut fed, "CREATE TABLE further").await;
+    fed.primary.query("INSERT INTO further VALUES (1)");
+    fed.feed_by_another().await;
+}
+
 /// The definitions of a database, each by itself, without event triggers and publications.
 fn definitions(server: &Scratch) -> Vec<String> {
     let address = server.address("postgres");

@@ -124,6 +124,19 @@ impl Fed {
         soon("the batch", self.feeder.apply(batch)).await
     }
 
+    /// The feeder stands still in the middle of a batch: whoever feeds next ends it, and applies that.
+    async fn feed_by_another(&mut self) {
+        let batch = self.batch().await;
+        self.feeder.send(batch.clone()).await.unwrap();
+        let next = Feeder::open(&self.replica.address("postgres"), EPOCH).await.unwrap();
+        let mut next = next.on_connections(self.connections);
+        next.end_others().await.unwrap();
+        assert!(soon("the end", self.feeder.finish()).await.is_err(), "it goes on");
+        soon("the batch", next.apply(batch)).await.unwrap();
+        self.feeder = next;
+        self.compare();
+    }
+
     async fn reopen(&mut self) {
         let feeder = Feeder::open(&self.replica.address("postgres"), EPOCH).await.unwrap();
         self.feeder = feeder.on_connections(self.connections);

@@ -90,6 +90,9 @@ async fn a_statement_stands_for_its_rows_under_its_authors_settings() {
         .query("UPDATE own.quick SET v = 1; UPDATE own.many SET at = '2026-12-03 01:02:03' WHERE id > 1000");
     fed.feed().await.unwrap();
     fed.compare();
+    // And whoever feeds next finds it.
+    fed.primary.query("UPDATE own.quick SET v = 2 WHERE id = 1");
+    fed.feed_by_another().await;
 }
 
 #[tokio::test]
