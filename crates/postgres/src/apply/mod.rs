@@ -404,6 +404,8 @@ impl Feeder {
                     }
                     Err(Stop::OneByOne(table)) => {
                         drop(build);
+                        // The COMMIT in front of it is answered first.
+                        self.committed().await?;
                         // Nothing of this batch may stay: what was sent of it is rolled back.
                         self.link.push(&synced(&mut script), 1).await?;
                         self.link.answer(|_| Ok(())).await?;

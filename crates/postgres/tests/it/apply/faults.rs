@@ -90,6 +90,30 @@ async fn a_row_that_is_missing_or_too_many_is_named_and_nothing_shows() {
 }
 
 #[tokio::test]
+async fn a_key_that_the_primary_has_twice_is_named_and_the_batch_in_front_shows() {
+    let tables = "CREATE TABLE other (id int PRIMARY KEY); CREATE TABLE twice (k int NOT NULL, v int); \
+                  ALTER TABLE twice REPLICA IDENTITY FULL";
+    let mut fed = Fed::with(tables, "ALTER TABLE twice ADD UNIQUE (k)").await;
+    // What is new is asked for when nothing is under way.
+    fed.primary.query("INSERT INTO other VALUES (1); INSERT INTO twice VALUES (1, 1)");
+    fed.feed().await.unwrap();
+    fed.primary.query("INSERT INTO other VALUES (2)");
+    let first = fed.batch().await;
+    fed.primary.query("INSERT INTO twice VALUES (7, 1), (7, 2)");
+    let second = fed.batch().await;
+    soon("the first", fed.feeder.send(first.clone())).await.unwrap();
+    soon("the second", fed.feeder.send(second)).await.unwrap();
+    match soon("the end", fed.feeder.finish()).await {
+        Err(Error::Diverged { table, what }) => {
+            assert!(table == "public.twice" && what.contains("(k) = (7) is refused"), "{table}: {what}");
+        }
+        other => panic!("{other:?}"),
+    }
+    fed.reopen().await;
+    assert_eq!(*fed.feeder.shown(), first.to);
+}
+
+#[tokio::test]
 async fn an_index_that_is_broken_is_named_with_the_row() {
     for gone in [false, true] {
         let mut fed = Fed::with(TABLES, "").await;
