@@ -77,7 +77,7 @@ acceptance: ## what Consort promises, measured and judged: 30 minutes; ACCEPTANC
 
 # Servers of the experiments are in memory where there is room: it is processors that are compared.
 bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
-bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: two hours and a half; PAPERS="strong-reads" and other options
+bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: two hours; PAPERS="strong-reads" and other options
 	@scripts/prerequisites.sh rust build server pgpool fonts
 	$(CARGO) build --release --locked -p consort
 	target/release/consort bench experiment $(or $(PAPERS),all)
