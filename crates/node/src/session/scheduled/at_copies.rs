@@ -340,13 +340,11 @@ impl Session {
     }
 }
 
-/// Whether a replica has done what the primary has done: the tags of what that has completed, whether it has failed, and with
-/// which SQLSTATE and message. The error: why not.
-pub(super) fn same(
-    uses: &[Use],
-    (tags, failed, complaint): (&[Box<[u8]>], bool, Option<&(String, String)>),
-    did: &Did,
-) -> Result<(), String> {
+/// What the primary has done: the tags of what it has completed, whether it has failed, and with which SQLSTATE and message.
+pub(super) type Answered<'a> = (&'a [Box<[u8]>], bool, Option<&'a (String, String)>);
+
+/// Whether a replica has done what the primary has done. The error: why not.
+pub(super) fn same(uses: &[Use], (tags, failed, complaint): Answered<'_>, did: &Did) -> Result<(), String> {
     let moves_sequences = uses.iter().any(|used| used.moves_sequences);
     match (&did.error, failed) {
         // The statement is rolled back at both. Numbers of sequences are not.
