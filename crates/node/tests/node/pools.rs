@@ -1,6 +1,6 @@
 //! How clients come to their connections: modes and limits, by database and by user.
 
-use crate::pooled::{connections, pooling, shared};
+use crate::pooled::{connections, pooling};
 use crate::session::{answer, query};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use node::pooling::{PoolMode, Pooling, Pools, Said};
