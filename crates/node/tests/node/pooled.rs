@@ -536,6 +536,11 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
         // The next one is a process that has not looked at any of them.
         SERVERS.query(ends);
         until(|| connections("cancelled_early") == 0);
+        // Nor is it the connection that has ended, of which Consort may not have heard yet.
+        until(|| {
+            let mut other = Raw::ready(&open, "cancelled_early");
+            query(&mut other, "DELETE FROM items WHERE false").is_empty()
+        });
         let mut holder = Raw::at_primary("cancelled_early");
         query(&mut holder, "BEGIN");
         query(&mut holder, LOCKS);
