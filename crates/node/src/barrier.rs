@@ -117,8 +117,10 @@ async fn finish(cluster: Cluster, of: Change, doubts_before: Vec<DoubtId>) {
     }
     // A database that began to be followed meanwhile may have been marked before the change.
     for (doubt, database, id) in doubts(&cluster) {
-        // A schema that a role may not use is passed over when its names are looked for.
-        database.names().changed(None);
+        if of == Change::Roles {
+            // A schema that a role may not use is passed over when its names are looked for.
+            database.names().changed(None);
+        }
         mark(&cluster, of, &database, id).await;
         cluster.scheduler().order_mut().answered(doubt);
     }
@@ -139,7 +141,10 @@ async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId
         let marking = async {
             let control = Control::connect(&address).await?;
             if attach::identity(&control).await? == id {
-                attach::mark(&control, of == Change::Roles).await?;
+                let mark = attach::mark(&control, of == Change::Roles).await?;
+                if of == Change::Configuration {
+                    database.names().marked(mark);
+                }
             }
             Ok::<_, postgres::Error>(())
         };

@@ -211,6 +211,39 @@ fn what_was_prepared_before_its_database_was_followed_leaves_too() {
     }
 }
 
+/// A primary that comes back lets what was decoded before come out a second time, DDL too.
+#[test]
+fn what_was_prepared_before_a_killed_primary_is_followed_again_leaves_too() {
+    let (serving, mut console, url) = serving(1, ANYWHERE);
+    let primary = serving.servers.primary();
+    for round in 0..3 {
+        let mut admin = Client::connect(&url).unwrap();
+        admin.rows(&format!("CREATE TABLE repeated{round} (v int)")).unwrap();
+        let expected = admin.one(READ_QUIET).unwrap();
+        leaves_as(&mut console, || admin.one(READ_QUIET).unwrap(), &expected);
+        primary.kill();
+        primary.start().unwrap();
+        let mut clients = Vec::new();
+        eventually("log-ins behind the crash", || {
+            clients.extend(Client::connect(&url));
+            clients.len() == 8
+        });
+        let prepares = |(at, mut client): (usize, Client)| {
+            client.rows("BEGIN").unwrap();
+            let text = format!("SELECT v::text, {at} AS a{round} FROM quiet WHERE id = 1");
+            let statement = client.prepare(&text);
+            client.rows("COMMIT").unwrap();
+            (client, statement)
+        };
+        let prepared: Vec<_> = clients.into_iter().enumerate().map(prepares).collect();
+        let mut admin = Client::connect(&url).unwrap();
+        leaves_as(&mut console, || admin.one(READ_QUIET).unwrap(), &expected);
+        for (mut client, statement) in prepared {
+            assert!(leaves_soon(&mut console, || client.execute(&statement), &expected));
+        }
+    }
+}
+
 /// A select list of so many columns: a shape that nobody has seen, and that takes a while to analyse.
 fn columns(many: usize) -> String {
     (0..many).map(|at| format!("1 AS c{at}")).collect::<Vec<_>>().join(", ")

@@ -551,24 +551,10 @@ impl Cluster {
     /// It leads from now on. Whoever comes in this moment comes from the one that led: statements wait until their databases are
     /// followed.
     pub(crate) fn takes_over(&self) {
-        self.awaits_databases();
-        self.0.lead.begin();
-    }
-
-    /// The databases will soon be followed (anew), and whoever comes in this moment comes with everybody else.
-    fn awaits_databases(&self) {
         for database in self.databases().iter().filter(|database| self.follows(database.name())) {
             database.is_awaited_until(Instant::now() + FIRST_MOMENT);
         }
-    }
-
-    /// The primary is connected, and this is its life. In a new one all clients come again, with statements to prepare.
-    pub(crate) fn incarnate(&self, incarnation: Incarnation) {
-        let before = self.scheduler().order().incarnation();
-        self.scheduler().order_mut().incarnate(incarnation);
-        if before.is_some_and(|before| before != incarnation) {
-            self.awaits_databases();
-        }
+        self.0.lead.begin();
     }
 
     /// Why nobody may be served now: another Consort leads, or may do so, and two at a time would do harm.

@@ -17,6 +17,9 @@ pub struct Names(RefCell<Changes>);
 struct Changes {
     count: u64,
     newest: VecDeque<Option<Xid>>,
+    /// Transactions that have come out: behind a crash of the primary they do so again. Their commits are on its disk, so no other
+    /// transaction gets their number there.
+    out: VecDeque<Xid>,
     /// Marks of our own, which look like DDL in the slot.
     marks: VecDeque<Xid>,
 }
@@ -40,15 +43,21 @@ impl Names {
     /// Names may mean something else than before: a DDL transaction came out, or something else that is known to be over.
     pub(crate) fn changed(&self, by: Option<Xid>) {
         let mut changes = self.0.borrow_mut();
-        if by.is_some_and(|xid| changes.marks.contains(&xid)) {
-            return;
+        match by {
+            Some(xid) if changes.marks.contains(&xid) || changes.out.contains(&xid) => return,
+            Some(xid) => {
+                changes.out.push_front(xid);
+                changes.out.truncate(CHANGES_KEPT);
+            }
+            // It may be another server from here on.
+            None => changes.out.clear(),
         }
         changes.count += 1;
         changes.newest.push_front(by);
         changes.newest.truncate(CHANGES_KEPT);
     }
 
-    /// This transaction of ours changes no names, although it will come out as if it did.
+    /// This transaction of ours changes no names, although it will come out as if it did, or has just done so.
     pub(crate) fn marked(&self, by: Xid) {
         let mut changes = self.0.borrow_mut();
         changes.marks.push_front(by);
@@ -65,11 +74,9 @@ impl Names {
         let changes = self.0.borrow();
         let since = changes.count.checked_sub(moment.count);
         let since = since.and_then(|since| usize::try_from(since).ok()).unwrap_or(usize::MAX);
-        let shown = |by: &Option<Xid>| match (by, &moment.shown) {
-            (Some(xid), Some(shown)) => shown.sees(*xid),
-            _ => false,
-        };
-        since <= changes.newest.len() && changes.newest.iter().take(since).all(shown)
+        let shown = |xid| moment.shown.as_ref().is_some_and(|shown| shown.sees(xid));
+        let is_none = |by: &Option<Xid>| by.is_some_and(|xid| changes.marks.contains(&xid) || shown(xid));
+        since <= changes.newest.len() && changes.newest.iter().take(since).all(is_none)
     }
 }
 
@@ -90,6 +97,15 @@ mod tests {
         assert!(!names.are_those_of(&blind) && names.are_those_of(&seeing));
         names.changed(Some(Xid::new(6)));
         assert!(!names.are_those_of(&seeing), "it ran then");
+
+        // The slot may give again what it has given, and what turns out to be a mark of ours a moment later.
+        let blind = names.now(None);
+        for again in [5, 6, 7, 8] {
+            names.changed(Some(Xid::new(again)));
+            assert_eq!(names.are_those_of(&blind), again < 8, "{again}");
+        }
+        names.marked(Xid::new(8));
+        assert!(names.are_those_of(&blind));
 
         let before = names.now(Some(Rc::new(Snapshot::new(Xid::new(100), Vec::new()))));
         names.changed(None);
