@@ -3,9 +3,8 @@
 
 use crate::server::{Analyst, Server};
 use analysis::catalog::FIRST_USER_OID;
-use analysis::shape::{Shape, Strings};
 use analysis::template::{AccessTemplate, FootprintTemplate, Kind, RowsTemplate, Slot, Source, Template};
-use analysis::{Catalog, Input, Parameter, Values, judge};
+use analysis::{Catalog, Parameter, Values};
 use history::{ColumnSet, RelationId};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -81,14 +80,10 @@ async fn answer_all(text: &str, analyst: &mut Analyst, catalog: &Catalog) -> (St
 }
 
 async fn answer(statement: &str, analyst: &mut Analyst, catalog: &Catalog) -> String {
-    let trees = match analyst.trees(statement).await {
-        Ok(trees) => trees,
+    let (mut template, shape) = match crate::judged(statement, analyst, catalog).await {
+        Ok(judged) => judged,
         Err(error) => return format!("error: {error}"),
     };
-    let shape = Shape::of(statement, Strings::Standard);
-    let literals = shape.ranges();
-    let mut template =
-        judge(&Input { trees: &trees, text: statement, literals: &literals, parameters: &[] }, catalog);
     let mut texts = Vec::new();
     shape.texts(statement, &mut texts);
     let parameters = vec![Parameter::Null; template.parameters.len()];

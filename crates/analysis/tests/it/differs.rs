@@ -1,8 +1,7 @@
 //! What several servers would execute differently although they have the same rows: their rows lie elsewhere.
 
 use crate::server::Server;
-use analysis::shape::{Shape, Strings};
-use analysis::{Differs, Input, judge};
+use analysis::Differs;
 
 const TABLES: &str = "CREATE TABLE t (id int PRIMARY KEY, v int, w int); \
     CREATE TABLE s (id int PRIMARY KEY, v int, w int); \
@@ -64,13 +63,7 @@ fn what_depends_on_where_rows_lie_differs() {
             [(ALIKE, None), (MATCHES, Some(Differs::Matches)), (CONFLICTS, Some(Differs::Conflict))]
         {
             for statement in statements {
-                let trees = analyst.trees(statement).await.unwrap();
-                let shape = Shape::of(statement, Strings::Standard);
-                let literals = shape.ranges();
-                let template = judge(
-                    &Input { trees: &trees, text: statement, literals: &literals, parameters: &[] },
-                    &catalog,
-                );
+                let (template, _) = crate::judged(statement, &mut analyst, &catalog).await.unwrap();
                 assert_eq!(template.replay.differs, differs, "{statement}");
             }
         }

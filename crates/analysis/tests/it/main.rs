@@ -11,7 +11,9 @@ mod server;
 mod session;
 mod stories;
 
-use analysis::{Catalog, load};
+use analysis::shape::{Shape, Strings};
+use analysis::template::Template;
+use analysis::{Catalog, Input, judge, load};
 use history::DatabaseId;
 use server::Analyst;
 
@@ -22,6 +24,19 @@ async fn catalog(analyst: &mut Analyst) -> Catalog {
         answers.push(analyst.rows(&query).await);
     }
     load::build(DatabaseId::new(5), &answers).unwrap()
+}
+
+/// What a statement is, and its shape; the error: what the server says of it.
+async fn judged(
+    statement: &str,
+    analyst: &mut Analyst,
+    catalog: &Catalog,
+) -> Result<(Template, Shape), String> {
+    let trees = analyst.trees(statement).await?;
+    let shape = Shape::of(statement, Strings::Standard);
+    let literals = shape.ranges();
+    let input = Input { trees: &trees, text: statement, literals: &literals, parameters: &[] };
+    Ok((judge(&input, catalog), shape))
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {

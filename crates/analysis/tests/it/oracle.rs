@@ -5,9 +5,8 @@
 
 use crate::server::{Analyst, Server};
 use analysis::catalog::{Relation, RelationKind};
-use analysis::shape::{Shape, Strings};
 use analysis::template::{Kind, Template};
-use analysis::{Catalog, Input, Values, judge, key};
+use analysis::{Catalog, Values, key};
 use history::{Access, ColumnSet, Footprint, RelationId, Rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,13 +27,9 @@ fn nothing_happens_outside_a_footprint() {
         for statement in statements(&folder) {
             let mut analyst = server.connect("postgres").await;
             analyst.listen().await;
-            let Ok(trees) = analyst.trees(&statement).await else { continue };
-            let shape = Shape::of(&statement, Strings::Standard);
-            let literals = shape.ranges();
-            let template = judge(
-                &Input { trees: &trees, text: &statement, literals: &literals, parameters: &[] },
-                &catalog,
-            );
+            let Ok((template, shape)) = crate::judged(&statement, &mut analyst, &catalog).await else {
+                continue;
+            };
             if !template.parameters.is_empty() || template.kind == Kind::Utility {
                 continue;
             }

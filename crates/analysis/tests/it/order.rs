@@ -1,8 +1,6 @@
 //! By which of the shown columns an answer is sorted.
 
 use crate::server::Server;
-use analysis::shape::{Shape, Strings};
-use analysis::{Input, judge};
 
 #[test]
 fn an_order_is_known_as_far_as_it_is_shown() {
@@ -23,13 +21,7 @@ fn an_order_is_known_as_far_as_it_is_shown() {
             ("SELECT * FROM (SELECT a FROM t ORDER BY a) s", &[]),
             ("VALUES (1, 2), (3, 4) ORDER BY 2", &[1]),
         ] {
-            let trees = analyst.trees(statement).await.unwrap();
-            let shape = Shape::of(statement, Strings::Standard);
-            let literals = shape.ranges();
-            let template = judge(
-                &Input { trees: &trees, text: statement, literals: &literals, parameters: &[] },
-                &catalog,
-            );
+            let (template, _) = crate::judged(statement, &mut analyst, &catalog).await.unwrap();
             assert_eq!(template.order, order, "{statement}");
         }
     });

@@ -17,7 +17,7 @@ use crate::cluster::{Names, NamesAt};
 use analysis::session::{Settings, SettingsId};
 use analysis::shape::{Shape, Strings, Verb};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use wire::Answers;
@@ -174,8 +174,6 @@ pub struct Statements {
     meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
     likely: Vec<Box<[u8]>>,
-    /// Those that were found [otherwise](Parsed::otherwise); some may not be any more.
-    otherwise: BTreeSet<Box<[u8]>>,
     pub(super) counted: Counted,
 }
 
@@ -293,18 +291,13 @@ impl Statements {
     /// Whether what the client calls by this name might mean something else than if it were parsed now.
     pub fn found_otherwise(&mut self, name: &[u8], otherwise: bool) {
         if let Some(parsed) = self.parsed_mut(name) {
-            let before = std::mem::replace(&mut parsed.otherwise, otherwise);
-            if otherwise && !before && !name.is_empty() {
-                self.otherwise.insert(key(name).into());
-            }
+            parsed.otherwise = otherwise;
         }
     }
 
     /// Whether a named statement was found otherwise when it was used last.
-    pub fn any_otherwise(&mut self) -> bool {
-        let named = &self.named;
-        self.otherwise.retain(|name| named.get(name).is_some_and(|parsed| parsed.otherwise));
-        !self.otherwise.is_empty()
+    pub fn any_otherwise(&self) -> bool {
+        self.named.values().any(|parsed| parsed.otherwise)
     }
 
     /// What ran before its tree was known has been judged; `clean`: it changed nothing of the session.
@@ -749,7 +742,6 @@ mod tests {
         let mut statements = Statements::default();
         statements.parsed_at_primary(b"s", Some(statement.clone()));
         assert!(!statements.any_otherwise());
-        statements.found_otherwise(b"s", true);
         statements.found_otherwise(b"s", true);
         assert!(statements.any_otherwise());
         statements.found_otherwise(b"s", false);

@@ -66,7 +66,6 @@ impl Statements {
             under: _,
             meanings: _,
             likely: _,
-            otherwise: _,
             counted: _,
         } = self;
         if there.is_some() || !closing.is_empty() || *astray {
