@@ -2,7 +2,7 @@
 //! told what that one cannot do.
 
 use crate::session::{answer, query, until_it_leaves, until_it_leaves_behind};
-use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
 use scheduler::Writers;
 use std::time::Instant;
 use wire::{Asks, Target};
@@ -296,8 +296,9 @@ fn seventh(out: &mut Vec<u8>, statement: &[u8]) {
 
 #[test]
 fn prepared_statements_are_there_and_batches_fall_apart() {
-    database("prepared_snapshot");
-    let open = Open::serving(Writers::Anywhere);
+    let servers = apart();
+    database_at(&servers, "prepared_snapshot");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
     let mut raw = wanting(&open, "prepared_snapshot");
     // What is prepared before its database has ever been followed is the primary's alone once the catalog has changed.
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], "SELECT name FROM items WHERE id = 7");
@@ -393,8 +394,9 @@ fn a_driver_that_sends_begin_with_its_first_statement() {
 /// Drivers keep a statement that they have parsed together with a BEGIN.
 #[test]
 fn a_statement_that_was_parsed_with_a_begin_goes_on_in_later_snapshots() {
-    database("kept_snapshot");
-    let open = Open::serving(Writers::Anywhere);
+    let servers = apart();
+    database_at(&servers, "kept_snapshot");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
     let mut raw = wanting(&open, "kept_snapshot");
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     query(&mut raw, "COMMIT");
@@ -428,8 +430,9 @@ fn a_statement_that_was_parsed_with_a_begin_goes_on_in_later_snapshots() {
 /// One server would run it; where this one may not, the transaction can be run again, and runs at the primary.
 #[test]
 fn a_statement_that_was_prepared_under_other_settings_keeps_later_transactions_at_the_primary() {
-    database("otherwise_snapshot");
-    let open = Open::serving(Writers::Anywhere);
+    let servers = apart();
+    database_at(&servers, "otherwise_snapshot");
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
     let mut raw = wanting(&open, "otherwise_snapshot");
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     query(&mut raw, "COMMIT");
