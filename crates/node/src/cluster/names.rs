@@ -8,6 +8,8 @@ use std::rc::Rc;
 
 /// So many of the newest changes are known one by one.
 const CHANGES_KEPT: usize = 64;
+/// So many of the newest are known when they come out again: those of a whole schema, whose tables were made one by one.
+const OUT_KEPT: usize = 4096;
 
 /// The changes of one database's names, as far as they are known.
 #[derive(Debug, Default)]
@@ -47,7 +49,7 @@ impl Names {
             Some(xid) if changes.marks.contains(&xid) || changes.out.contains(&xid) => return,
             Some(xid) => {
                 changes.out.push_front(xid);
-                changes.out.truncate(CHANGES_KEPT);
+                changes.out.truncate(OUT_KEPT);
             }
             // It may be another server from here on.
             None => changes.out.clear(),
@@ -106,6 +108,10 @@ mod tests {
         }
         names.marked(Xid::new(8));
         assert!(names.are_those_of(&blind));
+        (300..700).for_each(|xid| names.changed(Some(Xid::new(xid))));
+        let blind = names.now(None);
+        (300..700).for_each(|xid| names.changed(Some(Xid::new(xid))));
+        assert!(names.are_those_of(&blind), "a schema comes again");
 
         let before = names.now(Some(Rc::new(Snapshot::new(Xid::new(100), Vec::new()))));
         names.changed(None);
