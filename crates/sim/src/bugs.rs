@@ -29,6 +29,8 @@ pub struct Bugs {
     pub tenant_guc: bool,
     /// GRANT and REVOKE are not in the stream, and not in doubt.
     pub revoke_late: bool,
+    /// A table that is made gets no replica identity.
+    pub identity_not_given: bool,
     /// `now()` is read at standbys.
     pub replica_clock_behind: bool,
     /// What differs by node is read at standbys.

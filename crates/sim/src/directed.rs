@@ -12,7 +12,7 @@ use crate::model::statement::{Change, Select};
 use crate::record::Breach;
 use crate::run::{Outcome, judge};
 use crate::world::World;
-use Table::{Full, Parent, Plain};
+use Table::{Full, Made, Parent, Plain};
 use Writers::{Anywhere, ThroughConsort};
 use scheduler::{Options, Writers};
 use std::cell::Cell;
@@ -380,6 +380,20 @@ pub(crate) fn view_analysed_between(planted: Planted) -> Outcome {
         stage.pause(10_000).await;
         client.read(&Select::View).await;
         client.read(&Select::View).await;
+    })
+}
+
+/// A table is made and its rows change: in another transaction, and in the same one.
+pub(crate) fn made_and_changed(planted: Planted) -> Outcome {
+    stage(planted, ThroughConsort, as_is, |stage| async move {
+        let mut client = stage.client();
+        client.write(&[Change::Make], How::default()).await;
+        client.write(&[Change::row(Made, 0)], How::default()).await;
+        client.begin(Isolation::Committed).await;
+        client.change(&[Change::Make, Change::row(Made, 1)], false).await;
+        client.commit(How::default()).await;
+        stage.pause(10_000).await;
+        client.read(&Select::table(Made)).await;
     })
 }
 

@@ -12,7 +12,8 @@ use crate::world::{Ways, World};
 use scheduler::Writers::ThroughConsort;
 use scheduler::{Consistency, Options};
 
-const WHOLE: Ways = Ways { whole: true, locking: false, serial: false, parallel: false, shown_by: 0 };
+const WHOLE: Ways =
+    Ways { whole: true, locking: false, serial: false, parallel: false, making: false, shown_by: 0 };
 
 /// Two replicas that are fed, whole reads, and nobody who writes past Consort.
 fn whole_stage<F: Future<Output = ()> + 'static>(

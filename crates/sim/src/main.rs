@@ -4,7 +4,7 @@
 
 use sim::bugs::Planted;
 use sim::planted::{ALL, PlantedBug, named};
-use sim::run::{Outcome, run, run_parallel, run_whole};
+use sim::run::{Outcome, run, run_making, run_parallel, run_whole};
 use sim::{scheduled, statements};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -79,7 +79,7 @@ fn clean(first: u64, count: u64) -> ExitCode {
         sum.candidates += outcome.candidates;
         sum.offloaded += outcome.offloaded;
         outcome.reasons.iter().for_each(|(reason, times)| *sum.reasons.entry(reason).or_default() += times);
-        for more in [run_whole, run_parallel, scheduled::run, statements::run] {
+        for more in [run_making, run_whole, run_parallel, scheduled::run, statements::run] {
             outcome.violations.extend(more(seed, Planted::default()).violations);
         }
         if !outcome.violations.is_empty() {

@@ -1,7 +1,7 @@
 //! The list of planted bugs: name, hole, how it is planted. Its name is what `--bug` takes.
 
 use crate::bugs::Planted;
-use crate::run::{Outcome, run, run_parallel, run_whole};
+use crate::run::{Outcome, run, run_making, run_parallel, run_whole};
 use crate::{scheduled, statements};
 
 /// One planted bug.
@@ -70,6 +70,7 @@ bugs! {
     search_path_by_function "F7" "an unknown function leaves the session clean" => model.search_path_by_function;
     tenant_guc "F7" "a custom setting is not mirrored" => model.tenant_guc;
     revoke_late "F8" "GRANT and REVOKE are neither in the stream nor in doubt" => model.revoke_late;
+    identity_not_given "F9" "a table that is made gets no replica identity" => model.identity_not_given;
     replica_clock_behind "S1" "now() is read at standbys" => model.replica_clock_behind;
     oid_differs "S2" "what differs by node is read at standbys" => model.oid_differs;
     default_serializable "S3" "a default of SERIALIZABLE is not known" => model.default_serializable;
@@ -141,6 +142,7 @@ impl PlantedBug {
         match self.hole {
             "G1" => run_whole(seed, self.planted()),
             "G2" | "F10" => run_parallel(seed, self.planted()),
+            "F9" => run_making(seed, self.planted()),
             "F11" => statements::run(seed, self.planted()),
             "G3" => scheduled::run(seed, self.planted()),
             _ => run(seed, self.planted()),

@@ -54,6 +54,8 @@ struct Mix {
     savepoints: u64,
     dying: u64,
     paces: bool,
+    /// Clients make a table anew now and then, and use it.
+    makes: bool,
 }
 
 impl Mix {
@@ -74,7 +76,16 @@ impl Mix {
             savepoints: random.one(&[0, 100, 500]),
             dying: random.one(&[0, 50, 300]),
             paces: random.chance(300),
+            makes: false,
         }
+    }
+
+    /// The same with a table that is made anew now and then: every other change and read is of that one.
+    fn making(mut self) -> Mix {
+        let others = self.tables.len();
+        self.tables.extend(std::iter::repeat_n(Table::Made, others));
+        self.makes = true;
+        self
     }
 
     fn table(&self, random: &mut Random) -> Table {
@@ -95,6 +106,9 @@ impl Mix {
     }
 
     fn change(&self, random: &mut Random) -> Change {
+        if self.makes && random.chance(100) {
+            return Change::Make;
+        }
         let (table, row) = (self.table(random), random.below(ROWS as u64) as usize);
         let (a, b) = random.one(&[(true, true), (true, false), (false, true)]);
         match random.below(20) {
@@ -144,13 +158,19 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, Ways::default())
 }
 
+/// Runs one seed of a cluster whose clients make a table anew now and then, and use it meanwhile.
+pub fn run_making(seed: u64, planted: Planted) -> Outcome {
+    run_in(seed, planted, Ways { making: true, ..Ways::default() })
+}
+
 /// Runs one seed of a cluster whose reads see the whole latest state at fed replicas: half of them with commits that take
 /// turns, half with refreshes that lock.
 pub fn run_whole(seed: u64, planted: Planted) -> Outcome {
     let mut random = Random::new(seed ^ 0x3401E);
     let serial = random.chance(500);
     let shown_by = if serial { random.below(3) as usize } else { 0 };
-    run_in(seed, planted, Ways { whole: true, locking: !serial, serial, shown_by, parallel: false })
+    let ways = Ways { whole: true, locking: !serial, serial, shown_by, ..Ways::default() };
+    run_in(seed, planted, ways)
 }
 
 /// Runs one seed of a cluster whose fed replicas execute in parallel what is independent.
@@ -161,7 +181,8 @@ pub fn run_parallel(seed: u64, planted: Planted) -> Outcome {
 fn run_in(seed: u64, planted: Planted, ways: Ways) -> Outcome {
     let mut random = Random::new(seed ^ 0x5EED);
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
-    let mix = Rc::new(Mix::drawn(&mut random, &planted));
+    let mix = Mix::drawn(&mut random, &planted);
+    let mix = Rc::new(if ways.making { mix.making() } else { mix });
     let standbys = u32::from(random.chance(500)) + 1;
     let (standbys, fed, joins) =
         if ways.whole || ways.parallel { (0, standbys, None) } else { replicas(seed, standbys) };

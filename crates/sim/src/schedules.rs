@@ -5,8 +5,8 @@ use crate::bugs::Planted;
 use crate::directed::{
     answered_not_decoded, asynchronous, cut_off, decoded_while_reading, decoding_stands_still,
     dies_in_commit, failed_block, fekete, footprint, fork, gauge_under_way, guessed_from_a_later_identity,
-    index_full, lost_update, old_gauge, old_primary_answers, older_identity_later, own_writes,
-    position_after_snapshot, restarted_after_commit, restarted_in_commit, row, second_statement,
+    index_full, lost_update, made_and_changed, old_gauge, old_primary_answers, older_identity_later,
+    own_writes, position_after_snapshot, restarted_after_commit, restarted_in_commit, row, second_statement,
     sent_not_answered, sent_while_reading, set, shown_before_position, standby_returns_older, tenant,
     tree_late, trigger_fires_unseen, truncated_under_a_block, view_analysed_between, view_redefined,
     view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
@@ -249,6 +249,12 @@ pub const ALL: &[Schedule] = &[
         bugs: &["revoke_late"],
         story: "the right to read is revoked; a read",
         play: |planted| footprint(planted, None, Change::Grants(true), Select::Privileged(0)),
+    },
+    Schedule {
+        name: "made_and_changed",
+        bugs: &["identity_not_given"],
+        story: "a table is made by CREATE TABLE AS; its rows change, by the next statement and in a block with it",
+        play: made_and_changed,
     },
     Schedule {
         name: "setting_by_function",

@@ -23,6 +23,8 @@ pub struct Ways {
     pub serial: bool,
     /// Replicas execute what is independent at the same time, and show it from boundary to boundary.
     pub parallel: bool,
+    /// Clients make a table anew now and then.
+    pub making: bool,
     /// So many replicas show a commit before its client hears of it.
     pub shown_by: usize,
 }

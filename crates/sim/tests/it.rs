@@ -3,7 +3,7 @@
 
 use sim::bugs::Planted;
 use sim::planted::{ALL, without_net};
-use sim::run::{Outcome, run, run_parallel, run_whole};
+use sim::run::{Outcome, run, run_making, run_parallel, run_whole};
 use sim::table::{first_seed, found_by, row, schedule};
 use sim::{checks::Checker, scheduled, schedules, statements};
 
@@ -17,6 +17,8 @@ const WHOLE_SEEDS: u64 = 1_500;
 const LEAST_WHOLE: f64 = 0.5;
 /// Seeds of parallel execution, and of order before execution, in an ordinary test run.
 const PARALLEL_SEEDS: u64 = 500;
+/// Seeds in which tables are made, in an ordinary test run.
+const MAKING_SEEDS: u64 = 500;
 const SCHEDULED_SEEDS: u64 = 2_000;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
@@ -83,6 +85,19 @@ fn parallel_execution_is_clean() {
         let violations = run_parallel(seed, Planted::default()).violations;
         assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
     }
+}
+
+/// A table that somebody makes anew is used meanwhile as on one server: nothing is refused, and nothing old is read.
+#[test]
+fn tables_that_are_made_are_used_as_on_one_server() {
+    let (mut reads, mut elsewhere) = (0, 0);
+    for seed in 0..MAKING_SEEDS {
+        let outcome = run_making(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        (reads, elsewhere) = (reads + outcome.candidates, elsewhere + outcome.offloaded);
+    }
+    println!("{MAKING_SEEDS} seeds, {elsewhere} of {reads} reads elsewhere");
+    assert!(elsewhere > MAKING_SEEDS, "only {elsewhere} of {reads} reads left");
 }
 
 /// A statement that stands for its rows gives what it gave; and many do stand for them.

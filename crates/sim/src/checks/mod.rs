@@ -29,7 +29,7 @@ pub enum Checker {
     K7,
     /// SERIALIZABLE transactions have a serial order.
     K8,
-    /// The wire: nothing twice, nothing in a failed block.
+    /// The wire: nothing twice, nothing in a failed block, no error that one server would not have given.
     K9,
     /// Turns: no commit is sent while another is under way.
     Turns,
@@ -73,6 +73,7 @@ impl fmt::Display for Violation {
 pub fn all(world: &World, closed: bool) -> Vec<Violation> {
     let record = world.record.borrow();
     let mut found = breaches(&record);
+    found.extend(refusals(world));
     found.extend(commits::check(world, &record));
     found.extend(fed::check(world));
     found.extend(shown::check(world, &record));
@@ -80,6 +81,13 @@ pub fn all(world: &World, closed: bool) -> Vec<Violation> {
     found.extend(serial::check(world, &record));
     found.extend(one_server::check(world, &record));
     found
+}
+
+/// That changes are published is Consort's doing, and so is what the server asks of a table for it.
+fn refusals(world: &World) -> Option<Violation> {
+    let refused = world.primary().refused();
+    let what = format!("{refused} changes of a published table without a replica identity were refused");
+    (refused > 0).then_some(Violation { checker: Checker::K9, what })
 }
 
 fn breaches(record: &Record) -> Vec<Violation> {

@@ -52,6 +52,7 @@ pub struct Primary {
     flush_wanted: Signal,
     sync_waiting: Var<u32>,
     unlocked: Signal,
+    refused: Var<u32>,
     /// It crashed, or is up again.
     pub life_changed: Signal,
 }
@@ -119,6 +120,7 @@ impl Primary {
             flush_wanted: signal(),
             sync_waiting: Var::new(0),
             unlocked: signal(),
+            refused: Var::new(0),
             life_changed: signal(),
         });
         env.executor.spawn(SERVERS, primary.clone().flush_in_turn());
@@ -198,6 +200,11 @@ impl Primary {
     /// The exclusive locks that were held.
     pub fn held(&self) -> Vec<HeldLock> {
         self.server.borrow().held.clone()
+    }
+
+    /// How many changes it has refused that it would not have refused if nothing were published.
+    pub fn refused(&self) -> u32 {
+        self.refused.get()
     }
 
     // Connections.
@@ -381,8 +388,7 @@ impl Primary {
     ) -> Result<Reply, Broken> {
         for change in changes {
             let table = change.table();
-            let exclusive = matches!(change, Change::Lock(_) | Change::Truncate(_));
-            if !self.lock_table(backend, transaction, table, exclusive, life).await?
+            if !self.lock_table(backend, transaction, table, change.locks_table(), life).await?
                 || !self.lock_rows(backend.database, transaction, *change, life).await?
             {
                 return Ok(Reply::Failed);
@@ -392,7 +398,12 @@ impl Primary {
                 self.server.borrow().shown[number(backend.database)].last().expect("never empty").1.clone();
             let mut state = (*newest).clone();
             state.apply(&transaction.effects);
-            let effects = change.effects(&state, || self.env.fresh());
+            if change.lacks_identity(&state) {
+                self.refused.set(self.refused.get() + 1);
+                return Ok(Reply::Failed);
+            }
+            let mut effects = change.effects(&state, || self.env.fresh());
+            effects.extend(change.event_trigger(&self.env.bugs, || self.env.fresh()));
             // First updater wins: what this transaction's snapshot does not see must not be written over.
             if effects.iter().any(|(cell, _)| seen.get(*cell) != newest.get(*cell)) {
                 return Ok(Reply::Failed);

@@ -1,6 +1,6 @@
 //! The tables of the model, and what each is there for.
 //!
-//! Every database holds the same six tables of three rows with the columns `key` (1), `a` (2), `b` (3). A cell is one
+//! Every database holds the same seven tables of three rows with the columns `key` (1), `a` (2), `b` (3). A cell is one
 //! number; every value written anywhere is new, so that a result says exactly which writes it has seen.
 
 use history::{DatabaseId, Key, KeyBuilder, RelationId};
@@ -13,7 +13,7 @@ pub const DATABASES: usize = 3;
 pub const ROWS: usize = 3;
 /// Cells of one row: whether it is there, `a`, `b`.
 const CELLS: usize = 3;
-const TABLES: usize = 6;
+const TABLES: usize = 7;
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +28,11 @@ pub enum Table {
     Leaf,
     /// Not in the stream: unlogged, a materialized view, outside the publication.
     Outside,
-    /// What DDL changes: row 0 a view's definition, row 1 the right to read [`Table::Plain`].
+    /// What DDL changes: row 0 a view's definition and whether [`Table::Made`] has a replica identity, row 1 the right to
+    /// read [`Table::Plain`].
     Catalog,
+    /// Made by CREATE TABLE AS while clients use it, without a key.
+    Made,
 }
 
 /// Column `a`.
@@ -73,7 +76,7 @@ pub struct Cell(u8);
 impl Cell {
     fn at(table: Table, row: usize, part: usize) -> Cell {
         let place = (table.storage() as usize * ROWS + row) * CELLS + part;
-        Cell(u8::try_from(place).expect("54 cells"))
+        Cell(u8::try_from(place).expect("63 cells"))
     }
 
     /// The number of its row, among those of all tables.

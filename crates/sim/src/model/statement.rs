@@ -216,6 +216,8 @@ pub enum Change {
     Trigger,
     /// An UPDATE of one row of `full`, in whose row the trigger fires if it is there.
     Fires(usize),
+    /// `DROP TABLE made; CREATE TABLE made AS ...` in one transaction: new rows, and no replica identity.
+    Make,
 }
 
 impl Change {
@@ -226,12 +228,30 @@ impl Change {
 
     /// Whether it is DDL: a barrier.
     pub fn is_ddl(&self) -> bool {
-        matches!(self, Change::Redefine | Change::Grants(_) | Change::Trigger)
+        matches!(self, Change::Redefine | Change::Grants(_) | Change::Trigger | Change::Make)
+    }
+
+    /// Whether it takes an ACCESS EXCLUSIVE lock on its table.
+    pub fn locks_table(&self) -> bool {
+        matches!(self, Change::Truncate(_) | Change::Lock(_) | Change::Make)
+    }
+
+    /// Whether a server in this state refuses it: its table is published and has no replica identity, by which the stream
+    /// would name the rows that change or go.
+    pub fn lacks_identity(&self, state: &State) -> bool {
+        let names_rows = matches!(self, Change::Set(..) | Change::Delete(..) | Change::MoveKey(..));
+        names_rows && self.table() == Table::Made && state.get(identity()) % 2 == 1
+    }
+
+    /// What the event trigger adds, in the same transaction, which Consort keeps at the primary: REPLICA IDENTITY FULL.
+    pub fn event_trigger(&self, bugs: &Bugs, mut fresh: impl FnMut() -> u32) -> Option<(Cell, u32)> {
+        let fires = *self == Change::Make && !bugs.identity_not_given;
+        fires.then(|| (identity(), fresh()))
     }
 
     /// Whether it locks readers out from the statement on.
     pub fn locks_out_readers(&self) -> bool {
-        self.is_ddl() || matches!(self, Change::Truncate(_) | Change::Lock(_))
+        self.is_ddl() || self.locks_table()
     }
 
     /// The table that it touches.
@@ -241,6 +261,7 @@ impl Change {
             Change::MoveKey(table, ..) | Change::Truncate(table) | Change::Lock(table) => table.storage(),
             Change::Redefine | Change::Grants(_) | Change::Trigger => Table::Catalog,
             Change::Fires(_) => Table::Full,
+            Change::Make => Table::Made,
         }
     }
 
@@ -249,7 +270,7 @@ impl Change {
         match self {
             Change::Set(_, row, ..) | Change::Insert(_, row) | Change::Delete(_, row) => vec![*row],
             Change::MoveKey(_, from, to) => vec![*from.min(to), *from.max(to)],
-            Change::Truncate(_) => (0..ROWS).collect(),
+            Change::Truncate(_) | Change::Make => (0..ROWS).collect(),
             Change::Redefine => vec![0],
             Change::Grants(_) => vec![1],
             Change::Fires(row) => vec![*row],
@@ -297,6 +318,15 @@ impl Change {
                 let cells = |table| [Cell::a(table, row), Cell::b(table, row)];
                 tables.into_iter().flatten().flat_map(cells).map(|cell| (cell, fresh())).collect()
             }
+            Change::Make => {
+                let mut effects = vec![(identity(), fresh() + 1)];
+                for row in 0..ROWS {
+                    effects.push((Cell::live(Table::Made, row), fresh() + 1));
+                    effects.push((Cell::a(Table::Made, row), fresh()));
+                    effects.push((Cell::b(Table::Made, row), fresh()));
+                }
+                effects
+            }
             Change::Lock(_) => vec![],
         }
     }
@@ -331,7 +361,9 @@ impl Change {
             Change::MoveKey(_, from, to) => of(Access::existence(Rows::keys([key(*from), key(*to)]))),
             Change::Truncate(_) => of(Access::WHOLE),
             Change::Fires(row) => Change::row(Table::Full, *row).in_stream(bugs),
-            Change::Redefine | Change::Grants(_) | Change::Trigger => Some(Footprint::Everything),
+            Change::Redefine | Change::Grants(_) | Change::Trigger | Change::Make => {
+                Some(Footprint::Everything)
+            }
         }
     }
 
@@ -346,7 +378,9 @@ impl Change {
             Change::Insert(_, row) | Change::Delete(_, row) => Access::existence(Rows::keys([key(*row)])),
             Change::MoveKey(_, from, to) => Access::existence(Rows::keys([key(*from), key(*to)])),
             Change::Truncate(_) | Change::Lock(_) => Access::WHOLE,
-            Change::Redefine | Change::Grants(_) | Change::Trigger => return Footprint::Everything,
+            Change::Redefine | Change::Grants(_) | Change::Trigger | Change::Make => {
+                return Footprint::Everything;
+            }
             Change::Fires(row) => {
                 let mut footprint = Change::row(Table::Full, *row).in_doubt(trigger);
                 if trigger {
@@ -357,6 +391,11 @@ impl Change {
         };
         Footprint::of(self.table().relation(), access)
     }
+}
+
+/// Odd if the table that is made has no replica identity. In the beginning it has one: Consort gave it to what was there.
+fn identity() -> Cell {
+    Cell::b(Table::Catalog, 0)
 }
 
 /// Whether the trigger is there.
