@@ -42,6 +42,8 @@ pub struct Bugs {
     pub fed_no_gauge: bool,
     /// A read at a fed replica does not ask which versions it must see.
     pub fed_no_freshness: bool,
+    /// A read goes to a fed replica though the replica tells it otherwise: the types that it names have other OIDs there.
+    pub oid_differs: bool,
     /// What a fed replica has once shown it shows for ever, whatever life of it answers.
     pub replica_forgets_commits: bool,
     /// What a whole read must see is what was acknowledged when it arrived.

@@ -1,5 +1,6 @@
 //! What is asked of the scheduler, and what it answers.
 
+use crate::bugs::Bugs;
 use crate::standby::Standby;
 use crate::{Kind, Reason, StandbyId};
 use history::{DatabaseId, Footprint, Incarnation, Lsn};
@@ -57,8 +58,9 @@ pub struct Question {
 
 impl Question {
     /// Whether a replica that shows what the primary does answers as the primary would.
-    pub(crate) fn is_equal_at(&self, replica: &Standby) -> bool {
-        replica.kind == Kind::Standby || (self.at_copies && replica.holds(self.database, &self.footprint))
+    pub(crate) fn is_equal_at(&self, replica: &Standby, bugs: Bugs) -> bool {
+        let at_copies = self.at_copies || bugs.oid_differs;
+        replica.kind == Kind::Standby || (at_copies && replica.holds(self.database, &self.footprint))
     }
 }
 

@@ -44,7 +44,8 @@ impl Scheduler {
         }
         self.renew();
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
-        self.standbys.any(epoch, |replica| question.is_equal_at(replica))?;
+        let bugs = self.options.bugs;
+        self.standbys.any(epoch, |replica| question.is_equal_at(replica, bugs))?;
         match question.consistency {
             Consistency::Primary | Consistency::Strong => self.strong(question, epoch),
             Consistency::Session => self.session(question, epoch),
@@ -64,8 +65,9 @@ impl Scheduler {
         epoch: Option<Epoch>,
         fits: impl Fn(StandbyId, Incarnation, &Standby) -> bool,
     ) -> Option<Place> {
+        let bugs = self.options.bugs;
         self.standbys.choose(epoch, question.prefer, |id, incarnation, replica| {
-            question.is_equal_at(replica) && fits(id, incarnation, replica)
+            question.is_equal_at(replica, bugs) && fits(id, incarnation, replica)
         })
     }
 

@@ -33,8 +33,8 @@ pub struct Bugs {
     pub identity_not_given: bool,
     /// `now()` is read at standbys.
     pub replica_clock_behind: bool,
-    /// What differs by node is read at standbys.
-    pub oid_differs: bool,
+    /// What names its node is read at standbys.
+    pub node_at_standby: bool,
     /// A column that only a policy reads is left out.
     pub policy_column_missed: bool,
     /// A partitioned table does not stand for its partitions.

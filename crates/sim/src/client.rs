@@ -8,9 +8,8 @@ use crate::model::statement::{Change, Select, Surroundings, in_doubt};
 use crate::record::{Acknowledged, Block as BlockRecord, Breach, Moment, Read, Sent, Where};
 use crate::session::Session;
 use crate::world::World;
-use history::{DatabaseId, Footprint, RelationId};
+use history::{DatabaseId, Footprint};
 use scheduler::{Consistency, Question, Reason, SessionMarks};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +122,7 @@ impl Client {
         };
         self.world.record.borrow_mut().candidates += u64::from(footprint.is_ok());
         let ended = match footprint {
-            Ok(footprint) => self.leave(footprint, select.locks().as_ref()).await,
+            Ok(footprint) => self.leave(select, footprint).await,
             Err(reason) => at_primary(self.session.as_mut()?, reason).await,
         };
         self.answered(select, arrived, &ended)
@@ -157,7 +156,7 @@ impl Client {
         Ok(select.footprint(&self.world.planted.model, view))
     }
 
-    async fn leave(&mut self, footprint: Footprint, locks: Option<&BTreeSet<RelationId>>) -> Ended {
+    async fn leave(&mut self, select: &Select, footprint: Footprint) -> Ended {
         let question = Question {
             database: self.database,
             footprint: Arc::new(footprint),
@@ -165,7 +164,7 @@ impl Client {
             session: self.marks,
             prefer: None,
             now: Duration::from_micros(self.world.env.now()),
-            at_copies: true,
+            at_copies: select.is_equal_at_copies(),
         };
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");
@@ -173,7 +172,7 @@ impl Client {
         match self.open.as_mut().and_then(|open| open.flow.as_mut()) {
             // A transaction that may write reads at the primary.
             Some(_) if whole => at_primary(session, Reason::AskedForPrimary).await,
-            Some(block) => block.read(session, &question, locks).await,
+            Some(block) => block.read(session, &question, select.locks().as_ref()).await,
             None if whole => {
                 let ended = transaction::read_whole(&handle, session, &question, WHOLE_LIMIT).await;
                 // What was not answered in time is an error to the client: there is no reply.
@@ -210,7 +209,7 @@ impl Client {
             let holds = select.tables().into_iter().map(|table| (table, answered.at));
             record.blocks[block].holds.extend(holds);
         }
-        let around = Surroundings { tenant: self.tenant, clock: 0, node: 0 };
+        let around = Surroundings { tenant: self.tenant, ..Surroundings::default() };
         record.reads.push(Read {
             client: self.number,
             database: self.database,
@@ -469,7 +468,7 @@ impl Client {
             session: self.marks,
             prefer: None,
             now: Duration::from_micros(self.world.env.now()),
-            at_copies: true,
+            at_copies: selects.iter().all(Select::is_equal_at_copies),
         };
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");

@@ -9,7 +9,7 @@ use crate::model::statement::{Change, Select};
 use crate::record::Breach;
 use crate::run::Outcome;
 use crate::world::{Ways, World};
-use Table::{Full, Plain};
+use Table::{Full, Made, Plain};
 use scheduler::Options;
 use scheduler::Writers::{self, Anywhere, ThroughConsort};
 
@@ -102,6 +102,18 @@ pub(crate) fn fed_lag(planted: Planted) -> Outcome {
         stage.pause(10_000).await;
         stage.client().read(&row(0)).await;
         stage.client().read(&row(1)).await;
+    })
+}
+
+/// What carries the OID of a type of the schema's own is read, and only servers are there to which the schema was restored.
+pub(crate) fn restored_elsewhere(planted: Planted) -> Outcome {
+    fed_stage(planted, ThroughConsort, as_is, |stage| async move {
+        stage.client().write(&[Change::row(Made, 0)], How::default()).await;
+        stage.pause(10_000).await;
+        for place in [0, 1, 2] {
+            stage.client().read(&Select::row(Made, place)).await;
+            stage.client().read(&Select::Typed(place)).await;
+        }
     })
 }
 

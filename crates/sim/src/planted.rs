@@ -8,8 +8,8 @@ use crate::{scheduled, statements};
 pub struct PlantedBug {
     /// Its name.
     pub name: &'static str,
-    /// The hole that it opens again: X order and doubt, F footprints, S sessions and isolation, P standbys, D restarts,
-    /// L the later readings of the protocol, G1 whole reads and commits that take turns,
+    /// The hole that it opens again: X order and doubt, F footprints, S sessions and isolation, N what names its node,
+    /// P standbys, D restarts, L the later readings of the protocol, G1 whole reads and commits that take turns,
     /// G2 parallel execution, G3 order before execution.
     pub hole: &'static str,
     /// What it leaves out.
@@ -72,7 +72,8 @@ bugs! {
     revoke_late "F8" "GRANT and REVOKE are neither in the stream nor in doubt" => model.revoke_late;
     identity_not_given "F9" "a table that is made gets no replica identity" => model.identity_not_given;
     replica_clock_behind "S1" "now() is read at standbys" => model.replica_clock_behind;
-    oid_differs "S2" "what differs by node is read at standbys" => model.oid_differs;
+    node_at_standby "N" "what names its node is read at standbys" => model.node_at_standby;
+    oid_differs "S2" "what carries the OID of a type is read where the schema was restored and the type has another" => scheduler.oid_differs;
     default_serializable "S3" "a default of SERIALIZABLE is not known" => model.default_serializable;
     rr_later_writes "S4" "REPEATABLE READ leaves without READ ONLY" => model.rr_later_writes;
     rr_by_first_statement "S5" "a snapshot is proven for its first statement" => flows.snapshot_by_first_statement;
@@ -142,7 +143,7 @@ impl PlantedBug {
         match self.hole {
             "G1" => run_whole(seed, self.planted()),
             "G2" | "F10" => run_parallel(seed, self.planted()),
-            "F9" => run_making(seed, self.planted()),
+            "F9" | "S2" => run_making(seed, self.planted()),
             "F11" => statements::run(seed, self.planted()),
             "G3" => scheduled::run(seed, self.planted()),
             _ => run(seed, self.planted()),

@@ -130,6 +130,9 @@ impl Mix {
 
     fn select(&self, random: &mut Random) -> Select {
         let row = random.below(ROWS as u64) as usize;
+        if self.makes && random.chance(300) {
+            return Select::Typed(row);
+        }
         if random.chance(self.odd) {
             return match random.below(10) {
                 0 => Select::Generated(row),
@@ -158,7 +161,8 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, Ways::default())
 }
 
-/// Runs one seed of a cluster whose clients make a table anew now and then, and use it meanwhile.
+/// Runs one seed of a cluster whose clients make a table anew now and then, and use it meanwhile. It has a column of a type of
+/// the schema's own.
 pub fn run_making(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, Ways { making: true, ..Ways::default() })
 }

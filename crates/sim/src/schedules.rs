@@ -12,7 +12,7 @@ use crate::directed::{
     view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
 };
 use crate::directed_fed::{
-    fed_lag, fed_written_past, forked, given_at_once, one_hangs, replicas_return_older,
+    fed_lag, fed_written_past, forked, given_at_once, one_hangs, replicas_return_older, restored_elsewhere,
 };
 use crate::directed_whole::{
     answer_hangs, hangs_in_a_block, read_under_a_refresh, refreshed_under_a_read, shown_by_nobody,
@@ -276,9 +276,15 @@ pub const ALL: &[Schedule] = &[
     },
     Schedule {
         name: "place",
-        bugs: &["oid_differs"],
-        story: "a result that differs by node",
+        bugs: &["node_at_standby"],
+        story: "a result that names its node",
         play: |planted| footprint(planted, None, set(0), Select::Place),
+    },
+    Schedule {
+        name: "restored_elsewhere",
+        bugs: &["oid_differs"],
+        story: "a read of what carries the OID of a type, where all replicas are servers to which the schema was restored",
+        play: restored_elsewhere,
     },
     Schedule {
         name: "fekete",

@@ -119,6 +119,7 @@ impl Session {
             tenant: if bugs.tenant_guc { 0 } else { self.known_tenant },
             clock: env.now().saturating_sub(CLOCK_BEHIND),
             node: standby.id.get(),
+            restored: standby.is_fed(),
         }
     }
 

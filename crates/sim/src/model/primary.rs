@@ -363,7 +363,8 @@ impl Primary {
         if transaction.isolation == Isolation::Serializable {
             transaction.reads.extend(select.tables().iter().flat_map(|table| cells(*table)));
         }
-        let around = Surroundings { tenant: backend.tenant.get(), clock: self.env.now(), node: 0 };
+        let around =
+            Surroundings { tenant: backend.tenant.get(), clock: self.env.now(), ..Surroundings::default() };
         Ok(Reply::Rows(select.run(&state, around)))
     }
 

@@ -42,8 +42,11 @@ pub enum Select {
     Tenant,
     /// `SELECT now()`.
     Clock,
-    /// A result that depends on the node: an OID of a restored schema, an address.
+    /// A result that names its node: an address, a start time.
     Place,
+    /// `SELECT ARRAY[a] FROM made WHERE key = row` in binary format, `a` of an enum of the schema's own: the array carries the
+    /// type's OID, which a server where the schema was restored has otherwise.
+    Typed(usize),
 }
 
 /// What surrounds a statement where it runs.
@@ -55,7 +58,12 @@ pub struct Surroundings {
     pub clock: u64,
     /// The server.
     pub node: u32,
+    /// The schema was restored here: it is no physical copy of the primary's.
+    pub restored: bool,
 }
+
+/// The OID of the schema's own type at the primary and at its standbys, and where the schema was restored.
+const TYPE_OIDS: [u32; 2] = [16_482, 16_492];
 
 fn value(state: &State, table: Table, row: usize, cell: Cell) -> u32 {
     if state.get(Cell::live(table, row)) % 2 == 1 { state.get(cell) } else { u32::MAX }
@@ -100,6 +108,10 @@ impl Select {
             Select::Tenant => vec![value(state, Full, around.tenant, Cell::a(Full, around.tenant))],
             Select::Clock => vec![u32::try_from(around.clock).expect("a run is short")],
             Select::Place => vec![around.node],
+            Select::Typed(row) => {
+                let oid = TYPE_OIDS[usize::from(around.restored)];
+                vec![oid, value(state, Table::Made, *row, Cell::a(Table::Made, *row))]
+            }
         }
     }
 
@@ -112,6 +124,7 @@ impl Select {
             }
             Select::View | Select::Function | Select::Privileged(_) => vec![Table::Plain],
             Select::Outside => vec![Table::Outside],
+            Select::Typed(_) => vec![Table::Made],
             Select::Clock | Select::Place => vec![],
         }
     }
@@ -127,9 +140,14 @@ impl Select {
         match self {
             Select::Outside if !bugs.matview_at_replica => Some("not_in_stream"),
             Select::Clock if !bugs.replica_clock_behind => Some("clock"),
-            Select::Place if !bugs.oid_differs => Some("node"),
+            Select::Place if !bugs.node_at_standby => Some("node"),
             _ => None,
         }
+    }
+
+    /// Whether a server where the schema was restored answers as the primary does, as long as both hold the same rows.
+    pub fn is_equal_at_copies(&self) -> bool {
+        !matches!(self, Select::Typed(_))
     }
 
     /// What it reads, as the analysis says. `view`: the view's definition when its tree was cached.
@@ -153,6 +171,7 @@ impl Select {
             Select::Function => one(Table::Plain, ColumnSet::of([A]), row(&0)),
             Select::Outside => one(Table::Outside, ColumnSet::of([A]), row(&0)),
             Select::Privileged(n) => one(Table::Plain, ColumnSet::of([A]), row(n)),
+            Select::Typed(n) => one(Table::Made, ColumnSet::of([A]), row(n)),
             Select::KeyText(n) if bugs.key_not_canonical => {
                 one(Table::Full, ColumnSet::of([A]), Rows::keys([as_written(*n)]))
             }
