@@ -1,9 +1,11 @@
 //! What happened, in which order. Positions in the log, transaction identities, snapshots, versions, watermarks, footprints,
-//! decoded commits and what a fed replica shows: the nouns that every other crate speaks in.
+//! decoded commits, the cells of rows that they changed, and what a fed replica shows: the nouns that every other crate speaks
+//! in.
 //!
 //! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a server, a session or a
 //! proof is.
 
+mod cell;
 mod columns;
 mod commit;
 mod footprint;
@@ -18,6 +20,7 @@ mod version;
 mod watermark;
 mod xid;
 
+pub use cell::Cell;
 pub use columns::ColumnSet;
 pub use commit::Commit;
 pub use footprint::{Access, Footprint, Grain, MAX_KEYS, MAX_TABLES, Rows};

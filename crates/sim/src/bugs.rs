@@ -1,6 +1,7 @@
 //! The planted bugs: each opens again a hole that was found in an earlier version of the protocol, and the checkers must
 //! notice. Those of decisions and of flows are switches of `order`, `scheduler` and `transaction`; those of the analysis,
-//! of the session's state and of what the servers say are switches of the model.
+//! of the session's state and of what the servers say are switches of the model, for what they break is not of a crate that
+//! the simulator runs: SQL that is read or run by a server.
 
 /// Switches of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,11 +48,14 @@ pub struct Bugs {
     pub bypass_writer: bool,
     /// A second Consort writes, and both were told that nobody else does.
     pub second_node: bool,
-    /// Of what several commits did to a row, the last one's image alone is applied.
+    /// Of what several commits did to a row, the last one's image alone is applied. Without it the images are merged by
+    /// [`history::Cell::after`], as in `postgres::apply`; that has no switch of its own, for it is asked for every value.
     pub toast_last_writer: bool,
-    /// What a boundary has is applied at a replica commit by commit.
+    /// What a boundary has is applied at a replica commit by commit. What it lacks and where it stands afterwards is said by
+    /// the order; that all of it is one step is said by nobody: it is the transaction in which `postgres::apply` moves the
+    /// position, and here [`Store::apply`](crate::model::fed::Store::apply).
     pub torn_boundary: bool,
-    /// What replicas execute in parallel is shown as it is done, each commit by itself.
+    /// What replicas execute in parallel is shown as it is done, each commit by itself: no transaction around them, as above.
     pub shown_as_done: bool,
     /// The gauge says the flushed position, not the inserted one.
     pub token_flush_lsn: bool,

@@ -1,10 +1,11 @@
 //! How a Consort feeds a replica: boundary after boundary, each, or several whole ones, in one transaction with the
 //! position that it leads to.
 
+use crate::bugs::Bugs;
 use crate::consort::{Consort, Handle};
 use crate::executor::either;
 use crate::model::primary::Committed;
-use crate::model::schema::{Cell, Table, number};
+use crate::model::schema::{CELLS, Cell, Table, number};
 use crate::model::standby::Standby;
 use crate::random::Random;
 use crate::record::Breach;
@@ -62,13 +63,37 @@ fn published(commit: &Committed) -> Vec<(Cell, u32)> {
     commit.effects.iter().filter(|(cell, _)| !cell.is_of(Table::Outside)).copied().collect()
 }
 
-/// The planted bug `toast_last_writer`: what a later commit of these does not change in a row is lost.
-fn keep_last_images(effects: &mut [Vec<(Cell, u32)>]) {
-    for place in 0..effects.len() {
-        let (these, later) = effects.split_at_mut(place + 1);
-        let again = |cell: Cell| later.iter().flatten().any(|(other, _)| other.row() == cell.row());
-        these[place].retain(|(cell, _)| !again(*cell));
+/// A row as the stream sends it: what the commit did not change is not there.
+type Image = Vec<history::Cell<u32>>;
+
+/// The rows that a commit changed, by their numbers.
+fn images(effects: &[(Cell, u32)]) -> BTreeMap<usize, Image> {
+    let mut images: BTreeMap<usize, Image> = BTreeMap::new();
+    for (cell, value) in effects {
+        let image = images.entry(cell.row()).or_insert_with(|| vec![history::Cell::Unchanged; CELLS]);
+        image[cell.place()] = history::Cell::New(Some(*value));
     }
+    images
+}
+
+/// What these commits come to, one after the other: one image of each row, made by the rule by which a replica's feeder makes
+/// it. The planted bug `toast_last_writer` leaves that rule out.
+fn net(commits: &[Vec<(Cell, u32)>], bugs: Bugs) -> Vec<(Cell, u32)> {
+    let mut rows: BTreeMap<usize, Image> = BTreeMap::new();
+    for (row, later) in commits.iter().flat_map(|commit| images(commit)) {
+        let merged = match rows.remove(&row) {
+            Some(earlier) if !bugs.toast_last_writer => {
+                later.into_iter().zip(earlier).map(|(later, earlier)| later.after(earlier)).collect()
+            }
+            _ => later,
+        };
+        rows.insert(row, merged);
+    }
+    let sent = |(row, image): (usize, Image)| {
+        let cells = image.into_iter().enumerate();
+        cells.filter_map(move |(place, cell)| Some((Cell::of(row, place), *cell.value().flatten()?)))
+    };
+    rows.into_iter().flat_map(sent).collect()
 }
 
 /// The order in which these commits end where they are executed in parallel: the scheduler says which may run at the same
@@ -193,10 +218,7 @@ impl Consort {
         if self.world.ways.get().parallel {
             lacks = executed(&lacks, &mut env.random.borrow_mut(), self.world.planted.parallel);
         }
-        let mut effects: Vec<Vec<(Cell, u32)>> = lacks.iter().map(|commit| published(commit)).collect();
-        if self.world.planted.model.toast_last_writer {
-            keep_last_images(&mut effects);
-        }
+        let effects: Vec<Vec<(Cell, u32)>> = lacks.iter().map(|commit| published(commit)).collect();
         let to = these.iter().fold(link.at.clone(), |at, (_, boundary)| boundary.after(&at));
         if !effects.is_empty() || to.resume() > link.at.resume() {
             env.step(|d| d.network).await;
@@ -230,7 +252,7 @@ impl Consort {
                 self.world.env.step(|d| d.network).await;
             }
         }
-        let done = link.holds(replica) && replica.apply(of, &effects.concat(), &link.at, Some(to.clone()));
+        let done = link.holds(replica) && replica.apply(of, &net(effects, bugs), &link.at, Some(to.clone()));
         link.at = to;
         done
     }

@@ -13,35 +13,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::HashMap;
 
-/// One column of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cell {
-    /// As it was before; its value was not sent.
-    Unchanged,
-    /// As it was before, and this is its value.
-    Same(Option<Bytes>),
-    /// Its value from now on.
-    New(Option<Bytes>),
-}
-
-impl Cell {
-    /// Its value: `None` if it is not known.
-    pub(super) fn value(&self) -> Option<Option<&Bytes>> {
-        match self {
-            Cell::Unchanged => None,
-            Cell::Same(value) | Cell::New(value) => Some(value.as_ref()),
-        }
-    }
-
-    /// This one, after `earlier`.
-    fn after(self, earlier: Cell) -> Cell {
-        match (earlier, self) {
-            (earlier, Cell::Unchanged) => earlier,
-            (Cell::New(_), Cell::Same(value)) => Cell::New(value),
-            (_, later) => later,
-        }
-    }
-}
+/// One column of a row, as text.
+pub(super) type Cell = history::Cell<Bytes>;
 
 /// The columns of a row, in the order of the stream.
 pub(super) type Cells = Box<[Cell]>;

@@ -12,7 +12,7 @@ pub const DATABASES: usize = 3;
 /// Rows of every table.
 pub const ROWS: usize = 3;
 /// Cells of one row: whether it is there, `a`, `b`.
-const CELLS: usize = 3;
+pub const CELLS: usize = 3;
 const TABLES: usize = 7;
 
 /// A table.
@@ -77,6 +77,16 @@ impl Cell {
     fn at(table: Table, row: usize, part: usize) -> Cell {
         let place = (table.storage() as usize * ROWS + row) * CELLS + part;
         Cell(u8::try_from(place).expect("63 cells"))
+    }
+
+    /// The one with this place in the row of this number.
+    pub fn of(row: usize, place: usize) -> Cell {
+        Cell(u8::try_from(row * CELLS + place).expect("63 cells"))
+    }
+
+    /// Its place in its row.
+    pub fn place(self) -> usize {
+        usize::from(self.0) % CELLS
     }
 
     /// The number of its row, among those of all tables.
