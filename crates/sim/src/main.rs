@@ -4,10 +4,21 @@
 
 use sim::bugs::Planted;
 use sim::planted::{ALL, PlantedBug, named};
-use sim::run::{Outcome, run, run_making, run_parallel, run_whole};
+use sim::run::{Outcome, run, run_joining, run_making, run_parallel, run_whole};
 use sim::{scheduled, statements};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+
+/// The clusters beside the ordinary one.
+const OTHERS: [fn(u64, Planted) -> Outcome; 7] = [
+    run_making,
+    run_whole,
+    run_parallel,
+    run_joining,
+    scheduled::run,
+    scheduled::run_joining,
+    statements::run,
+];
 
 #[expect(clippy::disallowed_methods, reason = "a command has arguments; the simulator itself has none")]
 fn main() -> ExitCode {
@@ -79,7 +90,7 @@ fn clean(first: u64, count: u64) -> ExitCode {
         sum.candidates += outcome.candidates;
         sum.offloaded += outcome.offloaded;
         outcome.reasons.iter().for_each(|(reason, times)| *sum.reasons.entry(reason).or_default() += times);
-        for more in [run_making, run_whole, run_parallel, scheduled::run, statements::run] {
+        for more in OTHERS {
             outcome.violations.extend(more(seed, Planted::default()).violations);
         }
         if !outcome.violations.is_empty() {

@@ -145,6 +145,8 @@ pub struct Record {
     pub went_back: bool,
     /// Reads that a standby answered, and why others were not.
     pub offloaded: u64,
+    /// Reads that a replica answered which joined meanwhile.
+    pub at_joined: u64,
     /// Reads that could have left.
     pub candidates: u64,
     /// Why reads ran at the primary.

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub offloaded: u64,
     /// Why reads ran at the primary.
     pub reasons: BTreeMap<&'static str, u64>,
+    /// What a replica that joined meanwhile has done: reads that it answered, steps of transactions that it executed.
+    pub at_joined: u64,
 }
 
 /// How likely what is, in one run.
@@ -158,38 +160,52 @@ impl Mix {
 
 /// Runs one seed with these bugs planted.
 pub fn run(seed: u64, planted: Planted) -> Outcome {
-    run_in(seed, planted, Ways::default())
+    run_in(seed, planted, Ways::default(), None)
 }
 
 /// Runs one seed of a cluster whose clients make a table anew now and then, and use it meanwhile. It has a column of a type of
 /// the schema's own.
 pub fn run_making(seed: u64, planted: Planted) -> Outcome {
-    run_in(seed, planted, Ways { making: true, ..Ways::default() })
+    run_in(seed, planted, Ways { making: true, ..Ways::default() }, None)
 }
 
 /// Runs one seed of a cluster whose reads see the whole latest state at fed replicas: half of them with commits that take
 /// turns, half with refreshes that lock.
 pub fn run_whole(seed: u64, planted: Planted) -> Outcome {
-    let mut random = Random::new(seed ^ 0x3401E);
+    run_in(seed, planted, whole(&mut Random::new(seed ^ 0x3401E)), None)
+}
+
+fn whole(random: &mut Random) -> Ways {
     let serial = random.chance(500);
     let shown_by = if serial { random.below(3) as usize } else { 0 };
-    let ways = Ways { whole: true, locking: !serial, serial, shown_by, ..Ways::default() };
-    run_in(seed, planted, ways)
+    Ways { whole: true, locking: !serial, serial, shown_by, ..Ways::default() }
 }
 
 /// Runs one seed of a cluster whose fed replicas execute in parallel what is independent.
 pub fn run_parallel(seed: u64, planted: Planted) -> Outcome {
-    run_in(seed, planted, Ways { parallel: true, ..Ways::default() })
+    run_in(seed, planted, parallel(), None)
 }
 
-fn run_in(seed: u64, planted: Planted, ways: Ways) -> Outcome {
+fn parallel() -> Ways {
+    Ways { parallel: true, ..Ways::default() }
+}
+
+/// Runs one seed of a cluster to which one more fed replica comes while everybody works: where reads see the whole latest
+/// state, or where replicas execute in parallel.
+pub fn run_joining(seed: u64, planted: Planted) -> Outcome {
+    let mut random = Random::new(seed ^ 0x701A5);
+    let ways = if random.chance(300) { parallel() } else { whole(&mut random) };
+    run_in(seed, planted, ways, Some(random.between(2_000, 20_000)))
+}
+
+fn run_in(seed: u64, planted: Planted, ways: Ways, joins: Option<Micros>) -> Outcome {
     let mut random = Random::new(seed ^ 0x5EED);
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Mix::drawn(&mut random, &planted);
     let mix = Rc::new(if ways.making { mix.making() } else { mix });
     let standbys = u32::from(random.chance(500)) + 1;
     let (standbys, fed, joins) =
-        if ways.whole || ways.parallel { (0, standbys, None) } else { replicas(seed, standbys) };
+        if ways.whole || ways.parallel { (0, standbys, joins) } else { replicas(seed, standbys) };
     let world = World::new(&env, (standbys, fed), joins, planted);
     world.ways.set(ways);
     world.groups_boundaries.set(seed.is_multiple_of(2) || ways.parallel);
@@ -226,6 +242,7 @@ pub fn judge(world: &World, closed: bool) -> Outcome {
         candidates: record.candidates,
         offloaded: record.offloaded,
         reasons: record.reasons.clone(),
+        at_joined: record.at_joined,
     }
 }
 

@@ -220,6 +220,8 @@ impl Flow for Session {
         if answer.standby.life() != answer.life {
             return Delivered::CutOff;
         }
+        let joined = answer.standby.joins > 0;
+        self.consort.world.record.borrow_mut().at_joined += u64::from(joined);
         self.wire.reply = Some(Reply::Rows(answer.result));
         self.wire.place = Some(Where::Standby);
         Delivered::Whole

@@ -3,7 +3,7 @@
 
 use sim::bugs::Planted;
 use sim::planted::{ALL, without_net};
-use sim::run::{Outcome, run, run_making, run_parallel, run_whole};
+use sim::run::{Outcome, run, run_joining, run_making, run_parallel, run_whole};
 use sim::table::{first_seed, found_by, row, schedule};
 use sim::{checks::Checker, scheduled, schedules, statements};
 
@@ -19,6 +19,8 @@ const LEAST_WHOLE: f64 = 0.5;
 const PARALLEL_SEEDS: u64 = 500;
 /// Seeds in which tables are made, in an ordinary test run.
 const MAKING_SEEDS: u64 = 500;
+/// Seeds in which a replica joins, in an ordinary test run.
+const JOINING_SEEDS: u64 = 500;
 const SCHEDULED_SEEDS: u64 = 2_000;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
@@ -126,6 +128,33 @@ fn scheduled_execution_is_one_copy() {
         commits > 10 * SCHEDULED_SEEDS && reads > 5 * SCHEDULED_SEEDS,
         "{commits} commits, {reads} reads"
     );
+}
+
+/// A replica that joins where reads wait for replicas, or where replicas execute in parallel, is as good as the others, and it
+/// is read.
+#[test]
+fn replicas_join_where_reads_wait_and_where_commits_are_executed_in_parallel() {
+    let mut answered = 0;
+    for seed in 0..JOINING_SEEDS {
+        let outcome = run_joining(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        answered += outcome.at_joined;
+    }
+    println!("{JOINING_SEEDS} seeds, {answered} reads at replicas that joined");
+    assert!(answered > JOINING_SEEDS, "only {answered} reads at replicas that joined");
+}
+
+/// A replica that joins those who execute what was ordered before executes what they do, and comes to the same.
+#[test]
+fn replicas_join_scheduled_execution() {
+    let mut executed = 0;
+    for seed in 0..JOINING_SEEDS {
+        let outcome = scheduled::run_joining(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        executed += outcome.at_joined;
+    }
+    println!("{JOINING_SEEDS} seeds, {executed} steps at replicas that joined");
+    assert!(executed > JOINING_SEEDS, "only {executed} steps at replicas that joined");
 }
 
 #[test]

@@ -50,6 +50,7 @@ impl Client {
         let env = &self.middle.env;
         let from = env.now();
         env.step(|d| d.network).await;
+        self.middle.admitted().await;
         let Ok(id) = self.middle.begin(plan.declared()) else { return };
         let mut steps = Vec::new();
         let mut commits = plan.commits;

@@ -88,6 +88,8 @@ pub struct Engine {
     pub slow: Cell<Micros>,
     /// Its next write fails, and nowhere else does.
     pub fails_next: Cell<bool>,
+    /// Steps that it has executed.
+    pub executed: Cell<u64>,
     committed: RefCell<State>,
     open: RefCell<BTreeMap<TransactionId, BTreeMap<Place, u64>>>,
 }
@@ -101,6 +103,7 @@ impl Engine {
             out: Cell::new(false),
             slow: Cell::new(0),
             fails_next: Cell::new(false),
+            executed: Cell::new(0),
             committed: RefCell::default(),
             open: RefCell::default(),
         }
@@ -109,6 +112,11 @@ impl Engine {
     /// What it shows.
     pub fn committed(&self) -> State {
         self.committed.borrow().clone()
+    }
+
+    /// It is a copy of another one, in which nothing is open.
+    pub fn copy(&self, other: &Engine) {
+        *self.committed.borrow_mut() = other.committed();
     }
 
     /// Transactions that it has not ended.
@@ -123,6 +131,7 @@ impl Engine {
         step: Step,
         statement: Option<&Statement>,
     ) -> (Outcome, Vec<u64>) {
+        self.executed.set(self.executed.get() + 1);
         let mut open = self.open.borrow_mut();
         match (step, statement) {
             (Step::Commit, _) => {

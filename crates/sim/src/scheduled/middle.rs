@@ -2,15 +2,17 @@
 
 use super::engine::{Engine, Statement};
 use crate::env::Env;
-use crate::executor::Signal;
+use crate::executor::{Micros, Signal};
 use scheduler::StandbyId;
 use scheduler::scheduled::{Action, Holding, Locking, Outcome, Refused, Step, Tables, TransactionId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The group of the tasks of replicas.
 const REPLICAS: u32 = 800;
+/// New transactions wait no longer for a moment in which a replica can join.
+const HOLD: Micros = 30_000;
 
 /// How the order is made.
 pub enum Machine {
@@ -46,6 +48,8 @@ pub struct Middle {
     machine: RefCell<Machine>,
     sessions: RefCell<BTreeMap<TransactionId, Session>>,
     heard: Signal,
+    /// New transactions wait.
+    held: Cell<bool>,
 }
 
 impl Middle {
@@ -57,12 +61,63 @@ impl Middle {
             machine: RefCell::new(machine),
             sessions: RefCell::default(),
             heard: env.executor.signal(),
+            held: Cell::new(false),
         })
     }
 
     /// Whether tables must be declared before a transaction begins.
     pub fn declares(&self) -> bool {
         matches!(*self.machine.borrow(), Machine::Holding(_))
+    }
+
+    /// Waits until a transaction may begin.
+    pub async fn admitted(&self) {
+        loop {
+            let wait = self.heard.wait();
+            if !self.held.get() {
+                return;
+            }
+            wait.await;
+        }
+    }
+
+    /// A replica joins, in a moment in which nothing is open, as a copy of one that takes part. `false`: there was no such
+    /// moment, or there is no such replica.
+    pub async fn join(&self, engine: &Engine) -> bool {
+        self.held.set(true);
+        let mut left = Some(HOLD);
+        while let Some(micros) = left
+            && self.open() > 0
+        {
+            left = self.heard.wait_within(micros).await;
+        }
+        let joins = self.open() == 0 && self.takes_part(engine);
+        self.held.set(false);
+        self.heard.notify();
+        joins
+    }
+
+    fn open(&self) -> usize {
+        match &*self.machine.borrow() {
+            Machine::Holding(holding) => holding.open(),
+            Machine::Locking(locking) => locking.open(),
+        }
+    }
+
+    fn takes_part(&self, engine: &Engine) -> bool {
+        let ids: Vec<StandbyId> = match &*self.machine.borrow() {
+            Machine::Holding(holding) => holding.replicas().map(|(id, _)| id).collect(),
+            Machine::Locking(locking) => locking.replicas().map(|(id, _)| id).collect(),
+        };
+        let mut others = ids.into_iter().map(|id| &self.engines[id.get() as usize - 1]);
+        let Some(other) = others.find(|other| other.up.get()) else { return false };
+        engine.copy(other);
+        match &mut *self.machine.borrow_mut() {
+            Machine::Holding(holding) => holding.join(engine.id),
+            Machine::Locking(locking) => locking.join(engine.id),
+        }
+        engine.out.set(false);
+        true
     }
 
     /// A transaction begins.

@@ -25,6 +25,10 @@ const CLIENTS: u32 = 810;
 const FAULTS: u32 = 811;
 /// How long everything may take to come to rest.
 const REST: Micros = 400_000;
+/// How many replicas there are in the beginning.
+const REPLICAS: usize = 3;
+/// A replica that found no moment to join tries it again after this.
+const TRIES_AFTER: Micros = 1_000;
 
 /// How likely what is, in one run.
 #[derive(Clone, Copy)]
@@ -39,6 +43,16 @@ pub(crate) struct Mix {
 
 /// Runs one seed with these bugs planted.
 pub fn run(seed: u64, planted: Planted) -> Outcome {
+    run_in(seed, planted, None)
+}
+
+/// Runs one seed in which one more replica joins while everybody works.
+pub fn run_joining(seed: u64, planted: Planted) -> Outcome {
+    let joins = Random::new(seed ^ 0x701A5).between(2_000, 15_000);
+    run_in(seed, planted, Some(joins))
+}
+
+fn run_in(seed: u64, planted: Planted, joins: Option<Micros>) -> Outcome {
     let mut random = Random::new(seed ^ 0x5C4ED);
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Mix {
@@ -47,8 +61,10 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
         reads: random.between(200, 700),
         odd: random.one(&[0, 30, 100]),
     };
-    let engines: Vec<Rc<Engine>> = (1..=3).map(|id| Rc::new(Engine::new(id))).collect();
-    let middle = Middle::new(&env, engines.clone(), machine(seed, &planted, &mut random, &engines));
+    let count = u32::try_from(REPLICAS).expect("few") + u32::from(joins.is_some());
+    let engines: Vec<Rc<Engine>> = (1..=count).map(|id| Rc::new(Engine::new(id))).collect();
+    let machine = machine(seed, &planted, &mut random, &engines[..REPLICAS]);
+    let middle = Middle::new(&env, engines.clone(), machine);
     let record = Rc::new(RefCell::new(Record::default()));
     for number in 0..random.between(2, 6) {
         record.borrow_mut().clients += 1;
@@ -56,6 +72,11 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
         env.executor.spawn(CLIENTS, async move { client.behave(mix).await });
     }
     faults(&middle, mix, &mut random);
+    let joining = &engines[REPLICAS..];
+    for (engine, at) in joining.iter().zip(joins) {
+        engine.out.set(true);
+        joins_at(&middle, engine, at, mix.until);
+    }
     env.executor.run(mix.until);
     *env.delays.borrow_mut() = Delays::quick();
     engines.iter().for_each(|engine| engine.slow.set(0));
@@ -65,6 +86,7 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
         violations: check::check(&record, &engines),
         reads: record.reads(),
         commits: record.committed.len(),
+        at_joined: joining.iter().map(|engine| engine.executed.get()).sum(),
         ..Outcome::default()
     };
     env.executor.end();
@@ -79,6 +101,17 @@ fn machine(seed: u64, planted: &Planted, random: &mut Random, engines: &[Rc<Engi
         true => Machine::Holding(Holding::new(options, replicas)),
         false => Machine::Locking(Locking::new(options, replicas)),
     }
+}
+
+/// The replica joins at this time, or as soon as there is a moment for it.
+fn joins_at(middle: &Rc<Middle>, engine: &Rc<Engine>, at: Micros, until: Micros) {
+    let (middle, engine) = (middle.clone(), engine.clone());
+    middle.env.clone().executor.spawn(FAULTS, async move {
+        middle.env.executor.sleep(at).await;
+        while !middle.join(&engine).await && middle.env.now() < until {
+            middle.env.executor.sleep(TRIES_AFTER).await;
+        }
+    });
 }
 
 /// Faults of this run, each at its time: a replica that dies, one that is slow for a while, one that fails where the others
