@@ -280,11 +280,14 @@ impl Owed {
                 let status = wire::status(frame)?;
                 if self.kept == Kept::No {
                     self.block_failed = status != Status::Idle;
-                    out.ready(match (self.in_block, seen.is_error) {
-                        (false, _) => Status::Idle,
-                        (true, false) => Status::InBlock,
-                        (true, true) => Status::Failed,
-                    });
+                    // What broke off has no end, also if this one came along with why: its client would take it for whole.
+                    if seen.refused.is_none() {
+                        out.ready(match (self.in_block, seen.is_error) {
+                            (false, _) => Status::Idle,
+                            (true, false) => Status::InBlock,
+                            (true, true) => Status::Failed,
+                        });
+                    }
                 } else {
                     self.status = Some(status);
                 }

@@ -77,6 +77,8 @@ async fn delivered(answer: Answer) -> (Result<Box<Standby>, CutOff>, Vec<u8>) {
         bytes
     });
     let ended = answer.deliver(&mut client, |_| Poll::Pending).await.map(|(standby, _)| standby);
+    // What came before it broke off leaves with the word that it did.
+    client.send().await.unwrap();
     drop(client);
     (ended, reading.await.unwrap())
 }
@@ -201,6 +203,28 @@ fn large_answers_are_streamed_behind_what_is_held() {
         let answer = standby.answer(HELD_BYTES).await.unwrap();
         assert!(!answer.is_whole());
         assert!(answer.discard().is_none());
+    });
+}
+
+/// Its client would take the rows that came for all of them.
+#[test]
+fn a_result_that_breaks_off_is_not_ended_as_if_it_were_whole() {
+    database("breaking_off");
+    run(async {
+        let mut standby = opened(Kind::Fed, SERVERS.primary(), "breaking_off").await.unwrap();
+        let pid = standby.cancel.key.pid;
+        let text = "SELECT repeat('x', 1000), 1 / (60 - n) FROM generate_series(1, 100) n";
+        standby.ask(&Work::Simple(text.as_bytes()), Form::Plain, None);
+        let answer = standby.answer(1000).await.unwrap();
+        assert!(!answer.is_whole());
+        // The error, and that the server is ready behind it, come together.
+        let idle = format!("SELECT FROM pg_stat_activity WHERE pid = {pid} AND state = 'idle'");
+        while SERVERS.primary().query("postgres", &idle).unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let (ended, bytes) = delivered(answer).await;
+        assert_eq!(ended.map(drop), Err(CutOff::Between));
+        assert_eq!(tags(&bytes), format!("T{}", "D".repeat(59)));
     });
 }
 
