@@ -38,7 +38,7 @@ pub(crate) fn rows(node: &Node, database: &str, table: &str) -> Option<Vec<Vec<O
 }
 
 /// Waits until the replica has the rows of the primary.
-fn becomes_equal(servers: &Scratch, database: &str, table: &str) {
+pub(crate) fn becomes_equal(servers: &Scratch, database: &str, table: &str) {
     let primary = rows(servers.primary(), database, table).expect("the primary answers");
     assert!(!primary.is_empty(), "{table} has rows");
     let mut there = None;

@@ -14,6 +14,7 @@ mod entering;
 #[cfg(feature = "control-groups")]
 mod experiment;
 mod faults_consort;
+mod faults_fed;
 mod faults_primary;
 mod faults_standby;
 mod fed;

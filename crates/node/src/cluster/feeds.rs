@@ -435,6 +435,14 @@ impl Cluster {
         self.feeds().changed();
     }
 
+    /// Somebody who read at the replica has met what is broken there: nothing is read there until the database was copied anew.
+    pub(crate) fn fed_broken(&self, replica: StandbyId, of: DatabaseId, why: &str) {
+        // One is enough: others who read there may find it later, when what was copied anew is read by then.
+        if !self.feeds().is_out(of, replica) || self.feeds().executes(of, replica) {
+            self.fed_wrong(replica, of, format!("what it keeps is broken, a read has found: {why}"));
+        }
+    }
+
     /// The replica's rows were found to differ, and are to be repaired while it is fed: nothing is read there.
     pub(crate) fn fed_distrusted(&self, replica: StandbyId, of: DatabaseId) {
         self.scheduler().fed_distrusted(replica, of);

@@ -217,6 +217,7 @@ impl transaction::Session for Session {
                 Err(StandbyFailed(Reason::StandbyFailed))
             }
             Err(Failed::LetGo) => Err(StandbyFailed(Reason::LetGo)),
+            Err(Failed::Broken(_)) => Err(StandbyFailed(Reason::StandbyRefused)),
             Err(Failed::Refused(standby, why)) => {
                 tracing::debug!(why, "a standby refused");
                 self.give_back(standby);

@@ -142,6 +142,9 @@ impl Session {
             }
         };
         running.came_back();
+        if let Some(Err(Failed::Broken(why))) = &answered {
+            self.is_broken(why);
+        }
         if matches!(answered, None | Some(Err(Failed::LetGo))) {
             // The connection is held until then: the request might come before the statement.
             tokio::task::spawn_local(there.until_over(async move { drop(answer.await) }));
@@ -165,11 +168,21 @@ impl Session {
             }
             primary.poll_ended(cx).map(|()| CutOff::Ended)
         };
-        let delivered = answer.deliver(client, cut_off).await;
+        let mut broken = None;
+        let delivered = answer.deliver(client, &mut broken, cut_off).await;
         running.came_back();
+        if let Some(why) = broken {
+            self.is_broken(&why);
+        }
         if matches!(delivered, Err(CutOff::Ended | CutOff::LetGo)) {
             tokio::task::spawn_local(async move { there.send().await });
         }
         delivered
+    }
+
+    /// The replica at which the statement ran has found that what it keeps is broken: nobody reads the database there any more.
+    fn is_broken(&self, why: &str) {
+        let (Some((replica, ..)), Some(of)) = (self.current.ran_at, self.database.id()) else { return };
+        self.service.cluster.fed_broken(replica, of, why);
     }
 }

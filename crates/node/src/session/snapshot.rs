@@ -528,7 +528,7 @@ impl Session {
             }
             Err(Failed::Conflict(why)) => Problem::error("40001", why)
                 .hint("The standby could not keep the transaction's snapshot. Run the transaction again."),
-            Err(Failed::Gone(why) | Failed::Refused(_, why)) => {
+            Err(Failed::Gone(why) | Failed::Refused(_, why) | Failed::Broken(why)) => {
                 tracing::debug!(why, "the standby of a transaction failed");
                 lost()
             }

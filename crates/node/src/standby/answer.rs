@@ -1,6 +1,6 @@
 //! A standby's answer, held until it may leave: all of it, or its beginning while the rest stays in the socket.
 
-use super::turn::{Failed, Turn, Way, is_a_copys_own, is_the_standbys_own};
+use super::turn::{Failed, Turn, Way, breaks_down, is_a_copys_own, is_broken, is_the_standbys_own};
 use super::{Kept, Owed, Standby, told};
 use crate::peer::{GATHERED_BYTES, Peer};
 use history::Lsn;
@@ -32,6 +32,8 @@ struct Seen {
     is_error: bool,
     /// Why it is no answer.
     refused: Option<String>,
+    /// It is none because a fed replica has found that what it keeps is broken: what it says of that.
+    broken: Option<String>,
 }
 
 /// What stood at the end of an answer.
@@ -72,6 +74,9 @@ impl Answer {
         standby.peer.rest();
         if standby.owed.turned {
             return Err(Failed::Gone(standby.owed.why_turned().to_owned()));
+        }
+        if let Some(why) = seen.broken {
+            return Err(Failed::Broken(why));
         }
         match seen.refused {
             Some(why) if seen.whole => Err(Failed::Refused(standby, why)),
@@ -127,15 +132,17 @@ impl Answer {
     }
 
     /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing, unless something cuts it off
-    /// meanwhile: what that does to the client, if it comes between two messages. The connection comes back.
+    /// meanwhile: what that does to the client, if it comes between two messages. The connection comes back. `broken`: what
+    /// a fed replica says of it, if the answer ends because what it keeps is broken.
     pub async fn deliver(
         self,
         client: &mut Peer,
+        broken: &mut Option<String>,
         mut cut_off: impl FnMut(&mut Context<'_>) -> Poll<CutOff>,
     ) -> Result<(Box<Standby>, Ending), CutOff> {
         let Answer { mut standby, held, mut seen } = self;
         client.hand_over(held);
-        poll_fn(|cx| {
+        let delivered = poll_fn(|cx| {
             let streamed = poll_stream(&mut standby, &mut seen, client, cx);
             if streamed.is_pending()
                 && !seen.whole
@@ -148,7 +155,9 @@ impl Answer {
             }
             streamed
         })
-        .await?;
+        .await;
+        *broken = seen.broken.take();
+        delivered?;
         standby.peer.rest();
         Ok((standby, if seen.is_error { Ending::Error } else { Ending::Result }))
     }
@@ -317,7 +326,8 @@ impl Owed {
             matches!(turn, Turn::Hidden(back::PARSE_COMPLETE) | Turn::Client(back::PARSE_COMPLETE));
         let is_its_own =
             is_the_standbys_own(&complaint) || self.kind == Kind::Fed && is_a_copys_own(&complaint);
-        let is_an_answer = self.kept == Kept::Seen || !is_its_own;
+        let is_the_transactions = self.kept == Kept::Seen && !breaks_down(&complaint);
+        let is_an_answer = is_the_transactions || !is_its_own;
         if turn.is_the_statements() && is_an_answer {
             out.extend_from_slice(frame.bytes());
             seen.is_error = true;
@@ -326,6 +336,10 @@ impl Owed {
                 bound.inspect(|statement| self.known.forget(statement));
             }
         } else {
+            if self.kind == Kind::Fed && is_broken(&complaint) {
+                let sqlstate = String::from_utf8_lossy(complaint.sqlstate());
+                seen.broken = Some(format!("{why} (SQLSTATE {sqlstate})"));
+            }
             // It may lie in how the statement was parsed here ("cached plan must not change result type").
             seen.refused = Some(why);
             bound.inspect(|statement| self.known.forget(statement));

@@ -83,6 +83,8 @@ pub enum Failed {
     LetGo,
     /// The connection is good for other statements.
     Refused(Box<super::Standby>, String),
+    /// A fed replica has found that what it keeps is broken: what it says of that.
+    Broken(String),
 }
 
 impl Failed {
@@ -135,4 +137,20 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
 /// cancelled, or took too long.
 pub(super) fn is_a_copys_own(complaint: &Complaint<'_>) -> bool {
     complaint.sqlstate() != b"57014"
+}
+
+/// Has the server found that what it keeps is broken: a page, or an index? Whoever reads it next finds the same.
+pub(super) fn is_broken(complaint: &Complaint<'_>) -> bool {
+    matches!(complaint.sqlstate(), b"XX001" | b"XX002") && !is_raised(complaint)
+}
+
+/// Does this error say that the server itself cannot go on, for want of resources or of files, or because what it keeps is
+/// broken? It is no word of a transaction's, also where the client has seen something of it.
+pub(super) fn breaks_down(complaint: &Complaint<'_>) -> bool {
+    matches!(complaint.sqlstate().get(..2), Some(b"53" | b"58" | b"XX")) && !is_raised(complaint)
+}
+
+/// RAISE in PL/pgSQL takes any SQLSTATE: what it says is the statement's, and says nothing of the server.
+fn is_raised(complaint: &Complaint<'_>) -> bool {
+    matches!(complaint.field(b'R'), Some(b"exec_stmt_raise"))
 }

@@ -76,7 +76,7 @@ async fn delivered(answer: Answer) -> (Result<Box<Standby>, CutOff>, Vec<u8>) {
         far.read_to_end(&mut bytes).await.unwrap();
         bytes
     });
-    let ended = answer.deliver(&mut client, |_| Poll::Pending).await.map(|(standby, _)| standby);
+    let ended = answer.deliver(&mut client, &mut None, |_| Poll::Pending).await.map(|(standby, _)| standby);
     // What came before it broke off leaves with the word that it did.
     client.send().await.unwrap();
     drop(client);
@@ -306,6 +306,29 @@ fn what_reads_at_a_fed_replica_cannot_write_there() {
         assert!(standby.end().await.is_some());
     });
     assert_eq!(SERVERS.query_in("fed_replica", "SELECT count(*) FROM items")[0][0].as_deref(), Some("100"));
+}
+
+/// A function may call what is wrong as it likes. Only the server knows whether what it keeps is broken.
+#[test]
+fn what_a_function_raises_says_nothing_of_the_replica() {
+    database("raising_replica");
+    let raises = "CREATE FUNCTION raises() RETURNS int LANGUAGE plpgsql AS \
+                  $$ BEGIN RAISE 'no index' USING ERRCODE = 'index_corrupted'; END $$";
+    SERVERS.query_in("raising_replica", raises);
+    run(async {
+        let mut standby = opened(Kind::Fed, SERVERS.primary(), "raising_replica").await.unwrap();
+        standby.ask(&Work::Simple(b"SELECT raises()"), Form::Plain, None);
+        let Err(Failed::Refused(mut standby, why)) = standby.answer(HELD_BYTES).await else {
+            panic!("refused")
+        };
+        assert_eq!(why, "no index");
+        standby.ask_snapshot(None);
+        let mut standby = standby.answer(HELD_BYTES).await.unwrap().discard().unwrap();
+        standby.seen();
+        standby.ask(&Work::Simple(b"SELECT raises()"), Form::Plain, None);
+        let answer = standby.answer(HELD_BYTES).await.unwrap();
+        assert!(answer.is_error(), "it is the answer of a transaction that runs here");
+    });
 }
 
 #[test]
