@@ -126,6 +126,11 @@ impl Peer {
         }
     }
 
+    /// So many bytes have come since what has moved was taken last.
+    pub(crate) fn received(&self) -> u64 {
+        self.moved.received
+    }
+
     /// What has moved since this was asked last.
     pub fn take_moved(&mut self) -> Moved {
         std::mem::take(&mut self.moved)

@@ -17,7 +17,7 @@ fn is_left(console: &mut Console, name: &str) -> String {
 }
 
 /// Whether this is why a standby that hangs is left: a question, or later an attempt to connect, has no answer.
-fn is_silence(why: &str) -> bool {
+pub(crate) fn is_silence(why: &str) -> bool {
     why.contains("no answer within 900 ms") || why.contains("has not answered within")
 }
 
@@ -227,7 +227,7 @@ fn a_recovery_conflict_is_repeated_at_the_primary() {
 }
 
 /// One message, its tag and its body; `None` at the end of the connection.
-fn message(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+pub(crate) fn message(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head).ok()?;
     let length = u32::from_be_bytes(head[1..].try_into().expect("four bytes"));
@@ -237,7 +237,7 @@ fn message(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
 }
 
 /// A session that has read the first row of a long result, and no more.
-fn in_the_middle_of(sql: &str, port: u16) -> TcpStream {
+pub(crate) fn in_the_middle_of(sql: &str, port: u16) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a socket");
     let hello = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";

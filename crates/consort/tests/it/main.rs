@@ -8,6 +8,7 @@ mod barriers;
 mod commands;
 mod configuration;
 mod console;
+mod cut_network;
 mod declared;
 mod demo;
 mod entering;

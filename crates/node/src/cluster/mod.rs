@@ -392,6 +392,27 @@ impl Cluster {
         }
     }
 
+    /// Completes when this life of a standby has ended, as its watcher found, or the watcher has lost it for so long. One that is
+    /// very busy may not answer for a while, and goes on with what it was asked.
+    pub(crate) async fn standby_lost_for(&self, (id, life): (StandbyId, Incarnation), limit: Duration) {
+        loop {
+            self.standby_lost(id).await;
+            let back = async {
+                let mut moved = self.next_move();
+                while !self.is_watched(id) {
+                    moved.await;
+                    moved = self.next_move();
+                }
+            };
+            if tokio::time::timeout(limit, back).await.is_err() {
+                return;
+            }
+            if self.standby_life(id).await.is_some_and(|now| now != life) {
+                return;
+            }
+        }
+    }
+
     /// The life in which a standby is now: that of an answer to a question that its watcher asks after this call. `None`
     /// if it is lost.
     pub async fn standby_life(&self, id: StandbyId) -> Option<Incarnation> {

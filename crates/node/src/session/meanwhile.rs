@@ -4,6 +4,7 @@
 
 use super::primary::{Ended, Primary, Told};
 use super::{Line, Session};
+use crate::cluster::Cluster;
 use crate::peer::GATHERED_BYTES;
 use crate::standby::{Answer, CutOff, Ending, Failed, Standby};
 use history::Incarnation;
@@ -19,6 +20,10 @@ use wire::{Complaint, Step};
 /// The backend is woken so often within its limit: it ends a session that is idle this part of the limit late, and never
 /// early.
 const PARTS: u32 = 4;
+
+/// In the middle of a result a standby that its watcher has lost may say nothing for so long. Its connection may stay open
+/// for hours, if it is the network that is cut.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Keeps a backend from taking its session for idle.
 ///
@@ -114,6 +119,14 @@ impl Line {
     }
 }
 
+/// Completes when a standby has been silent for too long from now on, if it is one.
+async fn is_silent(cluster: &Cluster, at: Option<(StandbyId, Incarnation)>) {
+    match at {
+        Some(at) => cluster.standby_lost_for(at, SILENCE_LIMIT).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Session {
     /// A standby's answer to what it was asked. `None`: the primary has ended the session, or its client has left, and the
     /// statement is cancelled; so it is when a refresh lets it go.
@@ -161,10 +174,19 @@ impl Session {
         }
         let cluster = self.service.cluster.clone();
         let mut let_go = pin!(cluster.reader_let_go(self.current.pass));
+        let at = self.current.ran_at.map(|(standby, life, _)| (standby, life));
+        let mut silent = None;
         let Line { client, primary, .. } = &mut self.line;
-        let cut_off = |cx: &mut Context<'_>| {
+        let cut_off = |has_spoken: bool, cx: &mut Context<'_>| {
             if let_go.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(CutOff::LetGo);
+            }
+            if has_spoken {
+                silent = None;
+            }
+            let silent = silent.get_or_insert_with(|| Box::pin(is_silent(&cluster, at)));
+            if silent.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(CutOff::Between);
             }
             primary.poll_ended(cx).map(|()| CutOff::Ended)
         };

@@ -132,21 +132,24 @@ impl Answer {
     }
 
     /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing, unless something cuts it off
-    /// meanwhile: what that does to the client, if it comes between two messages. The connection comes back. `broken`: what
-    /// a fed replica says of it, if the answer ends because what it keeps is broken.
+    /// meanwhile: what that does to the client, if it comes between two messages; it hears whether anything has come from
+    /// the standby since it was asked last. The connection comes back. `broken`: what a fed replica says of it, if the answer
+    /// ends because what it keeps is broken.
     pub async fn deliver(
         self,
         client: &mut Peer,
         broken: &mut Option<String>,
-        mut cut_off: impl FnMut(&mut Context<'_>) -> Poll<CutOff>,
+        mut cut_off: impl FnMut(bool, &mut Context<'_>) -> Poll<CutOff>,
     ) -> Result<(Box<Standby>, Ending), CutOff> {
         let Answer { mut standby, held, mut seen } = self;
         client.hand_over(held);
+        let mut received = standby.peer.received();
         let delivered = poll_fn(|cx| {
             let streamed = poll_stream(&mut standby, &mut seen, client, cx);
+            let before = std::mem::replace(&mut received, standby.peer.received());
             if streamed.is_pending()
                 && !seen.whole
-                && let Poll::Ready(why) = cut_off(cx)
+                && let Poll::Ready(why) = cut_off(received > before, cx)
             {
                 return Poll::Ready(Err(match standby.cut_off() {
                     CutOff::Between => why,

@@ -76,7 +76,8 @@ async fn delivered(answer: Answer) -> (Result<Box<Standby>, CutOff>, Vec<u8>) {
         far.read_to_end(&mut bytes).await.unwrap();
         bytes
     });
-    let ended = answer.deliver(&mut client, &mut None, |_| Poll::Pending).await.map(|(standby, _)| standby);
+    let ended =
+        answer.deliver(&mut client, &mut None, |_, _| Poll::Pending).await.map(|(standby, _)| standby);
     // What came before it broke off leaves with the word that it did.
     client.send().await.unwrap();
     drop(client);
