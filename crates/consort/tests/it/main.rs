@@ -53,3 +53,4 @@ mod takeover;
 mod timeouts;
 mod verify;
 mod waiting;
+mod workloads;
