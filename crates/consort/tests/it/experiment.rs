@@ -104,7 +104,10 @@ fn a_replica_that_differs_is_told_and_makes_it_fail() {
     let folder = folder("experiment");
     let running = start(&name, &folder);
     let sockets = folder.join(format!("consort-{name}-{}", running.id())).join("sockets");
-    let replica = format!("host={} port=5434 user=postgres dbname=postgres", sockets.display());
+    let replica = format!(
+        "host={} port=5434 user=postgres dbname=postgres options='-c default_transaction_read_only=off'",
+        sockets.display()
+    );
     // In an order's row nobody writes twice; the last table that is loaded is there when the indexes are.
     eventually("a row at the replica that is not the primary's", || {
         let spoilt = "UPDATE tpcw_country SET co_name = 'nowhere' WHERE co_id = 7 RETURNING co_id";

@@ -11,6 +11,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+/// It may write, whatever its database says to others: those that are fed say that nobody does by accident.
+const WRITES: &str = "-c default_transaction_read_only=off";
+
 /// A logged-in connection that trusts and is trusted.
 pub(super) struct Probe {
     stream: UnixStream,
@@ -30,6 +33,7 @@ impl Probe {
             ("user", address.user.as_str()),
             ("database", &address.database),
             ("application_name", "consort"),
+            ("options", WRITES),
         ];
         frontend::startup_message(parameters, &mut hello)?;
         probe.stream.write_all(&hello)?;

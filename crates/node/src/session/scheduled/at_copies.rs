@@ -101,7 +101,9 @@ impl Ground {
         }
         let cluster = &self.service.cluster;
         let place = Place::from(&cluster.standby(replica).address);
-        let wish = Wish { place, parameters: Vec::new(), limit: OPEN_LIMIT, ..self.wish.clone() };
+        // What a replica executes is not written by accident: the guard of its databases is for others.
+        let writes = vec![("default_transaction_read_only".to_owned(), "off".to_owned())];
+        let wish = Wish { place, parameters: writes, limit: OPEN_LIMIT, ..self.wish.clone() };
         tokio::select! {
             opened = Copy::open(&wish, &self.rooms, (replica, life), &self.service.interner) => opened,
             () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
