@@ -3,6 +3,7 @@
 use clap::Args;
 use postgres::address::Control;
 use postgres::attach;
+use postgres::clone::{self, CONTROL_DATABASE};
 
 use crate::attach::databases;
 use crate::cluster_in::Which;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 /// Stop Consort first, and not its servers: a slot in use cannot be dropped. In a folder of `consort up` that is
 /// `consort psql -d consort -c SHUTDOWN`, for `consort down` stops the servers too; the next `consort up` attaches each
 /// database again when it is first used (attach_on_first_use). Replica identities stay as they are; they harm nothing.
+/// At replicas that Consort fed these databases are not read-only by default any more.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,8 +39,9 @@ const IN_USE: &str = "55006";
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
     runtime()?.block_on(async {
-        for name in databases(&found, &options.databases).await? {
-            let address = found.address(&found.config.primary, &name)?;
+        let names = databases(&found, &options.databases).await?;
+        for name in &names {
+            let address = found.address(&found.config.primary, name)?;
             attach::detach(&Control::connect(&address).await?).await.map_err(|error| {
                 match error.is(IN_USE) {
                     true => Failure::new(format!("{name}: stop Consort first: {error}")),
@@ -46,6 +49,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 }
             })?;
             println!("{name}: detached");
+        }
+        for replica in &found.config.replicas {
+            let address = found.address(replica, CONTROL_DATABASE)?;
+            let released = clone::release(&address, |database| names.iter().any(|name| name == database));
+            if let Err(error) = released.await {
+                let stays = "its databases stay read-only by default (default_transaction_read_only)";
+                eprintln!("{}: {stays}: {error}", replica.name);
+            }
         }
         Ok(())
     })

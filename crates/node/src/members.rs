@@ -3,14 +3,18 @@
 use crate::cluster::StandbySetup;
 use crate::service::Service;
 use crate::socket::Place;
+use postgres::Error;
+use postgres::clone;
 use scheduler::StandbyId;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often is looked whether the last read has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A server that does not answer is left as it is after this.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// From now on these are the replicas. Reads at those who leave may end, at most for this time.
 pub(crate) fn renew(service: &Rc<Service>, wanted: Vec<StandbySetup>, drain_time: Duration) {
@@ -40,21 +44,36 @@ fn is_same(one: &StandbySetup, other: &StandbySetup) -> bool {
     one.name == other.name && place(one) == place(other) && one.tables == other.tables
 }
 
-/// Waits for the reads that run at a replica, then closes all connections to it.
+/// Waits for the reads that run at a replica, gives its server back to whoever owns it, and closes all connections to it.
 async fn let_go(service: Rc<Service>, id: StandbyId, drain_time: Duration) {
     let cluster = &service.cluster;
     let deadline = Instant::now() + drain_time;
     while cluster.pending_at(id) > 0 && Instant::now() < deadline {
         sleep(LOOK_EVERY).await;
     }
-    cluster.replica_gone(id);
     let replica = cluster.standby(id);
-    tracing::info!(replica = replica.name, "the replica has left the cluster");
     let place = Place::from(&replica.address);
     let is_another = || cluster.standby_ids().any(|id| Place::from(&cluster.standby(id).address) == place);
+    // Another Consort that leads may feed it still.
+    if !is_another() && cluster.lead().is_sure(cluster.now()) {
+        release(&replica).await;
+    }
+    cluster.replica_gone(id);
+    tracing::info!(replica = replica.name, "the replica has left the cluster");
     // What is lent may be given back still.
     while service.pool.open(&place) > 0 && !is_another() {
         service.pool.close(&place);
         sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Who writes there from now on does so on purpose.
+async fn release(replica: &StandbySetup) {
+    let released = match timeout(RELEASE_LIMIT, clone::release(&replica.address, |_| true)).await {
+        Ok(released) => released,
+        Err(_) => Err(Error::Unreachable(format!("no answer within {RELEASE_LIMIT:?}"))),
+    };
+    if let Err(error) = released {
+        tracing::warn!(replica = replica.name, %error, "its databases stay read-only by default");
     }
 }

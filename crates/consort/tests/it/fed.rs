@@ -8,8 +8,10 @@ use tokio_postgres::SimpleQueryRow;
 
 use crate::fixture::{Serving, UpFolder, eventually};
 use crate::load::{
-    ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, kill_a_backend, served, serves,
+    ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, Trouble, kill_a_backend, past, served,
+    serves,
 };
+use crate::replicas::number;
 use crate::serving::figure;
 use crate::waiting::knows;
 
@@ -311,6 +313,135 @@ fn a_replica_that_is_too_far_behind_is_copied_anew() {
     replica.resume();
     is_fed(&mut console, "postgres");
     becomes_equal(&serving.servers, "postgres", "big");
+}
+
+/// Writes at a node itself, past Consort.
+pub(crate) fn write_past(node: &Node, role: &str, sql: &str) -> Result<(), Trouble> {
+    let url = past(node).replace("user=postgres", &format!("user={role}"));
+    Client::connect(&url)?.rows(sql).map(drop)
+}
+
+/// Who writes at this node itself by accident hears PostgreSQL's own words.
+pub(crate) fn refuses(node: &Node, role: &str) {
+    for (sql, command) in [
+        ("INSERT INTO quiet VALUES (99, 9)", "INSERT"),
+        ("UPDATE quiet SET v = 99", "UPDATE"),
+        ("DELETE FROM quiet", "DELETE"),
+        ("CREATE TABLE mine (n int)", "CREATE TABLE"),
+    ] {
+        let refused = write_past(node, role, sql).expect_err(sql);
+        assert_eq!(refused.text, format!("cannot execute {command} in a read-only transaction"), "{role}");
+        assert_eq!(refused.sqlstate.as_deref(), Some("25006"));
+    }
+}
+
+#[test]
+fn nobody_writes_at_a_fed_replica_by_accident() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let replica = serving.servers.replica(0);
+    refuses(replica, "postgres");
+    // It is no lock, and Consort does not heed it.
+    let mut purpose = Client::connect(&past(replica)).unwrap();
+    purpose.rows("BEGIN READ WRITE").unwrap();
+    purpose.rows("CREATE TABLE mine (n int)").unwrap();
+    purpose.rows("ROLLBACK").unwrap();
+    drop(purpose);
+    client.rows("UPDATE quiet SET v = 8").unwrap();
+    client.rows("CREATE TABLE later AS SELECT 1 AS n").unwrap();
+    becomes_equal(&serving.servers, "postgres", "later");
+    all_equal(&serving, &mut console);
+    // A client's session is the primary's, wherever its reads run.
+    eventually("reads at the replica", || {
+        let before = served(&mut console, "replica1");
+        for setting in ["default_transaction_read_only", "transaction_read_only"] {
+            assert_eq!(client.one(&format!("SHOW {setting}")).unwrap(), "off");
+            assert_eq!(client.one(&format!("SELECT current_setting('{setting}')")).unwrap(), "off");
+        }
+        assert_eq!(client.number(READ_QUIET).unwrap(), 8);
+        served(&mut console, "replica1") > before
+    });
+    let said = serving.run("verify", &["postgres"]).worked();
+    assert!(said.contains("public.quiet") && !said.contains("differs"), "{said}");
+    let before = number(replica);
+    console.rows("REBUILD REPLICA replica1");
+    eventually("a copy of its own", || {
+        let now = number(replica);
+        now.is_some() && now != before
+    });
+    all_equal(&serving, &mut console);
+    refuses(replica, "postgres");
+    // A copy whose guard somebody has taken away is guarded as soon as it is connected to again.
+    replica.query("postgres", "ALTER DATABASE postgres RESET default_transaction_read_only").unwrap();
+    console.rows("PAUSE REPLICA replica1");
+    eventually("a replica that is paused", || console.feed("replica1", "postgres").state == "paused");
+    console.rows("RESUME REPLICA replica1");
+    all_equal(&serving, &mut console);
+    refuses(replica, "postgres");
+}
+
+#[test]
+fn what_the_primary_has_of_its_own_does_not_open_a_fed_replica() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let replica = serving.servers.replica(0);
+    let settles = |mark: &str, is_there: bool| {
+        let sql = format!(
+            "SELECT FROM pg_db_role_setting WHERE setrole = 'clerk'::regrole AND setdatabase <> 0 \
+             AND 'work_mem={mark}' = ANY (setconfig)"
+        );
+        eventually("roles that are in step", || {
+            replica.query("template1", &sql).is_ok_and(|rows| rows.is_empty() != is_there)
+        });
+    };
+    client.rows("CREATE ROLE clerk LOGIN").unwrap();
+    for whose in ["DATABASE postgres", "ROLE clerk", "ROLE clerk IN DATABASE postgres"] {
+        client.rows(&format!("ALTER {whose} SET default_transaction_read_only = off")).unwrap();
+    }
+    // What is brought over last.
+    client.rows("ALTER ROLE clerk IN DATABASE postgres SET work_mem = '5MB'").unwrap();
+    settles("5MB", true);
+    refuses(replica, "postgres");
+    refuses(replica, "clerk");
+    // A dump of the database brings along what roles have in it.
+    let before = number(replica);
+    console.rows("REBUILD REPLICA replica1");
+    eventually("a copy of its own", || {
+        let now = number(replica);
+        now.is_some() && now != before
+    });
+    all_equal(&serving, &mut console);
+    refuses(replica, "clerk");
+    // A primary whose own database is read-only by default goes on.
+    client.rows("ALTER DATABASE postgres SET default_transaction_read_only = on").unwrap();
+    for sql in ["BEGIN READ WRITE", "UPDATE quiet SET v = 8", "COMMIT"] {
+        client.rows(sql).unwrap();
+    }
+    all_equal(&serving, &mut console);
+    for sql in [
+        "BEGIN READ WRITE",
+        "ALTER DATABASE postgres RESET default_transaction_read_only",
+        "ALTER ROLE clerk IN DATABASE postgres RESET work_mem",
+        "COMMIT",
+    ] {
+        client.rows(sql).unwrap();
+    }
+    settles("5MB", false);
+    refuses(replica, "postgres");
+    refuses(replica, "clerk");
+}
+
+#[test]
+fn what_was_fed_is_written_to_when_it_is_detached() {
+    let (mut serving, console, url) = serving(0, THROUGH);
+    drop(console);
+    let servers = serving.servers.clone();
+    serving.signal("TERM");
+    serving.ended();
+    assert!(Client::connect(&url).is_err(), "nobody feeds it");
+    refuses(servers.replica(0), "postgres");
+    assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
+    write_past(servers.replica(0), "postgres", "CREATE TABLE mine (n int)").unwrap();
 }
 
 /// DDL that a replica cannot run, and what it is about.

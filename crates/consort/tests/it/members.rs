@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use postgres::local::{Node, Options, Scratch};
 
-use crate::fed::{all_equal, rows};
+use crate::fed::{all_equal, refuses, rows, write_past};
 use crate::fixture::{CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run};
 use crate::load::{Client, Console, Load, TABLES, THROUGH, serves};
 use crate::replicas::number;
@@ -70,6 +70,25 @@ fn replicas_join_and_leave_while_everybody_works() {
     serves(&mut console, "replica1");
     load.end();
     all_equal(&serving, &mut console);
+}
+
+#[test]
+fn who_has_left_the_cluster_is_written_to() {
+    let (serving, with, without) = without_a_replica();
+    Client::connect(&serving.url("postgres", "postgres")).and_then(|mut client| client.rows(TABLES)).unwrap();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    let node = serving.servers.replica(0);
+    for _ in 0..2 {
+        fs::write(serving.config_file(), &with).unwrap();
+        console.rows("RELOAD");
+        all_equal(&serving, &mut console);
+        refuses(node, "postgres");
+        fs::write(serving.config_file(), &without).unwrap();
+        console.rows("RELOAD");
+        eventually("a server that is its owner's", || {
+            write_past(node, "postgres", "CREATE TABLE IF NOT EXISTS mine (n int)").is_ok()
+        });
+    }
 }
 
 /// `consort replica` for what is in a folder.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use postgres::local::{Node, Options, Scratch};
 
 use crate::barriers::{Raw, batch, frame};
-use crate::fed::rows;
+use crate::fed::{refuses, rows};
 use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
 use crate::load::{Client, Console, kill_a_backend, past, served};
 use crate::serving::{figure, page};
@@ -118,6 +118,20 @@ fn pgbench_leaves_all_copies_equal_while_a_replica_dies_and_comes_back() {
     std::fs::remove_file(&script).expect("it is there");
     equal(&serving, "drawn");
     equal(&serving, "pgbench_history");
+    verified(&serving);
+}
+
+#[test]
+fn nobody_writes_by_accident_at_a_replica_that_executes() {
+    let (serving, _console, url) = serving("");
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE quiet (id int PRIMARY KEY, v bigint NOT NULL)").unwrap();
+    for replica in 0..2 {
+        refuses(serving.servers.replica(replica), "postgres");
+    }
+    client.rows("INSERT INTO quiet VALUES (1, 7), (2, 7)").unwrap();
+    client.rows("UPDATE quiet SET v = 8 WHERE id = 1").unwrap();
+    assert_eq!(equal(&serving, "quiet").len(), 2);
     verified(&serving);
 }
 

@@ -455,6 +455,7 @@ impl<'a> Feeding<'a> {
     /// Feeds it for as long as it goes well, and until it executes by itself.
     async fn feed(&self) -> Result<TakesPart, Stop> {
         self.demand_equal().await?;
+        clone::guard(&self.replica).await?;
         let intake = self.cluster.setup().design.intake;
         let connections = if intake.is_one_by_one() { 1 } else { self.cluster.setup().apply_connections };
         let mut feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?.on_connections(connections);

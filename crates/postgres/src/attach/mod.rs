@@ -11,6 +11,7 @@ pub use commands::{UnreplicableDdl, keep_logging_commands, log_commands, logs_co
 
 use crate::Error;
 use crate::address::Control;
+use crate::clone::unguard;
 use history::{DatabaseId, Lsn, Xid};
 use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
@@ -115,6 +116,10 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
     // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
     let before = give_identities(control, LOCK_LIMIT).await?;
     let lacking = missing(control).await?;
+    if !lacking.is_empty() {
+        // It may be what was a replica's copy, and is a primary's database from now on.
+        unguard(control).await?;
+    }
     let made_by = in_short(control, include_str!("attach.sql")).await?;
     if !lacking.is_empty() {
         // Older transactions may have made tables that no event trigger saw and nobody else sees yet.

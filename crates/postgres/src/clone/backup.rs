@@ -20,7 +20,7 @@
 //! the position is written last.
 
 use super::apart::Apart;
-use super::{CONTROL_DATABASE, Chosen, TAME, demand_two_servers, identity, roles, sighting};
+use super::{CONTROL_DATABASE, Chosen, TAME, demand_two_servers, guard, identity, roles, sighting};
 use crate::Error;
 use crate::address::{Address, Control};
 use crate::apply;
@@ -183,6 +183,7 @@ pub async fn take(
     drop(source);
     let there = Control::connect(replica).await?;
     there.batch_execute(SESSION).await?;
+    guard::set(&there).await?;
     for row in there.query(PREPARED, &[]).await? {
         there.batch_execute(&format!("ROLLBACK PREPARED {}", roles::literal(row.get(0)))).await?;
     }

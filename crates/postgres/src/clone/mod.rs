@@ -20,6 +20,8 @@
 //! of unlogged tables, of materialized views, and of tables that a replica cannot hold alike (`apart.rs`) or is not to have
 //! (`chosen.rs`). Who reads those is answered elsewhere.
 //!
+//! **Nobody writes there by accident**: transactions are read-only by default, but Consort's own (`guard.rs`).
+//!
 //! **Nothing is checked there** that the primary has checked, but keys: a CHECK that reads a clock or calls somebody's
 //! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
 
@@ -27,6 +29,7 @@ mod apart;
 pub mod backup;
 mod chosen;
 mod executes;
+mod guard;
 mod held;
 mod owned;
 mod progress;
@@ -41,6 +44,8 @@ use crate::incarnation::Sighting;
 use crate::local::Programs;
 pub use chosen::{Chosen, NOT_CHOSEN, held};
 pub use executes::executes;
+pub(crate) use guard::unguard;
+pub use guard::{guard, release};
 use held::Held;
 pub(crate) use held::lockable;
 use history::{Epoch, Lsn, Shown};
@@ -132,6 +137,7 @@ pub async fn clone(
     tools.make_database(&definitions).await?;
     let there = Control::connect(replica).await?;
     apply::prepare(&there).await?;
+    guard::set(&there).await?;
     there.batch_execute(&apply::install()).await?;
     apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;

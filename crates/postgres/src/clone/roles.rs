@@ -5,6 +5,7 @@
 //! another name there gets it here and stays who it is, with all that it owns and may do: the copy keeps which role is which by
 //! their numbers.
 
+use super::guard;
 use crate::Error;
 use crate::address::Control;
 use crate::apply::quoted;
@@ -201,14 +202,20 @@ fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
 }
 
 fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
-    for (role, database, name) in there.settings.keys() {
+    for key @ (role, database, name) in there.settings.keys() {
         let known = wanted.have(role) && (database.is_empty() || wanted.databases.contains(database));
-        if known && !wanted.settings.contains_key(&(role.clone(), database.clone(), name.clone())) {
+        let stays = match is_the_guards(key) {
+            // The line of a whole database is the guard itself.
+            true => role.is_empty(),
+            false => wanted.settings.contains_key(key),
+        };
+        if known && !stays {
             steps.push(format!("{} RESET {}", whose(role, database), quoted(name)));
         }
     }
     for (key @ (role, database, name), value) in &wanted.settings {
-        if there.settings.get(key) == Some(value)
+        if is_the_guards(key)
+            || there.settings.get(key) == Some(value)
             || !(database.is_empty() || there.databases.contains(database))
         {
             continue;
@@ -224,6 +231,12 @@ fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
             format!("{whose} SET {quoted} TO {text}")
         });
     }
+}
+
+/// Whether a line says if transactions are read-only by default. In a copy the guard says so, and what the primary has for a role
+/// would count for more; what it has for every role in every database counts for less, and is brought over.
+fn is_the_guards((role, database, name): &(String, String, String)) -> bool {
+    name == guard::SETTING && !(role.is_empty() && database.is_empty())
 }
 
 fn whose(role: &str, database: &str) -> String {
@@ -277,6 +290,54 @@ mod tests {
         let known = names(known);
         let taken = known.values().cloned().chain(others.iter().map(|name| (*name).to_owned())).collect();
         renames(&names(wanted), &known, &taken)
+    }
+
+    /// The role `clerk` and the database `shop`, with these settings: role, database, name, value.
+    fn having(settings: &[(&str, &str, &str, &str)]) -> Roles {
+        let owned = |text: &&str| (*text).to_owned();
+        Roles {
+            definitions: BTreeMap::from([("clerk".to_owned(), String::new())]),
+            names: BTreeMap::new(),
+            members: BTreeMap::new(),
+            settings: settings
+                .iter()
+                .map(|(role, database, name, value)| {
+                    ((owned(role), owned(database), owned(name)), owned(value))
+                })
+                .collect(),
+            databases: BTreeSet::from(["shop".to_owned()]),
+        }
+    }
+
+    #[test]
+    fn whether_transactions_are_read_only_by_default_is_a_copys_own() {
+        let read_only = |role, database, value| (role, database, guard::SETTING, value);
+        let guarded = [read_only("", "shop", "on")];
+        let own = [
+            read_only("", "shop", "off"),
+            read_only("clerk", "", "off"),
+            read_only("clerk", "shop", "off"),
+            ("clerk", "shop", "work_mem", "5MB"),
+        ];
+        assert_eq!(
+            steps(&having(&own), &having(&guarded)),
+            [r#"ALTER ROLE "clerk" IN DATABASE "shop" SET "work_mem" TO '5MB'"#]
+        );
+        assert!(steps(&having(&[]), &having(&guarded)).is_empty(), "the guard stays");
+        assert!(steps(&having(&own[..1]), &having(&[])).is_empty(), "it is not made here");
+        // What came along with a base backup.
+        assert_eq!(
+            steps(&having(&own[..3]), &having(&[guarded[0], own[1], own[2]])),
+            [
+                r#"ALTER ROLE "clerk" RESET "default_transaction_read_only""#,
+                r#"ALTER ROLE "clerk" IN DATABASE "shop" RESET "default_transaction_read_only""#
+            ]
+        );
+        let everywhere = [read_only("", "", "on")];
+        assert_eq!(
+            steps(&having(&everywhere), &having(&guarded)),
+            [r#"ALTER ROLE ALL SET "default_transaction_read_only" TO 'on'"#]
+        );
     }
 
     #[test]

@@ -23,6 +23,24 @@ fn noted(scratch: &Scratch) -> Vec<String> {
     rows.iter().map(|row| row[0].clone().unwrap()).collect()
 }
 
+/// The database of a replica whose server has become a primary.
+#[tokio::test]
+async fn what_was_a_copy_is_no_more_read_only_by_default_when_it_is_attached() {
+    let scratch = Scratch::start(0);
+    let guard = "ALTER DATABASE postgres SET default_transaction_read_only = on";
+    let guards = "SELECT count(*) FROM pg_db_role_setting WHERE setrole = 0 AND setdatabase <> 0";
+    scratch.query(guard);
+    let (control, _) = attached(&scratch).await;
+    assert_eq!(one(&scratch.query(guards)), "1", "a primary's own stays");
+    attach::detach(&control).await.unwrap();
+    scratch.query("CREATE SCHEMA consort; CREATE TABLE consort.position (shown text NOT NULL)");
+    attach::attach(&control).await.unwrap();
+    assert_eq!(one(&scratch.query(guards)), "0");
+    scratch.query(guard);
+    attach::attach(&control).await.unwrap();
+    assert_eq!(one(&scratch.query(guards)), "1", "what is attached already is left as it is");
+}
+
 #[tokio::test]
 async fn attaching_may_be_repeated_and_undone() {
     let scratch = Scratch::start(0);

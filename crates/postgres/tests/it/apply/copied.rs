@@ -142,8 +142,9 @@ pub(super) fn everything_else_is_there(primary: &Scratch, replica: &Scratch) {
         "SELECT rolname, rolsuper, rolinherit, rolconnlimit, rolpassword, coalesce(rolvaliduntil, 'infinity') FROM pg_authid \
          WHERE rolname !~ '^pg_' ORDER BY 1",
         "SELECT roleid::regrole, member::regrole, admin_option FROM pg_auth_members WHERE member >= 16384 ORDER BY roleid::regrole::text",
-        "SELECT r.rolname, d.datname, setconfig FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = setrole \
-         LEFT JOIN pg_database d ON d.oid = setdatabase ORDER BY 1, 2, 3",
+        "SELECT r.rolname, d.datname, array_remove(setconfig, 'default_transaction_read_only=on') \
+         FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = setrole LEFT JOIN pg_database d ON d.oid = setdatabase \
+         WHERE setconfig <> ARRAY['default_transaction_read_only=on'] ORDER BY 1, 2, 3",
         "SELECT encoding, datcollate, datdba::regrole, datacl FROM pg_database WHERE datname = 'shop'",
         "SELECT c.relname, c.relkind, c.relowner::regrole, c.relacl FROM pg_class c \
          JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('public', 'own') ORDER BY 1",
@@ -158,6 +159,9 @@ pub(super) fn everything_else_is_there(primary: &Scratch, replica: &Scratch) {
     assert_eq!(one(&replica.query_in("shop", none)), "0");
     let error = replica.primary().query("shop", "TABLE counted").unwrap_err();
     assert!(error.is("55000"), "its rows stay at the primary: {error}");
+    let guarded = "SELECT 'default_transaction_read_only=on' = ANY (setconfig) FROM pg_db_role_setting \
+                   WHERE setrole = 0 AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    assert_eq!(one(&replica.query_in("shop", guarded)), "t");
     let log = "SELECT to_regclass('consort.log') IS NULL AND to_regclass('consort.position') IS NOT NULL";
     assert_eq!(one(&replica.query_in("shop", log)), "t");
 }
