@@ -22,10 +22,12 @@ mod history;
 mod observed;
 mod register;
 mod search;
+mod stale;
 mod verdict;
 mod words;
 
 pub use anomaly::{Anomaly, Class, Order};
 pub use history::{History, Key, Operation, Outcome, ParseHistoryError, Transaction, Value};
 pub use register::{Access, RegisterFault, check_register};
+pub use stale::stale_reads;
 pub use verdict::{Findings, Model, check, check_each_key};

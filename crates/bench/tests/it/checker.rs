@@ -5,7 +5,7 @@ use crate::references::stored;
 use Operation::{Append, Read};
 use bench::check::{
     Access, Class, Findings, History, Key, Model, Operation, Outcome, RegisterFault, Transaction, Value,
-    check, check_each_key, check_register,
+    check, check_each_key, check_register, stale_reads,
 };
 
 const X: Key = Key(1);
@@ -118,6 +118,27 @@ fn stale_reads_break_the_strong_models_only() {
     assert!(
         !findings.holds(Model::StrongSessionSnapshotIsolation) && findings.holds(Model::SnapshotIsolation)
     );
+}
+
+#[test]
+fn stale_reads_are_counted_where_the_checker_finds_them() {
+    let mut history = in_order(&[
+        &[append(X, 1)],
+        &[read(X, &[])],
+        &[append(Y, 2)],
+        &[read(X, &[1]), read(Y, &[])],
+        &[read(X, &[1]), read(Y, &[2])],
+    ]);
+    assert!(!check(&history).holds(Model::StrictSerializable));
+    assert_eq!(stale_reads(&history, 0..u64::MAX), 2);
+    assert_eq!((stale_reads(&history, 0..30), stale_reads(&history, 31..u64::MAX)), (1, 0));
+    // Nobody knows when the first append was committed.
+    history.transactions[0].outcome = Outcome::Unknown;
+    assert_eq!(stale_reads(&history, 0..u64::MAX), 1);
+    for fresh in ["read-committed", "repeatable-read", "serializable"] {
+        assert_eq!(stale_reads(&stored(fresh), 0..u64::MAX), 0, "{fresh}");
+    }
+    assert!(stale_reads(&stored("repeatable-read-old-snapshots"), 0..u64::MAX) > 0);
 }
 
 #[test]
