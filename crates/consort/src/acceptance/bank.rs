@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::Options;
-use super::faults::{self, Done, PRIMARY_DIES};
+use super::faults::{self, Done, PRIMARY_DIES, Series};
 use super::ground::{Ground, HEALTHY_LIMIT};
 use super::histories::{modes, url_of};
 use super::lines::Lines;
@@ -95,9 +95,10 @@ async fn one(
     let clients = over.clone();
     // If they never begin that is heard, too: with the progress goes what would tell it.
     let running = async move { mix::demo(workload, &clients, &mut progress).await };
+    let series = Series { first: PRIMARY_DIES, least: 1, time };
     let striking = async {
         let done = match began.await {
-            Ok(()) => faults::strike(ground, PRIMARY_DIES, time, &stop.after(time)).await,
+            Ok(()) => faults::strike(ground, series, &stop.after(time)).await,
             Err(_) => Ok(Done::default()),
         };
         over.now();

@@ -1,6 +1,7 @@
 //! Faults, one after the other while clients run: each of the standbys, Consort and the primary is killed, hangs, and is
-//! restarted, in a fixed order that mixes them. Replicas that Consort feeds also lose all connections, and are made anew. After
-//! each the cluster must become healthy again, and rests a while, so that reads at standbys are between them, too.
+//! restarted, in a fixed order that mixes them. Standbys and replicas also lose all connections, and replicas that Consort feeds are
+//! made anew. After each the cluster must become healthy again, and rests a while, so that reads at standbys are between them, too.
+//! Of some kinds each design must have met one: `told` says which, and by `enough` faults it has.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,13 @@ enum Victim {
     Primary,
 }
 
+impl Victim {
+    /// Whether it is the same, whichever of the readers that is.
+    fn is_like(self, other: Victim) -> bool {
+        self == other || matches!((self, other), (Victim::Reader(_), Victim::Reader(_)))
+    }
+}
+
 /// By what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
@@ -38,8 +46,22 @@ enum Blow {
     Anew,
 }
 
+impl Blow {
+    fn words(self) -> &'static str {
+        match self {
+            Blow::Kill => "is killed",
+            Blow::Hang => "hangs",
+            Blow::Restart => "is restarted",
+            Blow::Cut => "loses all connections",
+            Blow::Anew => "is made anew",
+        }
+    }
+}
+
 const VICTIMS: [Victim; 4] = [Victim::Reader(0), Victim::Consort, Victim::Reader(1), Victim::Primary];
 const BLOWS: [Blow; 3] = [Blow::Kill, Blow::Hang, Blow::Restart];
+/// What befalls standbys.
+const BLOWS_TO_STANDBYS: [Blow; 4] = [Blow::Kill, Blow::Cut, Blow::Hang, Blow::Restart];
 /// What befalls replicas that Consort feeds.
 const BLOWS_TO_FED: [Blow; 5] = [Blow::Kill, Blow::Cut, Blow::Hang, Blow::Anew, Blow::Restart];
 
@@ -53,9 +75,66 @@ const LYING: [Duration; 3] =
 /// How long the cluster rests at most when it is healthy again.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
+fn blows_to_readers(fed: bool) -> &'static [Blow] {
+    if fed { &BLOWS_TO_FED } else { &BLOWS_TO_STANDBYS }
+}
+
+/// What must befall the servers of each design while its histories are recorded; which of the readers is no matter.
+fn owed(fed: bool) -> impl Iterator<Item = (Victim, Blow)> {
+    let joins = fed.then_some(Blow::Anew);
+    let readers = [Blow::Kill, Blow::Hang, Blow::Cut].into_iter().chain(joins);
+    let others = [Victim::Consort, Victim::Primary].map(|victim| (victim, Blow::Kill));
+    readers.map(|blow| (Victim::Reader(0), blow)).chain(others)
+}
+
+/// How often each of what is owed has happened, what is missing first, and whether nothing is.
+pub(super) fn told(struck: &[Fault], fed: bool) -> (String, bool) {
+    let (mut happened, mut missing) = (Vec::new(), Vec::new());
+    for (victim, blow) in owed(fed) {
+        let whom = match victim {
+            Victim::Reader(_) if fed => "a replica",
+            Victim::Reader(_) => "a standby",
+            Victim::Consort => "Consort",
+            Victim::Primary => "the primary",
+        };
+        let what = format!("{whom} {}", blow.words());
+        let is_it = |fault: &&Fault| fault.victim.is_like(victim) && fault.blow == blow;
+        match struck.iter().filter(is_it).count() {
+            0 => missing.push(what),
+            times => happened.push(format!("{what}: {times}")),
+        }
+    }
+    let happened = happened.join(", ");
+    match missing.as_slice() {
+        [] => (happened, true),
+        missing => (format!("missing: {}; {happened}", missing.join(", ")), false),
+    }
+}
+
+/// So many faults, from the first on, are enough for all that is owed.
+pub(super) fn enough(fed: bool) -> usize {
+    let each_of_each = VICTIMS.len() * blows_to_readers(fed).len();
+    let is_enough = |count: &usize| {
+        let struck: Vec<Fault> = (0..*count).map(|number| Fault::of(number, fed)).collect();
+        told(&struck, fed).1
+    };
+    (1..=each_of_each).find(is_enough).expect("in the end each victim has suffered each blow")
+}
+
+/// The faults of one run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Series {
+    /// The number of the first.
+    pub(super) first: usize,
+    /// So many befall the cluster in any case, however late.
+    pub(super) least: usize,
+    /// How long they go on otherwise.
+    pub(super) time: Duration,
+}
+
 /// A fault of the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fault {
+pub(super) struct Fault {
     victim: Victim,
     blow: Blow,
     lying: Duration,
@@ -66,15 +145,15 @@ struct Fault {
 }
 
 impl Fault {
-    /// Each victim in turn; after twelve faults (twenty, where Consort feeds) each has had each blow. Consort and the primary are
+    /// Each victim in turn; after sixteen faults (twenty, where Consort feeds) each has had each blow. Consort and the primary are
     /// killed at first, so that they are in a short run, too.
     fn of(number: usize, fed: bool) -> Fault {
-        let (victims, blows) = (VICTIMS.len(), if fed { BLOWS_TO_FED.len() } else { BLOWS.len() });
+        let to_readers = blows_to_readers(fed);
+        let (victims, blows) = (VICTIMS.len(), to_readers.len());
         let (round, place) = (number / victims, number % victims);
         let victim = VICTIMS[place];
         let blow = match victim {
-            Victim::Reader(_) if fed => BLOWS_TO_FED[(place + round) % BLOWS_TO_FED.len()],
-            Victim::Reader(_) => BLOWS[(place + round) % BLOWS.len()],
+            Victim::Reader(_) => to_readers[(place + round) % blows],
             Victim::Consort | Victim::Primary => BLOWS[round % BLOWS.len()],
         };
         let lying = LYING[(number / blows + round) % LYING.len()];
@@ -90,12 +169,11 @@ impl fmt::Display for Fault {
             Victim::Consort => f.write_str("Consort ")?,
             Victim::Primary => f.write_str("the primary ")?,
         }
+        f.write_str(self.blow.words())?;
         match self.blow {
-            Blow::Kill => write!(f, "is killed and lies for {:?}", self.lying),
-            Blow::Hang => write!(f, "hangs for {:?}", self.lying),
-            Blow::Restart => f.write_str("is restarted"),
-            Blow::Cut => f.write_str("loses all connections"),
-            Blow::Anew => f.write_str("is made anew"),
+            Blow::Kill => write!(f, " and lies for {:?}", self.lying),
+            Blow::Hang => write!(f, " for {:?}", self.lying),
+            Blow::Restart | Blow::Cut | Blow::Anew => Ok(()),
         }
     }
 }
@@ -103,31 +181,29 @@ impl fmt::Display for Fault {
 /// What was done to a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
+    /// What it was, one after the other.
+    pub(super) struck: Vec<Fault>,
     /// A line per fault, with its second and how long it took until all was well.
     pub(super) log: Vec<String>,
     /// Faults after which the cluster did not become healthy in time.
     pub(super) unhealed: Vec<String>,
 }
 
-/// Hits the cluster, beginning with the fault of that number, until the stop is due: that is after the given time, or
-/// earlier. That one befalls it in any case, however late, unless somebody has asked for the end. Ends with a healthy cluster.
-pub(super) async fn strike(
-    ground: &Arc<Ground>,
-    first: usize,
-    time: Duration,
-    stop: &Stop,
-) -> Result<Done, Failure> {
+/// Hits the cluster until the stop is due: that is after the time of the series, or earlier. The least number of faults befalls it
+/// in any case, unless somebody has asked for the end. Ends with a healthy cluster.
+pub(super) async fn strike(ground: &Arc<Ground>, series: Series, stop: &Stop) -> Result<Done, Failure> {
     let began = Instant::now();
     let mut done = Done::default();
-    let mut number = first;
-    let pause = LONGEST_REST.min(time / 4);
+    let mut number = series.first;
+    let pause = LONGEST_REST.min(series.time / 4);
     rest(pause, stop).await;
-    while !stop.is_due() || number == first && !stop.was_asked() {
+    while !stop.is_due() || number < series.first + series.least && !stop.was_asked() {
         let fault = Fault::of(number, ground.fed);
         let at = began.elapsed().as_secs_f64();
         let struck = ground.clone();
         let strike = tokio::task::spawn_blocking(move || hit(&struck, fault));
         strike.await.map_err(|error| Failure::new(error.to_string()))??;
+        done.struck.push(fault);
         done.log.push(format!("{at:.1} s: {fault}"));
         let line = match ground.wait_healthy().await {
             Ok(after) => format!("{at:.1} s: {fault}; all well {after:.1?} after"),
@@ -215,21 +291,41 @@ fn hit_consort(ground: &Ground, fault: Fault) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
+    fn first(count: usize, fed: bool) -> Vec<Fault> {
+        (0..count).map(|number| Fault::of(number, fed)).collect()
+    }
+
     #[test]
-    fn replicas_that_are_fed_suffer_everything() {
-        let faults: Vec<Fault> = (0..20).map(|number| Fault::of(number, true)).collect();
-        for victim in [Victim::Reader(0), Victim::Reader(1)] {
-            for blow in BLOWS_TO_FED {
-                assert!(
-                    faults.iter().any(|fault| fault.victim == victim && fault.blow == blow),
-                    "{victim:?} {blow:?}"
-                );
+    fn everybody_suffers_everything() {
+        for (fed, all) in [(false, 16), (true, 20)] {
+            let faults = first(all, fed);
+            for victim in [Victim::Reader(0), Victim::Reader(1)] {
+                for blow in blows_to_readers(fed) {
+                    let it = |fault: &&Fault| fault.victim == victim && fault.blow == *blow;
+                    assert_eq!(faults.iter().filter(it).count(), 1, "{victim:?} {blow:?}");
+                }
             }
+            for victim in [Victim::Consort, Victim::Primary] {
+                let its = || faults.iter().filter(|fault| fault.victim == victim);
+                assert!(BLOWS.iter().all(|blow| its().any(|fault| fault.blow == *blow)), "{victim:?}");
+                assert!(its().all(|fault| BLOWS.contains(&fault.blow)), "{victim:?}");
+            }
+            assert!(faults.windows(2).all(|pair| pair[0].victim != pair[1].victim));
         }
-        for victim in [Victim::Consort, Victim::Primary] {
-            let its = || faults.iter().filter(|fault| fault.victim == victim);
-            assert!(BLOWS.iter().all(|blow| its().any(|fault| fault.blow == *blow)), "{victim:?}");
-            assert!(its().all(|fault| BLOWS.contains(&fault.blow)), "{victim:?}");
+    }
+
+    #[test]
+    fn what_a_design_has_not_met_is_named() {
+        for (fed, count, last) in
+            [(false, 5, "a standby loses all connections"), (true, 7, "a replica is made anew")]
+        {
+            assert_eq!(enough(fed), count);
+            let (said, all) = told(&first(count - 1, fed), fed);
+            assert!(!all && said.starts_with(&format!("missing: {last}; ")), "{said}");
+            let (said, all) = told(&first(count, fed), fed);
+            assert!(all && said.contains(&format!("{last}: 1, ")) && !said.contains("missing"), "{said}");
+            let (said, all) = told(&[], fed);
+            assert!(!all && said.contains("hangs, ") && said.contains("the primary is killed"), "{said}");
         }
     }
 
@@ -240,18 +336,5 @@ mod tests {
             let killed = |fault: &Fault| (fault.victim, fault.blow) == (Victim::Primary, Blow::Kill);
             assert_eq!(faults.iter().position(killed), Some(PRIMARY_DIES));
         }
-    }
-
-    #[test]
-    fn twelve_faults_are_each_of_each() {
-        let faults: Vec<Fault> = (0..12).map(|number| Fault::of(number, false)).collect();
-        for victim in VICTIMS {
-            for blow in BLOWS {
-                let count =
-                    faults.iter().filter(|fault| fault.victim == victim && fault.blow == blow).count();
-                assert_eq!(count, 1, "{victim:?} {blow:?}");
-            }
-        }
-        assert!(faults.windows(2).all(|pair| pair[0].victim != pair[1].victim));
     }
 }

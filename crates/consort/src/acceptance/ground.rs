@@ -122,8 +122,12 @@ impl Ground {
 
     /// A standby, or a replica that Consort feeds, by its number; or the primary.
     pub(super) fn node(&self, reader: Option<usize>) -> &Node {
-        let readers = if self.fed { self.cluster.replicas() } else { self.cluster.standbys() };
-        reader.map_or(self.cluster.primary(), |number| &readers[number])
+        reader.map_or(self.cluster.primary(), |number| &self.readers()[number])
+    }
+
+    /// The standbys, or the replicas that Consort feeds.
+    pub(super) fn readers(&self) -> &[Node] {
+        if self.fed { self.cluster.replicas() } else { self.cluster.standbys() }
     }
 
     /// Starts again what was stopped or killed: servers first, then Consort.

@@ -1,5 +1,5 @@
 //! List-append histories during faults, in each design, at each isolation level and in both modes of writers, judged by the
-//! checker.
+//! checker. Each design must have met each kind of fault, and must have read at its replicas.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,8 +17,8 @@ use design::{Design, Reads};
 use tokio::runtime::Runtime;
 
 use super::Options;
-use super::faults::{self, Done, PRIMARY_DIES};
-use super::ground::Ground;
+use super::faults::{self, Done, Fault, Series};
+use super::ground::{Ground, HEALTHY_LIMIT};
 use super::lines::Lines;
 use crate::failure::Failure;
 use crate::up::Writers;
@@ -77,11 +77,6 @@ fn owed(design: &Design, isolation: Isolation) -> Model {
     }
 }
 
-/// The number of the fault with which it begins: the only run of a design is to have a primary that is killed.
-fn first_fault(design: &Design) -> usize {
-    if runs_of(design).len() == 1 { PRIMARY_DIES } else { 0 }
-}
-
 /// In which modes of writers: where every server executes what writes, nobody may write past Consort.
 fn modes_of<'a>(design: &Design, options: &'a Options) -> &'a [Writers] {
     if design.orders_first() { &[Writers::ThroughConsort] } else { &options.writers }
@@ -104,6 +99,40 @@ struct Judged {
     faults: Done,
 }
 
+/// What a design has met in all its runs.
+#[derive(Default)]
+struct Met {
+    runs: usize,
+    /// Its readers are replicas that Consort feeds, or has execute.
+    fed: bool,
+    struck: Vec<Fault>,
+    /// How many reads each standby or replica has answered.
+    reads: BTreeMap<String, u64>,
+}
+
+impl Met {
+    /// The faults of the next of so many runs. They go on where those before have ended, and there are as many in any case as bring
+    /// the design, run by run, to all that it must meet.
+    fn next_series(&self, fed: bool, runs: usize, time: Duration) -> Series {
+        let first = self.struck.len();
+        let due = (faults::enough(fed) * (self.runs + 1)).div_ceil(runs);
+        Series { first, least: due.saturating_sub(first).max(1), time }
+    }
+
+    fn judge(&self, design: &str, lines: &mut Lines) {
+        let (befallen, all) = faults::told(&self.struck, self.fed);
+        lines.judge(
+            &format!("histories, {design}: what befell its servers"),
+            "each at least once",
+            befallen,
+            all,
+        );
+        let reads: Vec<String> = self.reads.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let some = self.reads.values().any(|count| *count > 0);
+        lines.judge(&format!("histories, {design}: reads at replicas"), "some", reads.join(", "), some);
+    }
+}
+
 /// What all runs brought together.
 #[derive(Default)]
 struct Sum {
@@ -113,6 +142,8 @@ struct Sum {
     /// Reads that may leave, and those that were answered by standbys.
     may_leave: u64,
     left: f64,
+    /// By the designs' names.
+    met: BTreeMap<&'static str, Met>,
 }
 
 /// Runs them all.
@@ -126,15 +157,17 @@ pub(super) fn run(
     let runs: usize = all.iter().map(|(design, _)| runs_of(design).len()).sum();
     let time = Duration::from_secs(options.histories_time) / runs.max(1) as u32;
     let mut sum = Sum::default();
-    // The faults that a design has met already.
-    let mut met = BTreeMap::<&str, usize>::new();
-    for (design, writers) in all {
+    for &(design, writers) in &all {
+        let its_runs = runs_of(design).len() * all.iter().filter(|(other, _)| *other == design).count();
         let name = format!("histories-{}-{}", design.name, writers.name());
         let ground = Arc::new(Ground::make_as(&name, design, options.fed, writers, &[])?);
         for (number, &(isolation, snapshots)) in runs_of(design).iter().enumerate() {
             if stop.was_asked() {
                 break;
             }
+            let series = sum.met.entry(design.name).or_default().next_series(ground.fed, its_runs, time);
+            // Clients are told to end before that.
+            let at_most = time + HEALTHY_LIMIT * (series.least as u32 + 3);
             let workload = Workload {
                 read_only: READ_ONLY,
                 together: if ground.fed { TOGETHER } else { 0.0 },
@@ -142,15 +175,14 @@ pub(super) fn run(
                 keys: KEYS,
                 read_only_snapshots: if snapshots { 1.0 } else { 0.0 },
                 seed: options.seed + number as u64,
-                ..Workload::new(&url_of(design, &ground, TABLE), isolation, time)
+                ..Workload::new(&url_of(design, &ground, TABLE), isolation, at_most)
             };
-            let met = met.entry(design.name).or_insert_with(|| first_fault(design));
-            let judged = runtime.block_on(one(&workload, &ground, *met, stop))?;
-            *met += judged.faults.log.len();
+            let judged = runtime.block_on(one(&workload, &ground, series, stop))?;
             let name = format!("{name}-{number}");
             let mode = format!("{}, writers {}", design.name, writers.name());
             let owed = owed(design, isolation);
             sum.take(&judged, &workload, (mode.as_str(), owed), lines);
+            sum.meet(design, &ground, &judged);
             if !judged.findings.holds(owed) {
                 println!("{isolation}: not {owed}\n{}", judged.findings);
                 keep(&judged, &name, options)?;
@@ -171,21 +203,26 @@ pub(super) fn url_of(design: &Design, ground: &Ground, tables: &str) -> String {
     }
 }
 
-/// Records a history during faults, and judges it.
+/// Records a history during faults, and judges it. Its clients go on until all is well again behind the last fault.
 async fn one(
     workload: &Workload,
     ground: &Arc<Ground>,
-    first: usize,
+    series: Series,
     stop: &Stop,
 ) -> Result<Judged, Failure> {
     ground.wait_healthy().await?;
     set_up(&workload.url, &[]).await?;
     let before = Before::read(&Source::Console(ground.console())).await?;
-    let faults_stop = stop.after(workload.time);
+    let over = Stop::new();
+    let clients = over.clone();
     let mut progress = Progress::new();
-    let recording = record(workload, stop, &mut progress);
-    let (recorded, faults) =
-        tokio::join!(recording, faults::strike(ground, first, workload.time, &faults_stop));
+    let recording = record(workload, &clients, &mut progress);
+    let striking = async {
+        let done = faults::strike(ground, series, &stop.after(series.time)).await;
+        over.now();
+        done
+    };
+    let (recorded, faults) = tokio::join!(recording, striking);
     let (recorded, faults) = (recorded?, faults?);
     let asked = Asked { reads: recorded.reads, writes: recorded.appends };
     let share = before.shares(&BTreeMap::from([(TABLE.to_owned(), asked)])).await?;
@@ -242,6 +279,18 @@ impl Sum {
         self.summaries.push(summary);
     }
 
+    /// What a design has met in one more of its runs.
+    fn meet(&mut self, design: &Design, ground: &Ground, judged: &Judged) {
+        let met = self.met.entry(design.name).or_default();
+        met.runs += 1;
+        met.fed = ground.fed;
+        met.struck.extend(&judged.faults.struck);
+        for reader in ground.readers() {
+            let served = judged.share.as_ref().and_then(|share| share.by_server.get(reader.name()));
+            *met.reads.entry(reader.name().to_owned()).or_default() += served.copied().unwrap_or(0);
+        }
+    }
+
     /// How many reads may leave in a run, and how many did: none at SERIALIZABLE, at REPEATABLE READ those of read-only
     /// transactions whose snapshots may, at READ COMMITTED all.
     fn leave(&mut self, judged: &Judged, workload: &Workload) -> (u64, f64) {
@@ -266,6 +315,9 @@ impl Sum {
             let share = ratio_of(self.left, self.may_leave);
             let what = "histories: reads that may leave, at standbys";
             lines.judge(what, "30 %", percent(share), share > SHARE_WISH);
+        }
+        for design in &options.designs {
+            self.met.get(design.name).unwrap_or(&Met::default()).judge(design.name, lines);
         }
         let healed = format!("{} of {} faults", self.faults - self.unhealed.len(), self.faults);
         lines.judge("histories: all well again within 30 s", "every fault", healed, self.unhealed.is_empty());

@@ -69,8 +69,8 @@ enum Part {
     Demo,
     /// Rounds of write and read back, over delays of the standbys, protocols, sessions, writers and kinds of commit
     Stale,
-    /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted, and replicas that
-    /// Consort feeds are cut off and made anew
+    /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted, standbys and replicas
+    /// are cut off, and replicas that Consort feeds are made anew: each of it at least once in each design
     Histories,
     /// Transfers and sums during the same faults, of which the first kills the primary
     Bank,

@@ -29,6 +29,7 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     assert_eq!(out.matches(": valid: ").count(), 5, "{done:?}");
     assert!(!out.contains("INVALID") && out.contains("the primary is "), "{done:?}");
     assert!(out.contains("somebody was taken for a bypass: no"), "{done:?}");
+    are_kept(out, "histories, consort: what befell its servers: ", 1);
     let table = std::fs::read_to_string(folder.join("acceptance.csv")).expect("a table");
     assert!(table.starts_with("what,wished,measured,verdict\n"), "{table}");
     for file in ["stale-20-100-form5.json", "histories-faults.json"] {
@@ -37,9 +38,16 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
-/// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be. What
-/// was said.
-fn histories_are_valid(options: &[&str], runs: usize) -> String {
+/// So many such lines were told, and each was kept.
+fn are_kept(said: &str, what: &str, times: usize) {
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(what)).collect();
+    assert_eq!(lines.len(), times, "{what}: {said}");
+    assert!(lines.iter().all(|line| line.ends_with(" kept")), "{lines:?}");
+}
+
+/// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be: in
+/// each of so many designs what it must meet. What was said.
+fn histories_are_valid(options: &[&str], designs: usize, runs: usize) -> String {
     let name =
         format!("consort-acceptance-{}-{}", options.join("-").replace([',', ' '], "-"), std::process::id());
     let folder = std::env::temp_dir().join(name);
@@ -56,21 +64,24 @@ fn histories_are_valid(options: &[&str], runs: usize) -> String {
         let lines: Vec<&str> = done.out.lines().filter(|line| line.contains(what)).collect();
         assert!(!lines.is_empty() && lines.iter().all(|line| !line.contains("MISSED")), "{done:?}");
     }
+    are_kept(&done.out, ": what befell its servers: ", designs);
+    are_kept(&done.out, ": reads at replicas: ", designs);
     std::fs::remove_dir_all(&folder).expect("the folder goes");
     done.out
 }
 
 /// At least so often was the primary killed, while clients ran.
 fn the_primary_was_killed(said: &str, times: usize) {
-    assert!(said.matches("the primary is killed").count() >= times, "{said}");
+    assert!(said.matches("the primary is killed and lies").count() >= times, "{said}");
 }
 
 #[test]
 fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
     let fed = design::ALL.iter().filter(|design| design.is_fed());
     let names: Vec<&str> = fed.map(|design| design.name).collect();
-    let said =
-        histories_are_valid(&["--design", &names.join(","), "--histories-time", "30"], 5 * names.len());
+    let designs = names.join(",");
+    let options = ["--design", &designs, "--histories-time", "30"];
+    let said = histories_are_valid(&options, names.len(), 5 * names.len());
     the_primary_was_killed(&said, names.len());
 }
 
@@ -78,12 +89,14 @@ fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
 fn histories_of_designs_that_order_first_are_valid_during_faults() {
     let first = design::ALL.iter().filter(|design| design.orders_first());
     let names: Vec<&str> = first.map(|design| design.name).collect();
-    histories_are_valid(&["--design", &names.join(","), "--histories-time", "16"], 2 * names.len());
+    let designs = names.join(",");
+    let options = ["--design", &designs, "--histories-time", "16"];
+    histories_are_valid(&options, names.len(), 2 * names.len());
 }
 
 #[test]
 fn histories_are_valid_during_faults_of_replicas_that_are_fed() {
-    the_primary_was_killed(&histories_are_valid(&["--fed", "--histories-time", "10"], 5), 1);
+    the_primary_was_killed(&histories_are_valid(&["--fed", "--histories-time", "10"], 1, 5), 1);
 }
 
 #[test]
@@ -106,7 +119,7 @@ fn the_bank_is_right_in_every_design_while_the_primary_is_killed() {
 #[test]
 fn reads_of_any_age_show_states_that_were_while_the_primary_is_killed_and_replicas_are_fed() {
     let any_age = named(|design| design.reads == design::Reads::AnyAge);
-    let said = histories_are_valid(&["--design", any_age, "--fed", "--histories-time", "20"], 1);
+    let said = histories_are_valid(&["--design", any_age, "--fed", "--histories-time", "20"], 1, 1);
     the_primary_was_killed(&said, 1);
     let folder = std::env::temp_dir().join(format!("consort-acceptance-any-age-{}", std::process::id()));
     let results = folder.to_str().expect("the folder's name is text");
