@@ -4,15 +4,16 @@
 //! Of some kinds each design must have met one: `told` says which, and by `enough` faults it has.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::session::{Protocol, Session};
+use bench::session::{Protocol, Session, Trouble};
 use bench::stop::Stop;
 use postgres::local::Stop as How;
 use rustix::process::{Signal, kill_process};
 
-use super::ground::Ground;
+use super::ground::{Ground, HEALTHY_LIMIT};
 use crate::failure::Failure;
 
 /// What is hit.
@@ -74,6 +75,13 @@ const LYING: [Duration; 3] =
 
 /// How long the cluster rests at most when it is healthy again.
 const LONGEST_REST: Duration = Duration::from_secs(2);
+
+/// How long a replica is held back.
+const HELD: Duration = Duration::from_secs(2);
+
+/// So long whoever holds a replica back waits for its lock, and so long it lets the replica go on before it tries again: who feeds may
+/// have to wait for another transaction of its own before it commits the one that has the lock.
+const LOCK_LIMIT: Duration = Duration::from_millis(100);
 
 fn blows_to_readers(fed: bool) -> &'static [Blow] {
     if fed { &BLOWS_TO_FED } else { &BLOWS_TO_STANDBYS }
@@ -224,6 +232,31 @@ async fn rest(pause: Duration, stop: &Stop) {
     while Instant::now() < until && !stop.is_due() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Has the first replica take in nothing that is written to the table, which is read there all the same, for a while. When that was,
+/// in nanoseconds since the beginning.
+pub(super) async fn hold_back(ground: &Ground, table: &str, began: Instant) -> Result<Range<u64>, Failure> {
+    let said = |trouble: Trouble| Failure::new(format!("{table} cannot be held at a replica: {trouble}"));
+    let now = || began.elapsed().as_nanos() as u64;
+    let holder = Session::open(&ground.past(Some(0)), Protocol::Simple).await.map_err(said)?;
+    let limit = LOCK_LIMIT.as_millis();
+    let lock = format!("BEGIN; SET LOCAL lock_timeout = {limit}; LOCK TABLE {table} IN SHARE MODE");
+    let since = Instant::now();
+    // The table itself may have yet to come there.
+    while let Err(trouble) = holder.execute(&lock).await {
+        if since.elapsed() > HEALTHY_LIMIT {
+            return Err(said(trouble));
+        }
+        holder.execute("ROLLBACK").await.map_err(said)?;
+        tokio::time::sleep(LOCK_LIMIT).await;
+    }
+    let from = now();
+    tokio::time::sleep(HELD).await;
+    let held = from..now();
+    holder.execute("ROLLBACK").await.map_err(said)?;
+    holder.close().await;
+    Ok(held)
 }
 
 fn hit(ground: &Ground, fault: Fault) -> Result<(), Failure> {

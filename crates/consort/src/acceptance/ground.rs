@@ -97,9 +97,14 @@ impl Ground {
 
     /// The primary's own address, past Consort.
     pub(super) fn primary(&self) -> String {
-        let primary = self.cluster.primary();
-        let sockets = primary.socket_folder().display();
-        format!("host={sockets} port={} user=postgres dbname=postgres", primary.port())
+        self.past(None)
+    }
+
+    /// The own address of a standby or replica, or of the primary.
+    pub(super) fn past(&self, reader: Option<usize>) -> String {
+        let node = self.node(reader);
+        let sockets = node.socket_folder().display();
+        format!("host={sockets} port={} user=postgres dbname=postgres", node.port())
     }
 
     /// From now on each standby replays commits so much later.

@@ -1,13 +1,15 @@
 //! List-append histories during faults, in each design, at each isolation level and in both modes of writers, judged by the
-//! checker. Each design must have met each kind of fault, and must have read at its replicas.
+//! checker. Each design must have met each kind of fault, and must have read at its replicas; where reads may be of any age the
+//! checker must find that some were stale.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bench::check::{Findings, Model, check};
+use bench::check::{Findings, Model, check, stale_reads};
 use bench::histories::{Isolation, Recorded, Summary, TABLE, Workload, record, set_up, table};
 use bench::progress::Progress;
 use bench::share::{Asked, Before, Share, Source, ratio};
@@ -97,6 +99,8 @@ struct Judged {
     findings: Findings,
     share: Option<Share>,
     faults: Done,
+    /// Stale reads while a replica was held back, if one was.
+    stale: Option<usize>,
 }
 
 /// What a design has met in all its runs.
@@ -177,12 +181,13 @@ pub(super) fn run(
                 seed: options.seed + number as u64,
                 ..Workload::new(&url_of(design, &ground, TABLE), isolation, at_most)
             };
-            let judged = runtime.block_on(one(&workload, &ground, series, stop))?;
+            let judged = runtime.block_on(one(design, &workload, &ground, series, stop))?;
             let name = format!("{name}-{number}");
             let mode = format!("{}, writers {}", design.name, writers.name());
             let owed = owed(design, isolation);
             sum.take(&judged, &workload, (mode.as_str(), owed), lines);
             sum.meet(design, &ground, &judged);
+            judge_stale(&judged, &mode, lines);
             if !judged.findings.holds(owed) {
                 println!("{isolation}: not {owed}\n{}", judged.findings);
                 keep(&judged, &name, options)?;
@@ -203,8 +208,18 @@ pub(super) fn url_of(design: &Design, ground: &Ground, tables: &str) -> String {
     }
 }
 
+/// Where a replica is held back some reads are stale, and the checker must find that: else it would find nothing elsewhere either.
+fn judge_stale(judged: &Judged, mode: &str, lines: &mut Lines) {
+    let Some(stale) = judged.stale else { return };
+    let strict = judged.findings.holds(Model::StrictSerializable);
+    let measured = format!("{stale}; {}strict serializable", if strict { "" } else { "not " });
+    let what = format!("histories, {mode}: stale reads while a replica is held back");
+    lines.judge(&what, "some; not strict serializable", measured, stale > 0 && !strict);
+}
+
 /// Records a history during faults, and judges it. Its clients go on until all is well again behind the last fault.
 async fn one(
+    design: &Design,
     workload: &Workload,
     ground: &Arc<Ground>,
     series: Series,
@@ -218,16 +233,33 @@ async fn one(
     let mut progress = Progress::new();
     let recording = record(workload, &clients, &mut progress);
     let striking = async {
-        let done = faults::strike(ground, series, &stop.after(series.time)).await;
+        let done = befall(design, ground, series, &stop.after(series.time)).await;
         over.now();
         done
     };
-    let (recorded, faults) = tokio::join!(recording, striking);
-    let (recorded, faults) = (recorded?, faults?);
+    let (recorded, befallen) = tokio::join!(recording, striking);
+    let (recorded, (held, faults)) = (recorded?, befallen?);
     let asked = Asked { reads: recorded.reads, writes: recorded.appends };
     let share = before.shares(&BTreeMap::from([(TABLE.to_owned(), asked)])).await?;
     let findings = check(&recorded.history);
-    Ok(Judged { recorded, findings, share: share.get(TABLE).cloned(), faults })
+    let stale = held.map(|held| stale_reads(&recorded.history, held));
+    Ok(Judged { recorded, findings, share: share.get(TABLE).cloned(), faults, stale })
+}
+
+/// What happens to a cluster while clients run: where reads may be of any age a replica is held back first; then come the faults.
+/// When it was held back is told in nanoseconds since the beginning.
+async fn befall(
+    design: &Design,
+    ground: &Arc<Ground>,
+    series: Series,
+    stop: &Stop,
+) -> Result<(Option<Range<u64>>, Done), Failure> {
+    let began = Instant::now();
+    let held = match design.reads {
+        Reads::AnyAge => Some(faults::hold_back(ground, TABLE, began).await?),
+        _ => None,
+    };
+    Ok((held, faults::strike(ground, series, stop).await?))
 }
 
 /// Everything that tells what was wrong.

@@ -121,6 +121,7 @@ fn reads_of_any_age_show_states_that_were_while_the_primary_is_killed_and_replic
     let any_age = named(|design| design.reads == design::Reads::AnyAge);
     let said = histories_are_valid(&["--design", any_age, "--fed", "--histories-time", "20"], 1, 1);
     the_primary_was_killed(&said, 1);
+    are_kept(&said, ": stale reads while a replica is held back: ", 1);
     let folder = std::env::temp_dir().join(format!("consort-acceptance-any-age-{}", std::process::id()));
     let results = folder.to_str().expect("the folder's name is text");
     let line = ["bench", "acceptance", "--part", "bank", "--results", results, "--writers", "anywhere"];
