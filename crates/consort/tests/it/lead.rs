@@ -14,6 +14,7 @@ use crate::fixture::{Serving, eventually, psql};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, THROUGH, Trouble, past, serves, serving};
 use crate::ordered::verified;
 use crate::serving::{figure, page};
+use crate::waiting;
 
 /// Somebody who says nothing for so long leads no more.
 const LEASE: &str = "lease_time = \"2s\"";
@@ -342,8 +343,8 @@ impl Drop for Ends {
     }
 }
 
-/// A history of clients that name both, while one after the other takes over.
-fn recorded(first: &mut Serving, second: &mut Serving, isolation: Isolation) -> Recorded {
+/// A history of clients that name both, while one after the other takes over and has reads run at this standby or replica.
+fn recorded(first: &mut Serving, second: &mut Serving, isolation: Isolation, reader: &str) -> Recorded {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be made");
     let workload = Workload {
@@ -358,14 +359,14 @@ fn recorded(first: &mut Serving, second: &mut Serving, isolation: Isolation) -> 
         let striking = scope.spawn(move || {
             let _ending = ending;
             for _ in 0..TAKE_OVERS {
-                serves(&mut console(first), "standby1");
+                serves(&mut console(first), reader);
                 kill(first);
                 leads(second);
                 first.start_again();
                 waits(first);
                 std::mem::swap(first, second);
             }
-            serves(&mut console(first), "standby1");
+            serves(&mut console(first), reader);
         });
         let recorded = runtime.block_on(async { record(&workload, &stop, &mut Progress::new()).await });
         striking.join().expect("each takes over");
@@ -373,18 +374,35 @@ fn recorded(first: &mut Serving, second: &mut Serving, isolation: Isolation) -> 
     })
 }
 
+/// Judges such a history. The first one, which leads again in the end.
+fn is_of_one_server(mut first: Serving, lines: &str, reader: &str) -> Serving {
+    let isolation = Isolation::Autocommit;
+    let mut second = another(&first, lines);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(set_up(&first.url("postgres", "postgres"), &[])).unwrap();
+    let recorded = recorded(&mut first, &mut second, isolation, reader);
+    let findings = check(&recorded.history);
+    assert!(findings.holds(isolation.owes()), "{lines}: {isolation}: {findings}");
+    assert!(recorded.lost_sessions > 0 && recorded.appends > 100, "{lines}: {recorded:?}");
+    first
+}
+
 #[test]
 fn histories_across_take_overs_are_those_of_one_server() {
-    let isolation = Isolation::Autocommit;
     for lines in [THROUGH, ANYWHERE, &shared(THROUGH)] {
-        let (mut first, _, url) = serving(1, &format!("{lines}\n{LEASE}"));
-        let mut second = another(&first, lines);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(set_up(&url, &[])).unwrap();
-        let recorded = recorded(&mut first, &mut second, isolation);
-        let findings = check(&recorded.history);
-        assert!(findings.holds(isolation.owes()), "{isolation}: {findings}");
-        assert!(recorded.lost_sessions > 0 && recorded.appends > 100, "{recorded:?}");
+        let (first, _, _) = serving(1, &format!("{lines}\n{LEASE}"));
+        is_of_one_server(first, lines, "standby1");
+    }
+}
+
+#[test]
+fn histories_across_take_overs_are_those_of_one_server_in_designs_whose_replicas_are_fed() {
+    for design in design::ALL.iter().filter(|design| design.is_fed()) {
+        let travel = if design.effects.are_statements() { "\nstatement_rows = 1" } else { "" };
+        let lines = format!("{THROUGH}{travel}");
+        let (first, _, _) = waiting::serving(design.name, 1, &format!("{lines}\n{LEASE}"));
+        let first = is_of_one_server(first, &format!("design = \"{}\"\n{lines}", design.name), "replica1");
+        verified(&first);
     }
 }
 
