@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Delays of the two standbys in the part stale, in milliseconds; a pair is FIRST/SECOND
     #[arg(long, value_delimiter = ',', default_value = "0/0,20/100,300/300,0/300")]
     delays: Vec<stale::Delays>,
-    /// How long the part histories takes, all its runs together, in seconds
+    /// How long the part histories takes, all its runs together, in seconds; longer, if what each design must meet takes longer
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     histories_time: u64,
     /// How long the part bank takes, all its runs together, in seconds
