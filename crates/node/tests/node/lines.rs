@@ -1,6 +1,7 @@
 //! Where each class of statements runs, line by line: a test for each line, and in it a scenario for each of its members.
 //! Every step runs behind Consort, with reads that may leave at the strictest level, and at one server beside it; both must
-//! say the same, and what ran behind Consort must have run where the step says.
+//! say the same, and what ran behind Consort must have run where the step says. All of it runs twice, each time in a database of
+//! its own: with sessions that have connections of their own at the primary, and with sessions that share them.
 //!
 //! | what | scenarios | besides |
 //! |---|---|---|
@@ -19,6 +20,7 @@ mod words;
 mod writes;
 
 use crate::stage::{Open, Raw, until};
+use node::pooling::{PoolMode, Pools, Said};
 use postgres::local::Scratch;
 use scheduler::Writers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,14 +104,39 @@ enum Step {
 struct Line {
     /// What the scenarios stand on.
     objects: &'static [&'static str],
+    /// The scenarios of which something is otherwise, by design, where sessions share connections.
+    shared: &'static [(&'static str, Shared)],
     /// Whose each one is, and its steps.
     scenarios: &'static [(&'static str, &'static [Step])],
 }
+
+/// How sessions come to their connections at the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Each has one of its own.
+    Alone,
+    /// They share them.
+    Sharing,
+}
+
+/// What is otherwise of a scenario where sessions share connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shared {
+    /// It need not say what one server says, and does not run.
+    Not,
+    /// It says that, but what stays otherwise may leave.
+    Anywhere,
+}
+
+/// Connections at the primary that sessions of one role share: one for each of a pair's, and one for whoever comes while the others
+/// are kept.
+const SHARED_CONNECTIONS: usize = 3;
 
 /// What one line's scenarios run on.
 struct Stage {
     servers: Scratch,
     open: Open,
+    mode: Mode,
     /// The database at the one server.
     there: String,
 }
@@ -125,21 +152,25 @@ struct Pair {
 
 impl Stage {
     fn start() -> Stage {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let there = format!("lines_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        ONE.query(&format!("CREATE DATABASE {there}"));
         let mut options = Scratch::options();
         options.standbys = 1;
         options.settings.extend(prepares_transactions());
         let servers = Scratch::with(options);
+        servers.query(&format!("CREATE DATABASE {}", Mode::Sharing.database()));
         // With writers through Consort, what nobody took for a write is found as one that comes past it.
-        let open = Open::before(&servers, Writers::ThroughConsort, |_| {});
-        Stage { servers, open, there }
+        let open = Open::before(&servers, Writers::ThroughConsort, |setup| setup.pools = pools());
+        Stage { servers, open, mode: Mode::Alone, there: new_database_at_the_one() }
+    }
+
+    /// What comes now runs so, in databases in which nothing has run.
+    fn turns_to(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.there = new_database_at_the_one();
     }
 
     fn pair(&self, role: &str) -> Pair {
         let there = Raw::past_as(&ONE, role, &self.there);
-        Pair { here: Raw::ready_as(&self.open, role, "postgres"), there }
+        Pair { here: Raw::ready_as(&self.open, role, self.mode.database()), there }
     }
 
     fn reasons(&self) -> BTreeMap<&'static str, u64> {
@@ -270,31 +301,39 @@ impl Stage {
         Ok(())
     }
 
-    fn run(&self, steps: &[Step]) -> Result<(), String> {
+    fn step(&self, step: &Step, pair: &mut Pair, other: &mut Pair) -> Result<(), String> {
+        match step {
+            Step::Runs(text) => self.query(pair, text).map(drop),
+            Step::Other(text) => self.query(other, text).map(drop),
+            Step::As(role) => {
+                *pair = self.pair(role);
+                Ok(())
+            }
+            Step::Stays(why, text) => self.stays(pair, why, text, &|out| out.query(text.as_bytes())),
+            Step::StaysWith(why, text, value) => self.stays(pair, why, text, &|out| bound(out, text, value)),
+            Step::Leaves(text) => self.leaves(text, &mut || self.query(pair, text)),
+            Step::Parses(name, text) => {
+                let parse = |out: &mut Vec<u8>| {
+                    out.parse(name.as_bytes(), text.as_bytes(), &[]);
+                    out.sync();
+                };
+                self.both(pair, text, &parse).map(drop)
+            }
+            Step::Named(name) => self.both(pair, name, &|out| named(out, name)).map(drop),
+            Step::NamedLeaves(name) => {
+                self.leaves(name, &mut || self.both(pair, name, &|out| named(out, name)))
+            }
+            Step::Fresh(write, read) => self.fresh(pair, other, write, read),
+        }
+    }
+
+    /// Runs the steps of a scenario. `anywhere`: what stays otherwise may leave.
+    fn run(&self, steps: &[Step], anywhere: bool) -> Result<(), String> {
         let (mut pair, mut other) = (self.pair("postgres"), self.pair("postgres"));
         for step in steps {
-            match step {
-                Step::Runs(text) => drop(self.query(&mut pair, text)?),
-                Step::Other(text) => drop(self.query(&mut other, text)?),
-                Step::As(role) => pair = self.pair(role),
-                Step::Stays(why, text) => {
-                    self.stays(&mut pair, why, text, &|out| out.query(text.as_bytes()))?
-                }
-                Step::StaysWith(why, text, value) => {
-                    self.stays(&mut pair, why, text, &|out| bound(out, text, value))?;
-                }
-                Step::Leaves(text) => self.leaves(text, &mut || self.query(&mut pair, text))?,
-                Step::Parses(name, text) => {
-                    self.both(&mut pair, text, &|out| {
-                        out.parse(name.as_bytes(), text.as_bytes(), &[]);
-                        out.sync();
-                    })?;
-                }
-                Step::Named(name) => drop(self.both(&mut pair, name, &|out| named(out, name))?),
-                Step::NamedLeaves(name) => {
-                    self.leaves(name, &mut || self.both(&mut pair, name, &|out| named(out, name)))?;
-                }
-                Step::Fresh(write, read) => self.fresh(&mut pair, &mut other, write, read)?,
+            match *step {
+                Step::Stays(_, text) if anywhere => self.step(&Step::Runs(text), &mut pair, &mut other)?,
+                _ => self.step(step, &mut pair, &mut other)?,
             }
         }
         match self.open.cluster(|cluster| cluster.scheduler().writers()) {
@@ -304,19 +343,64 @@ impl Stage {
     }
 }
 
+impl Mode {
+    /// The database in which sessions come to their connections so.
+    fn database(self) -> &'static str {
+        match self {
+            Mode::Alone => "postgres",
+            Mode::Sharing => "shared",
+        }
+    }
+}
+
+/// Clients of one of the databases share connections.
+fn pools() -> Pools {
+    let shares =
+        Said { mode: Some(PoolMode::Transaction), size: Some(SHARED_CONNECTIONS), ..Said::default() };
+    let databases = BTreeMap::from([(Mode::Sharing.database().to_owned(), shares)]);
+    Pools { databases, ..Pools::default() }
+}
+
+fn new_database_at_the_one() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("lines_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    ONE.query(&format!("CREATE DATABASE {name}"));
+    name
+}
+
 impl Line {
     /// Runs its scenarios.
     fn holds(&self) {
-        let stage = Stage::start();
+        let mut stage = Stage::start();
+        let mut wrong = self.wrong(&stage);
+        stage.turns_to(Mode::Sharing);
+        wrong.extend(self.wrong(&stage));
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Makes what the scenarios stand on, and runs them: what is wrong.
+    fn wrong(&self, stage: &Stage) -> Vec<String> {
         let mut pair = stage.pair("postgres");
         for sql in [TABLES].iter().chain(self.objects) {
+            // Roles are those of all databases.
+            if stage.mode == Mode::Sharing && sql.starts_with("CREATE ROLE") {
+                continue;
+            }
             let told = stage.query(&mut pair, sql).unwrap();
             assert!(!told.contains('E'), "{sql}: {told}");
         }
-        let wrong =
-            |(name, steps): &(&str, &[Step])| stage.run(steps).err().map(|why| format!("{name}: {why}"));
-        let wrong: Vec<String> = self.scenarios.iter().filter_map(wrong).collect();
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        drop(pair);
+        let mut wrong = Vec::new();
+        for (name, steps) in self.scenarios {
+            let shared = self.shared.iter().find(|(of, _)| of == name).map(|(_, shared)| *shared);
+            let shared = shared.filter(|_| stage.mode == Mode::Sharing);
+            if shared == Some(Shared::Not) {
+                continue;
+            }
+            let ran = stage.run(steps, shared == Some(Shared::Anywhere));
+            wrong.extend(ran.err().map(|why| format!("{:?}, {name}: {why}", stage.mode)));
+        }
+        wrong
     }
 }
 

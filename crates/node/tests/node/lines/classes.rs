@@ -1,7 +1,7 @@
 //! What stays at the primary for what it reads or calls, class by class, and what may leave though it looks like it.
 
-use super::Line;
 use super::Step::{As, Fresh, Leaves, Other, Runs, Stays, StaysWith};
+use super::{Line, Shared};
 
 const READ: &str = "SELECT name FROM items WHERE id = 1";
 
@@ -10,6 +10,7 @@ const THE_CLOCK: Line = Line {
         "CREATE TABLE dated (id int PRIMARY KEY, d date, note text)",
         "CREATE VIEW recent AS SELECT id FROM dated WHERE d < now()",
     ],
+    shared: &[],
     scenarios: &[
         (
             "functions",
@@ -74,6 +75,7 @@ fn the_clock() {
 
 const THE_IDENTITY_OF_TRANSACTIONS: Line = Line {
     objects: &[],
+    shared: &[],
     scenarios: &[
         (
             "functions",
@@ -120,10 +122,13 @@ fn the_identity_of_transactions() {
 
 const SEQUENCES: Line = Line {
     objects: &["CREATE SEQUENCE numbers", "CREATE TABLE counted (id serial PRIMARY KEY, n int)"],
+    shared: &[],
     scenarios: &[
         (
             "functions",
             &[
+                // Whoever shares a connection keeps what a sequence gave once somebody in the database has asked for that.
+                Runs("SELECT currval('numbers')"),
                 Stays("sequence", "SELECT nextval('numbers')"),
                 Stays("sequence", "SELECT currval('numbers')"),
                 Stays("sequence", "SELECT lastval()"),
@@ -151,6 +156,8 @@ fn sequences() {
 
 const WHAT_BELONGS_TO_THE_SESSION: Line = Line {
     objects: &[],
+    // What a seed makes of random() lives in a process, where nothing shows it, and does not go along to another.
+    shared: &[("seeds", Shared::Not)],
     scenarios: &[
         (
             "settings",
@@ -217,6 +224,7 @@ fn what_belongs_to_the_session() {
 
 const WHAT_BELONGS_TO_ONE_SERVER: Line = Line {
     objects: &[],
+    shared: &[],
     scenarios: &[
         (
             "addresses",
@@ -286,6 +294,7 @@ fn what_belongs_to_one_server() {
 
 const LARGE_OBJECTS: Line = Line {
     objects: &[],
+    shared: &[],
     scenarios: &[(
         "functions",
         &[
@@ -312,6 +321,7 @@ const CATALOGS_AND_OBJECT_IDENTIFIERS: Line = Line {
         "CREATE VIEW of_catalog AS SELECT relname FROM pg_class",
         "CREATE TABLE named (id int, r regclass)",
     ],
+    shared: &[],
     scenarios: &[
         (
             "catalogs",
@@ -377,6 +387,7 @@ const WHAT_RUNS_TEXT_OR_OTHER_CODE: Line = Line {
         "CREATE VIEW calls AS SELECT id, outer_one() AS one FROM bystander",
         "CREATE FUNCTION lower(int) RETURNS text LANGUAGE sql AS 'SELECT ''mine'''",
     ],
+    shared: &[],
     scenarios: &[
         (
             "text",
@@ -439,6 +450,8 @@ const A_DOMAIN_WHOSE_CHECK_RUNS_CODE: Line = Line {
         "CREATE FUNCTION said_to_be_pure(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'",
         "CREATE DOMAIN checked AS int CHECK (said_to_be_pure(VALUE) > 0)",
     ],
+    // The same.
+    shared: &[("what is not looked at may be a seed", Shared::Not)],
     scenarios: &[
         (
             "what is not looked at may be a seed",
@@ -482,6 +495,7 @@ const WHAT_IS_NOT_IN_THE_STREAM: Line = Line {
         "CREATE TABLE parent (id int)",
         "CREATE UNLOGGED TABLE child () INHERITS (parent)",
     ],
+    shared: &[],
     scenarios: &[
         (
             "unlogged tables",
@@ -542,6 +556,7 @@ fn what_is_not_in_the_stream() {
 
 const WHAT_DEPENDS_ON_THE_PLACE_OF_ROWS: Line = Line {
     objects: &[],
+    shared: &[],
     scenarios: &[(
         "samples",
         &[
@@ -558,6 +573,7 @@ fn what_depends_on_the_place_of_rows() {
 
 const WHAT_MAY_LEAVE_THOUGH_IT_IS_VOLATILE: Line = Line {
     objects: &[],
+    shared: &[],
     scenarios: &[
         (
             "random",

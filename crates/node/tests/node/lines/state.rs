@@ -1,7 +1,7 @@
 //! The state of the session, its settings and its isolation decide too.
 
-use super::Line;
 use super::Step::{As, Leaves, Other, Runs, Stays};
+use super::{Line, Shared};
 
 const READ: &str = "SELECT name FROM items WHERE id = 1";
 /// It takes long enough to leave a block.
@@ -15,6 +15,8 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         "CREATE TABLE accounts (id int PRIMARY KEY, amount int)",
         "INSERT INTO accounts VALUES (1, 0), (2, 0)",
     ],
+    // A connection of Consort's own hears for those who share theirs.
+    shared: &[("a session that listens", Shared::Anywhere)],
     scenarios: &[
         (
             "declared",
@@ -132,6 +134,7 @@ const SETTINGS: Line = Line {
         "CREATE SCHEMA other",
         "CREATE TABLE other.items AS SELECT id, 'other ' || name AS name FROM items",
     ],
+    shared: &[],
     scenarios: &[
         ("search_path", &[Leaves(READ), Runs("SET search_path = other"), Leaves(READ)]),
         (

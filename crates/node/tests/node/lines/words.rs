@@ -18,6 +18,7 @@ const VIEWS_AND_RULES: Line = Line {
         "CREATE RULE turn AS ON DELETE TO turned DO INSTEAD UPDATE items SET name = 'turned' WHERE id = OLD.id",
         "INSERT INTO turned VALUES (4)",
     ],
+    shared: &[],
     scenarios: &[
         (
             "a view",
@@ -67,6 +68,7 @@ const TRIGGERS_AND_KEYS: Line = Line {
         "ALTER TABLE made REPLICA IDENTITY FULL",
         "INSERT INTO made (id, a, email) VALUES (1, 1, 'a'), (2, 2, 'b')",
     ],
+    shared: &[],
     scenarios: &[
         ("a trigger", &[Fresh(&["UPDATE items SET name = 'x' WHERE id = 1"], "SELECT count(*) FROM audit")]),
         (
@@ -114,6 +116,7 @@ const INHERITANCE_AND_PARTITIONS: Line = Line {
         "CREATE TABLE more (id int PRIMARY KEY, v int)",
         "INSERT INTO more VALUES (150, 150)",
     ],
+    shared: &[],
     scenarios: &[
         (
             "a child's rows are the parent's",
@@ -157,6 +160,7 @@ const PREPARED_STATEMENTS_AND_NAMES: Line = Line {
         "CREATE TABLE other.items AS SELECT id, 'other ' || name AS name FROM items",
         "CREATE FUNCTION other.abs(int) RETURNS int LANGUAGE sql AS 'SELECT 7'",
     ],
+    shared: &[],
     scenarios: &[
         (
             "a table that changes",
@@ -256,6 +260,7 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
         "CREATE POLICY of_tenant ON tenants USING (tenant = current_setting('app.tenant')::int)",
         "GRANT SELECT ON owned, items, members, bystander, tenants TO ada, bob",
     ],
+    shared: &[],
     scenarios: &[
         (
             "each sees his own",
@@ -341,6 +346,9 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
                 Leaves("SELECT id FROM owned"),
                 Other("ALTER ROLE ada BYPASSRLS"),
                 Runs("SELECT id FROM owned"),
+                Leaves("SELECT id FROM owned"),
+                // It is the role of the other databases too.
+                Other("ALTER ROLE ada NOBYPASSRLS"),
                 Leaves("SELECT id FROM owned"),
             ],
         ),

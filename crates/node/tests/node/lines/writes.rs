@@ -13,6 +13,7 @@ const WRITES_AND_LOCKS: Line = Line {
         "CREATE FUNCTION logs() RETURNS int LANGUAGE sql AS 'INSERT INTO public.log VALUES (16) RETURNING id'",
         "CREATE PROCEDURE p() LANGUAGE plpgsql AS 'BEGIN INSERT INTO log VALUES (2); COMMIT; INSERT INTO log VALUES (3); END'",
     ],
+    shared: &[],
     scenarios: &[
         ("INSERT", &[Stays("writes", "INSERT INTO log VALUES (1)")]),
         ("UPDATE", &[Stays("writes", "UPDATE items SET name = name || '.' WHERE id = 9")]),
