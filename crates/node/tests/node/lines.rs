@@ -48,12 +48,16 @@ const TABLES: &str = "CREATE TABLE items (id int PRIMARY KEY, name text); \
     CREATE TABLE bystander (id int PRIMARY KEY); INSERT INTO bystander VALUES (1)";
 const BYSTANDER: &str = "SELECT id FROM bystander";
 
+/// Why a read stays that must see what no standby has replayed.
+const BEHIND: &str = "standbys_behind";
+
 /// Why a statement may be at the primary for a moment, whatever it is.
 const PASSING: &[&str] = &[
     "between",
     "catalog_being_read",
     "catalog_changed",
     "database_not_followed",
+    "decoder_behind",
     "gauge_not_settled",
     "in_doubt",
     "none_serving",
@@ -64,7 +68,8 @@ const PASSING: &[&str] = &[
     "session_not_probed",
     "session_ran_code",
     "session_ran_unknown",
-    "standbys_behind",
+    "standby_behind",
+    BEHIND,
     "unknown_relation",
     "written_meanwhile",
 ];
@@ -98,6 +103,8 @@ enum Step {
     /// While the standby stands still, another session runs these statements, and the read behind them sees what they did.
     /// Others go on to leave.
     Fresh(&'static [&'static str], &'static str),
+    /// These run while the standby stands still.
+    Still(&'static [Step]),
 }
 
 /// What is said of a class of statements.
@@ -225,7 +232,9 @@ impl Stage {
     fn settles(&self, pair: &mut Pair) -> Result<(), String> {
         for _ in 0..ROUNDS {
             let (left, reasons) = self.counted(&mut || self.query(pair, BYSTANDER))?;
-            if left || reasons.iter().any(|reason| !PASSING.contains(reason)) {
+            // A standby that stands still is behind for as long as it does.
+            let is_over = |reason: &&str| !PASSING.contains(reason) || *reason == BEHIND;
+            if left || reasons.iter().any(is_over) {
                 break;
             }
         }
@@ -301,6 +310,13 @@ impl Stage {
         Ok(())
     }
 
+    fn still(&self, steps: &[Step], pair: &mut Pair, other: &mut Pair) -> Result<(), String> {
+        self.replay(true);
+        let ran = steps.iter().try_for_each(|step| self.step(step, pair, other));
+        self.replay(false);
+        ran
+    }
+
     fn step(&self, step: &Step, pair: &mut Pair, other: &mut Pair) -> Result<(), String> {
         match step {
             Step::Runs(text) => self.query(pair, text).map(drop),
@@ -324,6 +340,7 @@ impl Stage {
                 self.leaves(name, &mut || self.both(pair, name, &|out| named(out, name)))
             }
             Step::Fresh(write, read) => self.fresh(pair, other, write, read),
+            Step::Still(steps) => self.still(steps, pair, other),
         }
     }
 

@@ -1,8 +1,8 @@
 //! What else decides where a statement runs and what it must see: views, rules, triggers, policies, names, prepared
 //! statements, inheritance and partitions, roles.
 
-use super::Line;
-use super::Step::{As, Fresh, Leaves, Named, NamedLeaves, Other, Parses, Runs, Stays};
+use super::Step::{As, Fresh, Leaves, Named, NamedLeaves, Other, Parses, Runs, Stays, Still};
+use super::{BEHIND, Line};
 
 const READ: &str = "SELECT name FROM items WHERE id = 1";
 
@@ -39,12 +39,18 @@ const VIEWS_AND_RULES: Line = Line {
             "a view that becomes another",
             &[
                 Leaves("SELECT name FROM seen WHERE id = 1"),
-                Other("CREATE OR REPLACE VIEW seen AS SELECT id, name || ' replaced' AS name FROM items"),
-                Runs("SELECT name FROM seen WHERE id = 1"),
-                Leaves("SELECT name FROM seen WHERE id = 1"),
+                Still(&[
+                    Leaves("SELECT name FROM seen WHERE id = 1"),
+                    Other("CREATE OR REPLACE VIEW seen AS SELECT id, name || ' replaced' AS name FROM items"),
+                    Stays(BEHIND, "SELECT name FROM seen WHERE id = 1"),
+                ]),
                 Other("CREATE TABLE others AS SELECT id, 'other' AS name FROM items"),
-                Other("CREATE OR REPLACE VIEW seen AS SELECT id, name FROM others"),
-                Runs("SELECT name FROM seen WHERE id = 1"),
+                Leaves("SELECT name FROM seen WHERE id = 1"),
+                Still(&[
+                    Leaves("SELECT name FROM seen WHERE id = 1"),
+                    Other("CREATE OR REPLACE VIEW seen AS SELECT id, name FROM others"),
+                    Stays(BEHIND, "SELECT name FROM seen WHERE id = 1"),
+                ]),
                 Fresh(&["UPDATE others SET name = 'fresh'"], "SELECT name FROM seen WHERE id = 1"),
             ],
         ),
@@ -307,8 +313,11 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
             &[
                 As("bob"),
                 Leaves("SELECT id FROM owned"),
-                Other("ALTER POLICY own ON owned USING (true)"),
-                Runs("SELECT id FROM owned"),
+                Still(&[
+                    Leaves("SELECT id FROM owned"),
+                    Other("ALTER POLICY own ON owned USING (true)"),
+                    Stays(BEHIND, "SELECT id FROM owned"),
+                ]),
                 Leaves("SELECT id FROM owned"),
                 Other("ALTER POLICY own ON owned USING (id IN (SELECT item FROM members))"),
                 Runs("SELECT id FROM owned"),
@@ -320,8 +329,11 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
             &[
                 As("bob"),
                 Leaves("SELECT id FROM bystander"),
-                Other("REVOKE SELECT ON bystander FROM bob"),
-                Runs("SELECT id FROM bystander"),
+                Still(&[
+                    Leaves("SELECT id FROM bystander"),
+                    Other("REVOKE SELECT ON bystander FROM bob"),
+                    Stays(BEHIND, "SELECT id FROM bystander"),
+                ]),
                 Other("GRANT SELECT ON bystander TO bob"),
                 Runs("SELECT id FROM bystander"),
             ],
@@ -335,8 +347,11 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
                 Other("GRANT readers TO bob"),
                 As("bob"),
                 Leaves("SELECT id FROM bystander"),
-                Other("REVOKE readers FROM bob"),
-                Runs("SELECT id FROM bystander"),
+                Still(&[
+                    Leaves("SELECT id FROM bystander"),
+                    Other("REVOKE readers FROM bob"),
+                    Stays(BEHIND, "SELECT id FROM bystander"),
+                ]),
             ],
         ),
         (
@@ -344,8 +359,11 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
             &[
                 As("ada"),
                 Leaves("SELECT id FROM owned"),
-                Other("ALTER ROLE ada BYPASSRLS"),
-                Runs("SELECT id FROM owned"),
+                Still(&[
+                    Leaves("SELECT id FROM owned"),
+                    Other("ALTER ROLE ada BYPASSRLS"),
+                    Stays(BEHIND, "SELECT id FROM owned"),
+                ]),
                 Leaves("SELECT id FROM owned"),
                 // It is the role of the other databases too.
                 Other("ALTER ROLE ada NOBYPASSRLS"),
