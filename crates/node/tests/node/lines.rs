@@ -7,11 +7,14 @@
 //! |---|---|---|
 //! | writes, CTEs with DML, SELECT INTO, FOR UPDATE, LOCK, COPY, CALL, DO, EXPLAIN ANALYZE, cursors, PREPARE TRANSACTION | `writes` | `door`, `session`, `in_block` |
 //! | the clock, transactions, sequences, session, advisory locks, server, large objects, catalogs and OIDs | `classes` | `pooled`, `copies` |
+//! | types inside of types, operators without functions, texts and trees that are not read | `classes` | |
 //! | functions inside functions, operators, casts, domains, text that is run, foreign tables | `classes` | `statements` |
 //! | unlogged, temporary and materialized tables, temporary tables that hide others | `classes` | `session`, `messages` |
 //! | isolation, failed blocks, own writes, DDL in blocks, limits for idle blocks, settings | `state` | `in_block`, `session`, `pooled` |
+//! | settings that code changes, what keeps a session | `state` | `session` |
 //! | REPEATABLE READ and above on one node, BEGIN READ ONLY elsewhere | `state` | `snapshot`, `in_block` |
 //! | views, rules, triggers, foreign keys, generated columns, inheritance, partitions, policies, roles | `words` | `in_block`, `snapshot` |
+//! | triggers, rules and keys that write, CHECKs that do, rows that are found by other keys | `writes` | |
 //! | prepared statements whose table or search_path changes | `words` | `session`, `messages`, `pooled` |
 
 mod classes;

@@ -600,3 +600,109 @@ const WHAT_MAY_LEAVE_THOUGH_IT_IS_VOLATILE: Line = Line {
 fn what_may_leave_though_it_is_volatile() {
     WHAT_MAY_LEAVE_THOUGH_IT_IS_VOLATILE.holds();
 }
+
+const WHAT_LIES_INSIDE_OF_VALUES: Line = Line {
+    objects: &[
+        "CREATE TABLE days (id int PRIMARY KEY, d date)",
+        "CREATE TYPE span AS (d date, note text)",
+        "CREATE TABLE named (id int, r regclass)",
+    ],
+    shared: &[],
+    scenarios: &[
+        (
+            "the clock",
+            &[
+                Stays("clock", "SELECT '{today}'::date[] IS NULL"),
+                Stays("clock", "SELECT '[today,)'::daterange IS NULL"),
+                Stays("clock", "SELECT '{[today,)}'::datemultirange IS NULL"),
+                Stays("clock", "SELECT '(today,a)'::span IS NULL"),
+                Leaves("SELECT '{2024-01-01}'::date[] IS NULL"),
+            ],
+        ),
+        (
+            "a zone whose offset is that of today",
+            &[
+                Stays("clock", "SELECT '10:00'::timetz IS NULL"),
+                StaysWith("clock", "SELECT $1::timetz IS NULL", "10:00"),
+                Leaves("SELECT '10:00'::time IS NULL"),
+            ],
+        ),
+        (
+            "text that becomes values of other types",
+            &[
+                Stays("clock", r#"SELECT (json_populate_record(NULL::days, '{"d": "today"}')).id IS NULL"#),
+                Stays("clock", r#"SELECT count(*) FROM json_to_recordset('[{"d": "today"}]') AS t(d date)"#),
+                Stays(
+                    "clock",
+                    "SELECT count(*) FROM XMLTABLE('/a' PASSING '<a>today</a>'::xml COLUMNS d date PATH '.')",
+                ),
+            ],
+        ),
+        (
+            "names of objects",
+            &[
+                Stays("object_identifier", "SELECT '{items}'::regclass[]"),
+                Stays("object_identifier", "SELECT named FROM named"),
+            ],
+        ),
+    ],
+};
+
+#[test]
+fn what_lies_inside_of_values() {
+    WHAT_LIES_INSIDE_OF_VALUES.holds();
+}
+
+const WHAT_CANNOT_BE_FOLLOWED: Line = Line {
+    objects: &[
+        "CREATE FUNCTION less(int, int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 < $2; END'",
+        "CREATE FUNCTION compares(int, int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN btint4cmp($1, $2); END'",
+        "CREATE OPERATOR <% (LEFTARG = int, RIGHTARG = int, FUNCTION = less)",
+        "CREATE OPERATOR =% (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)",
+        "CREATE OPERATOR CLASS by_code FOR TYPE int USING btree AS OPERATOR 1 <% , OPERATOR 3 =% , FUNCTION 1 compares(int, int)",
+        // What is too long for the rows of a table lies in another one, whose changes do not come out of the decoder.
+        "DO $$BEGIN EXECUTE format('CREATE VIEW toasted AS SELECT chunk_seq FROM %s', \
+         (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'items'::regclass)); END$$",
+    ],
+    shared: &[],
+    scenarios: &[
+        (
+            "an operator without its function",
+            &[
+                Leaves("SELECT id FROM items ORDER BY id USING <"),
+                Stays("unknown_function", "SELECT id FROM items ORDER BY id USING <%"),
+            ],
+        ),
+        ("a table that is not in the catalog", &[Stays("unknown_relation", "SELECT count(*) FROM toasted")]),
+        (
+            "what goes with what is temporary elsewhere",
+            &[
+                Other("CREATE DOMAIN pg_temp.few AS int"),
+                Other("CREATE VIEW part AS SELECT id::pg_temp.few AS id FROM bystander"),
+                Stays("fleeting", "SELECT id FROM part"),
+                Other("DISCARD TEMP"),
+                Runs("SELECT id FROM part"),
+            ],
+        ),
+        (
+            "a tree that PostgreSQL breaks",
+            &[Stays("unreadable_tree", "SELECT 1 AS \"((((((((((((((((((((((((((((((((((((((((((((((((((\"")],
+        ),
+        (
+            "texts that are not read",
+            &[
+                Stays("string_escape", "SELECT E'\\x61' || id FROM bystander"),
+                Stays("string_continuation", "SELECT 'a'\n'b' || id FROM bystander"),
+                Stays("unicode_string", "SELECT U&'\\0061' || id FROM bystander"),
+                Stays("national_string", "SELECT N'a' = 'a', id FROM bystander"),
+                Stays("number_syntax", "SELECT 0x1F FROM bystander"),
+                Leaves("SELECT 'a' || id FROM bystander"),
+            ],
+        ),
+    ],
+};
+
+#[test]
+fn what_cannot_be_followed() {
+    WHAT_CANNOT_BE_FOLLOWED.holds();
+}

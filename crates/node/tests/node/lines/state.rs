@@ -231,3 +231,171 @@ const SETTINGS: Line = Line {
 fn settings() {
     SETTINGS.holds();
 }
+
+/// What is known of it, and where else nothing of it could be.
+const WHAT_KEEPS_A_SESSION: Line = Line {
+    objects: &[],
+    shared: &[],
+    scenarios: &[
+        (
+            "a library",
+            &[Leaves(READ), Stays("load", "LOAD 'plpgsql'"), Stays("session_loaded_library", READ)],
+        ),
+        (
+            "a limit for idle sessions",
+            &[
+                Leaves(READ),
+                // Nobody says how long that is before the server is asked.
+                Runs("SET idle_session_timeout = '0.5h'"),
+                Stays("idle_session_limit", READ),
+                Runs("RESET idle_session_timeout"),
+                Leaves(READ),
+            ],
+        ),
+        (
+            "the role of a replica",
+            &[
+                Leaves(READ),
+                Runs("SET session_replication_role = replica"),
+                Stays("session_replication_role", READ),
+                Runs("RESET session_replication_role"),
+                Leaves(READ),
+            ],
+        ),
+        (
+            "an end with the first error",
+            &[
+                Leaves(READ),
+                Runs("SET exit_on_error = on"),
+                Stays("exit_on_error", READ),
+                Runs("RESET exit_on_error"),
+                Leaves(READ),
+            ],
+        ),
+        (
+            "kinds of relations that it may not read",
+            &[
+                Leaves(READ),
+                Runs("SET restrict_nonsystem_relation_kind = 'view'"),
+                Stays("restrict_nonsystem_relation_kind", READ),
+                Runs("RESET restrict_nonsystem_relation_kind"),
+                Leaves(READ),
+            ],
+        ),
+        (
+            "more settings than are followed",
+            &[
+                Leaves(READ),
+                Runs("SELECT set_config('search_path', 'public' || repeat(', a', 3000), false) IS NULL"),
+                Stays("too_many_settings", READ),
+            ],
+        ),
+        (
+            "a block whose beginning was not understood",
+            &[
+                Leaves(READ),
+                Runs("SET standard_conforming_strings = off"),
+                Runs("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 'a\\\\b'"),
+                Stays("block_unknown", READ),
+                Runs("COMMIT"),
+            ],
+        ),
+    ],
+};
+
+#[test]
+fn what_keeps_a_session() {
+    WHAT_KEEPS_A_SESSION.holds();
+}
+
+/// Nothing says so where it runs.
+const SETTINGS_THAT_CODE_CHANGES: Line = Line {
+    objects: &[
+        "CREATE SCHEMA elsewhere",
+        "CREATE TABLE elsewhere.items AS SELECT id, 'elsewhere ' || name AS name FROM items",
+        "CREATE FUNCTION moves() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN PERFORM set_config(''search_path'', ''elsewhere, public'', false); RETURN NULL; END'",
+        "CREATE TABLE moving (id int)",
+        "CREATE TRIGGER moves AFTER INSERT ON moving FOR EACH STATEMENT EXECUTE FUNCTION moves()",
+        "CREATE ROLE dora LOGIN",
+        "CREATE TABLE secret (id int PRIMARY KEY, owner text)",
+        "INSERT INTO secret VALUES (1, 'dora'), (2, 'nobody')",
+        "ALTER TABLE secret ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY own ON secret USING (owner = current_user)",
+        "GRANT SELECT ON secret TO dora",
+    ],
+    shared: &[],
+    scenarios: &[
+        (
+            "by a function",
+            &[
+                Leaves(READ),
+                Stays("session", "SELECT set_config('search_path', 'elsewhere, public', false)"),
+                Leaves(READ),
+            ],
+        ),
+        (
+            "by text that is run",
+            &[
+                Leaves(READ),
+                Stays(
+                    "runs_text",
+                    "SELECT query_to_xml('SELECT set_config(''search_path'', ''elsewhere, public'', false)', true, true, '')",
+                ),
+                Leaves(READ),
+            ],
+        ),
+        ("by a trigger", &[Leaves(READ), Stays("writes", "INSERT INTO moving VALUES (1)"), Leaves(READ)]),
+        (
+            "the form of values",
+            &[
+                Runs("SELECT set_config('bytea_output', 'escape', false)"),
+                Leaves("SELECT set_byte('abc', 0, id) FROM bystander"),
+                Runs("SELECT set_config('extra_float_digits', '-5', false)"),
+                Leaves("SELECT id / 3::float8 FROM bystander"),
+                Runs("SELECT set_config('intervalstyle', 'iso_8601', false)"),
+                Leaves("SELECT id * interval '1 day 2 hours' FROM bystander"),
+                Runs("SELECT set_config('datestyle', 'German', false)"),
+                Leaves("SELECT (timestamp '2024-02-03' + id * interval '1 day')::text FROM bystander"),
+                Runs("SELECT set_config('timezone', 'Asia/Tokyo', false)"),
+                Leaves("SELECT to_timestamp(id)::text FROM bystander"),
+                Runs("SELECT set_config('xmlbinary', 'hex', false)"),
+                Leaves("SELECT xmlelement(name a, set_byte('abc', 0, id)) FROM bystander"),
+                Runs("SELECT set_config('default_text_search_config', 'pg_catalog.english', false)"),
+                Leaves("SELECT to_tsvector(repeat('houses', id)) FROM bystander"),
+            ],
+        ),
+        (
+            "what a text means",
+            &[
+                Leaves("SELECT timestamptz '2024-01-01 10:00 EST' + id * interval '1 day' FROM bystander"),
+                Runs("SELECT set_config('timezone_abbreviations', 'Australia', false)"),
+                Leaves("SELECT timestamptz '2024-01-01 10:00 EST' + id * interval '1 day' FROM bystander"),
+                Leaves("SELECT E'a\\'b' || id FROM bystander"),
+                Runs("SELECT set_config('backslash_quote', 'off', false)"),
+                Runs("SELECT E'a\\'b' || id FROM bystander"),
+                Leaves("SELECT id FROM bystander"),
+                Runs("SELECT E'a\\'b' || id FROM bystander"),
+            ],
+        ),
+        (
+            "who reads",
+            &[
+                Leaves("SELECT id FROM secret"),
+                Runs("SELECT set_config('role', 'dora', false)"),
+                Leaves("SELECT id FROM secret"),
+                Runs("RESET ROLE"),
+                Leaves("SELECT id FROM secret"),
+                Runs("SET SESSION AUTHORIZATION dora"),
+                Leaves("SELECT id FROM secret"),
+                Runs("RESET SESSION AUTHORIZATION"),
+                Leaves("SELECT id FROM secret"),
+            ],
+        ),
+    ],
+};
+
+#[test]
+fn settings_that_code_changes() {
+    SETTINGS_THAT_CODE_CHANGES.holds();
+}

@@ -1,7 +1,7 @@
 //! Writes and locks, in every form: they are the primary's, and reads see what they did.
 
 use super::Line;
-use super::Step::{Fresh, Leaves, Other, Runs, Stays, Still};
+use super::Step::{As, Fresh, Leaves, Other, Runs, Stays, Still};
 
 const READ: &str = "SELECT name FROM items WHERE id = 1";
 const KEPT_OUT: &str = "SELECT count(*) FROM kept_out";
@@ -275,4 +275,84 @@ const WRITES_AND_LOCKS: Line = Line {
 #[test]
 fn writes_and_locks() {
     WRITES_AND_LOCKS.holds();
+}
+
+/// What is written besides, and what is read for others to see it.
+const WHAT_WRITES_BRING_ALONG: Line = Line {
+    objects: &[
+        "CREATE TABLE audit (id int)",
+        "CREATE FUNCTION audits() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.audit VALUES (1); RETURN NULL; END'",
+        "CREATE TABLE watched (id int)",
+        "CREATE TRIGGER comes AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION audits()",
+        "CREATE TRIGGER goes AFTER DELETE ON watched FOR EACH ROW EXECUTE FUNCTION audits()",
+        "CREATE FUNCTION passes(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.audit VALUES ($1); RETURN true; END'",
+        "CREATE TABLE checked (id int CHECK (passes(id)))",
+        "CREATE TABLE parents (id int PRIMARY KEY)",
+        "INSERT INTO parents VALUES (1)",
+        "CREATE TABLE ruled (id int PRIMARY KEY, parent int REFERENCES parents ON DELETE CASCADE)",
+        "CREATE RULE too AS ON DELETE TO ruled DO ALSO INSERT INTO audit VALUES (OLD.id)",
+        "INSERT INTO ruled VALUES (1, 1)",
+        "CREATE TABLE loose (id int PRIMARY KEY, item int REFERENCES items ON DELETE SET NULL ON UPDATE SET NULL)",
+        "INSERT INTO loose VALUES (1, 4), (2, 5)",
+        "CREATE TABLE mails (id int PRIMARY KEY, email text UNIQUE, n int)",
+        "INSERT INTO mails VALUES (1, 'a', 1), (2, 'b', 2)",
+        "CREATE ROLE carol LOGIN",
+        "CREATE TABLE shown (id int PRIMARY KEY, is_open boolean)",
+        // Only whole old rows show which columns changed.
+        "ALTER TABLE shown REPLICA IDENTITY FULL",
+        "INSERT INTO shown VALUES (1, true), (2, false)",
+        "ALTER TABLE shown ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY opened ON shown USING (is_open)",
+        "GRANT SELECT ON shown, bystander TO carol",
+    ],
+    shared: &[],
+    scenarios: &[
+        (
+            "triggers of every event",
+            &[
+                Fresh(&["INSERT INTO watched VALUES (1)"], "SELECT count(*) FROM audit"),
+                Fresh(&["DELETE FROM watched"], "SELECT count(*) FROM audit"),
+            ],
+        ),
+        ("a CHECK that writes", &[Fresh(&["INSERT INTO checked VALUES (1)"], "SELECT count(*) FROM audit")]),
+        (
+            "a rule where a foreign key deletes",
+            &[Fresh(&["DELETE FROM parents"], "SELECT count(*) FROM audit")],
+        ),
+        (
+            "SET NULL",
+            &[
+                Fresh(&["DELETE FROM items WHERE id = 4"], "SELECT count(*) FROM loose WHERE item IS NULL"),
+                Fresh(
+                    &["UPDATE items SET id = 500 WHERE id = 5"],
+                    "SELECT count(*) FROM loose WHERE item IS NULL",
+                ),
+            ],
+        ),
+        (
+            "MERGE",
+            &[Fresh(
+                &[
+                    "MERGE INTO mails m USING bystander b ON m.id = b.id + 1 WHEN MATCHED THEN UPDATE SET n = m.n + 1",
+                ],
+                "SELECT n FROM mails WHERE id = 2",
+            )],
+        ),
+        (
+            "ON CONFLICT with the row of another key",
+            &[Fresh(
+                &["INSERT INTO mails VALUES (50, 'a', 9) ON CONFLICT (email) DO UPDATE SET n = EXCLUDED.n"],
+                "SELECT n FROM mails WHERE id = 1",
+            )],
+        ),
+        (
+            "a column that a policy alone reads",
+            &[As("carol"), Fresh(&["UPDATE shown SET is_open = true WHERE id = 2"], "SELECT id FROM shown")],
+        ),
+    ],
+};
+
+#[test]
+fn what_writes_bring_along() {
+    WHAT_WRITES_BRING_ALONG.holds();
 }
