@@ -11,6 +11,7 @@ mod broken_pipe;
 mod check;
 mod cluster_in;
 mod console;
+mod core_files;
 mod daemon;
 mod demo;
 mod detach;

@@ -11,6 +11,7 @@ use clap::Args;
 use node::config::Config;
 use node::{Heir, NoHeir, StartsAgain};
 
+use crate::core_files::CoreFiles;
 use crate::daemon::READY;
 use crate::failure::Failure;
 use crate::{home, logging};
@@ -32,6 +33,8 @@ pub(crate) struct Options {
     /// notice; it ends when its other clients are done
     #[arg(long, short = 'R', visible_alias = "reboot")]
     takeover: bool,
+    #[command(flatten)]
+    core_files: CoreFiles,
     /// Leave the terminal's session
     #[arg(long, hide = true)]
     detached: bool,
@@ -51,6 +54,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if options.detached {
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
+    // Before anything secret is read.
+    options.core_files.apply()?;
     let config = Config::read(&options.config)?;
     let ready = || {
         // Whoever waits for it may be gone.

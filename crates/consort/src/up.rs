@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use node::config::Config;
 use postgres::local::{self, Cluster, LogIns, Node, Programs, Stop};
 
+use crate::core_files::CoreFiles;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::settings_file::{SettingsFile, quoted};
@@ -141,6 +142,8 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
     }
     let (cluster, config) = prepare(home, options)?;
     drop(turn);
+    // Not before the servers are started, which go by the limits that they are started with.
+    CoreFiles::default().apply()?;
     let ready = Box::new(announcement(home, &config));
     let served = serve::in_this_process(
         &home.config_file(),

@@ -159,8 +159,8 @@ impl Serving {
         let mut serving = Self::over(servers, lines);
         serving.signal("TERM");
         serving.ended();
-        serving.child = spawn(serve(&serving.config_file).env("TMPDIR", folder));
-        serving.is_ready();
+        let mut command = serve(&serving.config_file);
+        serving.start_again_by(command.env("TMPDIR", folder));
         serving
     }
 
@@ -189,6 +189,12 @@ impl Serving {
     /// Starts it once more, after it has ended.
     pub(crate) fn start_again(&mut self) {
         self.child = launch(&self.config_file);
+        self.is_ready();
+    }
+
+    /// The same by this command.
+    pub(crate) fn start_again_by(&mut self, command: &mut Command) {
+        self.child = spawn(command);
         self.is_ready();
     }
 

@@ -9,6 +9,7 @@ mod commands;
 mod configuration;
 mod console;
 mod cut_network;
+mod core_files;
 mod declared;
 mod demo;
 mod entering;

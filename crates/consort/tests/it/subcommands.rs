@@ -7,15 +7,15 @@ use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
+use crate::core_files::{lifted, limits};
 use crate::fixture::{CONSORT, UpFolder, consort, eventually, psql, run};
 
 /// `consort up --foreground` in this folder, at its first line: the URL.
 fn foreground(home: &UpFolder, more: &[&str]) -> (Child, String) {
     let listen = format!("127.0.0.1:{}", home.port);
-    let mut child = Command::new(CONSORT)
-        .args(["up", "--foreground", "--standbys", "1", "--listen", &listen, "--dir"])
-        .arg(home.path())
-        .args(more)
+    let mut up = Command::new(CONSORT);
+    up.args(["up", "--foreground", "--standbys", "1", "--listen", &listen, "--dir"]).arg(home.path());
+    let mut child = lifted(up.args(more))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -45,6 +45,7 @@ fn up_in_the_foreground_with_another_design_and_other_writers() {
     let home = UpFolder::new();
     let (mut child, url) = foreground(&home, &["--design", "weak", "--writers", "anywhere"]);
     assert_eq!(url, home.url());
+    assert_eq!(limits(child.id()).0, "0", "it leaves no core file");
     eventually("a client", || psql(&url, "SELECT 1").status.success());
     assert!(home.run("status", &[]).worked().contains("(design weak)"));
     assert_eq!(psql(&url, "SHOW consort.consistency").worked(), "weak\n");
