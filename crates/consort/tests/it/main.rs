@@ -8,8 +8,8 @@ mod barriers;
 mod commands;
 mod configuration;
 mod console;
-mod cut_network;
 mod core_files;
+mod cut_network;
 mod declared;
 mod demo;
 mod entering;
@@ -24,6 +24,7 @@ mod fixture;
 #[cfg(feature = "mounts")]
 mod full_disk;
 mod imported;
+mod large;
 mod lead;
 mod levels;
 mod life;

@@ -1,0 +1,251 @@
+//! What the process takes when values are large, and when only one side of a conversation goes on: whatever passes is in memory
+//! in pieces, and nobody's haste fills it.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use crate::fixture::{LIMIT, Serving, eventually, psql};
+use crate::load::{ANYWHERE, Client, served, serves_all};
+
+/// A large value has so many bytes.
+const LARGE: usize = 256 << 20;
+
+/// Whatever passes, so much more memory is taken at most: far from what one such value would take.
+const MORE_KB: u64 = 48 * 1024;
+
+/// The clients of these tests write and read so much at a time.
+const PIECE: usize = 64 << 10;
+
+/// What is not at its end before the test is.
+const ENDLESS: &str = "SELECT generate_series(1, 1000000000)";
+
+/// The most memory that the process has ever had.
+fn peak_kb(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line of the kernel");
+    line.trim().trim_end_matches(" kB").parse().expect("a line of the kernel")
+}
+
+/// What the process had taken before anything large came.
+struct Memory {
+    pid: u32,
+    before_kb: u64,
+}
+
+impl Memory {
+    fn of(serving: &Serving) -> Memory {
+        Memory { pid: serving.pid(), before_kb: peak_kb(serving.pid()) }
+    }
+
+    /// Little has come to that.
+    fn is_little(&self, what: &str) {
+        let more = peak_kb(self.pid) - self.before_kb;
+        assert!(more <= MORE_KB, "{what}: {more} kB beside the {} kB of before", self.before_kb);
+    }
+}
+
+/// Somebody's statement is so, at any node.
+fn any(serving: &Serving, so: &str) -> bool {
+    let sql = format!(
+        "SELECT FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND {so}"
+    );
+    let nodes = serving.servers.cluster().nodes();
+    nodes.iter().any(|node| !node.query("postgres", &sql).expect("it answers").is_empty())
+}
+
+/// Waits until a server cannot go on, because nobody takes what it says.
+fn waits_for_its_client(serving: &Serving, memory: &Memory, what: &str) {
+    eventually("a server that waits for its client", || {
+        memory.is_little(what);
+        any(serving, "wait_event = 'ClientWrite'")
+    });
+}
+
+/// A message of this tag.
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).expect("it is short");
+    [&[tag], &length.to_be_bytes()[..], body].concat()
+}
+
+/// The beginning of a message that is long; so many bytes are its body.
+fn head(tag: u8, body: usize) -> Vec<u8> {
+    let length = u32::try_from(body + 4).expect("no message is longer");
+    [&[tag], &length.to_be_bytes()[..]].concat()
+}
+
+fn query(text: &str) -> Vec<u8> {
+    message(b'Q', format!("{text}\0").as_bytes())
+}
+
+/// A client that reads and writes as it likes, and holds nothing large itself.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn connect(serving: &Serving) -> Raw {
+        let stream = TcpStream::connect(("127.0.0.1", serving.port)).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time");
+        stream.set_write_timeout(Some(LIMIT)).expect("a time");
+        let mut raw = Raw(stream);
+        let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+        let length = u32::try_from(body.len() + 4).expect("it is short");
+        raw.send(&[&length.to_be_bytes()[..], body].concat());
+        raw.is_ready();
+        raw
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("it is heard");
+    }
+
+    /// Reads so many bytes.
+    fn skip(&mut self, bytes: usize) {
+        let mut piece = vec![0; PIECE];
+        let mut left = bytes;
+        while left > 0 {
+            let some = left.min(PIECE);
+            self.0.read_exact(&mut piece[..some]).expect("more of it");
+            left -= some;
+        }
+    }
+
+    /// Reads up to a message of this tag, and its header. So many bytes are its body.
+    fn hears(&mut self, tag: u8) -> usize {
+        loop {
+            let mut header = [0; 5];
+            self.0.read_exact(&mut header).expect("a message");
+            let length = u32::from_be_bytes(header[1..].try_into().expect("four bytes")) as usize - 4;
+            if header[0] == tag {
+                return length;
+            }
+            if header[0] == b'E' {
+                let mut body = vec![0; length];
+                self.0.read_exact(&mut body).expect("the rest of it");
+                panic!("{}", String::from_utf8_lossy(&body));
+            }
+            self.skip(length);
+        }
+    }
+
+    /// Reads up to the end of an answer.
+    fn is_ready(&mut self) {
+        let length = self.hears(b'Z');
+        self.skip(length);
+    }
+}
+
+/// A large value in an answer whose client stops before each quarter of it.
+fn is_read_slowly(serving: &Serving, memory: &Memory) {
+    let mut client = Raw::connect(serving);
+    client.send(&query(&format!("SELECT repeat('x', {LARGE}) FROM quiet WHERE id = 1")));
+    let mut left = client.hears(b'D');
+    assert!(left > LARGE, "{left} bytes");
+    for _ in 0..4 {
+        waits_for_its_client(serving, memory, "a large value that is read");
+        client.skip(LARGE / 4);
+        left -= LARGE / 4;
+    }
+    client.skip(left);
+    client.is_ready();
+    memory.is_little("a large value that was read");
+}
+
+/// A large value as a parameter.
+fn is_bound(serving: &Serving, memory: &Memory) {
+    let mut client = Raw::connect(serving);
+    client.send(&message(b'P', b"\0INSERT INTO lengths VALUES (length($1::text))\0\0\0"));
+    // The unnamed portal and statement, no formats, one value.
+    let front = [&b"\0\0\0\0\0\x01"[..], &u32::try_from(LARGE).expect("it fits").to_be_bytes()].concat();
+    client.send(&[head(b'B', front.len() + LARGE + 2), front].concat());
+    let piece = vec![b'x'; PIECE];
+    (0..LARGE / PIECE).for_each(|_| client.send(&piece));
+    client.send(&[&b"\0\0"[..], &message(b'E', b"\0\0\0\0\0"), &message(b'S', b"")].concat());
+    client.is_ready();
+    memory.is_little("a large value that was bound");
+    let kept = serving.servers.query("SELECT n FROM lengths");
+    assert_eq!(kept, [[Some(LARGE.to_string())]]);
+}
+
+/// A large message with rows, none of which is kept.
+fn is_copied(serving: &Serving, memory: &Memory) {
+    let mut client = Raw::connect(serving);
+    client.send(&query("COPY texts FROM STDIN WHERE v = ''"));
+    let length = client.hears(b'G');
+    client.skip(length);
+    let mut row = vec![b'x'; PIECE];
+    row[PIECE - 1] = b'\n';
+    client.send(&head(b'd', LARGE));
+    (0..LARGE / PIECE).for_each(|_| client.send(&row));
+    client.send(&message(b'c', b""));
+    client.is_ready();
+    memory.is_little("a large message of a COPY");
+}
+
+/// Somebody asks for what does not end, reads nothing of it, or something, and goes.
+fn is_left(serving: &Serving, memory: &Memory, sql: &str, reads: bool) {
+    let mut client = Raw::connect(serving);
+    client.send(&query(sql));
+    match reads {
+        true => client.skip(16 * PIECE),
+        false => waits_for_its_client(serving, memory, sql),
+    }
+    drop(client);
+    is_over(serving, memory, "query ~ 'generate_series.1, 1000000000'");
+}
+
+/// Somebody asks for more and more, and reads nothing.
+fn asks_without_end(serving: &Serving, memory: &Memory) {
+    let mut client = Raw::connect(serving);
+    client.send(&message(b'P', b"\0SELECT repeat('x', 10000)\0\0\0"));
+    let asks = [message(b'B', &[0; 8]), message(b'E', &[0; 5])].concat().repeat(50_000);
+    client.0.set_nonblocking(true).expect("a socket");
+    let mut at = 0;
+    eventually("the end of what is taken of him", || {
+        memory.is_little("requests without end");
+        let takes = match client.0.write(&asks[at..]) {
+            Ok(some) => {
+                at = (at + some) % asks.len();
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}"),
+        };
+        !takes && any(serving, "wait_event = 'ClientWrite'")
+    });
+    drop(client);
+    is_over(serving, memory, "query ~ 'repeat..x., 10000'");
+}
+
+/// Nobody runs this any more; the only place at the primary is free, and nothing is left there.
+fn is_over(serving: &Serving, memory: &Memory, so: &str) {
+    eventually("the end of what nobody hears", || {
+        memory.is_little(so);
+        !any(serving, &format!("state = 'active' AND {so}"))
+    });
+    let left = "SELECT count(*) FROM pg_cursors, pg_backend_pid()";
+    assert_eq!(psql(&serving.url("postgres", "postgres"), left).worked(), "0\n");
+    memory.is_little(so);
+}
+
+#[test]
+fn large_values_and_peers_of_which_one_alone_goes_on_take_little_memory() {
+    // The nodes are asked past Consort. A proof that is late on a busy machine would only take the read to the primary.
+    let lines = format!("{ANYWHERE}\ndefault_pool_size = 1\nproof_limit = \"1s\"");
+    let (serving, mut console, url) = serves_all(Serving::start(1, &lines));
+    let tables = "CREATE TABLE lengths (n int); CREATE TABLE texts (v text)";
+    Client::connect(&url).and_then(|mut client| client.rows(tables)).unwrap();
+    let memory = Memory::of(&serving);
+    let before = served(&mut console, "standby1");
+    eventually("a large value that comes from the standby", || {
+        is_read_slowly(&serving, &memory);
+        served(&mut console, "standby1") > before
+    });
+    is_bound(&serving, &memory);
+    is_copied(&serving, &memory);
+    for sql in [ENDLESS, &format!("COPY ({ENDLESS}) TO STDOUT")] {
+        for reads in [false, true] {
+            is_left(&serving, &memory, sql, reads);
+        }
+    }
+    asks_without_end(&serving, &memory);
+}
