@@ -19,6 +19,7 @@ use super::request::Request;
 use crate::cluster::Cluster;
 use crate::routes::Went;
 use scheduler::Reason;
+use std::future::poll_fn;
 use transaction::{AtPrimary, Block};
 use wire::{Answers, Problem};
 
@@ -79,16 +80,24 @@ impl Session {
         if outcome == AtPrimary::ConnectionLost {
             return;
         }
-        if !self.current.failed
-            && let Err(reason) = self.shown_by_replicas().await
-        {
-            let problem = Problem::error(
-                "40003",
-                format!("committed at the primary, and not shown by replicas: {reason}"),
-            )
-            .hint("The commit stands, unless the primary is lost before they show it. Do not run it again.");
-            end.clear();
-            end.problem(&problem);
+        let shown = if self.current.failed { Some(Ok(())) } else { self.shown_by_replicas().await };
+        match shown {
+            Some(Ok(())) => {}
+            Some(Err(reason)) => {
+                let problem = Problem::error(
+                    "40003",
+                    format!("committed at the primary, and not shown by replicas: {reason}"),
+                )
+                .hint(
+                    "The commit stands, unless the primary is lost before they show it. Do not run it again.",
+                );
+                end.clear();
+                end.problem(&problem);
+            }
+            None => {
+                self.ended = Some(Ended::ClientGone);
+                return;
+            }
         }
         let status = self.line.primary.status;
         let out = self.line.client.out();
@@ -98,12 +107,18 @@ impl Session {
         }
     }
 
-    /// Waits until so many replicas show what was committed.
-    async fn shown_by_replicas(&self) -> Result<(), Reason> {
-        let cluster = &self.service.cluster;
-        let Some(database) = self.database.id() else { return Err(Reason::DatabaseNotFollowed) };
+    /// Waits until so many replicas show what was committed. `None`: its client is gone, and nobody waits for that. The commit
+    /// stands, and its connection is not kept from others any longer.
+    async fn shown_by_replicas(&mut self) -> Option<Result<(), Reason>> {
+        let cluster = self.service.cluster.clone();
+        let Some(database) = self.database.id() else { return Some(Err(Reason::DatabaseNotFollowed)) };
         let (replicas, limit) = (cluster.setup().acknowledged_by, cluster.setup().wait_limit);
-        transaction::shown_by(cluster, database, replicas, limit).await
+        let client = &mut self.line.client;
+        tokio::select! {
+            biased;
+            shown = transaction::shown_by(&cluster, database, replicas, limit) => Some(shown),
+            () = poll_fn(|cx| client.poll_closed(cx)) => None,
+        }
     }
 
     /// Has what is deferred checked, and waits for the turn. The error that the client gets instead, if it comes to that.

@@ -4,8 +4,9 @@
 use crate::pooled::{connections, shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, message, until};
+use crate::turns::{by_query, shared_stage};
 use node::pooling::Pools;
-use postgres::local::Node;
+use postgres::local::{Node, Options, Scratch};
 use rustix::net::sockopt::set_socket_linger;
 use scheduler::Writers;
 use std::net::Shutdown;
@@ -253,6 +254,37 @@ fn a_client_that_vanishes_while_its_commit_runs_keeps_no_place_and_has_committed
         until(|| connections(name) <= 2);
         drop(left);
     }
+}
+
+/// The primary has answered, and the replica that is to show the commit hangs.
+#[test]
+fn a_client_that_vanishes_while_replicas_are_to_show_its_commit_keeps_no_place() {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    servers.query("CREATE TABLE late (v int)");
+    let (open, mut next) = shared_stage(&servers);
+    let (replica, insert) = (servers.replica(0), "INSERT INTO late VALUES (1)");
+    assert_eq!(by_query(&mut next, insert), "CZI", "the replica shows what is written");
+    let mut rows = 1;
+    for (gone, in_block) in WAYS.into_iter().flat_map(|gone| [(gone, false), (gone, true)]) {
+        let mut client = Raw::ready(&open, "postgres");
+        if in_block {
+            assert_eq!(by_query(&mut client, "BEGIN"), "CZT");
+            assert_eq!(by_query(&mut client, insert), "CZT");
+        }
+        replica.hang();
+        let commits = if in_block { "COMMIT" } else { insert };
+        client.ask(|out| out.query(commits.as_bytes()));
+        rows += 1;
+        until(|| servers.query("SELECT FROM late").len() == rows);
+        let left = gone.of(client);
+        // What could run at the replica would wait for it.
+        let served = query(&mut next, "SELECT 1 FROM pg_backend_pid()");
+        replica.resume();
+        assert_eq!(served, ["1"], "{gone:?}, in a block: {in_block}");
+        until(|| replica.query("postgres", "SELECT FROM late").unwrap().len() == rows);
+        drop(left);
+    }
+    until(|| open.door(|door| door.seats().len()) == 1);
 }
 
 /// There is one place at the standby, too.
