@@ -311,7 +311,7 @@ fn listen_at_random(open: &Open, committed: &AtomicU64, seed: u64) {
 }
 
 /// How many connections of Consort's own there are in a database.
-fn own_connections(database: &str) -> usize {
+pub(crate) fn own_connections(database: &str) -> usize {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'consort' AND query LIKE '%LISTEN%' \
                  AND query NOT LIKE '%pg_stat_activity%' AND datname = ";
     SERVERS.query(&format!("{count}'{database}'"))[0][0].as_ref().unwrap().parse().unwrap()

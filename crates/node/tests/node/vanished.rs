@@ -1,18 +1,21 @@
 //! Clients that vanish: in whatever state of the protocol that happens, their place in the pool is free again, and the next
 //! client sees nothing of them. There is one place for all.
 
+use crate::listens::own_connections;
 use crate::pooled::{connections, shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, message, until};
 use crate::turns::{by_query, shared_stage};
+use node::hba::{Method, Rules};
 use node::pooling::Pools;
 use postgres::local::{Node, Options, Scratch};
 use rustix::net::sockopt::set_socket_linger;
 use scheduler::Writers;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
-use wire::Asks;
 use wire::tag::{back, front};
+use wire::{Asks, Frame};
 
 /// How a client vanishes.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +92,197 @@ fn vanishes((open, database): (&Open, &str), state: &str, comes_into: impl Fn(&m
 /// Reads up to the message of this tag.
 fn hears(client: &mut Raw, tag: u8) {
     while client.message().expect("the session goes on")[0] != tag {}
+}
+
+/// Sends this, if the door has not closed.
+fn says(client: &mut Raw, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    client.stream.write_all(&bytes).is_ok()
+}
+
+/// It has asked for TLS, and there is none.
+fn is_heard(client: &mut Raw) -> bool {
+    says(client, |out| out.ssl_request()) && client.stream.read_exact(&mut [0]).is_ok()
+}
+
+/// The door asks for a proof, or for more of it.
+fn is_asked(client: &mut Raw) -> bool {
+    client.message().is_some_and(|message| message[0] == back::AUTHENTICATION)
+}
+
+/// It says who it is, and is to prove it.
+fn comes_to_prove_it(client: &mut Raw) -> bool {
+    says(client, |out| out.startup(&[("user", "postgres"), ("database", "postgres")])) && is_asked(client)
+}
+
+/// How far a client comes on its way in; `false`: it was closed unheard.
+const ARRIVALS: [fn(&mut Raw) -> bool; 5] = [
+    is_heard,
+    |client| is_heard(client) && says(client, |out| out.extend_from_slice(&[0, 0, 0, 40, 0, 3])),
+    comes_to_prove_it,
+    |client| {
+        comes_to_prove_it(client) && says(client, |out| out.extend_from_slice(&[b'p', 0, 0, 0, 40, b'x']))
+    },
+    |client| {
+        comes_to_prove_it(client)
+            && says(client, |out| out.sasl_first("SCRAM-SHA-256", b"n,,n=,r=chance"))
+            && is_asked(client)
+    },
+];
+
+/// One connection of an address may be on its way in, and nobody is sent away from there for a long time.
+#[test]
+fn a_client_that_vanishes_on_its_way_in_counts_no_more() {
+    let set = |options: &mut node::door::Options| {
+        options.rules = Rules::by_origin(Method::ScramSha256, Method::ScramSha256);
+        options.max_half_open = 1;
+        options.log_in_limit = Duration::from_secs(600);
+    };
+    let open = Open::with(set, &[("postgres", "pencil")]);
+    for (comes_so_far, gone) in ARRIVALS.into_iter().flat_map(|comes| WAYS.map(|gone| (comes, gone))) {
+        let mut client = None;
+        until(|| {
+            let mut raw = Raw::connect(&open);
+            client = comes_so_far(&mut raw).then_some(raw);
+            client.is_some()
+        });
+        let left = client.map(|client| gone.of(client));
+        until(|| comes_to_prove_it(&mut Raw::connect(&open)));
+        drop(left);
+    }
+    until(|| open.door(|door| door.seats().is_empty()));
+}
+
+#[test]
+fn a_client_that_vanishes_between_its_statements_leaves_nothing() {
+    let name = "vanished_between";
+    database(name);
+    let open = sharing(1);
+    let begins = |client: &mut Raw| {
+        query(client, "BEGIN");
+        query(client, "UPDATE items SET name = 'left' WHERE id = 1");
+    };
+    vanishes((&open, name), "idle", |_| {});
+    vanishes((&open, name), "in a block", begins);
+    vanishes((&open, name), "in a block that has failed", |client| {
+        begins(client);
+        assert_eq!(query(client, "SELECT 1/0"), ["22012"]);
+    });
+    vanishes((&open, name), "with a cursor that outlives its block", |client| {
+        query(client, "BEGIN");
+        query(client, "DECLARE left_open CURSOR WITH HOLD FOR SELECT name FROM items");
+        query(client, "COMMIT");
+    });
+    vanishes((&open, name), "in a pipeline of which no server has heard", |client| {
+        client.ask(|out| {
+            out.parse(b"", b"UPDATE items SET name = 'left' WHERE id = 1", &[]);
+            out.bind_plain(b"");
+            out.execute(b"", 0);
+        });
+    });
+}
+
+/// It waits for somebody else. Outside a block it goes on, inside it is undone.
+#[test]
+fn a_client_that_vanishes_while_its_statement_runs_keeps_no_place() {
+    let name = "vanished_running";
+    database(name);
+    let open = sharing(1);
+    let waits = format!("SELECT FROM pg_stat_activity WHERE datname = '{name}' AND wait_event_type = 'Lock'");
+    for (gone, in_block) in WAYS.into_iter().flat_map(|gone| [(gone, false), (gone, true)]) {
+        let mut holder = Raw::at_primary(name);
+        query(&mut holder, "SELECT pg_advisory_lock(78)");
+        let mut client = comes(&open, name);
+        if in_block {
+            query(&mut client, "BEGIN");
+            query(&mut client, "UPDATE items SET name = 'left' WHERE id = 1");
+        }
+        client.ask(|out| out.query(b"SELECT pg_advisory_xact_lock(78)"));
+        until(|| SERVERS.query(&waits).len() == 1);
+        let left = gone.of(client);
+        let mut next = Raw::ready(&open, name);
+        assert_eq!(query(&mut next, LEFT), ["", "4MB", "0", "0", "t", "0", "100"], "{gone:?}");
+        assert_eq!(SERVERS.query(&waits).len(), 1, "it was served meanwhile");
+        drop((holder, next));
+        next_is_served(&open, name, &format!("{gone:?}, in a block: {in_block}"));
+        drop(left);
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_while_it_waits_for_a_place_has_asked_for_nothing() {
+    let name = "vanished_waiting";
+    database(name);
+    let open = sharing(1);
+    let waiting = || open.door(|door| door.seats().iter().filter(|seat| seat.is_queued()).count());
+    let mut busy = Raw::ready(&open, name);
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    for gone in WAYS {
+        let mut client = Raw::ready(&open, name);
+        client.ask(|out| out.query(b"UPDATE items SET name = 'left' WHERE id = 2"));
+        until(|| waiting() == 1);
+        let left = gone.of(client);
+        until(|| waiting() == 0);
+        drop(left);
+    }
+    query(&mut busy, "COMMIT");
+    drop(busy);
+    next_is_served(&open, name, "all have left");
+}
+
+/// The connection that hears for it ends, too.
+#[test]
+fn a_client_that_vanishes_and_listens_is_heard_for_no_more() {
+    let name = "vanished_listening";
+    database(name);
+    let open = sharing(1);
+    for (gone, in_block) in WAYS.into_iter().flat_map(|gone| [(gone, false), (gone, true)]) {
+        let mut client = comes(&open, name);
+        query(&mut client, "LISTEN news");
+        until(|| own_connections(name) == 1);
+        if in_block {
+            query(&mut client, "BEGIN");
+            query(&mut client, "LISTEN more");
+        }
+        let left = gone.of(client);
+        until(|| own_connections(name) == 0);
+        next_is_served(&open, name, &format!("{gone:?}, in a block: {in_block}"));
+        drop(left);
+    }
+}
+
+/// A replication connection that takes the only place, and the process at the primary that serves it.
+fn replicates(open: &Open) -> (Raw, i32) {
+    let mut client = Raw::connect(open);
+    let replication = [("user", "postgres"), ("database", "postgres"), ("replication", "true")];
+    client.ask(|out| out.startup(&replication));
+    let pid = loop {
+        let message = client.message().expect("it is let in");
+        if message[0] == back::BACKEND_KEY_DATA {
+            break wire::key_data(&Frame::new(&message).unwrap()).unwrap().0;
+        }
+    };
+    client.until_ready();
+    (client, pid)
+}
+
+#[test]
+fn a_client_that_vanishes_and_replicates_leaves_no_process() {
+    let open = sharing(1);
+    for (gone, streams) in WAYS.into_iter().flat_map(|gone| [(gone, false), (gone, true)]) {
+        let (mut client, pid) = replicates(&open);
+        if streams {
+            let from = query(&mut client, "IDENTIFY_SYSTEM").remove(2);
+            client.ask(|out| out.query(format!("START_REPLICATION PHYSICAL {from}").as_bytes()));
+            hears(&mut client, back::COPY_BOTH);
+        }
+        let left = gone.of(client);
+        until(|| SERVERS.query(&format!("SELECT FROM pg_stat_activity WHERE pid = {pid}")).is_empty());
+        until(|| open.door(|door| door.seats().is_empty()));
+        drop(left);
+    }
 }
 
 /// The server has asked for rows.
