@@ -47,6 +47,12 @@ impl From<postgres::Error> for Failure {
     }
 }
 
+impl From<node::import::Wrong> for Failure {
+    fn from(wrong: node::import::Wrong) -> Self {
+        Self::new(wrong.to_string())
+    }
+}
+
 impl From<bench::Error> for Failure {
     fn from(error: bench::Error) -> Self {
         Self::new(error.to_string())

@@ -1,31 +1,16 @@
-//! `consort import`: a configuration of PgBouncer, PgCat or PgDog becomes one of Consort's.
-//!
-//! A foreign file is read into [`foreign::Setting`]s, one for each thing that it says; [`table`] says of each what becomes of it;
-//! [`draft`] takes over what the reader of Consort's own configuration accepts. So what is in no row, and what this build of
-//! Consort does not know, is named to the operator, and nothing is dropped in silence.
-
-mod carry;
-mod convert;
-mod draft;
-mod foreign;
-mod pgbouncer;
-mod pgcat;
-mod pgdog;
-mod report;
-mod servers;
-mod table;
-mod toml_file;
+//! `consort import`: a configuration of PgBouncer, PgCat or PgDog becomes one of Consort's. What becomes of what is `node`'s
+//! (`node::import`); here are the files and what is said.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use node::import::{Made, Product, Report, USERS};
 
 use crate::failure::Failure;
-use foreign::{Foreign, Product};
-use report::Report;
 
 /// Make a configuration out of one of PgBouncer, PgCat or PgDog
 ///
@@ -38,8 +23,8 @@ pub(crate) struct Options {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Whose file it is; without this its content tells
-    #[arg(long, value_name = "PRODUCT")]
-    from: Option<Product>,
+    #[arg(long, value_name = "PRODUCT", value_parser = products())]
+    from: Option<String>,
     /// File to write, which must not exist yet; passwords of the foreign file go to users.txt beside it. Without this the
     /// configuration goes to standard output, and passwords nowhere
     #[arg(long, value_name = "FILE")]
@@ -63,49 +48,70 @@ The exit code is 0 when a configuration was made, also if something was not carr
 docs/coming-from.md says what is different behind it. Then:
   consort check --config consort.toml                   what is missing at the servers";
 
+fn products() -> PossibleValuesParser {
+    let value = |product: Product| PossibleValue::new(product.option()).help(product.files());
+    PossibleValuesParser::new(Product::ALL.map(value))
+}
+
 /// Reads the foreign file, writes ours, and says what became of it.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let product = options.from.map_or_else(|| guess(&options.file), Ok)?;
+    let named = options.from.as_deref().and_then(Product::named);
+    let product = named.map_or_else(|| guess(&options.file), Ok)?;
     let users = options.output.as_deref().map(|file| file.with_file_name(USERS));
     for file in options.output.iter().chain(&users) {
         refuse_to_replace(file)?;
     }
-    let mut foreign = match product {
-        Product::Pgbouncer => pgbouncer::read(&options.file)?,
-        Product::Pgcat => pgcat::read(&options.file)?,
-        Product::Pgdog => pgdog::read(&options.file)?,
-    };
-    let mut report = Report::default();
     let name = options.output.as_deref().unwrap_or(Path::new("consort.toml"));
-    let made = carry::carry(&mut foreign, name, &mut report);
-    match made {
+    let reads = |path: &Path| fs::read_to_string(path);
+    let imported = node::import::import(product, &options.file, name, &reads)?;
+    match &imported.made {
         Ok(made) => {
             match &options.output {
                 Some(file) => {
                     write_new(file, 0o640, &made.text)?;
-                    write_secrets(users.as_deref(), &made, &foreign)?;
+                    if let Some(users) = users.filter(|_| made.has_users) {
+                        // For nobody else to read.
+                        write_new(&users, 0o600, &imported.users())?;
+                    }
                 }
                 None => io::stdout().write_all(made.text.as_bytes())?,
             }
-            report.say(&options.file, options.output.as_deref(), &made);
+            say(&imported.report, made, options);
             Ok(())
         }
-        Err(failure) => {
-            report.say_lines();
-            Err(failure)
+        Err(wrong) => {
+            say_lines(&imported.report);
+            Err(wrong.clone().into())
         }
     }
 }
 
-/// The file beside the configuration that holds the roles' secrets.
-const USERS: &str = "users.txt";
+/// Everything on standard error, in the order of the files.
+fn say_lines(report: &Report) {
+    report.lines().iter().for_each(|line| eprintln!("{line}"));
+}
 
-/// What a configuration became.
-struct Made {
-    /// The whole file.
-    text: String,
-    /// It names [`USERS`] as its `auth_file`.
-    has_users: bool,
+/// The same, the sum, and what comes next.
+fn say(report: &Report, made: &Made, options: &Options) {
+    say_lines(report);
+    eprintln!("{}: {}", options.file.display(), report.sum());
+    let Some(output) = &options.output else {
+        if made.has_users {
+            eprintln!("nothing is written: with --output the roles' secrets go to {USERS} beside it");
+        }
+        return;
+    };
+    if made.has_users {
+        eprintln!("{}: the roles and their secrets", output.with_file_name(USERS).display());
+    }
+    let file = output.display();
+    eprintln!(
+        "{file}: the configuration. Next:\n\
+         \x20 name control_user, a superuser at the nodes, and the standbys that it lacks\n\
+         \x20 consort check --config {file}\n\
+         \x20 consort attach --config {file}\n\
+         \x20 consort serve --config {file}"
+    );
 }
 
 /// Whose file it is, by its name and its tables.
@@ -120,9 +126,9 @@ fn guess(file: &Path) -> Result<Product, Failure> {
         (false, true, false) => Ok(Product::Pgdog),
         (false, false, true) => Ok(Product::Pgbouncer),
         _ => {
-            let names: Vec<_> = Product::value_variants().iter().map(|product| product.option()).collect();
             let whose = format!("{}: it cannot be told whose file this is", file.display());
-            Err(Failure::new(format!("{whose}: say --from {}", names.join(" or "))))
+            let names = Product::ALL.map(Product::option).join(" or ");
+            Err(Failure::new(format!("{whose}: say --from {names}")))
         }
     }
 }
@@ -141,14 +147,4 @@ fn refuse_to_replace(file: &Path) -> Result<(), Failure> {
 fn write_new(file: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
     opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| unreadable(file, &error))
-}
-
-/// The roles and their secrets, for nobody else to read.
-fn write_secrets(file: Option<&Path>, made: &Made, foreign: &Foreign) -> Result<(), Failure> {
-    let Some(file) = file.filter(|_| made.has_users) else { return Ok(()) };
-    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let lines = foreign.secrets.iter().map(|(role, secret)| format!("{} {}\n", quoted(role), quoted(secret)));
-    let head =
-        "; Roles and their secrets: docs/operation.md, \"Secrets and encryption\", says what a line holds.\n";
-    write_new(file, 0o600, &(head.to_owned() + &lines.collect::<String>()))
 }

@@ -10,6 +10,7 @@ pub mod door;
 mod follow;
 pub mod hba;
 pub mod http;
+pub mod import;
 mod listening;
 pub mod log_in;
 mod members;

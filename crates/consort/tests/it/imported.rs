@@ -590,7 +590,7 @@ server_tls_sslmode = verify-full
 %include /nowhere/more.ini
 "#;
 
-/// The readers are the program's own, so that no target of `make fuzz` reaches them.
+/// As the target `imports` of `make fuzz`, through the program itself.
 #[test]
 fn a_file_that_breaks_off_anywhere_is_read_or_refused_with_words() {
     let folder = Folder::new();

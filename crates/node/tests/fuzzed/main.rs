@@ -4,6 +4,7 @@ mod auth_file;
 mod config;
 mod door;
 mod hba;
+mod imports;
 mod log_in;
 #[path = "../../../../fuzz/play.rs"]
 mod play;
@@ -24,6 +25,11 @@ fn any_text_is_an_auth_file_or_a_named_line() {
 #[test]
 fn any_text_is_rules_or_named_mistakes() {
     play("hba", hba::check);
+}
+
+#[test]
+fn any_text_is_a_configuration_of_another_product_or_refused() {
+    play("imports", imports::check);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use node::config::{Config, Mistake};
+use crate::config::{Config, Mistake};
 
 use super::convert::{list, quoted};
 use super::foreign::{At, Entry};

@@ -7,11 +7,10 @@ use super::draft::{Draft, Place, Refusal};
 use super::foreign::{At, Foreign, Product, Setting};
 use super::report::Report;
 use super::table::{self, Becomes, Row};
-use super::{Made, USERS, servers};
-use crate::failure::Failure;
+use super::{Made, USERS, Wrong, servers};
 
 /// Our configuration, named `file`, out of the foreign one. The report says what became of each setting.
-pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> Result<Made, Failure> {
+pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> Result<Made, Wrong> {
     if foreign.entries.is_empty() {
         report.notes_of(foreign);
     }
@@ -29,7 +28,7 @@ pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> 
         report.notes_of(foreign);
     }
     if draft.primary.is_none() {
-        return Err(Failure::new(format!(
+        return Err(Wrong::new(format!(
             "the {} file names no server: there would be no [primary]",
             foreign.product
         )));
@@ -126,11 +125,11 @@ fn said_at(setting: &Setting) -> String {
 }
 
 /// The file beside ours for the roles' secrets.
-fn users(foreign: &Foreign, draft: &mut Draft) -> Result<(), Failure> {
+fn users(foreign: &Foreign, draft: &mut Draft) -> Result<(), Wrong> {
     let from = format!("the roles of the {} file", foreign.product);
     draft
         .set(&Place::Global, "auth_file", &quoted(USERS), &from)
-        .map_err(|refusal| Failure::new(format!("auth_file cannot be set: {refusal:?}")))
+        .map_err(|refusal| Wrong::new(format!("auth_file cannot be set: {refusal:?}")))
 }
 
 fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Report) {

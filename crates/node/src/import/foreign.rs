@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
-
 /// The products whose configuration is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Product {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
     /// An ini file, and its `auth_file`.
     Pgbouncer,
     /// A TOML file with pools.
@@ -16,8 +14,25 @@ pub(crate) enum Product {
 }
 
 impl Product {
+    /// Each of them.
+    pub const ALL: [Product; 3] = [Self::Pgbouncer, Self::Pgcat, Self::Pgdog];
+
+    /// The one of this name, as `--from` has it.
+    pub fn named(name: &str) -> Option<Product> {
+        Self::ALL.into_iter().find(|product| product.option() == name)
+    }
+
+    /// What its files are.
+    pub fn files(self) -> &'static str {
+        match self {
+            Self::Pgbouncer => "An ini file, and its `auth_file`",
+            Self::Pgcat => "A TOML file with pools",
+            Self::Pgdog => "A TOML file with databases, and users.toml beside it",
+        }
+    }
+
     /// As `--from` has it.
-    pub(super) fn option(self) -> &'static str {
+    pub fn option(self) -> &'static str {
         match self {
             Self::Pgbouncer => "pgbouncer",
             Self::Pgcat => "pgcat",

@@ -1,25 +1,30 @@
 //! PgDog's files: pgdog.toml with its `[[databases]]`, and users.toml beside it.
 
+use std::io;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
 use super::foreign::{Entry, Foreign, Product, Role, Setting};
 use super::toml_file::{File, text};
-use crate::failure::Failure;
+use super::{Reads, Wrong, unreadable};
 
 /// Reads a pgdog.toml, and the users.toml that lies beside it.
-pub(super) fn read(path: &Path) -> Result<Foreign, Failure> {
+pub(super) fn read(path: &Path, reads: Reads<'_>) -> Result<Foreign, Wrong> {
     let mut foreign = Foreign::new(Product::Pgdog);
-    let file = File::read(path)?;
+    let file = File::read(path, reads)?;
     tables(&mut foreign, &file, file.tables()?.get_ref());
     let beside = path.with_file_name("users.toml");
-    if beside.exists() {
-        let users = File::read(&beside)?;
-        tables(&mut foreign, &users, users.tables()?.get_ref());
-    } else {
-        let note = format!("{} is not there: no users are read", beside.display());
-        foreign.notes.push((file.at(0), note));
+    match reads(&beside) {
+        Ok(text) => {
+            let users = File::of(&beside, text);
+            tables(&mut foreign, &users, users.tables()?.get_ref());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let note = format!("{} is not there: no users are read", beside.display());
+            foreign.notes.push((file.at(0), note));
+        }
+        Err(error) => return Err(unreadable(&beside, &error)),
     }
     admin(&mut foreign);
     Ok(foreign)

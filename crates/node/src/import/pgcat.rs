@@ -6,11 +6,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::foreign::{Entry, Foreign, Product, Role, Setting};
 use super::toml_file::{File, Pair, shown, text};
-use crate::failure::Failure;
+use super::{Reads, Wrong};
 
 /// Reads a pgcat.toml.
-pub(super) fn read(path: &Path) -> Result<Foreign, Failure> {
-    let file = File::read(path)?;
+pub(super) fn read(path: &Path, reads: Reads<'_>) -> Result<Foreign, Wrong> {
+    let file = File::read(path, reads)?;
     let tables = file.tables()?;
     let mut foreign = Foreign::new(Product::Pgcat);
     for pair @ (name, value) in tables.get_ref() {

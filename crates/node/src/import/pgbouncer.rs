@@ -2,37 +2,37 @@
 //! alone, a value is taken as it stands, `%include` goes on in the section that it stands in, names hold `*`, and the line of
 //! a mistake is wanted. Its own reader, libusual's `cfparser`, is as short as what follows.
 
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use node::config::auth_file::AuthFile;
+use crate::config::auth_file::{AuthFile, BadLine};
 
 use super::foreign::{At, Entry, Foreign, Product, Role, Setting};
-use super::unreadable;
-use crate::failure::Failure;
+use super::{Reads, Wrong, unreadable};
 
 /// Files may include files this deep, as PgBouncer has it.
 const DEEPEST: usize = 10;
 
 /// Reads an ini file, what it includes, and looks into its `auth_file`.
-pub(super) fn read(path: &Path) -> Result<Foreign, Failure> {
-    let mut reader = Reader { foreign: Foreign::new(Product::Pgbouncer), section: String::new() };
+pub(super) fn read(path: &Path, reads: Reads<'_>) -> Result<Foreign, Wrong> {
+    let mut reader = Reader { foreign: Foreign::new(Product::Pgbouncer), section: String::new(), reads };
     reader.file(path, 0)?;
     let mut foreign = reader.foreign;
     said_twice(&mut foreign);
-    look_into_auth_file(&mut foreign)?;
+    look_into_auth_file(&mut foreign, reads)?;
     socket_hosts(&mut foreign);
     Ok(foreign)
 }
 
-struct Reader {
+struct Reader<'a> {
     foreign: Foreign,
     section: String,
+    reads: Reads<'a>,
 }
 
-impl Reader {
-    fn file(&mut self, path: &Path, depth: usize) -> Result<(), Failure> {
-        let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+impl Reader<'_> {
+    fn file(&mut self, path: &Path, depth: usize) -> Result<(), Wrong> {
+        let text = (self.reads)(path).map_err(|error| unreadable(path, &error))?;
         for (line, said) in text.lines().enumerate() {
             let at = At { file: path.display().to_string(), line: line + 1 };
             let said = said.trim();
@@ -55,8 +55,8 @@ impl Reader {
                         "files include files that include files; PgBouncer stops here, too",
                     ));
                 }
-                self.file(&beside(path, name.trim()), depth + 1)
-                    .map_err(|failure| Failure::new(format!("{at}: %include: {failure}")))?;
+                self.file(&self.beside(path, name.trim()), depth + 1)
+                    .map_err(|failure| Wrong::new(format!("{at}: %include: {failure}")))?;
             } else {
                 self.pair(&at, said)?;
             }
@@ -64,8 +64,19 @@ impl Reader {
         Ok(())
     }
 
+    /// PgBouncer takes a relative name from the folder that it was started in; from there, or else beside the file that names it.
+    fn beside(&self, path: &Path, name: &str) -> PathBuf {
+        let here = PathBuf::from(name);
+        match (self.reads)(&here) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path.parent().unwrap_or(Path::new("")).join(name)
+            }
+            _ => here,
+        }
+    }
+
     /// `key = value` in the section that is open.
-    fn pair(&mut self, at: &At, said: &str) -> Result<(), Failure> {
+    fn pair(&mut self, at: &At, said: &str) -> Result<(), Wrong> {
         let (key, value) = said.split_once('=').ok_or_else(|| wrong(at, "expected key = value"))?;
         let (key, value) = (unquoted(key.trim()), value.trim());
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c) || !c.is_ascii();
@@ -94,7 +105,7 @@ impl Reader {
         }
     }
 
-    fn database(&mut self, at: &At, name: &str, value: &str) -> Result<(), Failure> {
+    fn database(&mut self, at: &At, name: &str, value: &str) -> Result<(), Wrong> {
         let place = self.foreign.entries.len();
         let pairs = self.each_of(at, "databases", name, Some(place), value)?;
         let said =
@@ -119,7 +130,7 @@ impl Reader {
         of: &str,
         entry: Option<usize>,
         value: &str,
-    ) -> Result<Vec<(String, String)>, Failure> {
+    ) -> Result<Vec<(String, String)>, Wrong> {
         let pairs = connection_string(value).map_err(|why| wrong(at, &format!("{of}: {why}")))?;
         for (key, value) in &pairs {
             self.foreign.settings.push(Setting {
@@ -135,23 +146,14 @@ impl Reader {
     }
 }
 
-fn wrong(at: &At, what: &str) -> Failure {
-    Failure::new(format!("{at}: {what}"))
+fn wrong(at: &At, what: &str) -> Wrong {
+    Wrong::new(format!("{at}: {what}"))
 }
 
 /// A name in double quotes, as an identifier of SQL.
 fn unquoted(name: &str) -> String {
     let inner = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
     inner.map_or_else(|| name.to_owned(), |inner| inner.replace("\"\"", "\""))
-}
-
-/// PgBouncer takes a relative name from the folder that it was started in; from there, or else beside the file that names it.
-fn beside(path: &Path, name: &str) -> PathBuf {
-    let here = PathBuf::from(name);
-    match here.exists() {
-        true => here,
-        false => path.parent().unwrap_or(Path::new("")).join(name),
-    }
 }
 
 /// `key=value key='a ''quoted'' value'`.
@@ -215,16 +217,17 @@ fn said_twice(foreign: &mut Foreign) {
 }
 
 /// Whether its `auth_file` is one: Consort reads the same file. One that is not there may be at another machine.
-fn look_into_auth_file(foreign: &mut Foreign) -> Result<(), Failure> {
+fn look_into_auth_file(foreign: &mut Foreign, reads: Reads<'_>) -> Result<(), Wrong> {
     let said = foreign.said("pgbouncer", "auth_file").filter(|file| !file.value.is_empty());
     let Some((at, value)) = said.map(|file| (file.at.clone(), file.value.clone())) else { return Ok(()) };
     let path = Path::new(&value);
-    match AuthFile::read(path) {
+    let text = reads(path).map_err(|error| BadLine { line: 0, message: error.to_string() });
+    match text.and_then(|text| AuthFile::parse(&text)) {
         Ok(_) => {}
         Err(bad) if bad.line == 0 => {
             foreign.notes.push((at, format!("{}; it was not looked into", bad.said_of(path))));
         }
-        Err(bad) => return Err(Failure::new(bad.said_of(path))),
+        Err(bad) => return Err(Wrong::new(bad.said_of(path))),
     }
     Ok(())
 }

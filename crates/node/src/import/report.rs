@@ -1,13 +1,10 @@
 //! What became of each setting, line by line.
 
-use std::path::Path;
-
 use super::foreign::{At, Foreign, Setting};
-use super::{Made, USERS};
 
 /// What is said of the settings.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub struct Report {
     carried: usize,
     unneeded: usize,
     missing: usize,
@@ -56,8 +53,8 @@ impl Report {
         self.lines.extend(foreign.notes.iter().map(|(at, note)| (at.clone(), format!("note: {note}"))));
     }
 
-    /// Everything on standard error, in the order of the files.
-    pub(super) fn say_lines(&self) {
+    /// A line for each thing that is said, in the order of the files.
+    pub fn lines(&self) -> Vec<String> {
         let mut files: Vec<&str> = Vec::new();
         for (at, _) in &self.lines {
             if !files.contains(&at.file.as_str()) {
@@ -67,34 +64,13 @@ impl Report {
         let place = |at: &At| (files.iter().position(|file| *file == at.file), at.line);
         let mut lines: Vec<&(At, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| place(at));
-        for (at, line) in lines {
-            eprintln!("{at}: {line}");
-        }
+        lines.into_iter().map(|(at, line)| format!("{at}: {line}")).collect()
     }
 
-    /// The same, the sum, and what comes next.
-    pub(super) fn say(&self, from: &Path, output: Option<&Path>, made: &Made) {
-        self.say_lines();
+    /// How many settings became what.
+    pub fn sum(&self) -> String {
         let Self { carried, unneeded, missing, .. } = self;
-        let from = from.display();
-        eprintln!("{from}: {carried} settings carried, {unneeded} not needed, {missing} not carried");
-        let Some(output) = output else {
-            if made.has_users {
-                eprintln!("nothing is written: with --output the roles' secrets go to {USERS} beside it");
-            }
-            return;
-        };
-        if made.has_users {
-            eprintln!("{}: the roles and their secrets", output.with_file_name(USERS).display());
-        }
-        let file = output.display();
-        eprintln!(
-            "{file}: the configuration. Next:\n\
-             \x20 name control_user, a superuser at the nodes, and the standbys that it lacks\n\
-             \x20 consort check --config {file}\n\
-             \x20 consort attach --config {file}\n\
-             \x20 consort serve --config {file}"
-        );
+        format!("{carried} settings carried, {unneeded} not needed, {missing} not carried")
     }
 }
 

@@ -1,14 +1,12 @@
 //! TOML files of other products, with the line of each key.
 
-use std::fs;
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::foreign::{At, Setting};
-use super::unreadable;
-use crate::failure::Failure;
+use super::{Reads, Wrong, unreadable};
 
 /// A file's text and its name.
 pub(super) struct File {
@@ -21,16 +19,21 @@ pub(super) type Pair<'a, 'b> = (&'a Spanned<std::borrow::Cow<'b, str>>, &'a Span
 
 impl File {
     /// Reads a file.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-        Ok(Self { name: path.display().to_string(), text })
+    pub(super) fn read(path: &Path, reads: Reads<'_>) -> Result<Self, Wrong> {
+        let text = reads(path).map_err(|error| unreadable(path, &error))?;
+        Ok(Self::of(path, text))
+    }
+
+    /// One that has been read.
+    pub(super) fn of(path: &Path, text: String) -> Self {
+        Self { name: path.display().to_string(), text }
     }
 
     /// Its tables, or the line that is no TOML.
-    pub(super) fn tables(&self) -> Result<Spanned<DeTable<'_>>, Failure> {
+    pub(super) fn tables(&self) -> Result<Spanned<DeTable<'_>>, Wrong> {
         DeTable::parse(&self.text).map_err(|error| {
             let at = self.at(error.span().map_or(0, |span| span.start));
-            Failure::new(format!("{at}: {}", error.message()))
+            Wrong::new(format!("{at}: {}", error.message()))
         })
     }
 

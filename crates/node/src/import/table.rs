@@ -148,16 +148,14 @@ mod why {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::ValueEnum;
-
     use super::*;
 
     #[test]
     fn a_setting_has_one_fate() {
-        for product in Product::value_variants() {
+        for product in Product::ALL {
             let mut seen = BTreeSet::new();
             for (section, key) in
-                rows(*product).iter().flat_map(|row| row.keys.iter().map(|key| (row.section, *key)))
+                rows(product).iter().flat_map(|row| row.keys.iter().map(|key| (row.section, *key)))
             {
                 assert!(seen.insert((section, key)), "{product}: {section}.{key} has two rows");
             }
@@ -166,8 +164,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_has_a_reason() {
-        for product in Product::value_variants() {
-            for row in rows(*product) {
+        for product in Product::ALL {
+            for row in rows(product) {
                 let has_reason =
                     !matches!(row.becomes, Becomes::Nothing | Becomes::Missing) || !row.why.is_empty();
                 assert!(has_reason, "{product}: {}.{}", row.section, row.key);

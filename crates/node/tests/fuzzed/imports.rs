@@ -1,0 +1,35 @@
+//! Any text as a configuration of PgBouncer, PgCat and PgDog: it becomes one of Consort's, or words say why not.
+
+use node::config::Config;
+use node::config::auth_file::AuthFile;
+use node::import::{Product, import};
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+
+/// What was made can be read by Consort, roles and all. No other file is there, nor the same once more: how many files of files
+/// are read is theirs who name them.
+pub(crate) fn check(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (file, name) = (Path::new("/etc/other.conf"), Path::new("/etc/consort.toml"));
+    for product in Product::ALL {
+        let is_read = Cell::new(false);
+        let reads = |path: &Path| match path == file && !is_read.replace(true) {
+            true => Ok(text.to_owned()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        };
+        let imported = match import(product, file, name, &reads) {
+            Ok(imported) => imported,
+            Err(wrong) => {
+                assert!(!wrong.to_string().is_empty());
+                continue;
+            }
+        };
+        assert!(imported.report.lines().iter().all(|line| line.contains(": ")));
+        assert!(AuthFile::parse(&imported.users()).is_ok(), "{product}: a line for each role");
+        match &imported.made {
+            Ok(made) => assert!(Config::parse(&made.text, name).is_ok(), "{product}: {}", made.text),
+            Err(wrong) => assert!(!wrong.to_string().is_empty()),
+        }
+    }
+}
