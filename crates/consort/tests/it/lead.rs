@@ -378,8 +378,8 @@ fn recorded(first: &mut Serving, second: &mut Serving, isolation: Isolation, rea
 fn is_of_one_server(mut first: Serving, lines: &str, reader: &str) -> Serving {
     let isolation = Isolation::Autocommit;
     let mut second = another(&first, lines);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(set_up(&first.url("postgres", "postgres"), &[])).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(set_up(&first.url("postgres", "postgres"), &[])).expect("tables");
     let recorded = recorded(&mut first, &mut second, isolation, reader);
     let findings = check(&recorded.history);
     assert!(findings.holds(isolation.owes()), "{lines}: {isolation}: {findings}");

@@ -375,7 +375,7 @@ fn a_client_that_vanishes_with_an_open_portal_leaves_nothing() {
     vanishes((&open, name), "in a pipeline", |client| {
         client.ask(|out| {
             opens_a_portal(out);
-            out.flush();
+            Asks::flush(out);
         });
         hears(client, back::PORTAL_SUSPENDED);
     });
@@ -398,7 +398,7 @@ fn a_client_that_vanishes_in_the_middle_of_a_message_has_not_said_it() {
             out.parse(b"", b"UPDATE items SET name = 'left' WHERE id = 1", &[]);
             out.bind_plain(b"");
             out.execute(b"", 0);
-            out.flush();
+            Asks::flush(out);
         });
         hears(client, back::COMMAND_COMPLETE);
         client.send(b"S\0\0");
@@ -458,8 +458,8 @@ fn a_client_that_vanishes_while_replicas_are_to_show_its_commit_keeps_no_place()
     let (open, mut next) = shared_stage(&servers);
     let (replica, insert) = (servers.replica(0), "INSERT INTO late VALUES (1)");
     assert_eq!(by_query(&mut next, insert), "CZI", "the replica shows what is written");
-    let mut rows = 1;
-    for (gone, in_block) in WAYS.into_iter().flat_map(|gone| [(gone, false), (gone, true)]) {
+    let ways = WAYS.into_iter().flat_map(|gone| [(gone, false), (gone, true)]);
+    for (rows, (gone, in_block)) in (2..).zip(ways) {
         let mut client = Raw::ready(&open, "postgres");
         if in_block {
             assert_eq!(by_query(&mut client, "BEGIN"), "CZT");
@@ -468,7 +468,6 @@ fn a_client_that_vanishes_while_replicas_are_to_show_its_commit_keeps_no_place()
         replica.hang();
         let commits = if in_block { "COMMIT" } else { insert };
         client.ask(|out| out.query(commits.as_bytes()));
-        rows += 1;
         until(|| servers.query("SELECT FROM late").len() == rows);
         let left = gone.of(client);
         // What could run at the replica would wait for it.
