@@ -30,8 +30,11 @@ const NOT_THERE: &[&[&str]] =
 /// What a statement's words tell of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The statement, without TABLESPACE, and without CONCURRENTLY, which is refused inside a transaction.
+    /// The statement, without TABLESPACE, and without CONCURRENTLY, which is refused inside a transaction; a label that it adds
+    /// to an enum may be there.
     pub text: String,
+    /// It is ALTER TYPE .. ADD VALUE, and nothing else.
+    pub adds_label: bool,
     /// It said CONCURRENTLY.
     pub concurrently: bool,
     /// It names SESSION_USER, who is somebody else where it is run again.
@@ -142,16 +145,34 @@ impl<'a> Words<'a> {
 
     fn told(&self) -> Told {
         let concurrently = (1..self.tokens.len()).any(|at| self.is(at, Token::Concurrently));
+        let label = self.adds_label();
+        let may_be_there = label.filter(|at| !self.is(at + 1, Token::IfP)).and_then(|at| self.range(at));
+        let left_out = self.left_out().into_iter().filter_map(|at| Some((self.range(at)?, "")));
+        let mut changes: Vec<(Range<usize>, &str)> = left_out.collect();
+        changes.extend(may_be_there.map(|value| (value.end..value.end, " IF NOT EXISTS")));
+        changes.sort_by_key(|(range, _)| range.start);
         let mut text = self.text.to_owned();
-        for range in self.left_out().into_iter().rev().filter_map(|at| self.range(at)) {
-            text.replace_range(range, "");
+        for (range, by) in changes.into_iter().rev() {
+            text.replace_range(range, by);
         }
         Told {
             text,
+            adds_label: label.is_some(),
             concurrently,
             session_user: (0..self.tokens.len()).any(|at| self.is(at, Token::SessionUser)),
             not_there: self.speaks_of_what_is_not_there(),
         }
+    }
+
+    /// The place of VALUE in ALTER TYPE .. ADD VALUE. A column of a composite type may be called so, too, and no text stands
+    /// behind it.
+    fn adds_label(&self) -> Option<usize> {
+        let adds = |at: &usize| {
+            let label = [Token::Sconst, Token::Usconst, Token::IfP].iter().any(|kind| self.is(at + 1, *kind));
+            self.word(at - 1) == "add" && self.word(*at) == "value" && label
+        };
+        let of_a_type = self.word(0) == "alter" && self.word(1) == "type";
+        (3..self.tokens.len()).find(adds).filter(|_| of_a_type)
     }
 
     /// The words that are nothing elsewhere: CONCURRENTLY, and where something is to lie.
@@ -261,6 +282,23 @@ mod tests {
             "CREATE TABLE a (b int PRIMARY KEY    , tablespace int)  "
         );
         assert!(told("ALTER TABLE a OWNER TO SESSION_USER", "ALTER TABLE").session_user);
+        for (text, again) in [
+            ("ALTER TYPE a ADD VALUE 'b' BEFORE 'c'", "ALTER TYPE a ADD VALUE IF NOT EXISTS 'b' BEFORE 'c'"),
+            ("alter type add add /* x */ value E'b'", "alter type add add /* x */ value IF NOT EXISTS E'b'"),
+            ("ALTER TYPE a ADD VALUE IF NOT EXISTS 'b'", "ALTER TYPE a ADD VALUE IF NOT EXISTS 'b'"),
+        ] {
+            let adds = told(text, "ALTER TYPE");
+            assert!(adds.adds_label, "{text}");
+            assert_eq!(adds.text, again);
+        }
+        for text in [
+            "ALTER TYPE a ADD ATTRIBUTE add value",
+            "ALTER TYPE a ADD ATTRIBUTE value text",
+            "ALTER TYPE a RENAME VALUE 'b' TO 'c'",
+        ] {
+            let other = told(text, "ALTER TYPE");
+            assert_eq!((other.adds_label, other.text.as_str()), (false, text));
+        }
         for (text, tag) in [
             ("CREATE PUBLICATION p FOR ALL TABLES", "CREATE PUBLICATION"),
             ("COMMENT ON SUBSCRIPTION s IS 'x'", "COMMENT"),

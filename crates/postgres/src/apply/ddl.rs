@@ -23,7 +23,8 @@
 //! | roles, databases, event triggers, ALTER SYSTEM, VACUUM, CLUSTER, REINDEX | not logged: no event trigger fires |
 //! | EXPLAIN ANALYZE of CREATE TABLE AS | not logged: a new copy when its rows come |
 //! | a partition detached CONCURRENTLY, DROP OWNED, IMPORT FOREIGN SCHEMA | a new copy |
-//! | a new label of an enum that another transaction of the batch uses | a new copy |
+//! | a new label of an enum | first of all, in a transaction of its own; behind another command it is a part of the batch |
+//! | one that is a part of the batch, and another transaction of it uses | a new copy |
 
 use super::build::{Build, Stop, With};
 use super::logged::{self, Run, Statement, Step};
@@ -84,12 +85,13 @@ enum Attempt {
 
 impl Feeder {
     /// Applies a batch in which DDL ran and waits until it is visible.
-    pub(super) async fn apply_with_ddl(&mut self, batch: Batch, steps: Steps) -> Result<(), Error> {
+    pub(super) async fn apply_with_ddl(&mut self, batch: Batch, mut steps: Steps) -> Result<(), Error> {
         self.finish_all().await?;
         if !self.knows_ddl {
             self.link.query(&install()).await?;
             self.knows_ddl = true;
         }
+        self.add_labels(&batch, &mut steps).await?;
         self.tables.forget();
         for careful in [false, true] {
             let mut one_by_one = BTreeSet::new();
@@ -115,6 +117,34 @@ impl Feeder {
             self.tables.forget();
         }
         Err(Error::stream("changes do not follow from each other".to_owned()))
+    }
+
+    /// Nobody may use the label of an enum in the transaction that adds it, and the batch is one. So those come first, and are
+    /// committed, which other transactions of the batch may use: but for them the replica shows what it has shown, and whoever asks
+    /// for the labels sees what the primary has committed. Behind another command a name may mean something else by now, so that
+    /// they stay in their place. The position does not move: after a crash they come once more, and may be there.
+    async fn add_labels(&mut self, batch: &Batch, steps: &mut Steps) -> Result<(), Error> {
+        let adds = |step: &Step| match &step.run {
+            Some(Run::Statement(statement)) => statement.adds_label,
+            Some(Run::Doubt(_)) => false,
+            None => true,
+        };
+        let first = steps.iter().take_while(|(_, step)| adds(step)).count();
+        if batch.parts.len() < 2 || steps.iter().take(first).all(|(_, step)| step.run.is_none()) {
+            return Ok(());
+        }
+        let mut script = opening(&self.shown, &self.shown)?;
+        self.link.push(&synced(&mut script), 1).await?;
+        if let Some(Wrong { about, said }) = answers(&mut self.link, &mut script.checks).await? {
+            may_be_tried_again(about, said.as_ref(), &BTreeSet::new())?;
+        }
+        let mut earlier = Vec::new();
+        for (xid, step) in steps.iter_mut().take(first) {
+            let step = std::mem::take(step);
+            self.take_step(*xid, &step, &mut earlier).await?;
+        }
+        self.link.query("COMMIT").await?;
+        Ok(())
     }
 
     async fn attempt(

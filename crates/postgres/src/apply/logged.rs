@@ -61,6 +61,8 @@ pub(super) struct Statement {
     pub(super) author: String,
     /// As JSON.
     pub(super) settings: String,
+    /// It adds a label to an enum, if that is not there, and does nothing else.
+    pub(super) adds_label: bool,
 }
 
 /// A row of the log.
@@ -173,12 +175,12 @@ impl Reading {
     /// What is to be run; nothing if it speaks of what a replica does not have.
     fn run(&mut self, row: &Row<'_>, tag: &str) -> Option<Run> {
         let doubt = |why: &str| Some(Run::Doubt(format!("{tag}: {why}")));
-        let statement = |text: String| {
+        let statement = |text: String, adds_label: bool| {
             let (author, settings) = (row.owned("author"), row.owned("settings"));
-            Some(Run::Statement(Statement { text, author, settings }))
+            Some(Run::Statement(Statement { text, author, settings, adds_label }))
         };
         if let Some(instead) = row.text("instead") {
-            return statement(instead.to_owned());
+            return statement(instead.to_owned(), false);
         }
         if UNSAID.contains(&tag) {
             return doubt("the log cannot say all that it does");
@@ -193,7 +195,7 @@ impl Reading {
         if told.session_user && row.text("author") != row.text("login") {
             return doubt("it names SESSION_USER");
         }
-        statement(told.text)
+        statement(told.text, told.adds_label)
     }
 
     /// The statement that was this command.

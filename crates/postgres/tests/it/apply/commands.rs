@@ -200,10 +200,11 @@ pub(super) const UNRUN: &[(&str, &str, &str)] = &[
     ("", "DROP OWNED BY boss", "the log cannot say all that it does"),
     // Roles are brought in step by others, and later.
     ("CREATE ROLE later", "GRANT SELECT ON mark TO later", "role \"later\" does not exist"),
-    // Two transactions, which the replica shows in one.
+    // Three transactions, which the replica shows in one: the label cannot come before its type.
     (
-        "CREATE TYPE i AS ENUM ('a'); CREATE TABLE i1 (v i)",
-        "ALTER TYPE i ADD VALUE 'b'; COMMIT; INSERT INTO i1 VALUES ('b')",
+        "CREATE TABLE i1 (v text)",
+        "CREATE TYPE i AS ENUM ('a'); ALTER TABLE i1 ADD COLUMN e i; COMMIT; ALTER TYPE i ADD VALUE 'b'; COMMIT; \
+         INSERT INTO i1 VALUES ('x', 'b')",
         "unsafe use of new value",
     ),
     (

@@ -246,6 +246,31 @@ async fn many_transactions_with_ddl_come_in_one_batch() {
     compare_definitions(&fed.primary, &fed.replica);
 }
 
+#[tokio::test]
+async fn new_labels_of_an_enum_are_used_in_the_batch_that_brings_them() {
+    let tables = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE felt (id int PRIMARY KEY, m mood)";
+    let mut fed = Fed::logging(tables).await;
+    for sql in [
+        "INSERT INTO felt VALUES (1, 'sad')",
+        "ALTER TYPE mood ADD VALUE 'ok' BEFORE 'glad'",
+        "BEGIN; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'so' BEFORE 'ok'; INSERT INTO felt VALUES (2, 'ok'); COMMIT",
+        "INSERT INTO felt VALUES (3, 'so'), (4, 'ok')",
+        "ALTER TABLE felt ADD COLUMN other mood DEFAULT 'ok'",
+        "UPDATE felt SET m = 'so' WHERE id = 1",
+    ] {
+        fed.primary.query(sql);
+    }
+    feed(&mut fed, "all").await;
+    assert_eq!(fed.feeder.counts().batches, 1);
+    fed.compare();
+    compare_definitions(&fed.primary, &fed.replica);
+    // It came, and the replica's server died before the rest did.
+    fed.replica.query("ALTER TYPE mood ADD VALUE 'odd'");
+    fed.primary.query("ALTER TYPE mood ADD VALUE 'odd'");
+    feed(&mut fed, "a label that is there").await;
+    compare_definitions(&fed.primary, &fed.replica);
+}
+
 /// What a transaction runs and does not commit, and what another one commits meanwhile.
 const OVERLAPPING: &[(&str, &str)] = &[
     ("GRANT SELECT ON a TO clerk", "GRANT SELECT ON b TO clerk"),
