@@ -447,6 +447,25 @@ async fn what_a_command_calls_stays_its_author() {
 }
 
 #[tokio::test]
+async fn by_which_index_a_table_was_clustered_does_not_count() {
+    let mut fed = Fed::logging(MARK).await;
+    for command in [
+        "CREATE TABLE lies (id int PRIMARY KEY, n int)",
+        "INSERT INTO lies SELECT n, -n FROM generate_series(1, 9) n",
+        "CREATE INDEX by_n ON lies (n)",
+        // No event trigger fires: the replica does not hear of it.
+        "CLUSTER lies USING by_n",
+        "ALTER TABLE lies ADD COLUMN more text DEFAULT 'm'",
+        "ALTER TABLE lies CLUSTER ON lies_pkey",
+    ] {
+        fed.primary.query(command);
+        feed(&mut fed, command).await;
+    }
+    fed.compare();
+    compare_definitions(&fed.primary, &fed.replica);
+}
+
+#[tokio::test]
 async fn tablespaces_are_the_primarys_own() {
     let mut fed = Fed::logging(MARK).await;
     let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
