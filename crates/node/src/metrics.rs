@@ -401,6 +401,11 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
         sample("again", feed.steps.again);
         sample("undone", feed.steps.undone);
     }
+    let mut family =
+        page.counter("consort_feed_copies_total", "Copies of the database that were begun for the replica.");
+    for feed in feeds {
+        family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.copies);
+    }
     let mut family = page.counter(
         "consort_feed_statements_total",
         "Statements that the replica executed in the place of the rows that they wrote.",
@@ -558,6 +563,7 @@ mod tests {
             "consort_slot_retained_bytes{database=\"shop\"} 4096",
             "consort_slot_remaining_bytes{database=\"shop\"} 1024",
             "consort_feed_readers_let_go_total{node=\"replica1\",database=\"shop\"} 1",
+            "consort_feed_copies_total{node=\"replica1\",database=\"shop\"} 6",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }

@@ -381,7 +381,8 @@ fn client(seat: &Seat, config: &Config) -> Client {
 }
 
 fn feed(cluster: &Cluster, course: CourseView) -> Feed {
-    let CourseView { replica, database, stage, in_vain, pending, waited, steps, catches_up_in } = course;
+    let CourseView { replica, database, stage, in_vain, pending, waited, steps, copies, catches_up_in } =
+        course;
     let setup = cluster.standby(replica);
     let (host, port) = address(&setup);
     let scheduler = cluster.scheduler();
@@ -424,6 +425,7 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
         waited_for_readers: waited.for_readers,
         readers_let_go: waited.let_go,
         steps,
+        copies,
     }
 }
 

@@ -70,6 +70,8 @@ struct Course {
     waited: Waited,
     /// What was done since this process began.
     steps: apply::Counts,
+    /// So many copies of the database were begun.
+    copies: u64,
     /// How many bytes of rows a second it takes in when it is behind, if it ever was since it was connected.
     takes_in: Option<f64>,
 }
@@ -98,6 +100,8 @@ pub struct CourseView {
     pub waited: Waited,
     /// In how many steps it was brought on, since this process began.
     pub steps: apply::Counts,
+    /// How many copies of the database were begun, since this process began.
+    pub copies: u64,
     /// How long it is going to take to show all, as far as its own pace and that of the writers tell; `None` if nothing is known
     /// of its pace, or if it is not quicker than they are.
     pub catches_up_in: Option<Duration>,
@@ -129,6 +133,7 @@ impl Feeds {
             unkept: None,
             waited: Waited::default(),
             steps: apply::Counts::default(),
+            copies: 0,
             takes_in: None,
         };
         RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
@@ -145,6 +150,12 @@ impl Feeds {
         course.stage = stage;
         // How quick it was before says nothing of how quick it is going to be.
         course.takes_in = None;
+    }
+
+    /// A copy begins.
+    pub(crate) fn copy_begins(&self, of: DatabaseId, replica: StandbyId) {
+        self.course(of, replica).copies += 1;
+        self.set_stage(of, replica, Stage::Copying(None));
     }
 
     /// A copy has come to nothing. How many have.
@@ -335,6 +346,7 @@ impl Feeds {
                 pending,
                 waited: course.waited,
                 steps: course.steps,
+                copies: course.copies,
                 catches_up_in: time_for(pending.bytes, course.takes_in, feed.arrivals(now)),
             }
         };

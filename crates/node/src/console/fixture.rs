@@ -166,6 +166,7 @@ impl View for Fixture {
             waited_for_readers: Duration::from_millis(40),
             readers_let_go: 1,
             steps: apply::Counts { batches: 5, again: 1, beside: 3, reruns: 4, undone: 2 },
+            copies: 6,
         };
         let far = Progress {
             tables: 3,

@@ -37,6 +37,7 @@ const COLUMNS: &[Column] = &[
     number("steps_again"),
     number("statements"),
     number("steps_undone"),
+    number("copies"),
 ];
 
 fn rows(view: &dyn View) -> Table {
@@ -72,5 +73,6 @@ fn row(feed: Feed) -> Vec<Option<String>> {
         value(feed.steps.again),
         value(feed.steps.reruns),
         value(feed.steps.undone),
+        value(feed.copies),
     ]
 }

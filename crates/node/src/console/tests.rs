@@ -134,12 +134,13 @@ fn show_feeds() {
         [
             "name=replica1 host=db3 port=5432 database=shop state=feeding version=7 newest_version=9 lag_ms=12 \
           pending_commits=2 pending_bytes=300 pending_file_bytes=200 catch_up_left_ms=25 waited_for_readers_ms=40 \
-          readers_let_go=1 steps=5 steps_beside=3 steps_again=1 statements=4 steps_undone=2",
+          readers_let_go=1 steps=5 steps_beside=3 steps_again=1 statements=4 steps_undone=2 \
+          copies=6",
             "name=replica1 host=db3 port=5432 database=crm state=copying newest_version=9 lag_ms=12 pending_commits=2 \
           pending_bytes=300 pending_file_bytes=200 catch_up_left_ms=25 copied_tables=3 tables_to_copy=8 \
           copied_bytes=4096 bytes_to_copy=65536 copy_left_ms=15000 \
           waited_for_readers_ms=40 readers_let_go=1 steps=5 steps_beside=3 steps_again=1 \
-          statements=4 steps_undone=2"
+          statements=4 steps_undone=2 copies=6"
         ]
     );
 }

@@ -358,6 +358,8 @@ pub struct Feed {
     pub readers_let_go: u64,
     /// In how many steps it was brought on.
     pub steps: apply::Counts,
+    /// How many copies of the database were begun.
+    pub copies: u64,
 }
 
 /// How far VERIFY has come.

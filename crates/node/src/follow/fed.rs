@@ -382,7 +382,7 @@ impl<'a> Feeding<'a> {
     /// Copies the database. What commits from before the snapshot on is kept for it meanwhile.
     async fn copy(&self) -> Result<(), Stop> {
         let (cluster, name) = (self.cluster, self.cluster.standby(self.id).name.clone());
-        cluster.feeds().set_stage(self.of, self.id, Stage::Copying(None));
+        cluster.feeds().copy_begins(self.of, self.id);
         self.copies.set(true);
         log_commands(cluster, self.database).await?;
         let kept = Kept::begin(self);
