@@ -53,6 +53,8 @@ struct Taken {
     /// Of the rows of its commits, and so many of them lie in files.
     bytes: u64,
     filed: u64,
+    /// One of its commits ran DDL, or marks a change that has no event trigger.
+    ddl: bool,
     /// When, since the start.
     at: Duration,
 }
@@ -230,29 +232,33 @@ impl<R: Clone> Feed<R> {
             return;
         }
         let mine = boundary.commits.iter().filter_map(|commit| self.rows.get(&commit.end));
-        let (bytes, commits) = mine.fold((0, 0), |(bytes, count), rows| (bytes + rows.bytes, count + 1));
+        let (bytes, commits, ddl) = mine.fold((0, 0, false), |(bytes, count, ddl), rows| {
+            (bytes + rows.bytes, count + 1, ddl || rows.ddl)
+        });
         self.unplaced.0 -= bytes;
         self.unplaced.1 -= commits;
         let (pace, counted) = &mut self.arrivals;
         pace.add(bytes, now.saturating_sub(*counted));
         *counted = now;
         self.placed += bytes;
-        self.taken.push_back(Taken { boundary: Rc::new(boundary), bytes, filed: 0, at: now });
+        self.taken.push_back(Taken { boundary: Rc::new(boundary), bytes, filed: 0, ddl, at: now });
         self.cut();
     }
 
-    /// The boundaries that a replica is given next: one, and more as long as they are no more bytes than `most`. Then it
-    /// is given what follows. `None`: there is nothing yet.
+    /// The boundaries that a replica is given next: one, and more as long as they are no more bytes than `most` and DDL is in
+    /// none but the last. (What it makes may have to be committed before it is used: a new label of an enum.) Then it is given
+    /// what follows. `None`: there is nothing yet.
     ///
     /// # Errors
     /// It is not fed any more.
     pub(crate) fn next(&mut self, replica: StandbyId, most: u64) -> Result<Option<Stretch>, NotFed> {
         let taker = self.takers.get_mut(&replica).ok_or(NotFed)?;
         let skipped = usize::try_from(taker.next.0 - self.first.0).expect("no further than the end");
-        let mut bytes = 0;
+        let (mut bytes, mut ddl) = (0, false);
         let fits = |taken: &&Taken| {
             bytes += taken.bytes;
-            bytes == taken.bytes || bytes <= most
+            let behind_ddl = std::mem::replace(&mut ddl, taken.ddl);
+            !behind_ddl && (bytes == taken.bytes || bytes <= most)
         };
         let stretch: Vec<_> = self.taken.iter().skip(skipped).take_while(fits).collect();
         let bytes = stretch.iter().map(|taken| taken.bytes).sum();

@@ -72,6 +72,16 @@ fn each_replica_is_given_whole_boundaries_in_their_order() {
 }
 
 #[test]
+fn what_follows_ddl_is_not_given_together_with_it() {
+    let mut feed = feed(1);
+    feed.came_out(Lsn::new(20), Rows { ddl: true, ..rows(10) });
+    feed.extend(boundary(&[20]), Duration::from_secs(2));
+    more(&mut feed, 3..=4);
+    assert_eq!(given(&mut feed, ONE, 100), [10, 20]);
+    assert_eq!(given(&mut feed, ONE, 100), [30, 40]);
+}
+
+#[test]
 fn what_all_keep_is_forgotten_and_what_one_has_not_kept_is_given_again() {
     let mut feed = feed(3);
     let end = feed.next(ONE, 20).unwrap().unwrap().end;
