@@ -163,6 +163,7 @@ pub(crate) struct Feed {
     pub(crate) pending_commits: u64,
     pub(crate) pending_file_bytes: u64,
     pub(crate) catch_up_left_ms: String,
+    pub(crate) copies: u64,
 }
 
 /// The console of a Consort.
@@ -211,6 +212,7 @@ impl Console {
             pending_commits: text("pending_commits").parse().unwrap_or_default(),
             pending_file_bytes: text("pending_file_bytes").parse().unwrap_or_default(),
             catch_up_left_ms: text("catch_up_left_ms"),
+            copies: text("copies").parse().unwrap_or_default(),
         }
     }
 

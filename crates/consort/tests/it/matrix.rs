@@ -1,11 +1,18 @@
 //! The same statements, of every type and every class of DDL, through every design: each is answered as by a single server, and
-//! behind each part of them all nodes hold what that server holds.
+//! behind each part of them all nodes hold what that server holds. No replica has it by a new copy, but for statements that are
+//! known to need one.
 
+mod copies;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use copies::Copies;
 use design::{Design, Reads};
 use postgres::local::{Node, Options, Scratch};
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
-use crate::fixture::{LIMIT, Serving, eventually};
+use crate::fixture::{LIMIT, Serving};
 use crate::load::{Client, Console, THROUGH, past, served};
 
 /// The answer to what a design does not execute.
@@ -13,8 +20,15 @@ const REFUSED: &str = "error 0A000";
 
 const STATEMENTS: &str = include_str!("matrix/statements.sql");
 
+/// Behind them: what is defined more rarely. Most of it designs in which every server executes what writes refuse.
+const DEFINITIONS: &str = include_str!("matrix/definitions.sql");
+
+/// What stands between a COPY and the rows that it takes from its client.
+const FROM_CLIENT: &str = " <- ";
+
 /// What a node holds of the application's, a line each. Left out is what no replica is given (rows that are not logged, what
-/// sequences and materialized views hold, the order of CLUSTER), and roles, which are the server's.
+/// sequences and materialized views hold, names of objects as values, the order of CLUSTER), publications, event triggers, and
+/// roles, which are the server's.
 const HELD: &str = include_str!("matrix/held.sql");
 
 /// Statements that run behind each other; then everything is compared.
@@ -29,9 +43,9 @@ impl Part {
     }
 }
 
-fn parts() -> Vec<Part> {
+fn parts(statements: &'static str) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    for line in STATEMENTS.lines().filter(|line| !line.is_empty()) {
+    for line in statements.lines().filter(|line| !line.is_empty()) {
         match (line.strip_prefix("-- "), parts.last_mut()) {
             (Some(name), _) => parts.push(Part { name, statements: Vec::new() }),
             (None, Some(part)) => part.statements.push(line),
@@ -47,8 +61,32 @@ fn reads(statement: &str) -> bool {
         && !["grow()", "nextval(", "setval(", "INTO "].iter().any(|word| statement.contains(word))
 }
 
-/// All that comes back, as lines.
-fn answer(client: &mut Client, statement: &str) -> String {
+/// All that comes back, as lines. A COPY that takes rows from its client is psql's, at the same address.
+fn answer(url: &str, client: &mut Client, statement: &str) -> String {
+    match statement.split_once(FROM_CLIENT) {
+        Some((copy, rows)) => copied(url, copy, rows),
+        None => answered(client, statement),
+    }
+}
+
+/// What psql says of a COPY.
+fn copied(url: &str, copy: &str, rows: &str) -> String {
+    let mut psql = Command::new("psql");
+    psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=sqlstate", "-d", url, "-c", copy]);
+    psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = psql.spawn().expect("psql runs");
+    let rows = rows.replace("\\t", "\t").replace("\\n", "\n");
+    // It reads nothing if the command is refused.
+    let _ = child.stdin.take().expect("a pipe").write_all(rows.as_bytes());
+    let done = child.wait_with_output().expect("psql ends");
+    let (said, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    match error.trim().strip_prefix("ERROR:") {
+        Some(sqlstate) => format!("error {}", sqlstate.trim()),
+        None => format!("{}{}", said.trim(), error.trim()),
+    }
+}
+
+fn answered(client: &mut Client, statement: &str) -> String {
     let messages = match client.messages(statement) {
         Ok(messages) => messages,
         Err(trouble) => return format!("error {}", trouble.sqlstate.unwrap_or(trouble.text)),
@@ -79,7 +117,7 @@ fn in_any_order<'a>(statement: &str, answer: &'a str) -> Vec<&'a str> {
 /// What those of a part that read say in a session that has done nothing else.
 fn again(url: &str, part: &Part) -> Vec<String> {
     let mut client = Client::connect(url).expect("a log-in");
-    part.reads().map(|statement| answer(&mut client, statement)).collect()
+    part.reads().map(|statement| answered(&mut client, statement)).collect()
 }
 
 fn held(node: &Node) -> Vec<String> {
@@ -102,7 +140,7 @@ fn expected(parts: &[Part]) -> Vec<Expected> {
     let url = past(node);
     let mut client = Client::connect(&url).expect("a log-in");
     let part = |part: &Part| Expected {
-        answers: part.statements.iter().map(|statement| answer(&mut client, statement)).collect(),
+        answers: part.statements.iter().map(|statement| answer(&url, &mut client, statement)).collect(),
         again: again(&url, part),
         held: held(node),
     };
@@ -130,18 +168,18 @@ fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
     let url = serving.url("postgres", "postgres");
     let mut client = Client::connect(&url).expect("a log-in");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
-    let mut wrong = Vec::new();
+    let (mut wrong, mut copies) = (Vec::new(), Copies::default());
+    client.rows("SELECT 1").expect("it answers");
+    copies.wait_until_fed(&mut console);
     for (part, expected) in parts.iter().zip(expected) {
-        for (statement, alone) in part.statements.iter().zip(&expected.answers) {
-            let answered = answer(&mut client, statement);
+        for (&statement, alone) in part.statements.iter().zip(&expected.answers) {
+            let answered = answer(&url, &mut client, statement);
             if answered != *alone && !(design.reads == Reads::AnyAge && reads(statement)) {
                 wrong.push(format!("{statement}: {answered:?}, and alone {alone:?}"));
             }
+            copies.behind(statement, serving.servers.primary(), &mut console);
         }
-        eventually("a replica that is fed", || {
-            let feed = console.feed("replica1", "postgres");
-            feed.state == "serving" && feed.version == feed.newest_version
-        });
+        copies.wait_until_fed(&mut console);
         serving.servers.catch_up(LIMIT);
         for ((statement, answered), alone) in part.reads().zip(again(&url, part)).zip(&expected.again) {
             if answered != *alone {
@@ -153,6 +191,8 @@ fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
             wrong.extend(compare(part.name, node, &expected.held));
         }
     }
+    copies.wait_until_fed(&mut console);
+    wrong.extend(copies.without_reason());
     if served(&mut console, "replica1") < 20 {
         wrong.push("the replica has served next to nothing".to_owned());
     }
@@ -160,8 +200,8 @@ fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
 }
 
 /// The same through a design that refuses what servers might execute differently: what it refuses the single server is not given
-/// either. What was otherwise, and how many statements were not refused.
-fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, usize) {
+/// either. What was otherwise, and how many statements of each part were not refused.
+fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, Vec<usize>) {
     let alone = Scratch::start(0);
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
     // What a block touches is declared, where that is asked for.
@@ -172,22 +212,24 @@ fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, usi
     let mut client_alone = Client::connect(&url_alone).expect("a log-in");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     client.rows("SET consort.tables_written = '*'").expect("all tables are declared");
-    let (mut wrong, mut done) = (Vec::new(), 0);
+    let (mut wrong, mut done, mut copies) = (Vec::new(), Vec::new(), Copies::default());
     for part in parts {
-        eventually("a replica that executes", || console.feed("replica1", "postgres").state == "executing");
+        copies.wait_until_executing(&mut console);
+        let mut done_of_part = 0;
         for statement in &part.statements {
-            let answered = answer(&mut client, statement);
-            if answered == REFUSED {
+            let answer_here = answer(&url, &mut client, statement);
+            if answer_here == REFUSED {
                 // Its block has failed.
-                answer(&mut client_alone, "SELECT 1 / 0");
+                answered(&mut client_alone, "SELECT 1 / 0");
                 continue;
             }
-            done += 1;
-            let said_alone = answer(&mut client_alone, statement);
-            if in_any_order(statement, &answered) != in_any_order(statement, &said_alone) {
-                wrong.push(format!("{statement}: {answered:?}, and alone {said_alone:?}"));
+            done_of_part += 1;
+            let said_alone = answer(&url_alone, &mut client_alone, statement);
+            if in_any_order(statement, &answer_here) != in_any_order(statement, &said_alone) {
+                wrong.push(format!("{statement}: {answer_here:?}, and alone {said_alone:?}"));
             }
         }
+        done.push(done_of_part);
         for ((statement, answered), alone) in part.reads().zip(again(&url, part)).zip(again(&url_alone, part))
         {
             if in_any_order(statement, &answered) != in_any_order(statement, &alone) {
@@ -200,6 +242,8 @@ fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, usi
             wrong.extend(compare(part.name, node, &expected));
         }
     }
+    copies.wait_until_executing(&mut console);
+    wrong.extend(copies.all());
     (wrong.iter().map(|line| format!("{}: {line}", design.name)).collect(), done)
 }
 
@@ -213,9 +257,9 @@ fn verified(console: &mut Console) -> Vec<String> {
 
 #[test]
 fn every_design_answers_and_holds_what_a_single_server_does() {
-    let parts = parts();
+    let parts: Vec<Part> = [STATEMENTS, DEFINITIONS].into_iter().flat_map(parts).collect();
     let count: usize = parts.iter().map(|part| part.statements.len()).sum();
-    assert!(count >= 300, "{count} statements");
+    assert!(count >= 600, "{count} statements");
     let expected = expected(&parts);
     let designs = design::ALL.iter().filter(|design| !design.orders_first());
     let wrong: Vec<String> = designs.flat_map(|design| run(design, &parts, &expected)).collect();
@@ -224,11 +268,14 @@ fn every_design_answers_and_holds_what_a_single_server_does() {
 
 #[test]
 fn designs_that_order_first_answer_and_hold_what_a_single_server_does_or_refuse() {
-    let parts = parts();
+    let (mut parts, definitions) = (parts(STATEMENTS), parts(DEFINITIONS));
+    let usual = parts.len();
     let count: usize = parts.iter().map(|part| part.statements.len()).sum();
+    parts.extend(definitions);
     for design in design::ALL.iter().filter(|design| design.orders_first()) {
         let (wrong, done) = run_what_is_not_refused(design, &parts);
         assert!(wrong.is_empty(), "{} are otherwise:\n{}", wrong.len(), wrong.join("\n"));
+        let done: usize = done.iter().take(usual).sum();
         assert!(done * 10 >= count * 9, "{} has refused all but {done} of {count}", design.name);
     }
 }
