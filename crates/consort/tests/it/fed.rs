@@ -545,6 +545,39 @@ fn who_owns_what_and_who_is_called_how_follows_without_a_new_copy() {
     assert_eq!(copy(), before, "nothing of that made a new copy necessary");
 }
 
+/// What tells replicas of a role is written behind it, and privileges come as commands: either may come first.
+#[test]
+fn roles_that_get_privileges_at_once_have_no_replica_copied_anew() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let replica = serving.servers.replica(0);
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE granted (id int PRIMARY KEY)").unwrap();
+    becomes_equal(&serving.servers, "postgres", "granted");
+    is_fed(&mut console, "postgres");
+    let copies = |console: &mut Console| console.feed("replica1", "postgres").copies;
+    let before = copies(&mut console);
+    for round in 0..20 {
+        client.rows(&format!("CREATE ROLE made{round}")).unwrap();
+        for _ in 0..3 {
+            client.rows(&format!("GRANT SELECT ON granted TO made{round}")).unwrap();
+            client.rows(&format!("REVOKE SELECT ON granted FROM made{round}")).unwrap();
+        }
+        client.rows(&format!("GRANT SELECT ON granted TO made{round}")).unwrap();
+        client.rows(&format!("CREATE TABLE of_made{round} (v int)")).unwrap();
+        client.rows(&format!("ALTER TABLE of_made{round} OWNER TO made{round}")).unwrap();
+    }
+    let may = "SELECT count(*)::text FROM pg_roles WHERE rolname ~ '^made' AND has_table_privilege(oid, 'granted', 'SELECT')";
+    eventually("all privileges at the replica", || {
+        replica.query("postgres", may).is_ok_and(|rows| rows == [[Some("20".to_owned())]])
+    });
+    let so_far = served(&mut console, "replica1");
+    eventually("reads at the replica", || {
+        assert_eq!(client.number("SELECT count(*) FROM granted").unwrap(), 0);
+        served(&mut console, "replica1") > so_far + 4
+    });
+    assert_eq!(copies(&mut console), before, "{:?}", console.feed("replica1", "postgres"));
+}
+
 #[test]
 fn the_copy_of_a_dropped_database_goes() {
     let (serving, mut console, url) = serving(0, THROUGH);

@@ -63,6 +63,8 @@ struct Course {
     kept_behind: Option<Lsn>,
     /// How it differs, as whoever compared it with the primary has found, and nobody has heeded yet.
     wrong: Option<String>,
+    /// What belongs to whom was found to differ, and has not been found equal since.
+    owners_differ: bool,
     /// Everything below is visible there.
     shown: Place,
     /// What was shown and may not be flushed there, newest alone.
@@ -129,6 +131,7 @@ impl Feeds {
             out: false,
             kept_behind: None,
             wrong: None,
+            owners_differ: false,
             shown: Place::default(),
             unkept: None,
             waited: Waited::default(),
@@ -269,6 +272,16 @@ impl Feeds {
     /// How the replica was found to differ, once.
     pub(crate) fn take_wrong(&self, of: DatabaseId, replica: StandbyId) -> Option<String> {
         self.course(of, replica).wrong.take()
+    }
+
+    /// Whether what belongs to whom there was found to differ when it was compared last.
+    pub(crate) fn owners_differ(&self, of: DatabaseId, replica: StandbyId) -> bool {
+        self.course(of, replica).owners_differ
+    }
+
+    /// What belongs to whom there was compared.
+    pub(crate) fn set_owners_differ(&self, of: DatabaseId, replica: StandbyId, differ: bool) {
+        self.course(of, replica).owners_differ = differ;
     }
 
     /// Whether what commits is kept for the replica.

@@ -16,6 +16,7 @@
 
 mod backup;
 mod executes;
+mod owners;
 mod sequences;
 
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
@@ -26,9 +27,10 @@ use crate::cluster::{
 use crate::scheduled::TakesPart;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
 use order::Boundary;
+use owners::Unequal;
 use postgres::Error;
 use postgres::address::{Address, Control};
-use postgres::apply::{self, Batch, Feeder, Part};
+use postgres::apply::{self, Batch, Feeder, Part, Unrun};
 use postgres::attach;
 use postgres::clone::{self, Chosen, Found};
 use postgres::facts;
@@ -65,6 +67,8 @@ enum Stop {
     Again(Error),
     /// What is there cannot be fed any more: the database is copied anew.
     Anew(String),
+    /// DDL names what is not there: a role, perhaps.
+    Lacks(Unrun),
     /// Somebody has given it up, and said why: the database is copied anew.
     GivenUp,
     /// The replica is not what the primary is. Nobody knows since when.
@@ -91,6 +95,7 @@ impl From<apply::Error> for Stop {
         match error {
             apply::Error::Server(error) => Stop::Again(error),
             apply::Error::Moved => Stop::Again(Error::NotReady(said)),
+            apply::Error::Ddl(unrun) if unrun.may_lack_role => Stop::Lacks(unrun),
             apply::Error::Ddl(_) | apply::Error::Kept(_) => Stop::Anew(said),
             apply::Error::Diverged { .. } | apply::Error::Unfit { .. } => Stop::Failed(said),
         }
@@ -109,16 +114,19 @@ pub(crate) async fn hand_out(cluster: Cluster) {
 /// Feeds the replica until it leaves, or the database is no more; then its copy goes too.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId) {
     let name = cluster.standby(id).name.clone();
-    let mut trouble = Trouble::default();
+    let (mut trouble, mut stepped_for) = (Trouble::default(), None);
     while let Some(of) = both_there(&cluster, &database, id).await {
         let began = Instant::now();
         let feeding = Feeding::new(&cluster, &database, id, of);
-        let Err(stop) = feeding.run().await;
+        let Err(mut stop) = feeding.run().await;
         if !cluster.has(&database) || !cluster.is_here(id) {
             break;
         }
         cluster.scheduler().fed_lost(id, of);
         cluster.moved();
+        if let Stop::Lacks(unrun) = stop {
+            stop = feeding.lacks(unrun, &mut stepped_for).await;
+        }
         let pause = match stop {
             Stop::Again(error) => {
                 let why = error.to_string();
@@ -135,7 +143,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                     pause
                 }
             }
-            Stop::Anew(why) => {
+            Stop::Lacks(Unrun { why, .. }) | Stop::Anew(why) => {
                 tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
                 cluster.fed_leaves(id, of);
                 feeding.in_vain(why)
@@ -475,21 +483,29 @@ impl<'a> Feeding<'a> {
         let (at, counted) = (feeder.shown().clone(), apply::Counts::default());
         let (sent, work) = (VecDeque::new(), Work::default());
         let told = Told::nothing(self.database.sequences());
-        let mut line = Line { at, by: self, feeder, life, counted, sent, work, told };
+        let mut line = Line { at, by: self, feeder, life, counted, sent, work, told, unequal: None };
+        if feeds.owners_differ(self.of, self.id) {
+            line.step().await?;
+        }
         line.reach().await?;
         let together = !intake.is_one_by_one() && !intake.shows_as_done();
         let most = if together { STRETCH_BYTES } else { 0 };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {
-            let more = feeds.more();
+            let (more, moved) = (feeds.more(), self.cluster.next_move());
             self.heed()?;
             if feeds.wanted(self.of, self.id) != Wanted::Nothing {
                 line.rest().await?;
                 continue;
             }
+            line.step_again().await?;
             line.tell_sequences().await?;
             match feeds.next(self.of, self.id, most)? {
                 Some(stretch) => line.give(&stretch).await?,
+                None if line.sent.is_empty() && line.unequal.is_some() => tokio::select! {
+                    () = more => {}
+                    () = moved => {}
+                },
                 None if line.sent.is_empty() && self.cluster.orders_first() => {
                     if Instant::now() >= joins_at {
                         if let Some(takes_part) = line.joins(tries).await? {
@@ -517,14 +533,6 @@ impl<'a> Feeding<'a> {
         let replica = facts::facts(&Control::connect(&self.replica).await?).await?;
         let differences = facts::differences_of_copy(&primary, &replica, self.database.name());
         if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
-    }
-
-    /// Brings the roles in step. Whatever changed while nobody was connected is marked too.
-    async fn step(&self) -> Result<(), Stop> {
-        if clone::in_step(&self.primary, &self.replica).await? {
-            return Ok(());
-        }
-        Err(Stop::Anew("something belongs to somebody else than when it was copied".to_owned()))
     }
 
     /// Waits until somebody says that the database that has failed is wanted anew, or has dropped it there.
@@ -595,6 +603,7 @@ struct Line<'a> {
     work: Work,
     /// Where its sequences stand.
     told: Told,
+    unequal: Option<Unequal>,
 }
 
 /// Boundaries that were sent in one transaction.
@@ -661,7 +670,7 @@ impl Line<'_> {
         if marked {
             // Whoever reads behind the mark reads under the roles that the primary has.
             self.finish().await?;
-            self.by.step().await?;
+            self.step().await?;
         }
         Ok(parts)
     }
@@ -753,7 +762,7 @@ impl Line<'_> {
         } else {
             self.work.pause();
         }
-        cluster.scheduler().fed_shows(id, self.life, &last);
+        self.shows(last);
         cluster.feeds().shown((of, id), (self.life, to.resume()), Some(end));
         let counts = self.feeder.counts();
         cluster.feeds().stepped((of, id), counts - self.counted);

@@ -46,6 +46,8 @@ pub(crate) fn install() -> String {
 const UNSAFE_LABEL: &str = "55P04";
 
 /// How a command begins that makes a table which may have rows at once.
+/// What a command names is not there, such as a role.
+const UNDEFINED_OBJECT: &str = "42704";
 const CREATE_TABLE: &str = "CREATE TABLE";
 
 /// The steps of a batch, each with its transaction.
@@ -285,13 +287,15 @@ pub(super) fn made_unseen(xid: Xid, error: Error) -> Error {
 }
 
 fn unrun(xid: Xid, why: &str) -> Error {
-    Error::Ddl(Unrun { xid, why: why.to_owned() })
+    Error::Ddl(Unrun { xid, why: why.to_owned(), may_lack_role: false })
 }
 
 /// A command that is refused here was not refused at the primary; but a lock, or a full disk, may go away.
 fn refused(xid: Xid, error: crate::Error) -> Error {
     match &error {
-        crate::Error::Refused { sqlstate, message } if !may_pass(sqlstate) => unrun(xid, message),
+        crate::Error::Refused { sqlstate, message } if !may_pass(sqlstate) => {
+            Error::Ddl(Unrun { xid, why: message.clone(), may_lack_role: sqlstate == UNDEFINED_OBJECT })
+        }
         _ => error.into(),
     }
 }

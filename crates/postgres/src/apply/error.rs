@@ -44,6 +44,8 @@ pub struct Unrun {
     pub xid: Xid,
     /// Why not.
     pub why: String,
+    /// It names what is not there, which may be a role: roles do not come with commands.
+    pub may_lack_role: bool,
 }
 
 impl Error {

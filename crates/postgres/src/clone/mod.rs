@@ -185,9 +185,18 @@ pub async fn is_of(primary: &Address, replica: &Address, chosen: &Chosen) -> Res
     Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is) && chosen.is_at(&there).await?)
 }
 
+/// Brings the replica's roles in step with the primary's.
+///
+/// # Errors
+/// As every query.
+pub async fn roles_in_step(primary: &Address, replica: &Address) -> Result<(), Error> {
+    roles::in_step(&Control::connect(primary).await?, &Control::connect(replica).await?).await
+}
+
 /// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the primary's, and
 /// gives what belongs to somebody else than at the replica to him (REASSIGN OWNED). Whether that was all: if not, somebody may do
-/// there what he may not do at the primary, or the other way round, and it must be made anew.
+/// there what he may not do at the primary, or the other way round; unless commands that say so are on their way, it must be made
+/// anew.
 ///
 /// # Errors
 /// As every query.

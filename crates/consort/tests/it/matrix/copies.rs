@@ -11,16 +11,6 @@ use crate::load::{Console, Feed};
 const KNOWN: &[(Option<&str>, &str)] = &[
     // The log of commands does not say all that it does.
     (Some("DROP OWNED BY reader"), "the log cannot say all that it does"),
-    // A replica hears of a new role by a mark, which may come out behind the command that names the role.
-    (Some("GRANT SELECT ON person TO reader"), "role \"reader\" does not exist"),
-    (Some("GRANT SELECT ON made TO reader"), "role \"reader\" does not exist"),
-    (
-        Some("CREATE POLICY small ON made FOR SELECT TO reader USING (id < 10)"),
-        "role \"reader\" does not exist",
-    ),
-    (Some("REVOKE SELECT ON person FROM reader"), "role \"reader\" does not exist"),
-    // Behind such a mark privileges are compared as they are by then: the replica may lack a GRANT that is on its way.
-    (None, "something belongs to somebody else than when it was copied"),
     // Numbers are drawn in the order in which rows lie.
     (Some("ALTER TABLE costly ADD COLUMN nr serial"), "rows of public.costly were computed otherwise"),
     // What was written while it was not logged is nowhere but at the primary.
