@@ -374,7 +374,7 @@ fn recorded(first: &mut Serving, second: &mut Serving, isolation: Isolation, rea
     })
 }
 
-/// Judges such a history. The first one, which leads again in the end.
+/// Judges such a history. One of the two, which leads.
 fn is_of_one_server(mut first: Serving, lines: &str, reader: &str) -> Serving {
     let isolation = Isolation::Autocommit;
     let mut second = another(&first, lines);
@@ -384,6 +384,10 @@ fn is_of_one_server(mut first: Serving, lines: &str, reader: &str) -> Serving {
     let findings = check(&recorded.history);
     assert!(findings.holds(isolation.owes()), "{lines}: {isolation}: {findings}");
     assert!(recorded.lost_sessions > 0 && recorded.appends > 100, "{lines}: {recorded:?}");
+    // Both have ended with the thread that has started them.
+    first.ended();
+    first.start_again();
+    leads(&first);
     first
 }
 

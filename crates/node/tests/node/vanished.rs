@@ -216,11 +216,11 @@ fn a_client_that_vanishes_while_it_waits_for_a_place_has_asked_for_nothing() {
     database(name);
     let open = sharing(1);
     let waiting = || open.door(|door| door.seats().iter().filter(|seat| seat.is_queued()).count());
+    let clients = WAYS.map(|gone| (gone, Raw::ready(&open, name)));
     let mut busy = Raw::ready(&open, name);
     query(&mut busy, "BEGIN");
     query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
-    for gone in WAYS {
-        let mut client = Raw::ready(&open, name);
+    for (gone, mut client) in clients {
         client.ask(|out| out.query(b"UPDATE items SET name = 'left' WHERE id = 2"));
         until(|| waiting() == 1);
         let left = gone.of(client);

@@ -45,9 +45,10 @@ pub(crate) fn install() -> String {
 /// A label that an enum got in the same transaction may not be used in it. At the primary they were two.
 const UNSAFE_LABEL: &str = "55P04";
 
+/// What a command names is not there, such as a role; or who runs it may not, being no member of another role yet.
+const LACKS_ROLE: [&str; 2] = ["42704", "42501"];
+
 /// How a command begins that makes a table which may have rows at once.
-/// What a command names is not there, such as a role.
-const UNDEFINED_OBJECT: &str = "42704";
 const CREATE_TABLE: &str = "CREATE TABLE";
 
 /// The steps of a batch, each with its transaction.
@@ -293,9 +294,11 @@ fn unrun(xid: Xid, why: &str) -> Error {
 /// A command that is refused here was not refused at the primary; but a lock, or a full disk, may go away.
 fn refused(xid: Xid, error: crate::Error) -> Error {
     match &error {
-        crate::Error::Refused { sqlstate, message } if !may_pass(sqlstate) => {
-            Error::Ddl(Unrun { xid, why: message.clone(), may_lack_role: sqlstate == UNDEFINED_OBJECT })
-        }
+        crate::Error::Refused { sqlstate, message } if !may_pass(sqlstate) => Error::Ddl(Unrun {
+            xid,
+            why: message.clone(),
+            may_lack_role: LACKS_ROLE.contains(&sqlstate.as_str()),
+        }),
         _ => error.into(),
     }
 }

@@ -44,7 +44,7 @@ pub struct Unrun {
     pub xid: Xid,
     /// Why not.
     pub why: String,
-    /// It names what is not there, which may be a role: roles do not come with commands.
+    /// A role may be lacking, or what it may do: roles do not come with commands.
     pub may_lack_role: bool,
 }
 

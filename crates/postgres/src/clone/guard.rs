@@ -64,16 +64,18 @@ pub(crate) async fn unguard(control: &Control) -> Result<(), Error> {
 /// Takes the guard away from the copies of these databases at a server that is fed no more: what is done there is its owner's business.
 ///
 /// # Errors
-/// As every query.
+/// As every query; of several databases the first one's, when the others are done.
 pub async fn release(server: &Address, of: impl Fn(&str) -> bool) -> Result<(), Error> {
     let control = Control::connect(&server.with_database(CONTROL_DATABASE)).await?;
+    let mut first = Ok(());
     for row in control.query(GUARDED, &[]).await? {
         let database: String = row.get(0);
         if of(&database) {
-            unguard(&Control::connect(&server.with_database(&database)).await?).await?;
+            let address = server.with_database(&database);
+            first = first.and(async { unguard(&Control::connect(&address).await?).await }.await);
         }
     }
-    Ok(())
+    first
 }
 
 /// Runs the commands that a query tells.

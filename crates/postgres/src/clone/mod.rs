@@ -52,6 +52,7 @@ use history::{Epoch, Lsn, Shown};
 pub use progress::Progress;
 use progress::{Looking, Step};
 pub(crate) use roles::literal;
+use std::collections::BTreeSet;
 use tokio_postgres::SimpleQueryMessage;
 use tools::Tools;
 
@@ -194,13 +195,12 @@ pub async fn roles_in_step(primary: &Address, replica: &Address) -> Result<(), E
 }
 
 /// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the primary's, and
-/// gives what belongs to somebody else than at the replica to him (REASSIGN OWNED). Whether that was all: if not, somebody may do
-/// there what he may not do at the primary, or the other way round; unless commands that say so are on their way, it must be made
-/// anew.
+/// gives what belongs to somebody else than at the replica to him (REASSIGN OWNED). What differs then, as the primary has it: somebody
+/// may do there what he may not do at the primary, or the other way round, unless commands that say so are on their way.
 ///
 /// # Errors
 /// As every query.
-pub async fn in_step(primary: &Address, replica: &Address) -> Result<bool, Error> {
+pub async fn in_step(primary: &Address, replica: &Address) -> Result<BTreeSet<String>, Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
     roles::in_step(&source, &there).await?;
     let now = roles::owners(&source).await?;
@@ -208,14 +208,14 @@ pub async fn in_step(primary: &Address, replica: &Address) -> Result<bool, Error
     let both = owners_of_both(&now, &there).await?;
     // DDL that has run since changes the digests; then both are looked at.
     if then.is_some_and(|row| row.get::<_, &str>(0) == both) {
-        return Ok(true);
+        return Ok(BTreeSet::new());
     }
-    let is_same = owned::in_step(&source, &there).await?;
-    if is_same {
+    let differing = owned::in_step(&source, &there).await?;
+    if differing.is_empty() {
         let both = owners_of_both(&now, &there).await?;
         there.execute("UPDATE consort.copied SET owners = $1", &[&both]).await?;
     }
-    Ok(is_same)
+    Ok(differing)
 }
 
 /// Removes what [`clone`] made.

@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::address::Control;
 use crate::apply::quoted;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// By kind and name: the owner, and who may do what. A policy has no owner, but roles for which it counts.
 const OWNED: &str = "\
@@ -35,15 +35,15 @@ struct Owned {
 }
 
 /// What belongs to somebody else at the replica than at the primary is given to whom it belongs there, with the privileges that an
-/// owner hands on. Whether what is at both belongs to the same then, and may be used by the same.
+/// owner hands on. What of that which is at both differs then, as the primary has it.
 ///
 /// # Errors
 /// As every query.
-pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<bool, Error> {
+pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<BTreeSet<String>, Error> {
     let (wanted, there) = (owned(primary).await?, owned(replica).await?);
     let steps = steps(&wanted, &there);
     if steps.is_empty() {
-        return Ok(same(&wanted, &there));
+        return Ok(differing(&wanted, &there));
     }
     replica.batch_execute("SET session_replication_role = replica").await?;
     for sql in steps {
@@ -53,11 +53,14 @@ pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<bool
             Err(error) => return Err(error),
         }
     }
-    Ok(same(&wanted, &owned(replica).await?))
+    Ok(differing(&wanted, &owned(replica).await?))
 }
 
-fn same(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) -> bool {
-    wanted.iter().all(|(object, owned)| there.get(object).is_none_or(|there| there == owned))
+fn differing(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) -> BTreeSet<String> {
+    let differs =
+        |(object, owned): &(&String, &Owned)| there.get(*object).is_some_and(|there| there != *owned);
+    let as_wanted = |(object, Owned { owner, may }): (&String, &Owned)| format!("{object} of {owner}: {may}");
+    wanted.iter().filter(differs).map(as_wanted).collect()
 }
 
 /// What gives the owners.

@@ -79,7 +79,8 @@ impl Line<'_> {
             self.give(&stretch).await?;
         }
         self.finish().await?;
-        Ok(self.at.snapshot().covers(&state))
+        self.step_again().await?;
+        Ok(self.unequal.is_none() && self.at.snapshot().covers(&state))
     }
 }
 

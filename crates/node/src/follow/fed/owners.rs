@@ -3,24 +3,30 @@
 //! and a command may name a role of which the replica has not heard, for what tells of roles is written behind them.
 //!
 //! What differs is compared again when the replica shows all that the primary had done when it differed. Until then nobody is told
-//! what it shows: who must read behind the change of roles does so elsewhere.
+//! what it shows, and nobody reads there.
 
 use super::{Feeding, Line, Stop};
+use crate::cluster::Place;
 use history::Xid;
 use order::{Boundary, GaugeNumber};
 use postgres::Error;
 use postgres::apply::Unrun;
 use postgres::clone;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// So often it may differ: while privileges are changed all the time one comparison says little.
+/// So often the same may differ behind what was on its way: it may be granted and revoked in turn.
 const TRIES: u32 = 8;
 
 /// What belongs to whom was found to differ.
 pub(super) struct Unequal {
     /// What the primary shows to this gauge must be visible before it is compared again.
     behind: GaugeNumber,
-    /// So often it has differed.
+    /// Where that ends, once the gauge has settled.
+    until: Option<Place>,
+    /// What differs, as the primary has it.
+    what: BTreeSet<String>,
+    /// So often something of it has differed before, when it was not on its way any more.
     tries: u32,
     /// What has become visible since, of which nobody was told.
     withheld: Option<Rc<Boundary>>,
@@ -29,41 +35,54 @@ pub(super) struct Unequal {
 impl Line<'_> {
     /// Brings the roles in step, and compares. Whatever changed while nobody was connected is marked too.
     pub(super) async fn step(&mut self) -> Result<(), Stop> {
+        self.compare(false).await
+    }
+
+    /// `came`: the replica shows all that the primary had done when it was compared last.
+    async fn compare(&mut self, came: bool) -> Result<(), Stop> {
         let Feeding { cluster, id, of, primary, replica, .. } = self.by;
-        let (tries, withheld) =
-            self.unequal.take().map_or((0, None), |before| (before.tries, before.withheld));
-        if clone::in_step(primary, replica).await? {
-            cluster.feeds().set_owners_differ(*of, *id, false);
+        let before = self.unequal.take();
+        let what = clone::in_step(primary, replica).await?;
+        cluster.feeds().set_owners_differ(*of, *id, !what.is_empty());
+        let stays = came && before.as_ref().is_some_and(|before| !before.what.is_disjoint(&what));
+        let (mut tries, withheld) = before.map_or((0, None), |before| (before.tries, before.withheld));
+        if what.is_empty() {
             if let Some(boundary) = withheld {
                 cluster.scheduler().fed_shows(*id, self.life, &boundary);
                 cluster.moved();
             }
             return Ok(());
         }
-        cluster.feeds().set_owners_differ(*of, *id, true);
+        tries += u32::from(stays);
         if tries == TRIES {
             return Err(Stop::Anew("something belongs to somebody else than when it was copied".to_owned()));
         }
+        cluster.scheduler().fed_lost(*id, *of);
         let behind = cluster.scheduler().order_mut().want_gauge();
         cluster.gauge_now();
-        self.unequal = Some(Unequal { behind, tries: tries + 1, withheld });
+        cluster.moved();
+        self.unequal = Some(Unequal { behind, until: None, what, tries, withheld });
         Ok(())
     }
 
-    /// Compares again what has differed, if the replica shows by now what the primary had done then.
+    /// Compares again what has differed, if the replica has been given by now what the primary had done then.
     pub(super) async fn step_again(&mut self) -> Result<(), Stop> {
         let Feeding { cluster, id, of, .. } = *self.by;
-        let Some(unequal) = self.unequal.as_ref().filter(|_| self.sent.is_empty()) else { return Ok(()) };
-        let settled = cluster.scheduler().order().settled(of).map(|(number, _)| number);
-        if settled.is_none_or(|number| number < unequal.behind) {
-            return Ok(());
-        }
-        cluster.take_boundaries();
+        let Some(unequal) = &mut self.unequal else { return Ok(()) };
         let feeds = cluster.feeds();
-        if feeds.given(of, id) != Some(feeds.end(of)) {
+        if unequal.until.is_none() {
+            let settled = cluster.scheduler().order().settled(of).map(|(number, _)| number);
+            if settled.is_none_or(|number| number < unequal.behind) {
+                return Ok(());
+            }
+            cluster.take_boundaries();
+            unequal.until = Some(feeds.end(of));
+        }
+        if feeds.given(of, id) < unequal.until {
             return Ok(());
         }
-        self.step().await
+        self.finish().await?;
+        self.compare(true).await
     }
 
     /// This is visible: the others are told, unless they must not know yet.
@@ -76,17 +95,15 @@ impl Line<'_> {
 }
 
 impl Feeding<'_> {
-    /// DDL names what is not there: a role, perhaps. Roles are brought in step, once for each such transaction; then it is tried
-    /// again.
+    /// DDL lacks a role, perhaps. Roles are brought in step, once for each such transaction; then it is tried again.
     pub(super) async fn lacks(&self, unrun: Unrun, stepped_for: &mut Option<Xid>) -> Stop {
-        if stepped_for.replace(unrun.xid) == Some(unrun.xid) {
+        if *stepped_for == Some(unrun.xid) {
             return Stop::Anew(unrun.to_string());
         }
-        match clone::roles_in_step(&self.primary, &self.replica).await {
-            Ok(()) => {
-                Stop::Again(Error::NotReady(format!("{unrun}; with the primary's roles it is tried again")))
-            }
-            Err(error) => Stop::Again(error),
+        if let Err(error) = clone::roles_in_step(&self.primary, &self.replica).await {
+            return Stop::Again(error);
         }
+        *stepped_for = Some(unrun.xid);
+        Stop::Again(Error::NotReady(format!("{unrun}; with the primary's roles it is tried again")))
     }
 }

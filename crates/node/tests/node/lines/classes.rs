@@ -632,10 +632,6 @@ const WHAT_LIES_INSIDE_OF_VALUES: Line = Line {
             &[
                 Stays("clock", r#"SELECT (json_populate_record(NULL::days, '{"d": "today"}')).id IS NULL"#),
                 Stays("clock", r#"SELECT count(*) FROM json_to_recordset('[{"d": "today"}]') AS t(d date)"#),
-                Stays(
-                    "clock",
-                    "SELECT count(*) FROM XMLTABLE('/a' PASSING '<a>today</a>'::xml COLUMNS d date PATH '.')",
-                ),
             ],
         ),
         (
