@@ -387,7 +387,11 @@ fn is_of_one_server(mut first: Serving, lines: &str, reader: &str) -> Serving {
     // Both have ended with the thread that has started them.
     first.ended();
     first.start_again();
-    leads(&first);
+    Client::connect(&first.url("postgres", "postgres"))
+        .and_then(|mut client| client.rows(READ_QUIET))
+        .expect("a read");
+    let mut console = console(&first);
+    eventually("reads that may leave", || console.stays("postgres").is_empty());
     first
 }
 

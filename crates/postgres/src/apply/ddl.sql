@@ -90,6 +90,8 @@ DECLARE
 BEGIN
     SELECT array_agg(u.relation), array_agg(u.why) INTO unlike, reasons
     FROM consort.unlike() u WHERE u.attribute = 0 AND u.why <> 'order';
+    -- What is there no more, by this name, comes again as something new.
+    DELETE FROM consort.left_out l WHERE to_regclass(format('%I.%I', l.schema, l.relation)) IS NULL;
     SELECT l.relation INTO alike
     FROM consort.left_out l CROSS JOIN LATERAL to_regclass(format('%I.%I', l.schema, l.relation)) AS here
     WHERE l.why NOT IN ('order', 'not chosen') AND here <> ALL (coalesce(unlike, '{}'));

@@ -26,10 +26,12 @@ const NOTHING: &[&str] = &[
     "ALTER SUBSCRIPTION",
     "DROP SUBSCRIPTION",
     "ALTER LARGE OBJECT",
-    "REFRESH MATERIALIZED VIEW",
+    REFRESH,
 ];
 /// Commands whose scripts run others, which are logged inside them and need not be run.
 const SCRIPTS: &[&str] = &["CREATE EXTENSION", "ALTER EXTENSION"];
+/// It makes a temporary table of its own when it runs beside readers, and names the schema of its backend.
+const REFRESH: &str = "REFRESH MATERIALIZED VIEW";
 /// Commands that may grant or revoke anything, as `consort.may_grant` (`attach/commands.sql`).
 const GRANTING: &[&str] = &["GRANT", "REVOKE", "ALTER DEFAULT PRIVILEGES", "CREATE SCHEMA"];
 /// Commands that do more than the log can say.
@@ -52,6 +54,13 @@ pub(super) enum Run {
     Statement(Statement),
     /// It cannot be: why.
     Doubt(String),
+}
+
+impl Run {
+    /// Whether it names the schema of temporary objects of a backend.
+    fn names_temporary(&self) -> bool {
+        matches!(self, Run::Statement(statement) if statement.text.contains("pg_temp_"))
+    }
 }
 
 /// A statement, with what it depends on.
@@ -166,6 +175,9 @@ impl Reading {
             return;
         }
         let Some(run) = run else { return };
+        if self.open.iter().any(|open| open.tag == REFRESH) && run.names_temporary() {
+            return;
+        }
         self.steps[open.place].run = Some(run);
         self.steps[open.place].grants = GRANTING.contains(&open.tag.as_str());
         self.steps[place].check = open.dropped;

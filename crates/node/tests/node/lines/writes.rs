@@ -1,7 +1,7 @@
 //! Writes and locks, in every form: they are the primary's, and reads see what they did.
 
 use super::Line;
-use super::Step::{As, Fresh, Leaves, Other, Runs, Stays, Still};
+use super::Step::{As, Fresh, Leaves, Other, Runs, Stays};
 
 const READ: &str = "SELECT name FROM items WHERE id = 1";
 
