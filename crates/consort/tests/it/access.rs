@@ -164,6 +164,10 @@ fn servers_and_clients_that_demand_proofs() {
     assert!(ask(&serving, "old", "wrong", &[], read).failed(2).contains("password authentication failed"));
     // An MD5 hash opens no server that demands SCRAM.
     demand(&servers, "host all all all scram-sha-256\n");
+    // A server heeds its new rules a moment later.
+    eventually("a server that demands SCRAM", || {
+        ask(&serving, "old", OLD, &[], read).status.code() == Some(2)
+    });
     let told = ask(&serving, "old", OLD, &[], read).failed(2);
     assert!(told.contains("the primary demands a proof by SCRAM-SHA-256 for this role"), "{told}");
     assert!(told.contains("HINT") && told.contains("auth_file"), "{told}");

@@ -392,6 +392,7 @@ fn is_of_one_server(mut first: Serving, lines: &str, reader: &str) -> Serving {
         .expect("a read");
     let mut console = console(&first);
     eventually("reads that may leave", || console.stays("postgres").is_empty());
+    eventually("its replica", || console.node(reader).serving);
     first
 }
 

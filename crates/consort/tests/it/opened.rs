@@ -25,6 +25,16 @@ fn asks(url: &str) -> Child {
     psql.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("psql runs")
 }
 
+/// Waits until Consort leads and has looked who is logged in at the primary: who comes past it before is no news.
+fn has_looked(console: &mut Console, client: &mut Client) {
+    eventually("a Consort that leads", || console.rows("SHOW LEAD")[0].get("leads") == Some("1"));
+    let leads_since = client.one("SELECT clock_timestamp()").unwrap();
+    let looked = format!(
+        "SELECT bool_or(query_start > '{leads_since}')::text FROM pg_stat_activity WHERE query LIKE 'SELECT pid, (extract(epoch FROM backend_start)%'"
+    );
+    eventually("a look at the log-ins", || client.one(&looked).is_ok_and(|is| is == "true"));
+}
+
 /// How many clients there are, and how many connections at the primary.
 fn counts(console: &mut Console) -> (usize, usize) {
     let clients = console.rows("SHOW CLIENTS");
@@ -58,6 +68,7 @@ fn leaves_and_another_comes_past(serving: &Serving, console: &mut Console, past:
 fn a_client_that_leaves_meanwhile_leaves_its_connection_to_others() {
     let (serving, mut console, past) = stage("pool_mode = \"transaction\"\ndefault_pool_size = 2");
     let mut busy = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    has_looked(&mut console, &mut busy);
     busy.rows("BEGIN; SELECT pg_backend_pid()").unwrap();
     leaves_and_another_comes_past(&serving, &mut console, &past);
     eventually("its connection", || counts(&mut console).1 == 2);
@@ -68,6 +79,7 @@ fn a_client_that_leaves_meanwhile_leaves_its_connection_to_others() {
 fn a_client_that_leaves_during_its_log_in_leaves_nothing() {
     let (serving, mut console, past) = stage("pool_mode = \"session\"");
     let mut busy = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    has_looked(&mut console, &mut busy);
     busy.rows("BEGIN; SELECT pg_backend_pid()").unwrap();
     leaves_and_another_comes_past(&serving, &mut console, &past);
     eventually("one connection", || counts(&mut console).1 == 1);
