@@ -411,6 +411,7 @@ fn histories_across_take_overs_are_those_of_one_server_in_designs_whose_replicas
         let lines = format!("{THROUGH}{travel}");
         let (first, _, _) = waiting::serving(design.name, 1, &format!("{lines}\n{LEASE}"));
         let first = is_of_one_server(first, &format!("design = \"{}\"\n{lines}", design.name), "replica1");
+        waiting::shows_all(&mut console(&first), 1);
         verified(&first);
     }
 }

@@ -28,7 +28,7 @@ fn asks(url: &str) -> Child {
 /// Waits until Consort leads and has looked who is logged in at the primary: who comes past it before is no news.
 fn has_looked(console: &mut Console, client: &mut Client) {
     eventually("a Consort that leads", || console.rows("SHOW LEAD")[0].get("leads") == Some("1"));
-    let leads_since = client.one("SELECT clock_timestamp()").unwrap();
+    let leads_since = client.one("SELECT clock_timestamp()").expect("it answers");
     let looked = format!(
         "SELECT bool_or(query_start > '{leads_since}')::text FROM pg_stat_activity WHERE query LIKE 'SELECT pid, (extract(epoch FROM backend_start)%'"
     );
