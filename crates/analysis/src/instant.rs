@@ -31,13 +31,18 @@ impl Instant {
     }
 
     /// The text with this instant instead of the words, if it has just so many of them, each by itself: a name before it, or
-    /// a precision behind it, is not understood.
+    /// a precision behind it, is not understood, nor is a word that names a column of a subquery, or stands for a table.
     pub fn put_into(&self, text: &str, words: usize) -> Option<String> {
         let mut tokens = pg_query::scan_tokens(text).ok()?;
         tokens.retain(|token| !matches!(token.token(), Token::SqlComment | Token::CComment));
         let (mut out, mut from, mut found) = (String::with_capacity(text.len() + 64), 0, 0);
+        let mut levels = vec![Level::default()];
         for at in 0..tokens.len() {
+            enter(&mut levels, tokens[at].token());
             let Some((value, last)) = self.value_of(text, &tokens, at) else { continue };
+            if names(&levels, &tokens, at, last) {
+                return None;
+            }
             out.push_str(text.get(from..place(tokens[at].start)?)?);
             out.push_str(&value);
             from = place(tokens[last].end)?;
@@ -72,6 +77,60 @@ impl Instant {
             _ => None,
         }
     }
+}
+
+/// Where one is inside a pair of parentheses, or outside of all.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    selects: bool,
+    /// Among what is selected.
+    in_list: bool,
+    in_from: bool,
+}
+
+fn enter(levels: &mut Vec<Level>, token: Token) {
+    let is_outermost = levels.len() == 1;
+    match token {
+        Token::Ascii40 => levels.push(Level::default()),
+        Token::Ascii41 if !is_outermost => drop(levels.pop()),
+        _ => {
+            let Some(level) = levels.last_mut() else { return };
+            match token {
+                Token::Select => *level = Level { selects: true, in_list: true, in_from: false },
+                // EXTRACT has a FROM too.
+                Token::From if level.selects || is_outermost => {
+                    (level.in_list, level.in_from) = (false, true)
+                }
+                Token::Where
+                | Token::GroupP
+                | Token::Having
+                | Token::Order
+                | Token::Limit
+                | Token::Set
+                | Token::Union
+                | Token::Intersect
+                | Token::Except
+                | Token::Values
+                | Token::Returning => {
+                    (level.in_list, level.in_from) = (false, false);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether the words from `at` to `last` give a column of a subquery its name, which a value would not, or stand for a table.
+fn names(levels: &[Level], tokens: &[ScanToken], at: usize, last: usize) -> bool {
+    let (Some(level), Some(before)) = (levels.last(), at.checked_sub(1).map(|at| tokens[at].token())) else {
+        return false;
+    };
+    let is_listed =
+        matches!(before, Token::Select | Token::Distinct | Token::All | Token::Ascii44 | Token::Else);
+    let has_a_name = tokens.get(last + 1).is_some_and(|behind| behind.token() == Token::As);
+    let is_inside = levels.len() > 1;
+    let is_a_table = matches!(before, Token::From | Token::Join | Token::LateralP | Token::Ascii44);
+    level.in_list && is_inside && is_listed && !has_a_name || level.in_from && is_a_table
 }
 
 fn place(at: i32) -> Option<usize> {
@@ -111,6 +170,31 @@ mod tests {
         assert_eq!(put("SELECT pg_catalog.now()", 1), None);
         assert_eq!(put("SELECT current_timestamp(0)", 1), None);
         assert_eq!(put("SELECT now()", 2), None, "a view may ask, too");
+        for named in [
+            "INSERT INTO t SELECT y.now FROM (SELECT now()) y",
+            "INSERT INTO t SELECT to_jsonb(y) FROM (SELECT id, now() FROM s) y",
+            "INSERT INTO t SELECT to_jsonb(y) FROM (SELECT now()::date, id FROM s) y",
+            "INSERT INTO t SELECT to_jsonb(y) FROM (SELECT CASE WHEN a THEN b ELSE now() END FROM s) y",
+            "WITH w AS (SELECT CURRENT_DATE) INSERT INTO t SELECT current_date FROM w",
+            "INSERT INTO t SELECT x FROM now() AS x",
+            "INSERT INTO t SELECT x FROM s, now() AS x",
+            "UPDATE t SET a = x FROM now() AS x",
+        ] {
+            let count = named.to_lowercase().matches("now()").count().max(1);
+            assert_eq!(put(named, count), None, "{named}");
+        }
+        for unnamed in [
+            "INSERT INTO t SELECT id, now() FROM s",
+            "INSERT INTO t SELECT y.a FROM (SELECT now() AS a) y",
+            "INSERT INTO t VALUES (1, now())",
+            "UPDATE t SET a = now(), b = 2 FROM s WHERE t.id = s.id",
+            "UPDATE t SET a = EXTRACT(epoch FROM now())",
+            "DELETE FROM t WHERE at < now()",
+            "INSERT INTO t (a) SELECT coalesce(a, now()) FROM s",
+            "UPDATE t SET a = (SELECT max(b) FROM s WHERE c IN (1, 2) AND at > now())",
+        ] {
+            assert!(put(unnamed, 1).is_some(), "{unnamed}");
+        }
         assert_eq!(put("SELECT 'unfinished", 0), None);
     }
 }

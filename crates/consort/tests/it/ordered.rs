@@ -174,6 +174,18 @@ fn what_clients_send_is_executed_by_all() {
     for sql in ["ROLLBACK TO s", "INSERT INTO parent (v, at) VALUES (61, now())", "COMMIT"] {
         client.rows(sql).unwrap();
     }
+    // Days and local times are those of the zone by then.
+    for sql in [
+        "BEGIN",
+        "UPDATE parent SET note = LOCALTIMESTAMP::text WHERE v = 60",
+        "SET TimeZone = 'Pacific/Kiritimati'",
+        "UPDATE parent SET note = LOCALTIMESTAMP::text WHERE v = 61",
+        "COMMIT",
+        "RESET TimeZone",
+    ] {
+        client.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
+    }
+    equal(&serving, "parent");
     client.rows("BEGIN").unwrap();
     client.rows("INSERT INTO parent (v) VALUES (70)").unwrap();
     client.rows("ROLLBACK").unwrap();
@@ -231,6 +243,10 @@ fn what_servers_might_execute_differently_is_refused() {
         "INSERT INTO k SELECT v, id FROM t ON CONFLICT DO NOTHING",
         "INSERT INTO k SELECT v, id FROM t ON CONFLICT (id) DO UPDATE SET v = excluded.v",
         "UPDATE t SET at = 'now'",
+        "INSERT INTO t (id, v, at) SELECT 1000, 1, y.now FROM (SELECT now()) y",
+        "INSERT INTO t (id, v, at) SELECT 1000, 1, x FROM now() AS x",
+        "CREATE TABLE c (id int PRIMARY KEY, at timestamptz DEFAULT 'now')",
+        "CREATE VIEW c AS SELECT 'now'::timestamptz AS made",
         "INSERT INTO t (id, v, at) VALUES (lastval(), 1, NULL)",
         "UPDATE t SET v = pg_backend_pid()",
         "CREATE TABLE c AS SELECT random()",

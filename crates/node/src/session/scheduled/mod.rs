@@ -623,10 +623,9 @@ impl Session {
         if uses.iter().all(|used| used.instants == 0) {
             return Ok(None);
         }
-        if open.instant.is_none() {
-            let row = self.line.ask(Instant::QUESTION).await?.unwrap_or_default();
-            open.instant = Instant::of_row(&row);
-        }
+        // Each time: the time zone may be another one by now, and days and local times with it.
+        let row = self.line.ask(Instant::QUESTION).await?.unwrap_or_default();
+        open.instant = Instant::of_row(&row);
         let understood = open.instant.as_ref().is_some_and(|instant| {
             let words =
                 |used: &Use| used.instants == 0 || instant.put_into(&used.text, used.instants).is_some();
