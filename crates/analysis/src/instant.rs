@@ -83,7 +83,7 @@ impl Instant {
 #[derive(Clone, Copy, Default)]
 struct Level {
     selects: bool,
-    /// Among what is selected.
+    /// Among what is selected, or returned.
     in_list: bool,
     in_from: bool,
 }
@@ -98,7 +98,7 @@ fn enter(levels: &mut Vec<Level>, token: Token) {
             match token {
                 Token::Select => *level = Level { selects: true, in_list: true, in_from: false },
                 // EXTRACT has a FROM too.
-                Token::From if level.selects || is_outermost => {
+                Token::From | Token::Using if level.selects || is_outermost => {
                     (level.in_list, level.in_from) = (false, true)
                 }
                 Token::Where
@@ -110,10 +110,8 @@ fn enter(levels: &mut Vec<Level>, token: Token) {
                 | Token::Union
                 | Token::Intersect
                 | Token::Except
-                | Token::Values
-                | Token::Returning => {
-                    (level.in_list, level.in_from) = (false, false);
-                }
+                | Token::Values => (level.in_list, level.in_from) = (false, false),
+                Token::Returning => (level.in_list, level.in_from) = (true, false),
                 _ => {}
             }
         }
@@ -125,11 +123,14 @@ fn names(levels: &[Level], tokens: &[ScanToken], at: usize, last: usize) -> bool
     let (Some(level), Some(before)) = (levels.last(), at.checked_sub(1).map(|at| tokens[at].token())) else {
         return false;
     };
-    let is_listed =
-        matches!(before, Token::Select | Token::Distinct | Token::All | Token::Ascii44 | Token::Else);
+    let is_listed = matches!(
+        before,
+        Token::Select | Token::Returning | Token::Distinct | Token::All | Token::Ascii44 | Token::Else
+    );
     let has_a_name = tokens.get(last + 1).is_some_and(|behind| behind.token() == Token::As);
     let is_inside = levels.len() > 1;
-    let is_a_table = matches!(before, Token::From | Token::Join | Token::LateralP | Token::Ascii44);
+    let is_a_table =
+        matches!(before, Token::From | Token::Using | Token::Join | Token::LateralP | Token::Ascii44);
     level.in_list && is_inside && is_listed && !has_a_name || level.in_from && is_a_table
 }
 
@@ -176,9 +177,11 @@ mod tests {
             "INSERT INTO t SELECT to_jsonb(y) FROM (SELECT now()::date, id FROM s) y",
             "INSERT INTO t SELECT to_jsonb(y) FROM (SELECT CASE WHEN a THEN b ELSE now() END FROM s) y",
             "WITH w AS (SELECT CURRENT_DATE) INSERT INTO t SELECT current_date FROM w",
+            "WITH w AS (INSERT INTO s VALUES (1) RETURNING now()) INSERT INTO t SELECT now FROM w",
             "INSERT INTO t SELECT x FROM now() AS x",
             "INSERT INTO t SELECT x FROM s, now() AS x",
             "UPDATE t SET a = x FROM now() AS x",
+            "DELETE FROM t USING now() AS x WHERE at < x",
         ] {
             let count = named.to_lowercase().matches("now()").count().max(1);
             assert_eq!(put(named, count), None, "{named}");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use postgres::local::{Node, Options, Scratch};
 
-use crate::faults_standby::{in_the_middle_of, is_silence, message};
+use crate::faults_standby::{in_the_middle_of, is_silence, rest_of};
 use crate::fed::{all_equal, becomes_equal};
 use crate::fixture::{Serving, configuration, eventually, free_port};
 use crate::load::{Client, Console, Load, TABLES, THROUGH, serves};
@@ -169,15 +169,7 @@ fn a_result_to_which_the_network_is_cut_breaks_off_instead_of_standing_still() {
     });
     let mut session = session.unwrap();
     networks[0].cut();
-    let (mut rows, mut error) = (1, None);
-    while let Some((tag, body)) = message(&mut session) {
-        match tag {
-            b'D' => rows += 1,
-            b'E' => error = Some(String::from_utf8_lossy(&body).into_owned()),
-            b'Z' => break,
-            tag => panic!("message type {tag}"),
-        }
-    }
+    let (rows, error) = rest_of(&mut session);
     assert!((1..3000).contains(&rows), "{rows} rows of 3000");
     // Between two rows it is said, inside of one the connection can only be closed.
     match error {

@@ -250,6 +250,20 @@ pub(crate) fn in_the_middle_of(sql: &str, port: u16) -> TcpStream {
     stream
 }
 
+/// How many rows such a session has read in the end, and the error behind them.
+pub(crate) fn rest_of(session: &mut TcpStream) -> (usize, Option<String>) {
+    let (mut rows, mut error) = (1, None);
+    while let Some((tag, body)) = message(session) {
+        match tag {
+            b'D' => rows += 1,
+            b'E' => error = Some(String::from_utf8_lossy(&body).into_owned()),
+            b'Z' => break,
+            tag => panic!("message type {tag}"),
+        }
+    }
+    (rows, error)
+}
+
 #[test]
 fn a_result_is_cut_off_only_behind_what_was_held() {
     let (serving, _, url) = serving(1, THROUGH);
@@ -265,15 +279,7 @@ fn a_result_is_cut_off_only_behind_what_was_held() {
     });
     let mut session = session.unwrap();
     standby.kill();
-    let (mut rows, mut error) = (1, None);
-    while let Some((tag, body)) = message(&mut session) {
-        match tag {
-            b'D' => rows += 1,
-            b'E' => error = Some(String::from_utf8_lossy(&body).into_owned()),
-            b'Z' => break,
-            tag => panic!("message type {tag}"),
-        }
-    }
+    let (rows, error) = rest_of(&mut session);
     assert!((1..3000).contains(&rows), "{rows} rows of 3000");
     // Between two rows it can be said, inside of one the connection can only be closed.
     assert!(error.as_ref().is_none_or(|said| said.contains("C08006\0")), "{error:?}");

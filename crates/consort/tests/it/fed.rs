@@ -50,6 +50,17 @@ pub(crate) fn becomes_equal(servers: &Scratch, database: &str, table: &str) {
     });
 }
 
+/// The database is copied to the replica anew, because an operator wants it.
+fn rebuilt(serving: &Serving, console: &mut Console) {
+    let before = number(serving.servers.replica(0));
+    console.rows("REBUILD REPLICA replica1");
+    eventually("a copy of its own", || {
+        let now = number(serving.servers.replica(0));
+        now.is_some() && now != before
+    });
+    all_equal(serving, console);
+}
+
 pub(crate) fn all_equal(serving: &Serving, console: &mut Console) {
     is_fed(console, "postgres");
     for table in ["counter", "quiet"] {
@@ -363,13 +374,7 @@ fn nobody_writes_at_a_fed_replica_by_accident() {
     });
     let said = serving.run("verify", &["postgres"]).worked();
     assert!(said.contains("public.quiet") && !said.contains("differs"), "{said}");
-    let before = number(replica);
-    console.rows("REBUILD REPLICA replica1");
-    eventually("a copy of its own", || {
-        let now = number(replica);
-        now.is_some() && now != before
-    });
-    all_equal(&serving, &mut console);
+    rebuilt(&serving, &mut console);
     refuses(replica, "postgres");
     // A copy whose guard somebody has taken away is guarded as soon as it is connected to again.
     replica.query("postgres", "ALTER DATABASE postgres RESET default_transaction_read_only").unwrap();
@@ -404,13 +409,7 @@ fn what_the_primary_has_of_its_own_does_not_open_a_fed_replica() {
     refuses(replica, "postgres");
     refuses(replica, "clerk");
     // A dump of the database brings along what roles have in it.
-    let before = number(replica);
-    console.rows("REBUILD REPLICA replica1");
-    eventually("a copy of its own", || {
-        let now = number(replica);
-        now.is_some() && now != before
-    });
-    all_equal(&serving, &mut console);
+    rebuilt(&serving, &mut console);
     refuses(replica, "clerk");
     // A primary whose own database is read-only by default goes on.
     client.rows("ALTER DATABASE postgres SET default_transaction_read_only = on").unwrap();

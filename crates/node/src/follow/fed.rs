@@ -118,15 +118,12 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
     while let Some(of) = both_there(&cluster, &database, id).await {
         let began = Instant::now();
         let feeding = Feeding::new(&cluster, &database, id, of);
-        let Err(mut stop) = feeding.run().await;
+        let Err(stop) = feeding.run().await;
         if !cluster.has(&database) || !cluster.is_here(id) {
             break;
         }
         cluster.scheduler().fed_lost(id, of);
         cluster.moved();
-        if let Stop::Lacks(unrun) = stop {
-            stop = feeding.lacks(unrun, &mut stepped_for).await;
-        }
         let pause = match stop {
             Stop::Again(error) => {
                 let why = error.to_string();
@@ -143,11 +140,8 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                     pause
                 }
             }
-            Stop::Lacks(Unrun { why, .. }) | Stop::Anew(why) => {
-                tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
-                cluster.fed_leaves(id, of);
-                feeding.in_vain(why)
-            }
+            Stop::Lacks(unrun) => feeding.lacks(&unrun, &mut stepped_for).await,
+            Stop::Anew(why) => feeding.anew(why),
             Stop::GivenUp => {
                 let mut why = "it was given up meanwhile".to_owned();
                 if let Some(said) = cluster.feeds().why_anew(of, id) {
@@ -302,6 +296,14 @@ impl<'a> Feeding<'a> {
     /// Whether a copy was begun and not completed.
     fn was_copying(&self) -> bool {
         self.copies.get() && self.fed_since.get().is_none()
+    }
+
+    /// What is there cannot be fed any more: how long to rest before the next copy.
+    fn anew(&self, why: String) -> Duration {
+        let replica = &self.setup.name;
+        tracing::warn!(replica, database = self.database.name(), why, "it is copied anew");
+        self.cluster.fed_leaves(self.id, self.of);
+        self.in_vain(why)
     }
 
     /// What was copied is of no use any more, or was never whole: how long to rest before the next copy.

@@ -5,15 +5,15 @@
 //! What differs is compared again when the replica shows all that the primary had done when it differed. Until then nobody is told
 //! what it shows, and nobody reads there.
 
-use super::{Feeding, Line, Stop};
-use crate::cluster::Place;
+use super::{Feeding, Line, RECONNECT_AFTER, Stop};
+use crate::cluster::{Place, Stage};
 use history::Xid;
 use order::{Boundary, GaugeNumber};
-use postgres::Error;
 use postgres::apply::Unrun;
 use postgres::clone;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// So often the same may differ behind what was on its way: it may be granted and revoked in turn.
 const TRIES: u32 = 8;
@@ -95,15 +95,26 @@ impl Line<'_> {
 }
 
 impl Feeding<'_> {
-    /// DDL lacks a role, perhaps. Roles are brought in step, once for each such transaction; then it is tried again.
-    pub(super) async fn lacks(&self, unrun: Unrun, stepped_for: &mut Option<Xid>) -> Stop {
+    /// DDL lacks a role, perhaps. Roles are brought in step, once for each such transaction, and it is tried again: how long to rest
+    /// before that, or before a copy.
+    pub(super) async fn lacks(&self, unrun: &Unrun, stepped_for: &mut Option<Xid>) -> Duration {
         if *stepped_for == Some(unrun.xid) {
-            return Stop::Anew(unrun.to_string());
+            return self.anew(unrun.to_string());
         }
-        if let Err(error) = clone::roles_in_step(&self.primary, &self.replica).await {
-            return Stop::Again(error);
-        }
-        *stepped_for = Some(unrun.xid);
-        Stop::Again(Error::NotReady(format!("{unrun}; with the primary's roles it is tried again")))
+        let why = match clone::roles_in_step(&self.primary, &self.replica).await {
+            Ok(()) => {
+                *stepped_for = Some(unrun.xid);
+                format!("{unrun}; with the primary's roles it is tried again")
+            }
+            Err(error) => error.to_string(),
+        };
+        tracing::debug!(
+            replica = self.setup.name,
+            database = self.database.name(),
+            why,
+            "roles were brought in step"
+        );
+        self.cluster.feeds().set_stage(self.of, self.id, Stage::Waiting(why));
+        RECONNECT_AFTER
     }
 }
