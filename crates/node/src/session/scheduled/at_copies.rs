@@ -25,7 +25,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Delivered, Session as _};
 
-/// How a transaction begins at a replica. Nobody waits there for anybody, and what takes long must be done all the same.
+/// How a transaction begins at a replica. Nobody waits there for anybody, what takes long must be done all the same, and it is no
+/// accident that it writes (`postgres::clone::guard`).
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; \
     SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 /// A connection that takes longer to open is not waited for.
@@ -101,9 +102,7 @@ impl Ground {
         }
         let cluster = &self.service.cluster;
         let place = Place::from(&cluster.standby(replica).address);
-        // What a replica executes is not written by accident: the guard of its databases is for others.
-        let writes = vec![("default_transaction_read_only".to_owned(), "off".to_owned())];
-        let wish = Wish { place, parameters: writes, limit: OPEN_LIMIT, ..self.wish.clone() };
+        let wish = Wish { place, parameters: Vec::new(), limit: OPEN_LIMIT, ..self.wish.clone() };
         tokio::select! {
             opened = Copy::open(&wish, &self.rooms, (replica, life), &self.service.interner) => opened,
             () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
