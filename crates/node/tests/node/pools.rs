@@ -243,16 +243,18 @@ const LOOKS: usize = 1000;
 
 /// A connection is brought to the settings of who gets it, which takes as long as somebody keeps the configurations of text search
 /// locked, and longer than who had it before lets anything take there. Whether it came to that: all settings are reset at a
-/// connection of which nobody knows yet what has run there.
-fn ran_into(limit: &str, open: &Open, one: &mut Raw) -> bool {
-    // The next one is a process that has not looked at any configuration.
-    SERVERS.query(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {LIMITED}"));
+/// connection of which nobody knows yet what has run there. A pool of its own has a process that has not looked at any
+/// configuration.
+fn ran_into(limit: &str) -> bool {
     until(|| connections("limits_of_another") == 0);
+    let open = pooling(Pools::of_all(shared(1)));
+    let mut one = Raw::ready(&open, "limits_of_another");
+    query(&mut one, "SET default_text_search_config = 'pg_catalog.german'");
     until(|| {
-        let mut first = Raw::ready(open, "limits_of_another");
+        let mut first = Raw::ready(&open, "limits_of_another");
         query(&mut first, "DELETE FROM items WHERE false").is_empty()
     });
-    let mut other = Raw::ready(open, "limits_of_another");
+    let mut other = Raw::ready(&open, "limits_of_another");
     query(&mut other, &format!("SET {limit} = '1s'"));
     let there = &SERVERS.query(&format!("SELECT pid::text FROM pg_stat_activity WHERE {LIMITED}"))[0][0];
     let there = there.as_deref().expect("a process has a number");
@@ -265,19 +267,16 @@ fn ran_into(limit: &str, open: &Open, one: &mut Raw) -> bool {
     );
     let another_waits = (0..LOOKS).any(|_| !SERVERS.query(&waits).is_empty());
     query(&mut holder, "ROLLBACK");
-    assert_eq!(answer(one).0, ["ran"], "{limit}");
-    assert_eq!(query(one, "SHOW default_text_search_config"), ["pg_catalog.german"]);
-    assert_eq!(query(one, &format!("SHOW {limit}")), ["0"]);
+    assert_eq!(answer(&mut one).0, ["ran"], "{limit}");
+    assert_eq!(query(&mut one, "SHOW default_text_search_config"), ["pg_catalog.german"]);
+    assert_eq!(query(&mut one, &format!("SHOW {limit}")), ["0"]);
     another_waits
 }
 
 #[test]
 fn a_time_limit_of_another_client_ends_nothing_of_the_next() {
     database("limits_of_another");
-    let open = pooling(Pools::of_all(shared(1)));
-    let mut one = Raw::ready(&open, "limits_of_another");
-    query(&mut one, "SET default_text_search_config = 'pg_catalog.german'");
     for limit in ["statement_timeout", "lock_timeout"] {
-        until(|| ran_into(limit, &open, &mut one));
+        until(|| ran_into(limit));
     }
 }

@@ -2,12 +2,12 @@
 //! client sees nothing of them. There is one place for all.
 
 use crate::listens::own_connections;
-use crate::pooled::{connections, shared, sharing};
+use crate::pooled::{connections, pooling, shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, message, until};
 use crate::turns::{by_query, shared_stage};
 use node::hba::{Method, Rules};
-use node::pooling::Pools;
+use node::pooling::{Pooling, Pools};
 use postgres::local::{Node, Options, Scratch};
 use rustix::net::sockopt::set_socket_linger;
 use scheduler::Writers;
@@ -214,7 +214,9 @@ fn a_client_that_vanishes_while_its_statement_runs_keeps_no_place() {
 fn a_client_that_vanishes_while_it_waits_for_a_place_has_asked_for_nothing() {
     let name = "vanished_waiting";
     database(name);
-    let open = sharing(1);
+    // Longer than anything is waited for here: nobody is sent away for his time.
+    let wait = Duration::from_secs(3600);
+    let open = pooling(Pools::of_all(Pooling { wait, ..shared(1) }));
     let waiting = || open.door(|door| door.seats().iter().filter(|seat| seat.is_queued()).count());
     let clients = WAYS.map(|gone| (gone, Raw::ready(&open, name)));
     let mut busy = Raw::ready(&open, name);
