@@ -654,6 +654,13 @@ pub(crate) fn unix_s(then: Instant) -> u64 {
     then.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Each idle connection keeps its pool, which has it.
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.let_go(None);
+    }
+}
+
 fn version(cluster: &Cluster, wish: &Wish) -> u64 {
     cluster.database(&wish.database).version()
 }

@@ -4,6 +4,7 @@
 //! It takes along its settings and its named statements. As long as anything else of it lives in its process, it stays
 //! where it is, and its [`Session::tie`] says why.
 
+use super::ended::Told;
 use super::prepares::OF_TODAY;
 use super::request::Request;
 use super::understand::Todo;
@@ -362,6 +363,10 @@ impl Session {
         *self.line.seat.tie.borrow_mut() = tie;
         if tie.is_some() {
             return Ok(());
+        }
+        // Somebody has ended it, and the client was told.
+        if self.line.primary.has_told_farewell() {
+            return Err(Ended::PrimaryLost(Told::ByPrimary));
         }
         if let Some(lent) = &mut self.line.lent {
             lent.started_us = self.backend.started_us;

@@ -357,6 +357,11 @@ impl Primary {
         self.seen.rows.filter(|_| !self.seen.failed)
     }
 
+    /// It has ended the connection, in words that are the client's.
+    pub fn has_told_farewell(&self) -> bool {
+        self.told == Told::ByPrimary
+    }
+
     /// The error that answers the last question of our own.
     pub fn own_error(&mut self) -> Option<Vec<u8>> {
         self.seen.error.take()

@@ -1,32 +1,40 @@
-//! A primary that is far away, by a relay through which everything takes its time.
+//! A primary that is far away, by a relay through which everything takes its time, or in which answers stay for a while.
 
-use crate::stage::{Open, SERVERS, database, place, until};
+use crate::pooled::{connections, shared};
+use crate::session::query;
+use crate::stage::{Open, Raw, SERVERS, database, place, until};
+use node::pooling::Pools;
 use node::socket::Place;
 use postgres::address::Host;
 use scheduler::Writers;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// What is sent arrives so much later, in each direction.
 const LATE: Duration = Duration::from_millis(10);
 
-/// Relays connections to the primary. Its threads end with the process.
-fn relay() -> SocketAddr {
+/// Hands connections that are meant for the primary to who relays them. Its threads end with the process.
+fn relay(mut relayed: impl FnMut(TcpStream, UnixStream) + Send + 'static) -> SocketAddr {
     let Place::Unix(primary) = place(SERVERS.primary()) else {
         panic!("the servers of tests listen on sockets")
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || listener.incoming().for_each(|near| relayed(near.unwrap(), &primary)));
+    std::thread::spawn(move || {
+        listener.incoming().for_each(|near| {
+            let near = near.unwrap();
+            near.set_nodelay(true).unwrap();
+            relayed(near, UnixStream::connect(&primary).unwrap());
+        });
+    });
     address
 }
 
-fn relayed(near: TcpStream, primary: &PathBuf) {
-    let far = UnixStream::connect(primary).unwrap();
-    near.set_nodelay(true).unwrap();
+/// Everything takes its time.
+fn late(near: TcpStream, far: UnixStream) {
     let (to, from) = (far.try_clone().unwrap(), near.try_clone().unwrap());
     std::thread::spawn(move || carry(from, &to, || to.shutdown(Shutdown::Write)));
     std::thread::spawn(move || carry(far, &near, || near.shutdown(Shutdown::Write)));
@@ -51,7 +59,7 @@ fn carry(mut from: impl Read, mut to: impl Write, end: impl Fn() -> std::io::Res
 #[test]
 fn reads_leave_a_primary_that_takes_longer_to_answer_than_a_proof_may() {
     database("far");
-    let primary = relay();
+    let primary = relay(late);
     let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| {
         setup.proof_limit = LATE / 2;
         setup.primary.host = Host::Name(primary.ip().to_string());
@@ -61,4 +69,65 @@ fn reads_leave_a_primary_that_takes_longer_to_answer_than_a_proof_may() {
         assert_eq!(open.psql("far", "SELECT count(*) FROM items"), "100\n");
         open.reads_at_standbys() >= 3
     });
+}
+
+/// What a session asks before it leaves a connection to others.
+const LAST_QUESTION: &str = "SELECT pg_catalog.string_agg(name ";
+
+/// The answer to that question stays in the relay, and all that comes behind it, until this is told.
+fn held(near: TcpStream, mut far: UnixStream, released: Receiver<()>) {
+    let (mut to, mut from) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+    let (asks, asked) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            if String::from_utf8_lossy(&bytes[..length]).contains(LAST_QUESTION) {
+                asks.send(()).ok();
+            }
+            to.write_all(&bytes[..length]).ok();
+        }
+        to.shutdown(Shutdown::Write).ok();
+    });
+    std::thread::spawn(move || {
+        let (mut bytes, mut kept) = (vec![0; 64 * 1024], Vec::new());
+        while let Ok(length @ 1..) = far.read(&mut bytes) {
+            kept.extend_from_slice(&bytes[..length]);
+            if asked.try_recv().is_err() {
+                (&near).write_all(&std::mem::take(&mut kept)).ok();
+                continue;
+            }
+            far.read_to_end(&mut kept).ok();
+            released.recv().ok();
+            (&near).write_all(&kept).ok();
+        }
+        near.shutdown(Shutdown::Write).ok();
+    });
+}
+
+/// Who ends a backend ends the session that has it; one that was told so does not go on at another.
+#[test]
+fn a_client_that_was_told_of_its_end_while_its_connection_was_left_has_ended() {
+    database("ended_while_left");
+    let mut releases: Vec<Sender<()>> = Vec::new();
+    let (say, hear) = channel();
+    let primary = relay(move |near, far| {
+        let (release, released) = channel();
+        say.send(release).ok();
+        held(near, far, released);
+    });
+    let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| {
+        setup.pools = Pools::of_all(shared(1));
+        setup.primary.host = Host::Name(primary.ip().to_string());
+        setup.primary.port = primary.port();
+    });
+    let mut one = Raw::ready(&open, "ended_while_left");
+    assert_eq!(query(&mut one, "UPDATE items SET name = name WHERE id = 1 RETURNING name"), ["item 1"]);
+    let of_it = "FROM pg_stat_activity WHERE datname = 'ended_while_left' AND application_name = ''";
+    let is_answered = format!("SELECT {of_it} AND state = 'idle' AND query LIKE '{LAST_QUESTION}%'");
+    until(|| !SERVERS.query(&is_answered).is_empty());
+    SERVERS.query(&format!("SELECT pg_terminate_backend(pid) {of_it}"));
+    until(|| connections("ended_while_left") == 0);
+    releases.extend(hear.try_iter());
+    releases.iter().for_each(|release| release.send(()).unwrap_or_default());
+    assert_eq!(one.last_word(), "57P01");
 }

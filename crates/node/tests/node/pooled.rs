@@ -533,7 +533,8 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
     query(&mut one, "SET consort.read_only_snapshots = on");
     query(&mut one, "SET default_text_search_config = 'pg_catalog.german'");
     for write in requests {
-        // The next one is a process that has not looked at any of them.
+        // The next one is a process that has not looked at any of them. It may be asked something behind the last answer.
+        until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
         SERVERS.query(ends);
         until(|| connections("cancelled_early") == 0);
         // Nor is it the connection that has ended, of which Consort may not have heard yet.
@@ -554,6 +555,18 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
         assert_eq!(query(&mut one, "SHOW default_text_search_config"), ["pg_catalog.german"]);
     }
     assert_eq!(query(&mut one, "SELECT count(*)::text FROM items WHERE name = 'never'"), ["0"]);
+}
+
+#[test]
+fn a_door_that_is_gone_has_left_no_connection() {
+    database("left_behind");
+    let open = sharing(1);
+    let mut one = Raw::ready(&open, "left_behind");
+    assert_eq!(query(&mut one, "UPDATE items SET name = name WHERE id = 1 RETURNING name"), ["item 1"]);
+    until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
+    assert_eq!(connections("left_behind"), 1);
+    drop(open);
+    until(|| connections("left_behind") == 0);
 }
 
 /// What a client is told of `TimeZone` before this query is answered.

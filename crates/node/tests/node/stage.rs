@@ -12,7 +12,7 @@ use postgres::attach::UnreplicableDdl;
 use postgres::clone::Chosen;
 use postgres::local::{Node, Scratch, wait_until};
 use scheduler::{Kind, Writers};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -158,7 +158,7 @@ impl Open {
         writers: Writers,
         set: impl FnOnce(&mut Setup) + Send + 'static,
     ) -> Open {
-        Open::start_at(servers, |_| {}, &[], setup(servers, writers, set))
+        Open::start(|_| {}, &[], setup(servers, writers, set))
     }
 
     /// A door as `set` says, with these secrets.
@@ -171,29 +171,20 @@ impl Open {
         secrets: &[(&str, &str)],
         setup: MakeSetup,
     ) -> Open {
-        Open::start_at(&SERVERS, set, secrets, setup)
-    }
-
-    fn start_at(
-        servers: &Scratch,
-        set: impl FnOnce(&mut Options) + Send + 'static,
-        secrets: &[(&str, &str)],
-        setup: MakeSetup,
-    ) -> Open {
         let secrets: Vec<(String, String)> =
             secrets.iter().map(|(r, s)| ((*r).into(), (*s).into())).collect();
         let (say, hear) = mpsc::channel();
         let (close, closed) = tokio::sync::oneshot::channel();
         let (questions, mut asked) = unbounded_channel::<Question>();
-        let primary = place(servers.primary());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             LocalSet::new().block_on(&runtime, async move {
                 let mut options = Options::default();
                 set(&mut options);
                 let secrets = Secrets::gather(secrets.iter().map(|(r, s)| (r.as_str(), s.as_str())));
-                let door = Door::new(options, secrets, Some(primary));
-                let cluster = Cluster::start(setup());
+                let setup = setup();
+                let door = Door::new(options, secrets, Some(Place::from(&setup.primary)));
+                let cluster = Cluster::start(setup);
                 let service = Service::new(cluster.clone(), Box::new(|_, _| Own::default()));
                 door.leads_to(service);
                 let asks = door.clone();
@@ -409,7 +400,10 @@ impl Raw {
     /// The next message; `None` when the door has closed, in the middle of one too.
     pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
         let mut message = vec![0; HEADER_BYTES];
-        self.stream.read_exact(&mut message).ok()?;
+        if let Err(error) = self.stream.read_exact(&mut message) {
+            assert_ne!(error.kind(), ErrorKind::WouldBlock, "nothing came within {LIMIT:?}");
+            return None;
+        }
         let length = u32::from_be_bytes(message[1..5].try_into().unwrap()) as usize;
         message.resize(length + 1, 0);
         self.stream.read_exact(&mut message[HEADER_BYTES..]).ok()?;
