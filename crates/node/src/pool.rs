@@ -104,6 +104,13 @@ pub struct Pool {
     open: RefCell<BTreeMap<Place, Rc<Cell<usize>>>>,
 }
 
+/// Each of them keeps its shelf, which has it.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shelves.take().into_values().for_each(|shelf| drop(shelf.idle.take()));
+    }
+}
+
 impl Pool {
     /// A pool that opens at most `limit` connections at each standby.
     pub fn new(limit: usize) -> Pool {

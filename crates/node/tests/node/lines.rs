@@ -350,6 +350,8 @@ impl Stage {
     /// Runs the steps of a scenario. `anywhere`: what stays otherwise may leave.
     fn run(&self, steps: &[Step], anywhere: bool) -> Result<(), String> {
         let (mut pair, mut other) = (self.pair("postgres"), self.pair("postgres"));
+        // The DDL of the scenario before has come out: what is parsed now means what it will mean.
+        self.leaves(BYSTANDER, &mut || self.query(&mut other, BYSTANDER))?;
         for step in steps {
             match *step {
                 Step::Stays(_, text) if anywhere => self.step(&Step::Runs(text), &mut pair, &mut other)?,

@@ -449,17 +449,17 @@ fn a_client_that_leaves_in_the_middle_of_a_statement_frees_its_place() {
 
 #[test]
 fn a_connection_in_the_middle_of_something_is_nobody_elses() {
-    database("left_behind");
+    database("left_by_none");
     let open = sharing(1);
-    let mut one = Raw::ready(&open, "left_behind");
+    let mut one = Raw::ready(&open, "left_by_none");
     query(&mut one, "BEGIN");
     query(&mut one, "UPDATE items SET name = 'lost' WHERE id = 3");
     query(&mut one, "SET work_mem = '9MB'");
     drop(one);
-    let mut other = Raw::ready(&open, "left_behind");
+    let mut other = Raw::ready(&open, "left_by_none");
     assert_eq!(query(&mut other, "SELECT current_setting('work_mem') FROM pg_backend_pid()"), ["4MB"]);
     assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 3"), ["item 3"]);
-    until(|| connections("left_behind") <= 1);
+    until(|| connections("left_by_none") <= 1);
 }
 
 #[test]
@@ -559,14 +559,19 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
 
 #[test]
 fn a_door_that_is_gone_has_left_no_connection() {
-    database("left_behind");
+    database("left_by_none");
     let open = sharing(1);
-    let mut one = Raw::ready(&open, "left_behind");
+    let mut one = Raw::ready(&open, "left_by_none");
+    query(&mut one, "LISTEN something");
+    until_it_leaves(&open, &mut one, "SELECT name FROM items WHERE id = 2");
     assert_eq!(query(&mut one, "UPDATE items SET name = name WHERE id = 1 RETURNING name"), ["item 1"]);
     until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
-    assert_eq!(connections("left_behind"), 1);
+    assert!(connections("left_by_none") > 0);
+    let all = "SELECT FROM pg_stat_activity WHERE datname = 'left_by_none' AND pid <> pg_backend_pid()";
+    let at_standby = || SERVERS.standby(0).query("postgres", all).unwrap().len();
+    assert!(at_standby() > 0);
     drop(open);
-    until(|| connections("left_behind") == 0);
+    until(|| SERVERS.query(all).is_empty() && at_standby() == 0);
 }
 
 /// What a client is told of `TimeZone` before this query is answered.
