@@ -61,7 +61,7 @@ pub struct Lent {
     pub application_settings: bool,
     /// The number of the role as which it logged in.
     pub role: u32,
-    /// What roles there were when it logged in: see [`Scheduler::closings`](scheduler::Scheduler::closings).
+    /// What roles there were when it logged in, and what they and databases set: see [`Scheduler::closings`](scheduler::Scheduler::closings).
     roles: Option<u64>,
     /// What the server said when it let it in.
     pub greeting: Rc<Greeting>,
@@ -85,6 +85,12 @@ impl Lent {
     /// The configuration that its settings were read under, or a later one.
     pub(crate) fn floor(&self) -> LoadTime {
         self.floor
+    }
+
+    /// Who logs in by now begins with the settings with which this one began: what roles and databases set has not changed since,
+    /// or somebody is just changing it.
+    fn begins_as_under(&self, roles: Option<u64>) -> bool {
+        roles.is_none() || self.roles == roles
     }
 }
 
@@ -253,7 +259,7 @@ enum Got {
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     /// One that others have had, if there is one.
-    Shared(&'a Wish, LoadTime),
+    Shared(&'a Wish, LoadTime, Option<u64>),
     /// One that it keeps.
     Own,
 }
@@ -409,7 +415,7 @@ impl Servers {
         (cluster, wish, rooms): (&Cluster, &Wish, &Rooms),
         seat: &Seat,
     ) -> Result<Server, Refusal> {
-        let wanted = Wanted::Shared(wish, cluster.configured().floor());
+        let wanted = Wanted::Shared(wish, cluster.configured().floor(), cluster.scheduler().closings());
         match self.get(pool, wanted, seat).await? {
             Got::Idle(server) => Ok(*server),
             Got::New(counted) => {
@@ -522,9 +528,10 @@ impl Servers {
         if pool.open.get() - pool.idle.borrow().len() >= most {
             return None;
         }
-        if let Wanted::Shared(wish, floor) = wanted {
+        if let Wanted::Shared(wish, floor, roles) = wanted {
             while let Some(mut server) = pool.pick(wish, seat.id) {
-                if server.place == wish.place && server.lent.floor == floor && !server.is_gone() {
+                let begins_so = server.lent.floor == floor && server.lent.begins_as_under(roles);
+                if server.place == wish.place && begins_so && !server.is_gone() {
                     return Some(Got::Idle(Box::new(server)));
                 }
                 server.close();
@@ -701,6 +708,7 @@ impl Pool {
         mode.shares()
             && self.open.get() <= size.saturating_add(reserve)
             && !self.is_outdated(server.lent.since())
+            && server.lent.begins_as_under(server.lent.open.roles())
     }
 }
 

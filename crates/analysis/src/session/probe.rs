@@ -165,17 +165,31 @@ impl Settings {
         text(std::iter::empty(), Temporary::Schema, Ask::Keep)
     }
 
-    /// The question to a new connection at the primary, where a reload goes on changing what nobody has set; the same reads
-    /// its answer.
-    pub fn probe_at_primary() -> String {
-        question(std::iter::empty(), Temporary::Schema)
-    }
-
     /// The settings of a new connection, from the one row that such a question gave, and when its process has read the
     /// configuration.
     pub fn of_probe(row: &[Option<&str>], interner: &mut Interner) -> Option<(Settings, LoadTime)> {
-        answer(row, std::iter::empty(), interner).map(|probed| (probed.settings, probed.loaded))
+        Settings::of_probe_at_primary(row, &[], interner)
     }
+
+    /// The question to a new connection at the primary, where a reload goes on changing what nobody has set. It asks for what the
+    /// role and the database have made at the log-in, too: the names of these settings in lower case.
+    pub fn probe_at_primary(made: &[String]) -> String {
+        question(others(made), Temporary::Schema)
+    }
+
+    /// What [`Settings::of_probe`] reads, from the answer to that question.
+    pub fn of_probe_at_primary(
+        row: &[Option<&str>],
+        made: &[String],
+        interner: &mut Interner,
+    ) -> Option<(Settings, LoadTime)> {
+        answer(row, others(made), interner).map(|probed| (probed.settings, probed.loaded))
+    }
+}
+
+/// Those of them that not every session is asked for.
+fn others(made: &[String]) -> impl Iterator<Item = &str> {
+    made.iter().map(String::as_str).filter(|name| MIRRORED.binary_search(name).is_err())
 }
 
 #[cfg(test)]

@@ -401,7 +401,8 @@ fn what_came_with_a_reload_is_left_behind() {
         let values = begun.chain(MIRRORED.iter().map(|name| value(name).to_owned()));
         format!("{{{}}}", values.collect::<Vec<_>>().join(","))
     };
-    session.began_with(&settings(&mut interner, &MIRRORED.map(|name| (name, "x"))), LoadTime::new(7));
+    let first = settings(&mut interner, &MIRRORED.map(|name| (name, "x")));
+    session.began_with(&first, LoadTime::new(7), &mut interner);
     session.dirtied(Dirt::Function);
     session.probed(&[Some(&found(7, &[("timezone", "z")]))], &mut interner).unwrap();
     assert!(!session.is_to_be_told_apart());

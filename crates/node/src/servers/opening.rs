@@ -18,8 +18,16 @@ use wire::{Asks, Complaint, Frame};
 
 /// No answer to a question of ours is longer.
 const OWN_ANSWER_LIMIT: usize = 1 << 20;
-/// The number of the role as which a connection has logged in, whatever its name is now.
-const WHO: &str = "SELECT usesysid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
+/// The number of the role as which a connection has logged in, whatever its name is now, and what settings that role and the database
+/// make at a log-in, as far as a session may change them itself.
+const WHO: &str = "SELECT a.usesysid, (SELECT pg_catalog.string_agg(DISTINCT n, E'\\x01') \
+     FROM pg_catalog.pg_db_role_setting AS s, pg_catalog.unnest(s.setconfig) AS c, \
+          pg_catalog.lower(pg_catalog.split_part(c, '=', 1)) AS n \
+     WHERE s.setdatabase OPERATOR(pg_catalog.=) ANY (ARRAY[0::pg_catalog.oid, a.datid]) \
+       AND s.setrole OPERATOR(pg_catalog.=) ANY (ARRAY[0::pg_catalog.oid, a.usesysid]) \
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings AS p WHERE pg_catalog.lower(p.name) OPERATOR(pg_catalog.=) n \
+                       AND p.context OPERATOR(pg_catalog.<>) 'user')) \
+     FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a";
 /// What the state of the server explains, and not what its client is or wants: classes of SQLSTATE (connection exception,
 /// insufficient resources, operator intervention), and "the database does not exist".
 const OF_THE_SERVER: [&[u8]; 4] = [b"08", b"53", b"57", b"3D000"];
@@ -54,6 +62,11 @@ impl Open {
 
     pub(super) fn pool(&self) -> &Rc<Pool> {
         &self.counted.pool
+    }
+
+    /// What roles there are by now: see [`Scheduler::closings`](scheduler::Scheduler::closings).
+    pub(super) fn roles(&self) -> Option<u64> {
+        self.cluster.scheduler().closings()
     }
 }
 
@@ -143,16 +156,20 @@ impl Servers {
         let floor = cluster.configured().floor();
         let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
         let asked = async {
-            let role = question(&mut logged_in, WHO).await?;
-            Ok::<_, Refusal>((role, question(&mut logged_in, &Settings::probe_at_primary()).await?))
+            let who = question(&mut logged_in, WHO).await?;
+            let made = who.get(1).and_then(Option::as_deref).unwrap_or_default();
+            let made: Vec<String> =
+                made.split('\x01').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let row = question(&mut logged_in, &Settings::probe_at_primary(&made)).await?;
+            Ok::<_, Refusal>((who, made, row))
         };
-        let (role, row) = timeout(wish.limit, asked).await.map_err(silent)??;
+        let (who, made, row) = timeout(wish.limit, asked).await.map_err(silent)??;
         let LoggedIn { peer, key, parameters, greeting } = logged_in;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
         let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
         let (settings, loaded) =
-            Settings::of_probe(&row, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
-        let role = role.first().and_then(Option::as_deref).and_then(|role| role.parse().ok());
+            Settings::of_probe_at_primary(&row, &made, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
+        let role = who.first().and_then(Option::as_deref).and_then(|role| role.parse().ok());
         let greeting = Rc::new(Greeting {
             messages: greeting,
             reported: Rc::new(parameters),

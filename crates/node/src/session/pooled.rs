@@ -321,7 +321,8 @@ impl Session {
         let floor = self.service.cluster.configured().floor();
         let is_outdated = self.line.lent.as_ref().is_some_and(|lent| lent.floor() != floor);
         if let Some(lent) = &self.line.lent {
-            self.state.began_with(&lent.first, lent.loaded);
+            let mut interner = self.service.interner.borrow_mut();
+            self.state.began_with(&lent.first, lent.loaded, &mut interner);
         }
         let is_new = self.state.has_just_begun();
         // A connection that began before a reload is of no more use: it leaves for another one, without a question.

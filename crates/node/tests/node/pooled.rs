@@ -1,6 +1,7 @@
 //! Sessions that share connections at the primary: what they take along, and what keeps them where they are.
 
 use crate::messages::{parse_named, run_named};
+use crate::pools::begins;
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, apart, database, database_at, until};
 use history::LoadTime;
@@ -572,6 +573,46 @@ fn a_door_that_is_gone_has_left_no_connection() {
     assert!(at_standby() > 0);
     drop(open);
     until(|| SERVERS.query(all).is_empty() && at_standby() == 0);
+}
+
+/// As at one server: what its database sets is what a client has that has logged in since; who was there keeps what he had.
+#[test]
+fn what_a_database_sets_holds_for_who_logs_in_from_then_on_whatever_connection_he_gets() {
+    const TENANT: &str = "UPDATE items SET name = name WHERE id = 1 RETURNING coalesce(nullif(current_setting('app.tenant', true), ''), '-'), \
+                          current_setting('work_mem'), current_setting('synchronous_commit')";
+    let set = |tenant: &str, memory: &str, commit: &str| {
+        let sets = [("app.Tenant", tenant), ("work_mem", memory), ("synchronous_commit", commit)];
+        sets.map(|(name, value)| format!("ALTER DATABASE set_by_database SET {name} = '{value}'")).join("; ")
+    };
+    let reset = "ALTER DATABASE set_by_database RESET ALL".to_owned();
+    let stages = [
+        (set("a", "3MB", "on"), ["a", "3MB", "on"]),
+        (set("b", "5MB", "off"), ["b", "5MB", "off"]),
+        (reset, ["-", "4MB", "on"]),
+    ];
+    database("set_by_database");
+    let open = sharing(3);
+    let ready = || Raw::ready(&open, "set_by_database");
+    let (mut admin, mut busy, mut busier) = (ready(), ready(), ready());
+    let mut first = None;
+    for (alter, there) in stages {
+        // These connections began before.
+        begins(&mut busy);
+        begins(&mut busier);
+        assert_eq!(query(&mut admin, &alter), Vec::<String>::new());
+        query(&mut busy, "COMMIT");
+        query(&mut busier, "COMMIT");
+        for round in 0..6 {
+            if round % 2 == 0 {
+                begins(&mut busy);
+            }
+            let mut new = ready();
+            assert_eq!(query(&mut new, TENANT), there, "{round}");
+            let first = first.get_or_insert(new);
+            assert_eq!(query(first, TENANT), ["a", "3MB", "on"], "{round} {alter}");
+            query(&mut busy, "COMMIT");
+        }
+    }
 }
 
 /// What a client is told of `TimeZone` before this query is answered.

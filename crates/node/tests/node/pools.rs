@@ -18,7 +18,7 @@ fn role(name: &str) {
 }
 
 /// Begins a block at the primary.
-fn begins(client: &mut Raw) {
+pub(crate) fn begins(client: &mut Raw) {
     query(client, "BEGIN");
     query(client, "SELECT 1 FROM pg_backend_pid()");
 }

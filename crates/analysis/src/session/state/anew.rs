@@ -28,12 +28,20 @@ impl SessionState {
 
     /// Its connection, which others share, began with these settings, and its process read the configuration at `loaded`, as it said
     /// last before the session came. For a session of whose beginnings nothing is known.
-    pub fn began_with(&mut self, first: &Settings, loaded: LoadTime) {
+    pub fn began_with(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) {
         if self.first.is_some() {
             return;
         }
         if self.dirt & bit(Dirt::Fresh) != 0 {
             self.loaded = loaded;
+            // What its role and its database have made goes along with it, too: the probe asks for what is known.
+            let others = first.others().filter_map(|name| Some((name, first.get(name)?)));
+            for (name, value) in others {
+                if self.now.settings.get(name).is_none() {
+                    self.now.settings = interner.with(&self.now.settings, name, Some(value));
+                }
+            }
+            self.committed.settings = self.now.settings.clone();
         }
         (self.first, self.resets) = (Some(first.clone()), self.loaded == loaded);
     }
