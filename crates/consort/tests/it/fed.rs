@@ -673,3 +673,59 @@ fn up_makes_replicas_and_starts_them_again() {
     assert!(folder.run("status", &[]).worked().contains("replica1"));
     assert!(folder.run("check", &[]).worked().contains("replica1: nothing is missing"));
 }
+
+/// What rows mean that a transaction has written when another changes that, which locks none of their tables.
+const MEANT: [(&str, &str); 5] = [
+    (
+        "INSERT INTO one.t VALUES (2)",
+        "ALTER SCHEMA one RENAME TO spare; ALTER SCHEMA two RENAME TO one; ALTER SCHEMA spare RENAME TO two",
+    ),
+    (
+        "INSERT INTO moods VALUES (2, 'a')",
+        "ALTER TYPE mood RENAME VALUE 'a' TO 'spare'; ALTER TYPE mood RENAME VALUE 'b' TO 'a'; \
+         ALTER TYPE mood RENAME VALUE 'spare' TO 'b'",
+    ),
+    ("INSERT INTO moody VALUES (2, ARRAY['a']::temper[])", "ALTER TYPE mood RENAME VALUE 'a' TO 'c'"),
+    ("INSERT INTO pairs VALUES (2, '(2,22)')", "ALTER TYPE pair DROP ATTRIBUTE x, ADD ATTRIBUTE x int"),
+    ("INSERT INTO of_rows VALUES (2, '(2,22)')", "ALTER TABLE rows ADD COLUMN z int"),
+];
+
+#[test]
+fn what_an_open_transaction_has_written_means_the_same_everywhere_behind_ddl_beside_it() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let (primary, replica) = (serving.servers.primary(), serving.servers.replica(0));
+    let mut client = Client::connect(&url).unwrap();
+    let setup = "CREATE SCHEMA one; CREATE SCHEMA two; CREATE TABLE one.t (id int PRIMARY KEY); \
+                 CREATE TABLE two.t (id int PRIMARY KEY); \
+                 CREATE TYPE mood AS ENUM ('a', 'b'); CREATE TABLE moods (id int PRIMARY KEY, mood mood); \
+                 CREATE DOMAIN temper AS mood; CREATE TABLE moody (id int PRIMARY KEY, moods temper[]); \
+                 CREATE TYPE pair AS (x int, y int); CREATE TABLE pairs (id int PRIMARY KEY, pair pair); \
+                 CREATE TABLE rows (x int, y int); CREATE TABLE of_rows (id int PRIMARY KEY, of rows)";
+    client.rows(setup).unwrap();
+    let first = "INSERT INTO one.t VALUES (1); INSERT INTO two.t VALUES (0); INSERT INTO moods VALUES (1, 'b'); \
+                 INSERT INTO moody VALUES (1, ARRAY['b']::temper[]); INSERT INTO pairs VALUES (1, '(1,11)'); \
+                 INSERT INTO of_rows VALUES (1, '(1,11)')";
+    client.rows(first).unwrap();
+    let tables = ["one.t", "two.t", "moods", "moody", "pairs", "of_rows"];
+    tables.iter().for_each(|table| becomes_equal(&serving.servers, "postgres", table));
+    is_fed(&mut console, "postgres");
+    let before = number(replica);
+    for (write, ddl) in MEANT {
+        let mut writer = Client::connect(&url).unwrap();
+        writer.rows("BEGIN").unwrap();
+        writer.rows(write).unwrap();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| Client::connect(&url).and_then(|mut other| other.rows(ddl).map(|_| ())));
+            let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER %'";
+            eventually("DDL that waits, or has run", || {
+                other.is_finished() || !primary.query("postgres", waits).unwrap().is_empty()
+            });
+            writer.rows("COMMIT").unwrap();
+            other.join().unwrap().unwrap_or_else(|trouble| panic!("{ddl}: {trouble:?}"));
+        });
+        client.rows("INSERT INTO pairs VALUES ((SELECT max(id) + 100 FROM pairs), NULL)").unwrap();
+        tables.iter().for_each(|table| becomes_equal(&serving.servers, "postgres", table));
+        is_fed(&mut console, "postgres");
+    }
+    assert_eq!(number(replica), before, "nothing was copied anew");
+}

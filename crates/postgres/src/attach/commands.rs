@@ -61,7 +61,7 @@ pub async fn keep_logging_commands(control: &Control, unreplicable: Unreplicable
 
 const COMPLETE: &str = "\
     SELECT count(*) = 6 AND to_regprocedure('consort.refuses_unreplicable()') IS NOT NULL AND coalesce( \
-      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 5', false) \
+      obj_description(to_regprocedure('consort.look(oid, oid)'), 'pg_proc') = 'Consort: look 6', false) \
     FROM pg_event_trigger \
     WHERE evtenabled = 'A' AND evtfoid IN (to_regproc('consort.note_author'), to_regproc('consort.note_step')) \
       AND evtname IN ('consort_author_begins', 'consort_author_ended', 'consort_command_begins', \

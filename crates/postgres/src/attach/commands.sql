@@ -67,6 +67,44 @@ SET search_path = pg_catalog, pg_temp AS $$
     SELECT tag IN ('GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'CREATE SCHEMA')
 $$;
 
+-- Waits until no open transaction has written to tables whose rows this command makes mean something else without locking them:
+-- those of a renamed schema, and those with values of an altered type, or of a table's row type. Who writes there afterwards waits for
+-- the command's end. So no transaction comes out behind the command whose rows were taken down, by name, in front of it.
+CREATE OR REPLACE FUNCTION consort.wait_for_writers(tag text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    written oid;
+BEGIN
+    IF tag NOT IN ('ALTER SCHEMA', 'ALTER TYPE', 'ALTER TABLE')
+        -- A new label changes no value. With anything else in the same text it is not looked at closely.
+        OR tag = 'ALTER TYPE' AND current_query() ~* '^[[:space:]]*alter[[:space:]]+type[[:space:]]+[^;''[:space:]]+[[:space:]]+add[[:space:]]+value[^;]*;?[[:space:]]*$'
+    THEN
+        RETURN;
+    END IF;
+    FOR written IN
+        WITH RECURSIVE altered (class, id) AS (
+            SELECT d.classid, d.objid FROM pg_event_trigger_ddl_commands() d
+        ), uses (class, id) AS (
+            SELECT 'pg_type'::regclass::oid, a.id FROM altered a WHERE a.class = 'pg_type'::regclass
+            UNION SELECT 'pg_type'::regclass, c.reltype FROM altered a JOIN pg_class c ON c.oid = a.id
+                WHERE a.class = 'pg_class'::regclass AND c.reltype <> 0
+            UNION SELECT u.class, u.id FROM uses CROSS JOIN LATERAL (
+                SELECT d.classid, d.objid FROM pg_depend d
+                WHERE uses.class = 'pg_type'::regclass AND d.refclassid = 'pg_type'::regclass AND d.refobjid = uses.id
+                    AND d.classid IN ('pg_type'::regclass, 'pg_class'::regclass)
+                UNION ALL SELECT 'pg_type'::regclass, c.reltype FROM pg_class c
+                WHERE uses.class = 'pg_class'::regclass AND c.oid = uses.id AND c.reltype <> 0) AS u (class, id)
+        )
+        SELECT c.oid FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND (
+            c.relnamespace IN (SELECT a.id FROM altered a WHERE a.class = 'pg_namespace'::regclass)
+            OR c.oid IN (SELECT u.id FROM uses u WHERE u.class = 'pg_class'::regclass))
+        ORDER BY c.oid
+    LOOP
+        EXECUTE format('LOCK TABLE ONLY %s IN SHARE MODE', written::regclass);
+    END LOOP;
+END
+$$;
+
 -- What came of the command that has just ended, for its row.
 CREATE OR REPLACE FUNCTION consort.note_effect(noted consort.command) RETURNS consort.command
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -174,6 +212,7 @@ BEGIN
         noted.author := current_setting('consort.author')::jsonb ->> 'author';
         noted.settings := current_setting('consort.author')::jsonb ->> 'settings';
         IF tg_event = 'ddl_command_end' THEN
+            PERFORM consort.wait_for_writers(noted.tag);
             noted := consort.note_effect(noted);
         ELSIF consort.may_grant(noted.tag) THEN
             PERFORM set_config('consort.grants', (coalesce(nullif(current_setting('consort.grants', true), ''), '[]')::jsonb

@@ -194,4 +194,4 @@ BEGIN
 END
 $$;
 -- Both must compare the same; a newer Consort makes its own before it copies.
-COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 5';
+COMMENT ON FUNCTION consort.look(oid, oid) IS 'Consort: look 6';
