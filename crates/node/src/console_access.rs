@@ -142,6 +142,10 @@ impl Access {
                 self.servers(|servers| servers.let_go(database.as_deref()));
             }
             Command::Suspend => door.suspend(self.0.config().drain_time).await.map_err(failed)?,
+            Command::Resume(Some(name)) if door.pauses.all() => {
+                let message = format!("every database is paused, \"{name}\" not by itself");
+                return Err(Problem::error("55000", message).hint("RESUME without a name lets all go on."));
+            }
             Command::Resume(database) => door.resume(database.as_deref()),
             Command::Disable(database) => door.disable(database, true),
             Command::Enable(database) => door.disable(database, false),

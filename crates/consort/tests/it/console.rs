@@ -276,6 +276,8 @@ fn pause_has_a_limit_and_says_what_is_open() {
     });
     let refused = psql(&console, "PAUSE").err;
     assert!(refused.contains("1 transactions are still open after 100ms"), "{refused}");
+    let refused = psql(&console, "RESUME postgres").err;
+    assert!(refused.contains("every database is paused, \"postgres\" not by itself"), "{refused}");
     psql(&console, "RESUME").worked();
     open.kill().unwrap();
     open.wait().unwrap();

@@ -715,8 +715,10 @@ fn what_an_open_transaction_has_written_means_the_same_everywhere_behind_ddl_bes
         writer.rows("BEGIN").unwrap();
         writer.rows(write).unwrap();
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| Client::connect(&url).and_then(|mut other| other.rows(ddl).map(|_| ())));
-            let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER %'";
+            let other =
+                scope.spawn(|| Client::connect(&url).and_then(|mut other| other.rows(ddl).map(|_| ())));
+            let waits =
+                "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER %'";
             eventually("DDL that waits, or has run", || {
                 other.is_finished() || !primary.query("postgres", waits).unwrap().is_empty()
             });

@@ -125,6 +125,8 @@ impl Session {
         // In a block SET would undo what SET LOCAL has set.
         let then = if idle { self.settings_of(&again.settings, &now) } else { now.clone() };
         let first = self.line.lent.as_ref().map(|lent| lent.first.clone());
+        // The client hears nothing of what is set here and set back.
+        self.line.primary.holds_reports = true;
         self.take_settings(now.to_become_at_primary(&then, first.as_ref())).await?;
         // In a block there is one try.
         let declaring = if idle { None } else { self.declaring(name, &again).await? };
@@ -141,6 +143,7 @@ impl Session {
             difference = self.prepare_by(name, &declaring, &again).await?;
         }
         self.take_settings(then.to_become_at_primary(&now, first.as_ref())).await?;
+        self.tell_reports();
         // By the client's own words alone it would not be what it was: so it is looked at again at the next connection.
         if let Some(error) = difference {
             self.line.statements.refuse(name, error);

@@ -621,6 +621,28 @@ fn told_of_timezone(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.told_of("TimeZone").0
 }
 
+/// It is prepared again at another connection under the settings of then, and those of now are set again behind it.
+#[test]
+fn what_was_prepared_under_other_settings_tells_its_client_nothing_of_them() {
+    database("prepared_before");
+    let open = sharing(2);
+    let mut one = Raw::ready(&open, "prepared_before");
+    query(&mut one, "PREPARE p AS UPDATE items SET name = name WHERE id = 1 RETURNING name");
+    query(&mut one, "SET application_name = 'by now'");
+    let had = query(&mut one, "SELECT pg_backend_pid()::text FROM items WHERE id = 1 FOR UPDATE");
+    let (mut busy, mut busier) = (Raw::ready(&open, "prepared_before"), Raw::ready(&open, "prepared_before"));
+    begins(&mut busy);
+    begins(&mut busier);
+    // They have both connections; its own is the one that is not left.
+    let its_own = query(&mut busier, "SELECT pg_backend_pid()::text");
+    let left = if its_own == had { &mut busy } else { &mut busier };
+    query(left, "COMMIT");
+    one.ask(|out| out.query(b"EXECUTE p"));
+    assert_eq!(one.told_of("application_name").0, [""; 0]);
+    assert_eq!(query(&mut one, "EXECUTE p"), ["item 1"]);
+    assert_eq!(query(&mut one, "SHOW application_name"), ["by now"]);
+}
+
 /// As by one server; here they go on at another connection, which began with it.
 #[test]
 fn who_shares_connections_is_told_once_what_a_reload_has_changed() {
