@@ -208,6 +208,15 @@ fn what_clients_send_is_executed_by_all() {
     verified(&serving);
 }
 
+/// Its commits are in no doubt, and look like those of somebody else.
+#[test]
+fn nobody_is_taken_for_a_bypass_behind_a_reload() {
+    let (_serving, mut console, _) = serving("writers = \"through-consort\"");
+    assert_eq!(console.writers(), "anywhere");
+    console.rows("RELOAD");
+    assert_eq!(console.writers(), "anywhere");
+}
+
 #[test]
 fn reads_are_answered_by_all_servers() {
     let (_serving, mut console, url) = serving("");

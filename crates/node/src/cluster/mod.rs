@@ -182,8 +182,7 @@ impl Cluster {
     /// Databases are followed from their first use on.
     pub fn start(setup: Setup) -> Cluster {
         let mut bounds = setup.bounds;
-        // What is ordered before it is executed is in no doubt here, and its commits look like those of somebody else.
-        bounds.writers = if setup.design.orders_first() { Writers::Anywhere } else { setup.writers };
+        bounds.writers = proven_against(&setup.design, setup.writers);
         bounds.refresh_locks = setup.design.intake.locks();
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
@@ -601,7 +600,7 @@ impl Cluster {
     /// The operator says anew who writes. The way back to writers through this process alone leads through here: everything is in
     /// doubt until no other backend is left.
     pub fn set_writers(&self, writers: Writers) {
-        self.scheduler().set_writers(writers);
+        self.scheduler().set_writers(proven_against(&self.setup().design, writers));
         self.0.lead.set_alone(must_be_alone(self.setup(), writers));
         self.0.backends.distrust();
         self.moved();
@@ -626,6 +625,12 @@ impl Cluster {
     pub(crate) fn stopping(&self) -> bool {
         self.0.stopping.get()
     }
+}
+
+/// Who writes, as far as what is known here tells: what is ordered before it is executed is in no doubt, and its commits look like those of
+/// somebody else.
+fn proven_against(design: &Design, writers: Writers) -> Writers {
+    if design.orders_first() { Writers::Anywhere } else { writers }
 }
 
 /// Whether two Consorts at a time would do harm: no gauge tells of the other's commits, or both give turns.
