@@ -13,10 +13,20 @@ install -D -m 755 target/dist/consort "$root/usr/bin/consort"
 strip --strip-unneeded "$root/usr/bin/consort"
 install -D -m 644 packaging/consort.service "$root/lib/systemd/system/consort.service"
 install -D -m 640 packaging/consort.toml "$root/etc/consort/consort.toml"
-install -d "$root/usr/share/doc/consort"
-install -m 644 docs/*.md GUARANTEES.md packaging/alerts.yml packaging/dashboard.json "$root/usr/share/doc/consort/"
-install -m 644 LICENSE "$root/usr/share/doc/consort/copyright"
-gzip -9nc CHANGELOG.md >"$root/usr/share/doc/consort/changelog.gz"
+# The manual lies there as it does here, with all that it links to.
+manual=$root/usr/share/doc/consort
+install -d "$manual"
+mapfile -t pages < <(find docs -name '*.md'; ls ./*.md)
+cp --parents -r docs ./*.md "$manual"
+for page in "${pages[@]}"; do
+    while read -r link; do
+        to=$(realpath --relative-to=. "$(dirname "$page")/$link")
+        [ -e "$manual/$to" ] || cp --parents -r "$to" "$manual"
+    done < <(grep -oP '\]\(\K[^)#: ]+(?=[)#])' "$page")
+done
+chmod -R u=rwX,go=rX "$manual"
+install -m 644 LICENSE "$manual/copyright"
+gzip -9nc CHANGELOG.md >"$manual/changelog.gz"
 
 install -d "$root/DEBIAN"
 cat >"$root/DEBIAN/control" <<END
@@ -38,7 +48,7 @@ cat >"$root/DEBIAN/postinst" <<'END'
 #!/bin/sh
 set -e
 if [ "$1" = configure ]; then
-    adduser --quiet --system --group --home /var/lib/consort --no-create-home consort
+    adduser --quiet --system --group --home /var/lib/consort-service --no-create-home consort
     chown root:consort /etc/consort /etc/consort/consort.toml
     chmod 750 /etc/consort
     if [ -d /run/systemd/system ]; then
@@ -59,13 +69,18 @@ cat >"$root/DEBIAN/postrm" <<'END'
 #!/bin/sh
 set -e
 if [ "$1" = purge ]; then
-    rm -rf /etc/consort /var/lib/consort
+    # Not /var/lib/consort, where `consort up` keeps the servers that it makes.
+    rm -rf /etc/consort /var/lib/consort-service
 fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
 fi
 END
 chmod 755 "$root"/DEBIAN/{postinst,prerm,postrm}
+if grep -hv '^ *#' "$root"/DEBIAN/p* "$root/lib/systemd/system/consort.service" | grep -E '/var/lib/consort( |$)|StateDirectory=consort$'; then
+    echo "consort: the package would touch the folder in which consort up keeps servers" >&2
+    exit 1
+fi
 package=$out/consort_${version}_$architecture.deb
 dpkg-deb --root-owner-group --build "$root" "$package"
 
