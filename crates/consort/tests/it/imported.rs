@@ -436,7 +436,7 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
     let users = format!("\"app\" \"{key}\"\n\"old\" \"md5{}\"\n", "0".repeat(32));
     let users = folder.file("userlist.txt", &users);
     let text = format!(
-        "[databases]\nshop = host=10.0.0.1,10.0.0.2 user=one password='hush hush' connect_query='SELECT 1'\nstore = host=10.0.0.1,10.0.0.2 dbname=shop\n\
+        "[databases]\nshop = host=10.0.0.1,10.0.0.2 user=one password='hush hush' connect_query='SELECT 1'\nstore = host=10.0.0.1,10.0.0.2 dbname=shop pool_size=4\n\
          reports = host=10.0.0.3 dbname=shop pool_size=3\n[users]\nguest = pool_mode=statement\n[pgbouncer]\nlisten_addr = *\nauth_file = {users}\n\
          pool_mode = statement\nmax_client_conn = 200000\nserver_tls_sslmode = sometimes\nclient_tls_sslmode = require\nclient_tls_cert_file = /c\nno_such = 1\n\
          max_client_conn = 40\nserver_lifetime = soon\n"
@@ -448,6 +448,8 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
         "p.ini:2: databases.shop.user = one: not carried: Consort logs in at the servers as the client's own role",
         "p.ini:2: databases.shop.password: not carried: ",
         "p.ini:2: databases.shop.connect_query = SELECT 1: not carried: ",
+        "p.ini:3: not carried: store is another name of shop there",
+        "p.ini:3: databases.store.pool_size = 4: not carried: shop has an entry by its own name",
         "p.ini:4: not carried: reports is at another server, 10.0.0.3:5432",
         "p.ini:8: note: * is carried as 0.0.0.0; add \"[::]:6432\"",
         "p.ini:11: note: pgbouncer.max_client_conn is said again in ",
@@ -468,6 +470,26 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
         done.out
     );
     assert!(!done.err.contains("hush"), "no password is shown");
+}
+
+#[test]
+fn another_name_of_a_database_is_told_of_wherever_it_stands() {
+    let folder = Folder::new();
+    let lines = ["* = host=h", "shop = host=h pool_size=5", "store = host=h dbname=shop pool_size=7"];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 2, 0], [2, 1, 0]] {
+        let text = format!("[databases]\n{}\n[pgbouncer]\n", order.map(|line| lines[line]).join("\n"));
+        let done = folder.import("p.ini", &text);
+        assert!(
+            done.err.contains("not carried: store is another name of shop there"),
+            "{order:?}: {}",
+            done.err
+        );
+        assert!(
+            done.out.contains("pool_size = 5  # ") && !done.out.contains("pool_size = 7"),
+            "{order:?}: {}",
+            done.out
+        );
+    }
 }
 
 #[test]

@@ -153,6 +153,9 @@ fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Rep
                 Ok(converted) => converted,
                 Err(why) => return report.missing(setting, &why),
             };
+            if let Some(own) = known_by_its_own_name(foreign, setting) {
+                return report.missing(setting, &format!("{own} has an entry by its own name, which counts"));
+            }
             let (place, name) = match place(foreign, setting) {
                 Place::Database(database) if database == "*" && !common.is_empty() => (Place::Global, common),
                 place => (place, name),
@@ -199,6 +202,15 @@ fn place(foreign: &Foreign, setting: &Setting) -> Place {
         "users" => Place::User(setting.of.clone()),
         _ => Place::Global,
     }
+}
+
+/// The database, if this is said of another name of one that has an entry by its own.
+fn known_by_its_own_name<'a>(foreign: &'a Foreign, setting: &Setting) -> Option<&'a str> {
+    if !matches!(setting.section.as_str(), "databases" | "pools") {
+        return None;
+    }
+    let alias = foreign.entries.iter().find(|entry| entry.name == setting.of && entry.is_alias())?;
+    foreign.entries.iter().any(|entry| entry.name == alias.database).then_some(&alias.database)
 }
 
 /// Whether every pool says it, and the same.

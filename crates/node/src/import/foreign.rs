@@ -124,6 +124,13 @@ pub(super) struct Entry {
     pub(super) shard: String,
 }
 
+impl Entry {
+    /// Clients call the database otherwise than the server does.
+    pub(super) fn is_alias(&self) -> bool {
+        self.name != self.database
+    }
+}
+
 /// A whole configuration of another product.
 #[derive(Debug)]
 pub(super) struct Foreign {

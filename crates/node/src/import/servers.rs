@@ -69,21 +69,20 @@ fn one(entry: &Entry, primary: &Entry, draft: &mut Draft, report: &mut Report) -
 fn databases(entries: &[Entry], taken: &[bool], draft: &mut Draft, report: &mut Report) {
     let mut names: Vec<String> = Vec::new();
     for (entry, _) in entries.iter().zip(taken).filter(|(_, taken)| **taken) {
-        if entry.name == "*" {
-            draft.databases = vec!["*".to_owned()];
-            return;
-        }
-        if names.contains(&entry.database) {
-            continue;
-        }
-        if entry.name != entry.database {
+        if entry.is_alias() {
             let what = format!(
                 "{} is another name of {} there: clients ask Consort for {}",
                 entry.name, entry.database, entry.database
             );
             report.missing_at(&entry.at, &what);
         }
-        names.push(entry.database.clone());
+        if !names.contains(&entry.database) {
+            names.push(entry.database.clone());
+        }
+    }
+    if names.iter().any(|name| name == "*") {
+        draft.databases = vec!["*".to_owned()];
+        return;
     }
     if let Some(first) = entries.first() {
         report.note(
