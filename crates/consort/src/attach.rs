@@ -38,8 +38,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         for name in names {
             one(&found, &name).await.map_err(|failure| Failure::new(format!("{name}: {failure}")))?;
         }
+        tell_of_the_bypass(&found);
         Ok(())
     })
+}
+
+/// What was written here did not go through a Consort that runs.
+pub(crate) fn tell_of_the_bypass(found: &Found) {
+    if found.config.writers_go_through() {
+        println!(
+            "a Consort that runs takes this for writers that bypass it, until it is told RELOAD: reads stay fresh, and cost more"
+        );
+    }
 }
 
 /// Nothing is made anywhere as long as something is missing at the primary without which the slots cannot be.

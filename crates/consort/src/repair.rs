@@ -6,7 +6,7 @@ use clap::Args;
 use postgres::address::Control;
 use postgres::{attach, local};
 
-use crate::attach::databases;
+use crate::attach::{databases, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
 use crate::console::runtime;
 use crate::failure::Failure;
@@ -68,5 +68,6 @@ async fn make_whole(found: &Found) -> Result<(), Failure> {
             false => println!("{name}: whole, slot {} was there", attached.slot),
         }
     }
+    tell_of_the_bypass(found);
     Ok(())
 }

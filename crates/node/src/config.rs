@@ -391,6 +391,11 @@ impl Config {
         self.writers.unwrap_or(Writers::Anywhere)
     }
 
+    /// Whether everybody who writes does so through Consort, as it is said.
+    pub fn writers_go_through(&self) -> bool {
+        self.writers() == Writers::ThroughConsort
+    }
+
     /// The nodes that reads may leave for: the standbys, and behind them the replicas.
     pub fn read_nodes(&self) -> impl Iterator<Item = &Server> {
         self.standbys.iter().chain(&self.replicas)
