@@ -115,6 +115,9 @@ fn a_killed_consort_is_started_again_and_a_standby_made_anew() {
     assert_ne!(fs::read_to_string(home.path().join("consort.pid")).unwrap(), pid);
     assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n");
 
+    // Nobody else may write here, and this does not go through the Consort that runs.
+    let whole = home.run("repair", &[]).worked();
+    assert!(whole.contains("until it is told RELOAD"), "{whole}");
     let nobody = home.run("repair", &["--standby", "standby9"]).failed(1);
     assert_eq!(nobody, "consort: there is no standby standby9; there are: standby1\n");
     let renewed = home.run("repair", &["--standby", "standby1"]).worked();
