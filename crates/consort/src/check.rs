@@ -103,7 +103,8 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
     for name in followed.there {
         let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
         let missing = attach::missing(&control).await?;
-        if !missing.is_empty() {
+        // Where that is wanted it is done at the first use.
+        if !missing.is_empty() && !found.config.attach_on_first_use {
             findings.push(Finding {
                 what: format!(
                     "{name} is not attached, so that its reads stay at the primary: no {}",

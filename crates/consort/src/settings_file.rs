@@ -46,6 +46,11 @@ impl SettingsFile {
         line.split_once('=').map(|(_, value)| value.trim())
     }
 
+    /// Somebody has written servers into the part that people may change.
+    pub(crate) fn names_servers(&self) -> bool {
+        self.lines.iter().any(|line| ["[primary]", "[[standby]]", "[[replica]]"].contains(&line.trim()))
+    }
+
     /// Gives a global key a value, written as in the file: in its own line if it has one, else as a new line before the
     /// first table.
     pub(crate) fn set(&mut self, key: &str, value: &str) {

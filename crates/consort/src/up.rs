@@ -173,6 +173,12 @@ pub(crate) fn write<'a>(
 fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure> {
     let written = fs::read_to_string(home.config_file()).ok();
     let mut file = SettingsFile::of(written.as_deref());
+    if file.names_servers() {
+        return Err(Failure::new(format!(
+            "{} names servers of its own, and `consort up` makes them itself: take another --dir, or `consort serve --config` for those",
+            home.config_file().display()
+        )));
+    }
     let writers = writers(&file, options)?;
     let runs = home.running().is_some();
     if runs && !asks_for_nothing_new(home, &file, options)? {
@@ -280,6 +286,12 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     file.set_at_first("design", &quoted(design::CONSORT.name));
     file.set_at_first("writers", &quoted(writers.name()));
     file.set_at_first("attach_on_first_use", "true");
+    // Each of its clients has connections of its own, of those that the servers let in.
+    if design::chosen(file.get("design").unwrap_or_default().trim_matches('"'))
+        .is_ok_and(|design| design.orders_first())
+    {
+        file.set_at_first("max_clients", "60");
+    }
     file.set_at_first("auth_type", "\"trust\"");
     if !is_trusted(file) {
         file.set_at_first("auth_file", &quoted("users.txt"));
@@ -305,6 +317,11 @@ fn is_trusted(file: &SettingsFile) -> bool {
 
 /// Consort will be able to listen there.
 fn can_listen(address: &str) -> Result<(), Failure> {
+    if address.ends_with(":0") {
+        return Err(Failure::new(format!(
+            "cannot listen at {address}: clients must know the port; --listen HOST:PORT names it"
+        )));
+    }
     let all = address.to_socket_addrs().and_then(|mut all| all.try_for_each(local::can_listen));
     all.map_err(|error| {
         Failure::new(format!("cannot listen at {address}: {error}; --listen HOST:PORT names another address"))

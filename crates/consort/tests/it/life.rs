@@ -7,10 +7,24 @@ use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 
 #[test]
+fn up_makes_nothing_where_it_cannot_be_what_is_wanted() {
+    let home = UpFolder::new();
+    let refused = home.run("up", &["--listen", "127.0.0.1:0"]).failed(1);
+    assert!(refused.contains("clients must know the port"), "{refused}");
+    let file = home.path().join("consort.toml");
+    fs::write(&file, "[primary]\nname = \"mine\"\nhost = \"localhost\"\nport = 5432\n").unwrap();
+    let refused = home.run("up", &[]).failed(1);
+    assert!(refused.contains("names servers of its own"), "{refused}");
+    assert!(!home.path().join("primary").exists(), "no server was made");
+}
+
+#[test]
 fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     let home = UpFolder::new();
     let url = home.up().worked();
     assert_eq!(url, format!("{}\n", home.url()), "the URL is all that is printed to the standard output");
+    let checked = home.run("check", &[]).worked();
+    assert!(!checked.contains("not attached"), "it is attached at its first use: {checked}");
     psql(&home.url(), "CREATE TABLE kept (v int); INSERT INTO kept VALUES (7)").worked();
 
     // Once more: nothing happens.

@@ -666,6 +666,7 @@ fn up_makes_replicas_that_execute() {
     let folder = UpFolder::new();
     let listen = format!("127.0.0.1:{}", folder.port);
     folder.run("up", &["--listen", &listen, "--design", design()]).worked();
+    folder.run("check", &[]).worked();
     let mut console = Console::connect(&format!("postgres://postgres@{listen}/consort"));
     psql(&folder.url(), "CREATE TABLE t (id serial PRIMARY KEY, v int)").worked();
     all_execute(&mut console);

@@ -155,8 +155,11 @@ impl Door {
 
     /// Lets new transactions in again.
     pub fn resume(&self, database: Option<&str>) {
+        let was_held = self.pauses.holds_any();
         self.pauses.end(database);
-        tracing::info!(database, "resumed");
+        if was_held {
+            tracing::info!(database, "resumed");
+        }
     }
 }
 
