@@ -63,6 +63,8 @@ pub struct Lent {
     pub role: u32,
     /// What roles there were when it logged in, and what they and databases set: see [`Scheduler::closings`](scheduler::Scheduler::closings).
     roles: Option<u64>,
+    /// Its role or its database has made settings at the log-in.
+    made: bool,
     /// What the server said when it let it in.
     pub greeting: Rc<Greeting>,
     /// The configuration that its settings were read under.
@@ -87,10 +89,10 @@ impl Lent {
         self.floor
     }
 
-    /// Who logs in by now begins with the settings with which this one began: what roles and databases set has not changed since,
-    /// or somebody is just changing it.
+    /// Who logs in by now may begin with the settings with which this one began: its role and its database have made none, what they
+    /// make has not changed since, or somebody is just changing it.
     fn begins_as_under(&self, roles: Option<u64>) -> bool {
-        roles.is_none() || self.roles == roles
+        !self.made || roles.is_none() || self.roles == roles
     }
 }
 

@@ -186,6 +186,7 @@ impl Servers {
             application_settings: false,
             role: role.ok_or_else(unread)?,
             roles,
+            made: !made.is_empty(),
             greeting,
             floor,
             used: Instant::now(),
