@@ -560,15 +560,15 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
 
 #[test]
 fn a_door_that_is_gone_has_left_no_connection() {
-    database("left_by_none");
+    database("door_has_gone");
     let open = sharing(1);
-    let mut one = Raw::ready(&open, "left_by_none");
+    let mut one = Raw::ready(&open, "door_has_gone");
     query(&mut one, "LISTEN something");
     until_it_leaves(&open, &mut one, "SELECT name FROM items WHERE id = 2");
     assert_eq!(query(&mut one, "UPDATE items SET name = name WHERE id = 1 RETURNING name"), ["item 1"]);
     until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
-    assert!(connections("left_by_none") > 0);
-    let all = "SELECT FROM pg_stat_activity WHERE datname = 'left_by_none' AND pid <> pg_backend_pid()";
+    assert!(connections("door_has_gone") > 0);
+    let all = "SELECT FROM pg_stat_activity WHERE datname = 'door_has_gone' AND pid <> pg_backend_pid()";
     let at_standby = || SERVERS.standby(0).query("postgres", all).unwrap().len();
     drop(open);
     until(|| SERVERS.query(all).is_empty() && at_standby() == 0);
