@@ -21,6 +21,7 @@ mod replication;
 mod rung;
 mod session;
 mod shadow;
+mod shared_beginnings;
 mod snapshot;
 mod stage;
 mod standby;

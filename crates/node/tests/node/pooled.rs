@@ -1,7 +1,6 @@
 //! Sessions that share connections at the primary: what they take along, and what keeps them where they are.
 
 use crate::messages::{parse_named, run_named};
-use crate::pools::begins;
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, apart, database, database_at, until};
 use history::LoadTime;
@@ -558,88 +557,10 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
     assert_eq!(query(&mut one, "SELECT count(*)::text FROM items WHERE name = 'never'"), ["0"]);
 }
 
-#[test]
-fn a_door_that_is_gone_has_left_no_connection() {
-    database("door_has_gone");
-    let open = sharing(1);
-    let mut one = Raw::ready(&open, "door_has_gone");
-    query(&mut one, "LISTEN something");
-    until_it_leaves(&open, &mut one, "SELECT name FROM items WHERE id = 2");
-    assert_eq!(query(&mut one, "UPDATE items SET name = name WHERE id = 1 RETURNING name"), ["item 1"]);
-    until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
-    assert!(connections("door_has_gone") > 0);
-    let all = "SELECT FROM pg_stat_activity WHERE datname = 'door_has_gone' AND pid <> pg_backend_pid()";
-    let at_standby = || SERVERS.standby(0).query("postgres", all).unwrap().len();
-    drop(open);
-    until(|| SERVERS.query(all).is_empty() && at_standby() == 0);
-}
-
-/// As at one server: what its database sets is what a client has that has logged in since; who was there keeps what he had.
-#[test]
-fn what_a_database_sets_holds_for_who_logs_in_from_then_on_whatever_connection_he_gets() {
-    const TENANT: &str = "UPDATE items SET name = name WHERE id = 1 RETURNING coalesce(nullif(current_setting('app.tenant', true), ''), '-'), \
-                          current_setting('work_mem'), current_setting('synchronous_commit')";
-    let set = |tenant: &str, memory: &str, commit: &str| {
-        let sets = [("app.Tenant", tenant), ("work_mem", memory), ("synchronous_commit", commit)];
-        sets.map(|(name, value)| format!("ALTER DATABASE set_by_database SET {name} = '{value}'")).join("; ")
-    };
-    let reset = "ALTER DATABASE set_by_database RESET ALL".to_owned();
-    let stages = [
-        (set("a", "3MB", "on"), ["a", "3MB", "on"]),
-        (set("b", "5MB", "off"), ["b", "5MB", "off"]),
-        (reset, ["-", "4MB", "on"]),
-    ];
-    database("set_by_database");
-    let open = sharing(3);
-    let ready = || Raw::ready(&open, "set_by_database");
-    let (mut admin, mut busy, mut busier) = (ready(), ready(), ready());
-    let mut first = None;
-    for (alter, there) in stages {
-        // These connections began before.
-        begins(&mut busy);
-        begins(&mut busier);
-        assert_eq!(query(&mut admin, &alter), Vec::<String>::new());
-        query(&mut busy, "COMMIT");
-        query(&mut busier, "COMMIT");
-        for round in 0..6 {
-            if round % 2 == 0 {
-                begins(&mut busy);
-            }
-            let mut new = ready();
-            assert_eq!(query(&mut new, TENANT), there, "{round}");
-            let first = first.get_or_insert(new);
-            assert_eq!(query(first, TENANT), ["a", "3MB", "on"], "{round} {alter}");
-            query(&mut busy, "COMMIT");
-        }
-    }
-}
-
 /// What a client is told of `TimeZone` before this query is answered.
 fn told_of_timezone(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.ask(|out| out.query(text.as_bytes()));
     raw.told_of("TimeZone").0
-}
-
-/// It is prepared again at another connection under the settings of then, and those of now are set again behind it.
-#[test]
-fn what_was_prepared_under_other_settings_tells_its_client_nothing_of_them() {
-    database("prepared_before");
-    let open = sharing(2);
-    let mut one = Raw::ready(&open, "prepared_before");
-    query(&mut one, "PREPARE p AS UPDATE items SET name = name WHERE id = 1 RETURNING name");
-    query(&mut one, "SET application_name = 'by now'");
-    let had = query(&mut one, "SELECT pg_backend_pid()::text FROM items WHERE id = 1 FOR UPDATE");
-    let (mut busy, mut busier) = (Raw::ready(&open, "prepared_before"), Raw::ready(&open, "prepared_before"));
-    begins(&mut busy);
-    begins(&mut busier);
-    // They have both connections; its own is the one that is not left.
-    let its_own = query(&mut busier, "SELECT pg_backend_pid()::text");
-    let left = if its_own == had { &mut busy } else { &mut busier };
-    query(left, "COMMIT");
-    one.ask(|out| out.query(b"EXECUTE p"));
-    assert_eq!(one.told_of("application_name").0, [""; 0]);
-    assert_eq!(query(&mut one, "EXECUTE p"), ["item 1"]);
-    assert_eq!(query(&mut one, "SHOW application_name"), ["by now"]);
 }
 
 /// As by one server; here they go on at another connection, which began with it.
