@@ -33,6 +33,8 @@ Examples:
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     found.config.rules().map_err(Failure::new)?;
+    // The secrets are a part of it.
+    found.password(&found.config.control_user)?;
     println!("{}: the configuration is sound", found.config_file.display());
     let lists = runtime()?.block_on(all(&found))?;
     let mut fatal = 0;

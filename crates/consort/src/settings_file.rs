@@ -48,7 +48,10 @@ impl SettingsFile {
 
     /// Somebody has written servers into the part that people may change.
     pub(crate) fn names_servers(&self) -> bool {
-        self.lines.iter().any(|line| ["[primary]", "[[standby]]", "[[replica]]"].contains(&line.trim()))
+        self.lines.iter().any(|line| {
+            let head: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            ["[primary]", "[[standby]]", "[[replica]]"].contains(&head.as_str())
+        })
     }
 
     /// Gives a global key a value, written as in the file: in its own line if it has one, else as a new line before the
@@ -144,6 +147,15 @@ mod tests {
         assert_eq!(SettingsFile::of(Some(&again)).with_servers(&[]), again, "written twice it is the same");
         assert_eq!(file.get("design"), Some("\"weak\""));
         assert_eq!(file.get("consistency"), None, "a key of a table is not a global one");
+    }
+
+    #[test]
+    fn servers_of_ones_own_are_seen_however_they_are_written() {
+        for line in ["[primary]", " [primary] # mine", "[[ standby ]]", "[[replica]]\t"] {
+            assert!(SettingsFile::of(Some(&format!("{line}\nhost = \"db\"\n"))).names_servers(), "{line}");
+        }
+        let other = "# [primary]\n[database.primary]\nhost = \"#[primary]\"\n";
+        assert!(!SettingsFile::of(Some(other)).names_servers());
     }
 
     #[test]

@@ -317,7 +317,7 @@ fn is_trusted(file: &SettingsFile) -> bool {
 
 /// Consort will be able to listen there.
 fn can_listen(address: &str) -> Result<(), Failure> {
-    if address.ends_with(":0") {
+    if address.rsplit_once(':').is_some_and(|(_, port)| port.parse() == Ok(0_u16)) {
         return Err(Failure::new(format!(
             "cannot listen at {address}: clients must know the port; --listen HOST:PORT names it"
         )));

@@ -210,6 +210,9 @@ pub enum LogFormat {
     Json,
 }
 
+/// What the parser says of a key that is there twice.
+const DUPLICATE: &str = "duplicate key";
+
 /// What goes with `auth_type`.
 const WITH_AUTH_TYPE: [&str; 4] = ["auth_hba_file", "auth_ident_file", "auth_file", "auth_user"];
 
@@ -297,7 +300,9 @@ impl Config {
             Ok(table) => reader.file(&mut config, table.get_ref()),
             Err(error) => {
                 let at = error.span().map_or(0, |span| span.start);
-                reader.mistake_at(at, "", error.message().to_owned());
+                let name =
+                    text.get(error.span().unwrap_or_default()).filter(|_| error.message() == DUPLICATE);
+                reader.mistake_at(at, name.unwrap_or_default(), error.message().to_owned());
             }
         }
         name_all(&mut config.standbys, Place::Standby);
@@ -482,12 +487,12 @@ impl Config {
                 Some((other, why)) => Err(refusal(
                     "22023",
                     format!("invalid value for \"{name}\": {other} {why}"),
-                    key.doc.to_owned(),
+                    without_links(key.doc),
                 )),
             };
         }
         let why = why.unwrap_or_default();
-        Err(refusal("22023", format!("invalid value for \"{name}\": {why}"), key.doc.to_owned()))
+        Err(refusal("22023", format!("invalid value for \"{name}\": {why}"), without_links(key.doc)))
     }
 
     /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that counts from
@@ -540,6 +545,19 @@ impl Server {
         }
         server
     }
+}
+
+/// What the manual says, for a place where there is no manual to follow its links in: `[text](target)` is `text`.
+fn without_links(doc: &str) -> String {
+    let mut parts = doc.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if let Some(open) = text.rfind('[') {
+            text.remove(open);
+        }
+        text.push_str(part.split_once(')').map_or("", |(_, behind)| behind));
+    }
+    text
 }
 
 /// Those without a name are numbered.

@@ -24,6 +24,9 @@ use crate::routes::{self, Went};
 use crate::servers;
 use crate::socket::{Origin, Place};
 
+/// Why a replica serves nothing whose databases have all failed.
+const FAILED_WHOLLY: &str = "each of its databases has failed: SHOW FEEDS says why";
+
 /// One look at a process.
 pub(crate) struct Shown<'a> {
     process: &'a Process,
@@ -98,10 +101,15 @@ impl View for Shown<'_> {
     }
 
     fn nodes(&self) -> Vec<Node> {
+        let courses = self.process.cluster.courses();
+        let has_failed = |id| {
+            let mut of = courses.iter().filter(|course| course.replica == id).peekable();
+            of.peek().is_some() && of.all(|course| matches!(course.stage, Stage::Failed(_)))
+        };
         let scheduler = self.process.cluster.scheduler();
         let shown = |standby: StandbyView<'_>, setup: &StandbySetup| Node {
             not_serving: match standby.serving {
-                Serving::Yes => None,
+                Serving::Yes => has_failed(standby.id).then(|| FAILED_WHOLLY.to_owned()),
                 Serving::No(why) => Some(why.clone().into_owned()),
             },
             received: self.process.cluster.received(standby.id).max(standby.mark),

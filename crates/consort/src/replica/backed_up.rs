@@ -106,7 +106,7 @@ fn begin(
 pub(super) fn make_seed(found: &Found) -> Result<(), Failure> {
     let home = home(
         found,
-        "there is nothing to be done: a base backup that you keep is one; replicas are named in",
+        "a base backup that you keep is a seed already; make replicas of it, write each as [[replica]] into",
     )?;
     let _turn = home.take_turn()?;
     let (cluster, file) = made(found, home)?;
@@ -121,8 +121,8 @@ pub(super) fn remove_seed(found: &Found) -> Result<(), Failure> {
     let home = home(found, "there is no seed beside")?;
     let _turn = home.take_turn()?;
     let (cluster, _) = made(found, home)?;
-    cluster.remove_seed()?;
-    println!("seed: removed");
+    let was_there = cluster.remove_seed()?;
+    println!("seed: {}", if was_there { "removed" } else { "there is none" });
     Ok(())
 }
 

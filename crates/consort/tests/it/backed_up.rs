@@ -162,6 +162,7 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
     replica(&folder, &["seed"]).worked();
     assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), "replica1: joins\n");
     assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: removed\n");
+    assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: there is none\n");
     assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
     assert!(!folder.path().join("seed").exists());
 }

@@ -238,6 +238,8 @@ fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
     assert!(why.contains("public.quiet differs at the replica") && why.contains("(id) = (1)"), "{why}");
     let said = serving.run("status", &[]).worked();
     assert!(said.contains("failed: public.quiet differs at the replica"), "{said}");
+    let node = said.lines().find(|line| line.starts_with("replica1 ")).expect("it is a node");
+    assert!(node.contains(" not serving ") && node.contains("each of its databases has failed"), "{node}");
     let labels = "{node=\"replica1\",database=\"postgres\"}";
     assert_eq!(figure(&serving, &format!("consort_feed_failed{labels}")), 1);
     let before = served(&mut console, "replica1");

@@ -9,8 +9,10 @@ use std::process::{Command, Stdio};
 #[test]
 fn up_makes_nothing_where_it_cannot_be_what_is_wanted() {
     let home = UpFolder::new();
-    let refused = home.run("up", &["--listen", "127.0.0.1:0"]).failed(1);
-    assert!(refused.contains("clients must know the port"), "{refused}");
+    for no_port in ["127.0.0.1:0", "127.0.0.1:00"] {
+        let refused = home.run("up", &["--listen", no_port]).failed(1);
+        assert!(refused.contains("clients must know the port"), "{no_port}: {refused}");
+    }
     let file = home.path().join("consort.toml");
     fs::write(&file, "[primary]\nname = \"mine\"\nhost = \"localhost\"\nport = 5432\n").unwrap();
     let refused = home.run("up", &[]).failed(1);

@@ -159,6 +159,22 @@ fn serves_with(client: &mut Client, serving: &Serving) {
 }
 
 #[test]
+fn what_the_database_said_when_a_client_came_is_so_at_the_new_process() {
+    let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
+    let connect = || Client::connect(&url).unwrap();
+    connect().rows("ALTER DATABASE postgres SET app.house = 'blue'").unwrap();
+    let (mut one, mut other) = (connect(), connect());
+    one.rows("SET app.tenant = 'seven'").unwrap();
+    other.rows("UPDATE quiet SET v = 8").unwrap();
+    one.rows("ALTER DATABASE postgres SET app.house = 'green'").unwrap();
+    serving.is_taken_over().ends();
+    assert_eq!(connect().one("SHOW app.house").unwrap(), "green");
+    for before in [&mut one, &mut other] {
+        assert_eq!(before.one("SHOW app.house").unwrap(), "blue");
+    }
+}
+
+#[test]
 fn whoever_is_in_a_transaction_ends_it_and_comes_behind() {
     let (mut serving, _, url) = serving(1, &shared(ANYWHERE));
     let mut busy = Client::connect(&url).unwrap();
@@ -177,6 +193,36 @@ fn whoever_is_in_a_transaction_ends_it_and_comes_behind() {
     serves_with(&mut busy, &serving);
     assert_eq!(busy.number(READ_QUIET).unwrap(), 8);
     assert_eq!(clients(&serving), 2);
+}
+
+#[test]
+fn whoever_is_on_the_way_is_waited_for_by_the_process_before() {
+    let (mut serving, _, url) = serving(0, &shared(ANYWHERE));
+    let mut client = Client::connect(&url).unwrap();
+    // More than the socket between the two holds.
+    for number in 0..40 {
+        client.rows(&format!("PREPARE p{number} AS SELECT '{}'", "x".repeat(50_000))).unwrap();
+    }
+    client.rows("BEGIN").unwrap();
+    let status = format!("/proc/{}/status", serving.pid());
+    let looked = || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        waits.and_then(|waits| waits.trim().parse::<u64>().ok())
+    };
+    let mut before = serving.is_taken_over();
+    serving.signal("STOP");
+    client.rows("COMMIT").unwrap();
+    let first = looked();
+    // It waits for the client to have arrived, and for nothing else.
+    eventually("a process that has looked around for a while", || {
+        !before.is_there() || looked() > first.map(|first| first + 20)
+    });
+    assert!(before.is_there(), "the new one has not read the client yet");
+    serving.signal("CONT");
+    before.ends();
+    assert_eq!(client.one("EXECUTE p7").unwrap().len(), 50_000);
+    assert_eq!(clients(&serving), 1);
 }
 
 #[test]
@@ -483,7 +529,7 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
 }
 
 /// In which processes hand over, as `node::takeover` has it.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Somebody who speaks with the process that serves as a new one does.
 struct Stranger(UnixStream);

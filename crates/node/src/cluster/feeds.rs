@@ -17,6 +17,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
+/// Why a replica waits that somebody wants anew.
+pub(crate) const TO_BE_COPIED: &str = "it is to be copied anew";
+
 /// What the feeding of one replica with one database does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -485,7 +488,7 @@ impl Cluster {
     pub(crate) fn fed_anew(&self, replica: StandbyId, of: DatabaseId) {
         self.fed_leaves(replica, of);
         self.feeds().copied_well(of, replica, String::new());
-        self.feeds().set_stage(of, replica, Stage::Waiting("it is to be copied anew".to_owned()));
+        self.feeds().set_stage(of, replica, Stage::Waiting(TO_BE_COPIED.to_owned()));
         self.told(replica);
     }
 

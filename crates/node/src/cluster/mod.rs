@@ -26,8 +26,8 @@ pub(crate) use database::{Asked, Hold};
 pub use database::{CATALOG_BEING_READ, Database};
 pub use feed::Pending;
 pub(crate) use feed::{NotFed, Place, Rows, Stretch};
-pub(crate) use feeds::Feeds;
 pub use feeds::{CourseView, InVain, Stage, Waited};
+pub(crate) use feeds::{Feeds, TO_BE_COPIED};
 pub use lead::Lead;
 pub(crate) use lead::Standing;
 pub use names::{Names, NamesAt};
@@ -365,6 +365,14 @@ impl Cluster {
         if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
             self.scheduler().database_dropped(id);
             self.0.understanding.forget(id);
+            self.feeds().forget(id);
+        }
+    }
+
+    /// Nothing of a database that is no more is fed any longer.
+    pub(crate) fn forget_feeds(&self, database: &Database) {
+        let Some(id) = database.last_id() else { return };
+        if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
             self.feeds().forget(id);
         }
     }

@@ -1,6 +1,6 @@
 //! What an operator says of a replica that Consort feeds while the process runs: paused, resumed, made anew.
 
-use super::{Cluster, Stage};
+use super::{Cluster, Stage, TO_BE_COPIED};
 use scheduler::{Serving, StandbyId};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -48,7 +48,7 @@ impl Cluster {
         for of in self.feeds().not_copied_now(id) {
             self.fed_leaves(id, of);
             self.feeds().copied_well(of, id, String::new());
-            self.feeds().set_stage(of, id, Stage::Waiting("it is to be copied anew".to_owned()));
+            self.feeds().set_stage(of, id, Stage::Waiting(TO_BE_COPIED.to_owned()));
         }
         self.told(id);
     }

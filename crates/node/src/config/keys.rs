@@ -745,7 +745,7 @@ fn set_consistency(choice: &mut Choice, value: &DeValue<'_>) -> Read<()> {
     let parsed = written.parse();
     choice.consistency = Some(parsed.map_err(|_| {
         format!(
-            "expected \"strong\", \"session\", \"bounded 200ms\", \"weak\" or \"primary\", found {written}"
+            "expected \"strong\", \"session\", \"bounded 200ms\", \"weak\" or \"primary\", found {written:?}"
         )
     })?);
     Ok(())
@@ -775,5 +775,5 @@ fn check_address(address: &str) -> Read<()> {
         .rsplit_once(':')
         .filter(|(host, _)| !host.is_empty())
         .and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(drop).ok_or_else(|| format!("expected an address such as \"127.0.0.1:6432\", found {address}"))
+    port.map(drop).ok_or_else(|| format!("expected an address such as \"127.0.0.1:6432\", found {address:?}"))
 }

@@ -94,11 +94,17 @@ fn one_key_is_set_as_a_file_or_as_pgbouncer_writes_it() {
         ("max_client", "9", "42704", "there is no setting"),
         ("listen", "x", "55P02", "cannot be changed now"),
         ("max_clients", "none", "22023", "a whole number"),
-        ("query_wait_timeout", "soon", "22023", "found soon"),
+        ("query_wait_timeout", "soon", "22023", "found \"soon\""),
     ] {
         let (found, message) = set(key, value).map(|_| ()).unwrap_err();
         assert!(found == sqlstate && message.contains(said), "{key}: {found} {message}");
     }
+}
+
+#[test]
+fn a_hint_has_no_links() {
+    let refusal = parse(LEAST).unwrap().with("log_routing", "some").unwrap_err();
+    assert!(refusal.hint.contains("how long they waited (such lines): `none`"), "{}", refusal.hint);
 }
 
 #[test]
@@ -187,10 +193,16 @@ fn a_mistake_has_file_line_key_and_what_would_be_right() {
         [
             "dir/consort.toml:1: max_client: unknown key; did you mean max_clients?",
             "dir/consort.toml:2: proof_limit: expected a duration such as \"2ms\" (us, ms, s, min, h, d), found 2",
-            "dir/consort.toml:3: listen: expected an address such as \"127.0.0.1:6432\", found x",
+            "dir/consort.toml:3: listen: expected an address such as \"127.0.0.1:6432\", found \"x\"",
             "dir/consort.toml:7: primary.prot: unknown key; did you mean port?",
         ]
     );
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_named() {
+    let twice = format!("max_clients = 5\nmax_clients = 6\n{LEAST}");
+    assert_eq!(mistakes(&twice), ["dir/consort.toml:2: max_clients: duplicate key"]);
 }
 
 #[test]

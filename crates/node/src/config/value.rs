@@ -166,7 +166,12 @@ pub(super) fn default(written: &'static str) -> DeValue<'static> {
 }
 
 fn wanted(what: &str, value: &DeValue<'_>) -> String {
-    format!("expected {what}, found {}", shown(value))
+    let found = match value {
+        // A number in quotes is another thing than a number.
+        DeValue::String(text) => format!("{text:?}"),
+        other => shown(other),
+    };
+    format!("expected {what}, found {found}")
 }
 
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {

@@ -352,6 +352,16 @@ pub(crate) fn refuse(door: &Door, out: &mut Vec<u8>, refusal: Refusal) {
     }
 }
 
+/// What drivers ask at the start of a connection for, unless they are told.
+const CONSOLE_REPORTS: [(&str, &str); 6] = [
+    ("server_version", "15.0"),
+    ("client_encoding", "UTF8"),
+    ("server_encoding", "UTF8"),
+    ("DateStyle", "ISO, MDY"),
+    ("standard_conforming_strings", "on"),
+    ("integer_datetimes", "on"),
+];
+
 /// The console: statements of the simple protocol, answered here.
 async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Option<Rc<dyn Console>>) {
     let Some(console) = console.filter(|console| console.admits(&seat.user)) else {
@@ -360,9 +370,7 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
     };
     let out = client.out();
     out.authentication_ok();
-    for (name, value) in
-        [("server_version", "15.0"), ("client_encoding", "UTF8"), ("server_encoding", "UTF8")]
-    {
+    for (name, value) in CONSOLE_REPORTS {
         out.parameter_status(name.as_bytes(), value.as_bytes());
     }
     out.key_data(0, &chance::cancel_secret(seat.minor));

@@ -154,6 +154,13 @@ impl Door {
         self.open_connections.get().saturating_sub(seats.iter().filter(is_another).count())
     }
 
+    /// Whether anybody is here, also one who is on his way and has not arrived.
+    pub(crate) fn is_anybody_here(&self) -> bool {
+        let seats = self.seats();
+        let commands = seats.iter().filter(|seat| seat.database == self.options.console_database).count();
+        self.open_connections.get() > commands
+    }
+
     /// Why those stay that stay, and how many.
     pub(crate) fn why_they_stay(&self) -> BTreeMap<&'static str, usize> {
         let mut reasons = BTreeMap::new();

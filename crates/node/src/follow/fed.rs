@@ -22,7 +22,8 @@ mod sequences;
 use super::{FIRST_EPOCH, LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
 use crate::barrier::Upkeep;
 use crate::cluster::{
-    Cluster, Database, NotFed, Place, Stage, StandbySetup, Standing, Stands, Stretch, Wanted, Work,
+    Cluster, Database, NotFed, Place, Stage, StandbySetup, Standing, Stands, Stretch, TO_BE_COPIED, Wanted,
+    Work,
 };
 use crate::scheduled::TakesPart;
 use history::{DatabaseId, Incarnation, Shown, Snapshot};
@@ -143,10 +144,10 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
             Stop::Lacks(unrun) => feeding.lacks(&unrun, &mut stepped_for).await,
             Stop::Anew(why) => feeding.anew(why),
             Stop::GivenUp => {
-                let mut why = "it was given up meanwhile".to_owned();
-                if let Some(said) = cluster.feeds().why_anew(of, id) {
-                    why = format!("{why}: {said}");
-                }
+                let why = match cluster.feeds().why_anew(of, id) {
+                    Some(said) => format!("it was given up meanwhile: {said}"),
+                    None => TO_BE_COPIED.to_owned(),
+                };
                 tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
                 cluster.fed_leaves(id, of);
                 if feeding.was_copying() {
@@ -170,6 +171,8 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
         };
         feeding.rest(pause).await;
     }
+    // It may have said how far it is when the database was forgotten already.
+    cluster.forget_feeds(&database);
     if cluster.is_here(id) {
         remove(&cluster, &database, id).await;
     }

@@ -60,6 +60,7 @@ carries!(CarriedSecret { kind, secret });
 carries!(CarriedState {
     settings,
     first,
+    resets,
     own,
     defaults,
     had_temporary,

@@ -50,7 +50,7 @@ const PID_FILE: &str = "pid-file";
 const PLACE: &str = "consort-takeover";
 
 /// The version of what is written. It is another as soon as a letter is, or anything that is carried: `the_version_says_what_is_carried`.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Where the process with this configuration listens for the one that takes over: for one that names the file alike, though a link
 /// on the way may lead elsewhere by then, and for one that names the same file otherwise. Names that no file system has: they are
@@ -78,12 +78,12 @@ mod tests {
     use super::*;
     use crate::session::Carried;
 
-    /// What version 2 carries.
+    /// What this version carries.
     const CARRIED: &str = "\
         { seat: { origin: maybe text port: u16 user: text database: text application: text minor: u16 \
         since_us: u64 asked_us: u64 requests: u64 pid: i32 secret: many u8 } parameters: many (text, \
         text) secret: maybe { kind: u8 secret: many u8 } role: maybe u32 reported: many (many u8, many u8) state: { \
-        settings: many (text, text) first: maybe many (text, text) own: many (text, text) defaults: many \
+        settings: many (text, text) first: maybe many (text, text) resets: bool own: many (text, text) defaults: many \
         (text, text) had_temporary: bool seeded: bool any_set: bool reported: many (text, text) moved: \
         bool client_utf8: bool server_utf8: bool loaded_us: i64 } statements: { named: many (many u8, { \
         text: many u8 types: many u8 described: maybe { parameters: many u8 columns: maybe many u8 } \
@@ -100,6 +100,6 @@ mod tests {
             shape, CARRIED,
             "a new program must not read what an old one writes otherwise: raise VERSION"
         );
-        assert_eq!(VERSION, 3, "and write down here what it carries");
+        assert_eq!(VERSION, 4, "and write down here what it carries");
     }
 }

@@ -292,12 +292,16 @@ async fn send_all(
 ) -> Result<(), Why> {
     let asked = Instant::now();
     let deadline = (began + process.config().drain_time).max(asked + ARRIVAL_LIMIT);
+    let mut sent_away = BTreeMap::new();
     while process.door.left() > 0 && Instant::now() < deadline {
         let stalls = |seat: &Seat| seat.stall.get().is_some() && asked.elapsed() > ARRIVAL_LIMIT;
         let stays = |seat: &&Rc<Seat>| {
             (seat.was_asked() && !seat.has_gone()) || seat.doing() == Doing::Replicating || stalls(seat)
         };
-        process.door.seats().iter().filter(stays).for_each(|seat| seat.ring(false, Leave::Ending));
+        for seat in process.door.seats().iter().filter(stays) {
+            seat.ring(false, Leave::Ending);
+            sent_away.entry(seat.id).or_insert_with(|| seat.why_it_stays());
+        }
         // Who waits for a connection to log in with has begun nothing, and hears nothing softer.
         let is_late = |seat: &&Rc<Seat>| {
             seat.doing() == Doing::Arriving && seat.is_queued() && asked.elapsed() > ARRIVAL_LIMIT
@@ -309,6 +313,11 @@ async fn send_all(
         }
         send(channel, moving, moved).await?;
         while_it_lives(channel, sleep(LOOK_EVERY)).await?;
+    }
+    if !sent_away.is_empty() {
+        let mut reasons: BTreeMap<_, usize> = BTreeMap::new();
+        sent_away.into_values().for_each(|why| *reasons.entry(why).or_default() += 1);
+        tracing::info!(?reasons, "clients that cannot go over are sent away");
     }
     while_it_lives(channel, process.cut_off_who_is_left()).await?;
     send(channel, moving, moved).await

@@ -198,7 +198,7 @@ impl Process {
         let alone = self.over.alone.get();
         let left = async {
             // Who comes from a process before that goes on to the next one.
-            while (self.door.left() > 0 || self.door.is_somebody_before()) && !alone {
+            while (self.door.is_anybody_here() || self.door.is_somebody_before()) && !alone {
                 sleep(LEFT_EVERY).await;
             }
         };

@@ -237,14 +237,18 @@ impl Cluster {
         }
     }
 
-    /// Throws the seed away. Nothing is kept for it any more.
+    /// Throws the seed away, and says whether there was one. Nothing is kept for it any more.
     ///
     /// # Errors
     /// As every query, and if the folder cannot be removed.
-    pub fn remove_seed(&self) -> Result<(), Error> {
+    pub fn remove_seed(&self) -> Result<bool, Error> {
         self.drop_seed_slot()?;
         let folder = self.folder.join(SEED);
-        if folder.exists() { remove_folder(&folder) } else { Ok(()) }
+        let was_there = folder.exists();
+        if was_there {
+            remove_folder(&folder)?;
+        }
+        Ok(was_there)
     }
 
     fn drop_seed_slot(&self) -> Result<(), Error> {

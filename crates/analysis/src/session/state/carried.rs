@@ -16,6 +16,8 @@ pub struct CarriedState {
     pub settings: Pairs,
     /// Those with which it began, where that is known.
     pub first: Option<Pairs>,
+    /// Those are what RESET goes back to.
+    pub resets: bool,
     /// Consort's own settings now, as SHOW says them.
     pub own: Pairs,
     /// What RESET makes of these.
@@ -81,8 +83,7 @@ impl SessionState {
             seeded,
             application_settings: _,
             first,
-            // There, too, it is older than the reload.
-            resets: _,
+            resets,
             any_set,
             reported,
             moved,
@@ -98,6 +99,7 @@ impl SessionState {
         Some(CarriedState {
             settings: pairs(&now.settings),
             first: first.as_ref().map(pairs),
+            resets: *resets,
             own: shown(&now.own),
             defaults: shown(defaults),
             had_temporary: *had_temporary,
@@ -121,6 +123,7 @@ impl SessionState {
         state.now.own = own(&carried.own, &defaults)?;
         state.committed = state.now.clone();
         state.first = carried.first.as_ref().map(|first| interned(first, interner));
+        state.resets = carried.resets;
         let reported: BTreeMap<&str, &str> =
             carried.reported.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         for name in super::super::MIRRORED {
@@ -157,7 +160,7 @@ mod tests {
         state.now.own.set("consort.tables_read", Some("a, b"), &Own::default()).unwrap();
         state.committed = state.now.clone();
         state.first = Some(here.intern(BTreeMap::new()));
-        state.loaded = LoadTime::new(7);
+        (state.resets, state.loaded) = (true, LoadTime::new(7));
         let carried = state.carried().unwrap();
         // Another process has other numbers for the same settings.
         let mut there = Interner::new(8);
