@@ -104,19 +104,26 @@ async fn log_in(found: &Found) -> Result<(tokio_postgres::Client, Driver), Failu
         address.host(&host);
     }
     address.port(port).user(user).dbname(&found.config.console_database).connect_timeout(LIMIT);
-    let password = found.password(user)?;
-    if let Some(password) = &password {
+    if let Some(password) = found.password(user)? {
         address.password(password);
     }
-    connect(found, &address, &host, port).await.map_err(|error| {
-        match password.is_none() && error.ends_with(NO_PASSWORD) {
-            true => Failure::new(format!(
-                "the console asks for a password: {}",
-                password_wanted(&found.config, user)
-            )),
-            false => not_running(found, &error),
+    connect(found, &address, &host, port).await
+}
+
+/// Why nobody is at the console.
+fn not_in(found: &Found, error: &tokio_postgres::Error) -> Failure {
+    let user = admin(&found.config);
+    let what = with_causes(error);
+    match error.as_db_error() {
+        // Who begins or ends says so in this class.
+        Some(refusal) if !refusal.code().code().starts_with("57") => {
+            Failure::new(format!("Consort does not let {user} in: {}", said(refusal)))
         }
-    })
+        None if what.ends_with(NO_PASSWORD) => {
+            Failure::new(format!("the console asks for a password: {}", password_wanted(&found.config, user)))
+        }
+        _ => not_running(found, &what),
+    }
 }
 
 async fn answers(
@@ -168,19 +175,20 @@ async fn connect(
     address: &tokio_postgres::Config,
     host: &str,
     port: u16,
-) -> Result<(tokio_postgres::Client, Driver), String> {
-    let causes = |error: tokio_postgres::Error| with_causes(&error);
+) -> Result<(tokio_postgres::Client, Driver), Failure> {
+    let not_in = |error: tokio_postgres::Error| not_in(found, &error);
+    let unheard = |why: String| not_running(found, &why);
     if host.starts_with('/') || !found.config.tls_required {
-        let (client, connection) = address.connect(NoTls).await.map_err(causes)?;
+        let (client, connection) = address.connect(NoTls).await.map_err(not_in)?;
         return Ok((client, Box::pin(connection)));
     }
-    let tls = Tls::new(Checks::Nothing, None, None)?;
+    let tls = Tls::new(Checks::Nothing, None, None).map_err(unheard)?;
     let stream = timeout(LIMIT, tls.connect(host, port)).await;
-    let stream =
-        stream.map_err(|_| format!("nothing within {LIMIT:?}"))?.map_err(|error| error.to_string())?;
+    let stream = stream.map_err(|_| unheard(format!("nothing within {LIMIT:?}")))?;
+    let stream = stream.map_err(|error| unheard(error.to_string()))?;
     let mut plain = address.clone();
     plain.ssl_mode(SslMode::Disable);
-    let (client, connection) = plain.connect_raw(stream, NoTls).await.map_err(causes)?;
+    let (client, connection) = plain.connect_raw(stream, NoTls).await.map_err(not_in)?;
     Ok((client, Box::pin(connection)))
 }
 

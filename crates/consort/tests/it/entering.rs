@@ -285,6 +285,8 @@ fn rules_are_read_again_and_bad_ones_leave_the_old() {
     psql(&console, "RELOAD").worked();
     let said = psql(&console, "SHOW CONFIG").failed(2);
     assert!(said.contains("no pg_hba.conf entry for host \"127.0.0.1\""), "{said}");
+    let said = ruled.serving.run("status", &[]).failed(1);
+    assert!(said.contains("Consort does not let postgres in: no pg_hba.conf entry"), "{said}");
     fs::write(&file, "host all postgres all\n").unwrap();
     let config = ruled.serving.config_file().to_str().unwrap();
     let refused = crate::fixture::consort(&["serve", "--config", config]).failed(1);
