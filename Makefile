@@ -16,7 +16,7 @@ demo: ## a primary and two standbys on this machine, the same load through two d
 test: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 # They wait for servers more than they compute.
 test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$(nproc)))
-test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (at most 20 minutes on two cores)
+test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (25 to 40 minutes on two cores, the build included)
 	@scripts/prerequisites.sh rust build server pgbouncer fonts
 	$(CARGO) test --workspace --locked --exclude tidy
 
