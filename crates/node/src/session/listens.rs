@@ -8,6 +8,7 @@
 //!   a transaction    what is notified is kept, and so is its ReadyForQuery
 //!   its end          if something was notified: the listening connection comes up to that. Then the client hears it, and
 //!                    that its transaction is over
+//!   a read leaves    before: the listening connection comes up, and the client hears what was notified
 //!   leaves           what does it listen to? UNLISTEN *; if there is something new, it passes (`listening/mod.rs`)
 //! ```
 
@@ -101,6 +102,17 @@ impl Session {
         self.line.client.out().ready(Status::Idle);
         self.line.send().await?;
         heard
+    }
+
+    /// Before a read that leaves: at one server its client would hear, no later than of its end, what was notified before it asked.
+    pub(super) async fn hear_before_it_reads(&mut self) -> Result<(), Ended> {
+        let Some(ear) = self.line.ear.clone() else { return Ok(()) };
+        unless_sent_away(&self.line.seat, comes_up(&ear)).await?;
+        while self.line.hear() {
+            self.line.send().await?;
+        }
+        self.marks.behind |= std::mem::take(&mut self.line.has_heard);
+        Ok(())
     }
 
     async fn hear_all(&mut self) -> Result<(), Ended> {

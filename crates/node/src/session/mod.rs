@@ -441,6 +441,9 @@ impl Session {
         }
         if let Plan::Leaves(leaving) = &plan {
             self.current.template = Some(leaving.template.clone());
+            if !in_block {
+                self.hear_before_it_reads().await?;
+            }
             self.waits_for_freshness();
         }
         match plan {

@@ -4,7 +4,7 @@ use crate::pooled::{shared, sharing};
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use crate::turns::shared_stage;
-use node::door::Door;
+use node::door::{Doing, Door};
 use node::pooling::Pools;
 use postgres::local::{Options, Scratch};
 use rand::rngs::StdRng;
@@ -490,6 +490,42 @@ fn a_cancel_request_behind_a_begin_that_is_owed_ends_no_session_that_listens() {
             assert_eq!(canceller.message(), None);
         }
     });
+}
+
+/// Stops a process of the primary, or has it go on.
+fn signal(pid: &str, name: &str) {
+    let done = std::process::Command::new("kill").args([&format!("-{name}"), pid]).status();
+    assert!(done.expect("kill is there").success(), "{name} {pid}");
+}
+
+/// As at one server: what was committed before it asked its client hears before the answer has ended.
+#[test]
+fn what_was_notified_before_it_reads_is_heard_before_the_answer_ends() {
+    let servers = Scratch::start(1);
+    servers.query("CREATE TABLE told (id int PRIMARY KEY, v int); INSERT INTO told VALUES (1, 0)");
+    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.pools = Pools::of_all(shared(1)));
+    let mut one = Raw::ready(&open, "postgres");
+    ask(&mut one, "LISTEN told");
+    let listens = "SELECT pid::text FROM pg_stat_activity WHERE application_name = 'consort' AND query LIKE '%LISTEN%' \
+                   AND query NOT LIKE '%pg_stat_activity%'";
+    let mut pids = Vec::new();
+    until(|| {
+        pids = servers.query(listens);
+        pids.len() == 1
+    });
+    let [Some(pid)] = pids[0].as_slice() else { panic!("{pids:?}") };
+    let read = "SELECT v::text FROM told WHERE id = 1";
+    until_it_leaves(&open, &mut one, read);
+    signal(pid, "STOP");
+    servers.query("NOTIFY told, 'before'");
+    let heard = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| ask(&mut one, read));
+        let is_asked = || open.door(|door| door.seats().iter().any(|seat| seat.doing() == Doing::Active));
+        until(|| reading.is_finished() || is_asked());
+        signal(pid, "CONT");
+        reading.join().unwrap()
+    });
+    assert_eq!(heard, ["told=before", "0", "I"]);
 }
 
 #[test]
