@@ -492,10 +492,26 @@ fn a_cancel_request_behind_a_begin_that_is_owed_ends_no_session_that_listens() {
     });
 }
 
-/// Stops a process of the primary, or has it go on.
-fn signal(pid: &str, name: &str) {
-    let done = std::process::Command::new("kill").args([&format!("-{name}"), pid]).status();
-    assert!(done.expect("kill is there").success(), "{name} {pid}");
+/// A process that stands still until this is dropped.
+struct Still(String);
+
+impl Still {
+    fn stands(pid: &str) -> Still {
+        let still = Still(pid.to_owned());
+        still.signal("-STOP");
+        still
+    }
+
+    fn signal(&self, name: &str) {
+        let done = std::process::Command::new("kill").args([name, &self.0]).status();
+        assert!(done.is_ok_and(|done| done.success()), "{name} {}", self.0);
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
 }
 
 /// As at one server: what was committed before it asked its client hears before the answer has ended.
@@ -516,13 +532,13 @@ fn what_was_notified_before_it_reads_is_heard_before_the_answer_ends() {
     let [Some(pid)] = pids[0].as_slice() else { panic!("{pids:?}") };
     let read = "SELECT v::text FROM told WHERE id = 1";
     until_it_leaves(&open, &mut one, read);
-    signal(pid, "STOP");
+    let still = Still::stands(pid);
     servers.query("NOTIFY told, 'before'");
     let heard = std::thread::scope(|scope| {
         let reading = scope.spawn(|| ask(&mut one, read));
         let is_asked = || open.door(|door| door.seats().iter().any(|seat| seat.doing() == Doing::Active));
         until(|| reading.is_finished() || is_asked());
-        signal(pid, "CONT");
+        drop(still);
         reading.join().unwrap()
     });
     assert_eq!(heard, ["told=before", "0", "I"]);
