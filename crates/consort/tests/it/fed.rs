@@ -640,6 +640,31 @@ fn the_copy_of_a_dropped_database_goes() {
     }
 }
 
+/// Whoever is to feed it may wait for the replica until the database is forgotten.
+#[test]
+fn nothing_is_told_of_a_database_that_was_dropped_before_it_could_be_fed() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    let mut fed = move || -> Vec<String> {
+        console.rows("SHOW FEEDS").iter().map(|row| row.get("database").unwrap().to_owned()).collect()
+    };
+    let mut holder = Client::connect(&past(serving.servers.replica(0))).unwrap();
+    holder.rows("BEGIN; LOCK TABLE pg_database").unwrap();
+    client.rows("CREATE DATABASE dropped").unwrap();
+    Client::connect(&serving.url("postgres", "dropped")).unwrap().rows("SELECT 1").unwrap();
+    eventually("a database that waits for the replica", || fed().contains(&"dropped".to_owned()));
+    client.rows("DROP DATABASE dropped WITH (FORCE)").unwrap();
+    eventually("a database that is forgotten", || fed() == ["postgres"]);
+    holder.rows("COMMIT").unwrap();
+    client.rows("CREATE DATABASE made").unwrap();
+    Client::connect(&serving.url("postgres", "made"))
+        .unwrap()
+        .rows("CREATE TABLE t AS SELECT 1 AS n")
+        .unwrap();
+    becomes_equal(&serving.servers, "made", "t");
+    eventually("what is there alone", || fed() == ["postgres", "made"]);
+}
+
 #[test]
 fn a_server_that_is_somebody_elses_is_not_touched() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });

@@ -359,20 +359,18 @@ impl Cluster {
         self.feeds().changed();
     }
 
+    /// Nobody feeds a replica with the database any more. If it is no more either, what was told of it since it was forgotten
+    /// is forgotten too.
+    pub(crate) fn feeding_ends(&self, database: &Database) {
+        self.nobody_has(database.last_id());
+    }
+
     /// A name does not mean this database any more: it is forgotten, if no other name means it.
     fn nobody_has(&self, id: Option<DatabaseId>) {
         let Some(id) = id else { return };
         if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
             self.scheduler().database_dropped(id);
             self.0.understanding.forget(id);
-            self.feeds().forget(id);
-        }
-    }
-
-    /// Nothing of a database that is no more is fed any longer.
-    pub(crate) fn forget_feeds(&self, database: &Database) {
-        let Some(id) = database.last_id() else { return };
-        if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
             self.feeds().forget(id);
         }
     }

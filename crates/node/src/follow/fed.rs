@@ -171,8 +171,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
         };
         feeding.rest(pause).await;
     }
-    // It may have said how far it is when the database was forgotten already.
-    cluster.forget_feeds(&database);
+    cluster.feeding_ends(&database);
     if cluster.is_here(id) {
         remove(&cluster, &database, id).await;
     }

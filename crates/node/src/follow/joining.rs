@@ -116,7 +116,7 @@ impl Joining<'_> {
                 if since.elapsed() < STANDSTILL { "" } else { ", and is given none: look at its log" };
             let why =
                 format!("its base backup has {megabytes:.1} MB of the primary's log to replay{gets_none}");
-            for (_, of) in &self.databases {
+            for (_, of) in self.databases.iter().filter(|(database, _)| self.cluster.has(database)) {
                 self.cluster.feeds().set_stage(*of, self.id, Stage::Waiting(why.clone()));
             }
             sleep(LOOK_EVERY).await;
