@@ -70,6 +70,9 @@ consistancy = \"weak\"
     let said = consort(&["serve", "--config", file.to_str().unwrap()]).failed(1);
     let named = format!("{}:2: expected \"role\" \"secret\", both in quotes", users.display());
     assert!(said.contains(&named), "{said}");
+    // A file of secrets is a part of what is sound.
+    let said = consort(&["check", "--config", file.to_str().unwrap()]).failed_saying(1);
+    assert!(said.contains(&named) && !said.contains("sound"), "{said}");
     fs::remove_file(&users).unwrap();
     let said = consort(&["serve", "--config", file.to_str().unwrap()]).failed(1);
     let named = format!("auth_file: {}: No such file", users.display());

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use postgres::local::Stop;
+use tokio_postgres::NoTls;
 
 use crate::fixture::{Serving, eventually, psql, run};
 use crate::load::{Client, Console, READ_QUIET, THROUGH, served, serving};
@@ -214,6 +215,19 @@ fn pause_holds_new_transactions_until_resume() {
     psql(&console, "RESUME idle").worked();
     serving.servers.primary().stop(Stop::Fast).unwrap();
     psql(&console, "PAUSE unknown").worked();
+}
+
+/// psycopg2 goes no further where it is not told the DateStyle.
+#[test]
+fn the_console_tells_drivers_what_they_ask_for_at_the_start() {
+    let serving = Serving::start(0, "");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = serving.url("postgres", "consort");
+    let (_client, console) = runtime.block_on(tokio_postgres::connect(&url, NoTls)).unwrap();
+    for (name, value) in [("DateStyle", "ISO, MDY"), ("client_encoding", "UTF8"), ("integer_datetimes", "on")]
+    {
+        assert_eq!(console.parameter(name), Some(value), "{name}");
+    }
 }
 
 #[test]
