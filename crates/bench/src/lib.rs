@@ -16,7 +16,7 @@ pub mod knowledge;
 pub mod latency;
 pub mod mix;
 pub mod overhead;
-mod pause;
+pub mod pause;
 pub mod plot;
 pub mod progress;
 pub mod session;

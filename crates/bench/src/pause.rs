@@ -21,6 +21,19 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit_ms / 1000.0).map_err(|_| wrong())
 }
 
+/// Reads whole seconds: `8` or `8s`.
+///
+/// # Errors
+/// A sentence that says what would be right.
+pub fn whole_seconds(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    number
+        .parse()
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| format!("{text:?} is not a whole number of seconds like 8 or 8s"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +44,10 @@ mod tests {
         assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse("20"), Err("20 of what? Write 20ms or 20s".to_owned()));
         assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert_eq!((whole_seconds("8"), whole_seconds("8s")), (Ok(8), Ok(8)));
+        assert!(
+            whole_seconds("0").is_err() && whole_seconds("8ms").is_err() && whole_seconds("1.5s").is_err()
+        );
         assert!(parse("soon").is_err() && parse("-1s").is_err());
     }
 }

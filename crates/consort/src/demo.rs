@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bench::mix::{self, Report};
+use bench::pause::whole_seconds;
 use bench::progress::Progress;
 use bench::stop::Stop;
 use clap::Args;
@@ -31,7 +32,7 @@ const DESIGNS: [design::Design; 2] = [design::WEAK, design::CONSORT];
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// How long each of the four runs takes, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = whole_seconds)]
     time: u64,
 
     /// Let the standbys replay commits so many milliseconds later, as if they were far away or behind

@@ -13,6 +13,7 @@ mod stale;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bench::pause::whole_seconds;
 use bench::stop::Stop;
 use clap::{Args, ValueEnum};
 
@@ -46,13 +47,13 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0/0,20/100,300/300,0/300")]
     delays: Vec<stale::Delays>,
     /// How long the part histories takes, all its runs together, in seconds; longer, if what each design must meet takes longer
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = whole_seconds)]
     histories_time: u64,
     /// How long the part bank takes, all its runs together, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = whole_seconds)]
     bank_time: u64,
     /// How long each run of the parts demo and offload takes, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole_seconds)]
     time: u64,
     /// What chance starts from
     #[arg(long, default_value_t = 1)]

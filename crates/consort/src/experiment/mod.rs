@@ -20,6 +20,7 @@ mod verdict;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use bench::pause::whole_seconds;
 use bench::plot::Pen;
 use bench::stop::Stop;
 use bench::table::Table;
@@ -69,7 +70,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
     /// How long each point is measured, in seconds, if not as long as usual
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds)]
     time: Option<u64>,
     /// What chance starts from
     #[arg(long, default_value_t = 1)]

@@ -13,7 +13,7 @@ fn row(out: &str, label: &str) -> Vec<f64> {
 #[test]
 fn weak_is_stale_and_consort_is_not_and_reads_leave_all_the_same() {
     // Standbys without a disk may be too quick for anybody to see that they are behind.
-    let out = consort(&["demo", "--time", "5", "--delay", "20"]).worked();
+    let out = consort(&["demo", "--time", "5s", "--delay", "20"]).worked();
     assert!(out.contains("writers through-consort") && out.contains("writers anywhere"), "{out}");
     let [weak, consort, weak_too, consort_too] = row(&out, "stale reads")[..] else { panic!("{out}") };
     assert!(weak > 0.0 && weak_too > 0.0, "{out}");
