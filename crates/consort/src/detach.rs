@@ -42,13 +42,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let names = databases(&found, &options.databases).await?;
         for name in &names {
             let address = found.address(&found.config.primary, name)?;
-            attach::detach(&Control::connect(&address).await?).await.map_err(|error| {
+            let had_any = attach::detach(&Control::connect(&address).await?).await.map_err(|error| {
                 match error.is(IN_USE) {
                     true => Failure::new(format!("{name}: stop Consort first: {error}")),
                     false => error.into(),
                 }
             })?;
-            println!("{name}: detached");
+            println!("{name}: {}", if had_any { "detached" } else { "nothing was attached" });
         }
         for replica in &found.config.replicas {
             let address = found.address(replica, CONTROL_DATABASE)?;

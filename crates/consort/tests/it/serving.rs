@@ -307,6 +307,7 @@ fn attach_check_repair_and_detach() {
     serving.signal("TERM");
     serving.ended();
     assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
+    assert_eq!(serving.run("detach", &[]).worked(), "postgres: nothing was attached\n");
     let left = "SELECT (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical') + (SELECT count(*) FROM pg_publication)";
     assert_eq!(serving.servers.query(left)[0][0].as_deref(), Some("0"));
 }

@@ -244,7 +244,9 @@ async fn make_slot(control: &Control) -> Result<Attached, Error> {
     let (database, slot) = slot_here(control).await?;
     match find_slot(control, &slot).await? {
         Some(Slot { lost: false, from }) => return Ok(Attached::new(database, slot, from, false)),
-        Some(Slot { lost: true, .. }) => drop_slot(control, &slot).await?,
+        Some(Slot { lost: true, .. }) => {
+            drop_slot(control, &slot).await?;
+        }
         None => {}
     }
     let from = create_slot(control, &slot).await?;
@@ -268,10 +270,10 @@ async fn create_slot(control: &Control, slot: &str) -> Result<Lsn, Error> {
     }
 }
 
-async fn drop_slot(control: &Control, slot: &str) -> Result<(), Error> {
+/// Whether it was there.
+async fn drop_slot(control: &Control, slot: &str) -> Result<bool, Error> {
     let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
-    control.query(sql, &[&slot]).await?;
-    Ok(())
+    Ok(!control.query(sql, &[&slot]).await?.is_empty())
 }
 
 #[derive(Default)]
@@ -313,14 +315,15 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
             WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> ''))) \
     ORDER BY 1";
 
-/// Removes all that attaching made, the slot too. Who decodes it must have stopped.
+/// Removes all that attaching made, the slot too. Who decodes it must have stopped. Whether there was anything.
 ///
 /// # Errors
 /// [`Error::Refused`] if the role may not, or the slot is in use.
-pub async fn detach(control: &Control) -> Result<(), Error> {
+pub async fn detach(control: &Control) -> Result<bool, Error> {
     let (_, slot) = slot_here(control).await?;
-    drop_slot(control, &slot).await?;
-    in_short(control, include_str!("detach.sql")).await.map(drop)
+    let had_slot = drop_slot(control, &slot).await?;
+    let wrote = in_short(control, include_str!("detach.sql")).await?.is_some();
+    Ok(had_slot || wrote)
 }
 
 /// The database of this connection. It cannot get another name as long as the connection is there.

@@ -102,8 +102,8 @@ async fn attaching_may_be_repeated_and_undone() {
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_replication_slots")), "0");
     holder.batch_execute("COMMIT").await.unwrap();
     attach::attach(&control).await.unwrap();
-    attach::detach(&control).await.unwrap();
-    attach::detach(&control).await.unwrap();
+    assert!(attach::detach(&control).await.unwrap());
+    assert!(!attach::detach(&control).await.unwrap(), "nothing was there any more");
     assert_eq!(attach::missing(&control).await.unwrap().len(), 7);
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_replication_slots")), "0");
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
