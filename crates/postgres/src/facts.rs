@@ -156,11 +156,14 @@ pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
 }
 
 /// Why a copy of a database may not answer for it, a sentence each: both are told by a connection to the database. The
-/// same words sorted another way, or another release of an extension, would be another answer.
+/// same words sorted another way, or another release of an extension, would be another answer. An extension that one of
+/// them has alone comes or goes with what the copy has not been given yet.
 pub fn differences_of_copy(primary: &Facts, replica: &Facts, database: &str) -> Vec<String> {
     let mut found = Vec::new();
     let collation = format!("collation of database {database}");
-    compare(primary, replica, |name| name == collation || name.starts_with("extension "), &mut found);
+    let both_have = |name: &str| [primary, replica].iter().all(|facts| facts.brings.contains_key(name));
+    let counts = |name: &str| name == collation || name.starts_with("extension ") && both_have(name);
+    compare(primary, replica, counts, &mut found);
     found
 }
 
@@ -247,6 +250,11 @@ mod tests {
         );
         assert_eq!(differences_of_copy(&primary, &other, "shop").len(), 2);
         assert_eq!(differences_of_copy(&primary, &other, "other").len(), 1);
+        let behind = Facts {
+            brings: brings(&[("collation of database shop", "c C C"), ("extension y", "1")]),
+            ..other
+        };
+        assert!(differences_of_copy(&primary, &behind, "shop").is_empty(), "what has not been given comes");
     }
 
     #[test]

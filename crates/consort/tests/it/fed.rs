@@ -640,6 +640,28 @@ fn the_copy_of_a_dropped_database_goes() {
     }
 }
 
+/// Extensions are made and dropped by what a replica has not been given yet.
+#[test]
+fn extensions_that_came_and_went_while_a_replica_was_away_come_and_go_with_the_rest() {
+    let (serving, mut console, url) = serving(0, THROUGH);
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE EXTENSION hstore").unwrap();
+    is_fed(&mut console, "postgres");
+    let copies = console.feed("replica1", "postgres").copies;
+    console.rows("PAUSE REPLICA replica1");
+    eventually("a replica that is paused", || console.feed("replica1", "postgres").state == "paused");
+    client.rows("DROP EXTENSION hstore").unwrap();
+    client.rows("CREATE EXTENSION citext").unwrap();
+    client.rows("CREATE TABLE named AS SELECT 'A'::citext AS name").unwrap();
+    console.rows("RESUME REPLICA replica1");
+    is_fed(&mut console, "postgres");
+    becomes_equal(&serving.servers, "postgres", "named");
+    let extensions = "SELECT extname FROM pg_extension ORDER BY 1";
+    let replica = serving.servers.replica(0).query("postgres", extensions).unwrap();
+    assert_eq!(replica, serving.servers.query(extensions));
+    assert_eq!(console.feed("replica1", "postgres").copies, copies, "it was copied anew");
+}
+
 /// Whoever is to feed it may wait for the replica until the database is forgotten.
 #[test]
 fn nothing_is_told_of_a_database_that_was_dropped_before_it_could_be_fed() {
