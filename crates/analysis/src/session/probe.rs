@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) enum Temporary {
     /// Whether the session has a temporary schema, which never goes away again.
     Schema,
-    /// Whether there are relations or types in it.
+    /// Whether there is anything in it.
     Objects,
 }
 
@@ -30,9 +30,9 @@ const FOUND: [Found; 4] =
     [Found::Temporary, Found::Listening, Found::AdvisoryLock, Found::ApplicationSettings];
 
 const TEMPORARY_SCHEMA: &str = "pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid";
-const TEMPORARY_OBJECTS: &str = "EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) \
-     pg_catalog.pg_my_temp_schema()) OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace \
-     OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
+/// Of whatever kind: all that DROP of the schema would take along.
+const TEMPORARY_OBJECTS: &str = "EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
+     2615::pg_catalog.oid AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
 const LISTENING: &str = "EXISTS (SELECT FROM pg_catalog.pg_listening_channels())";
 const ADVISORY_LOCK: &str = "EXISTS (SELECT FROM pg_catalog.pg_lock_status() AS l WHERE l.locktype \
      OPERATOR(pg_catalog.=) 'advisory' AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";

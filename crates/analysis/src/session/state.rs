@@ -2,6 +2,7 @@
 
 mod anew;
 mod carried;
+mod named;
 
 pub use carried::{CarriedState, Pairs, pairs};
 
@@ -13,7 +14,7 @@ use super::{BlockStatus, Consistency, Dirt, SessionStay, Startup};
 use crate::shape::Strings;
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
 use history::LoadTime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// More savepoints than this in one block, and going back to one is not followed.
@@ -101,6 +102,8 @@ pub struct SessionState {
     moved: bool,
     /// More or longer settings than are followed.
     overflown: bool,
+    /// Settings of applications that the next probe asks for, too: the client has named them.
+    named: BTreeSet<String>,
     client_utf8: bool,
     server_utf8: bool,
     /// When its process had last read the configuration, as the last probe found it.
@@ -135,6 +138,7 @@ impl SessionState {
             reported: BTreeMap::new(),
             moved: false,
             overflown: false,
+            named: BTreeSet::new(),
             client_utf8: false,
             server_utf8: false,
             loaded: LoadTime::UNKNOWN,
@@ -671,15 +675,13 @@ impl SessionState {
     pub fn probe(&self) -> Option<String> {
         let due = self.may_be_clean() && self.status == BlockStatus::Idle;
         let temporary = if self.had_temporary { Temporary::Objects } else { Temporary::Schema };
-        due.then(|| probe::question(self.now.settings.others(), temporary))
+        due.then(|| probe::question(self.asked(), temporary))
     }
 
     /// The probe's answer. What is still wrong, if anything is.
     pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
         (self.probe_due, self.may_have_ended) = (false, false);
-        let Some(Probed { settings, loaded, found }) =
-            probe::answer(row, self.now.settings.others(), interner)
-        else {
+        let Some(Probed { settings, loaded, found }) = probe::answer(row, self.asked(), interner) else {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
         let begun = bit(Dirt::Fresh) | bit(Dirt::Reload);
@@ -696,6 +698,7 @@ impl SessionState {
             }
         }
         self.now.settings = settings;
+        self.named.clear();
         self.committed.settings = self.now.settings.clone();
         self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);

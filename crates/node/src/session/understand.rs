@@ -285,10 +285,11 @@ impl Session {
             Held::Nothing => return Ok(Todo::Quiet),
             Held::Tree => {
                 let plan = self.tree(words, types, parameters).await?;
-                return Ok(or_refused(plan, words, parameters));
+                return Ok(self.or_refused(plan, words, parameters));
             }
             Held::Statements(statements) => statements,
         };
+        self.state.names_settings(&words.text, parameters);
         if keeps_own(&statements) {
             return Ok(Todo::Refuse(own::kept_at_server()));
         }
@@ -297,7 +298,7 @@ impl Session {
             [] => Ok(Todo::Quiet),
             [one] if one.what == What::Tree => {
                 let plan = self.tree(words, types, parameters).await?;
-                Ok(or_refused(plan, words, parameters))
+                Ok(self.or_refused(plan, words, parameters))
             }
             [one] if is_own(one) => Ok(Todo::Own(statements)),
             [one] => {
@@ -651,7 +652,10 @@ impl Session {
             Held::Statements(statements) if keeps_own(&statements) => Todo::Refuse(own::kept_at_server()),
             Held::Statements(statements) => match statements.first().map(|statement| &statement.what) {
                 Some(What::Utility(utility)) if utility.consort_setting().is_some() => Todo::Own(statements),
-                _ => Todo::Utility(statements),
+                _ => {
+                    self.state.names_settings(&words.text, parameters);
+                    Todo::Utility(statements)
+                }
             },
             Held::Tree => {
                 self.heed_reloads();
@@ -665,21 +669,25 @@ impl Session {
                 let template = self.service.cluster.understanding().look(&self.database, statement);
                 self.heed_demand(template.as_deref(), words);
                 self.meaning = template.as_ref().and_then(|template| template.meaning);
-                or_refused(plan::tree(self.asker(), statement, &values, template), words, parameters)
+                let plan = plan::tree(self.asker(), statement, &values, template);
+                self.or_refused(plan, words, parameters)
             }
         }
     }
-}
 
-/// The plan, unless the statement would set a setting of our own where nobody heeds it.
-fn or_refused(plan: Plan, words: &Words, parameters: &[Parameter<'_>]) -> Todo {
-    match &plan {
-        Plan::Writes(writing)
-            if writing.dirties.is_some() && set_by_function(&words.shape, &words.text, parameters) =>
-        {
-            Todo::Refuse(own::set_at_server())
+    /// The plan, unless the statement would set a setting of our own where nobody heeds it. What it names of others is heeded.
+    fn or_refused(&mut self, plan: Plan, words: &Words, parameters: &[Parameter<'_>]) -> Todo {
+        match &plan {
+            Plan::Leaves(_) => return Todo::One(plan),
+            Plan::Writes(writing)
+                if writing.dirties.is_some() && set_by_function(&words.shape, &words.text, parameters) =>
+            {
+                return Todo::Refuse(own::set_at_server());
+            }
+            _ => {}
         }
-        _ => Todo::One(plan),
+        self.state.names_settings(&words.text, parameters);
+        Todo::One(plan)
     }
 }
 

@@ -1,10 +1,12 @@
 //! How connections that clients share begin and end: what a role or a database sets, what is prepared there again, and what is left of
 //! them when the door is gone.
 
-use crate::pooled::{connections, sharing};
+use crate::pooled::{connections, pooling, shared, sharing};
 use crate::pools::begins;
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Raw, SERVERS, database, until};
+use node::pooling::{Pooling, Pools};
+use std::time::Duration;
 use wire::Asks;
 
 #[test]
@@ -83,4 +85,59 @@ fn what_was_prepared_under_other_settings_tells_its_client_nothing_of_them() {
     assert_eq!(one.told_of("application_name").0, [""; 0]);
     assert_eq!(query(&mut one, "EXECUTE p"), ["item 1"]);
     assert_eq!(query(&mut one, "SHOW application_name"), ["by now"]);
+}
+
+/// Whatever its kind: what DISCARD TEMP would drop.
+#[test]
+fn who_makes_anything_temporary_keeps_the_connection_as_long_as_it_is_there() {
+    database("temporary_kinds");
+    let open = pooling(Pools::of_all(Pooling { wait: Duration::from_millis(200), ..shared(1) }));
+    for (make, drop) in [
+        ("FUNCTION pg_temp.own() RETURNS int LANGUAGE sql AS 'SELECT 1'", "FUNCTION pg_temp.own()"),
+        ("AGGREGATE pg_temp.own(int) (sfunc = int4pl, stype = int)", "AGGREGATE pg_temp.own(int)"),
+        ("COLLATION pg_temp.own (locale = 'C')", "COLLATION pg_temp.own"),
+        ("TEXT SEARCH DICTIONARY pg_temp.own (template = simple)", "TEXT SEARCH DICTIONARY pg_temp.own"),
+        (
+            "OPERATOR pg_temp.#=# (leftarg = int, rightarg = int, function = int4pl)",
+            "OPERATOR pg_temp.#=# (int, int)",
+        ),
+        ("TYPE pg_temp.own AS ENUM ('a')", "TYPE pg_temp.own"),
+        ("TEMPORARY VIEW own AS SELECT 1", "VIEW pg_temp.own"),
+    ] {
+        let mut one = Raw::ready(&open, "temporary_kinds");
+        let another = || {
+            query(&mut Raw::ready(&open, "temporary_kinds"), "UPDATE items SET name = name RETURNING 'it'")
+        };
+        assert_eq!(query(&mut one, &format!("CREATE {make}")), Vec::<String>::new(), "{make}");
+        assert_eq!(another(), ["53300"], "{make}");
+        assert_eq!(query(&mut one, &format!("DROP {drop}")), Vec::<String>::new(), "{drop}");
+        assert_eq!(another().first().map(String::as_str), Some("it"), "{drop}");
+    }
+}
+
+/// As applications with many tenants do it.
+#[test]
+fn a_setting_that_a_client_makes_by_a_function_goes_along_with_it() {
+    const SEEN: &str = "UPDATE items SET name = name WHERE id = 1 RETURNING pg_backend_pid()::text, current_setting('app.tenant', true)";
+    database("set_by_function");
+    let open = sharing(2);
+    for make in [
+        "SELECT set_config('app.tenant', 'seven', false)",
+        "BEGIN; SELECT pg_catalog.set_config('App.Tenant', 'seven', false); COMMIT",
+        "PREPARE sets AS SELECT set_config($1, $2, false); EXECUTE sets('app.tenant', 'seven'); DEALLOCATE sets",
+        "DO $$BEGIN PERFORM set_config('app.tenant', 'seven', false); END$$",
+    ] {
+        let ready = || Raw::ready(&open, "set_by_function");
+        let (mut one, mut busy, mut busier) = (ready(), ready(), ready());
+        query(&mut one, make);
+        let had = query(&mut one, SEEN)[0].clone();
+        begins(&mut busy);
+        begins(&mut busier);
+        // They have both connections; it gets the one that is not its own.
+        let its_own = query(&mut busier, "SELECT pg_backend_pid()::text")[0] == had;
+        query(if its_own { &mut busy } else { &mut busier }, "COMMIT");
+        let seen = query(&mut one, SEEN);
+        assert!(seen[0] != had && seen[1] == "seven", "{make}: {seen:?}");
+        query(if its_own { &mut busier } else { &mut busy }, "COMMIT");
+    }
 }

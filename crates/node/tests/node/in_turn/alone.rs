@@ -21,7 +21,6 @@ const ROLE_AT: usize = SETTINGS.len() - 2;
 const AUTHORIZATION_AT: usize = SETTINGS.len() - 1;
 /// Which of those is no superuser: it may not set a role.
 const PLAIN: usize = 3;
-const CUSTOM_AT: usize = 0;
 const MEMORY_AT: usize = 1;
 const DATES_AT: usize = 2;
 /// 4 February 2024, in each of the styles.
@@ -50,7 +49,11 @@ pub(super) fn look(who: i64) -> String {
         names("name", "pg_cursors"),
         names("channel", "pg_listening_channels() AS channel"),
         names("objid::text", "pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"),
-        names("relname::text", "pg_class WHERE relpersistence = 't' AND relnamespace = pg_my_temp_schema()"),
+        names(
+            "name",
+            "(SELECT relname::text FROM pg_class WHERE relpersistence = 't' AND relnamespace = pg_my_temp_schema() \
+              UNION ALL SELECT proname::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema()) AS temporary (name)",
+        ),
         "now() = statement_timestamp() AND pg_current_xact_id_if_assigned() IS NULL".to_owned(),
     ]
     .concat()
@@ -106,12 +109,20 @@ impl Act {
     }
 }
 
+/// Kinds of temporary objects, both called `own`.
+#[derive(Clone, Copy, Debug)]
+enum Temporary {
+    Table,
+    Function,
+}
+
 /// What goes back to what it was if its transaction is rolled back.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     /// Which of its values each setting has.
     settings: [usize; SETTINGS.len()],
-    temporary: bool,
+    /// What kind of temporary object it has made.
+    temporary: Option<Temporary>,
     listens: bool,
     /// A cursor that outlives its transaction.
     held: bool,
@@ -188,7 +199,7 @@ impl Alone {
     pub(super) fn is_tied(&self) -> bool {
         let Kept { temporary, held, .. } = self.settled;
         let by_sql = self.made_in_block.iter().any(|name| self.prepared.contains_key(name));
-        self.block.is_some() || temporary || held || by_sql || !self.locks.is_empty()
+        self.block.is_some() || temporary.is_some() || held || by_sql || !self.locks.is_empty()
     }
 
     /// It listens, whatever becomes of its transaction.
@@ -239,7 +250,7 @@ impl Alone {
         let mut locks: Vec<String> = self.locks.iter().map(u32::to_string).collect();
         locks.extend(block.is_some_and(|block| block.lock).then(|| "9".to_owned()));
         seen.push(locks.join(","));
-        seen.push(names(&[("own", self.kept().temporary)]));
+        seen.push(names(&[("own", self.kept().temporary.is_some())]));
         seen.push(if block.is_none() { "t" } else { "f" }.to_owned());
         seen
     }
@@ -299,7 +310,7 @@ impl Alone {
             52..55 if may_tie => self.lock(rng),
             55..58 if may_tie => self.cursor(rng),
             // Seldom: after DDL sessions begin anew, and all catalogs are read again.
-            58 if may_tie => self.temporary(),
+            58 if may_tie => self.temporary(rng),
             59..64 => self.listen(),
             64..68 if self.block.is_none() => self.notify(rng),
             68..73 => self.copy_in(rng),
@@ -330,8 +341,6 @@ impl Alone {
         let written =
             if matches!(name, "search_path" | "datestyle") { value.to_owned() } else { format!("'{value}'") };
         let act = match rng.random_range(0..2) {
-            // A custom setting that a function makes for the session goes with the connection (docs/operation.md).
-            _ if at == CUSTOM_AT && !local => Act::query(format!("SET {name} = {written}")),
             0 if at == AUTHORIZATION_AT && rng.random_range(0..3) > 0 => {
                 Act::query(format!("SET {scope}SESSION AUTHORIZATION {written}"))
             }
@@ -497,13 +506,21 @@ impl Alone {
         Act::query(by)
     }
 
-    fn temporary(&mut self) -> Act {
-        let there = self.kept().temporary;
+    fn temporary(&mut self, rng: &mut StdRng) -> Act {
         if self.value(ROLE_AT) != 0 || self.value(AUTHORIZATION_AT) == PLAIN {
             return Act::query("SELECT 1 FROM pg_backend_pid()").hears("1");
         }
-        self.kept_mut().temporary = !there;
-        Act::query(if there { "DROP TABLE pg_temp.own" } else { "CREATE TEMPORARY TABLE own (v int)" })
+        let (now, sql) = match self.kept().temporary {
+            Some(Temporary::Table) => (None, "DROP TABLE pg_temp.own"),
+            Some(Temporary::Function) => (None, "DROP FUNCTION pg_temp.own()"),
+            None if rng.random() => (Some(Temporary::Table), "CREATE TEMPORARY TABLE own (v int)"),
+            None => (
+                Some(Temporary::Function),
+                "CREATE FUNCTION pg_temp.own() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            ),
+        };
+        self.kept_mut().temporary = now;
+        Act::query(sql)
     }
 
     /// Rows of its own, and none of them if there is something wrong.
