@@ -24,7 +24,7 @@ pub use settings::{
     ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, SettingsId, WRITTEN_UNDER, literal,
 };
 pub use startup::Startup;
-pub use state::{Answer, CarriedState, Pairs, SessionState, pairs};
+pub use state::{Answer, CarriedState, Pairs, SessionState, calls_set_config, pairs};
 
 /// Where a session is, as ReadyForQuery says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ const PREFIX: &str = "consort.";
 /// What a list of tables is.
 const TABLES: &str = "A list of tables is wanted, such as 'orders, shop.items', or '*' for all.";
 /// The function that sets a setting.
-const SET_CONFIG: &str = "set_config";
+pub(super) const SET_CONFIG: &str = "set_config";
 
 /// Consort's own settings of a session, a block, or a database and user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

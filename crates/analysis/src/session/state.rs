@@ -5,6 +5,8 @@ mod carried;
 mod named;
 
 pub use carried::{CarriedState, Pairs, pairs};
+use named::Named;
+pub use named::calls_set_config;
 
 use super::declared::Declared;
 use super::own::{Own, SettingError};
@@ -14,7 +16,7 @@ use super::{BlockStatus, Consistency, Dirt, SessionStay, Startup};
 use crate::shape::Strings;
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
 use history::LoadTime;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// More savepoints than this in one block, and going back to one is not followed.
@@ -103,7 +105,7 @@ pub struct SessionState {
     /// More or longer settings than are followed.
     overflown: bool,
     /// Settings of applications that the next probe asks for, too: the client has named them.
-    named: BTreeSet<String>,
+    named: Named,
     client_utf8: bool,
     server_utf8: bool,
     /// When its process had last read the configuration, as the last probe found it.
@@ -138,7 +140,7 @@ impl SessionState {
             reported: BTreeMap::new(),
             moved: false,
             overflown: false,
-            named: BTreeSet::new(),
+            named: Named::default(),
             client_utf8: false,
             server_utf8: false,
             loaded: LoadTime::UNKNOWN,
@@ -365,6 +367,7 @@ impl SessionState {
     pub fn dirtied(&mut self, dirt: Dirt) {
         self.dirt |= bit(dirt);
         self.probe_due = true;
+        self.named.code_runs();
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
         self.application_settings |= matches!(dirt, Dirt::Function | Dirt::Unknown);
         self.any_set |= matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
@@ -698,7 +701,7 @@ impl SessionState {
             }
         }
         self.now.settings = settings;
-        self.named.clear();
+        self.named.were_asked();
         self.committed.settings = self.now.settings.clone();
         self.seeded = self.is_seeded();
         self.dirt &= bit(Dirt::Library);

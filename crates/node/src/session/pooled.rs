@@ -8,12 +8,14 @@ use super::ended::Told;
 use super::prepares::OF_TODAY;
 use super::request::Request;
 use super::understand::Todo;
+use super::words::Words;
 use super::{Ended, Session};
 use crate::door::{NAME_SETTING, refuse};
 use crate::plan::Plan;
 use crate::servers::{Lent, Server};
-use analysis::Stay;
-use analysis::session::{BlockStatus, SessionStay};
+use analysis::session::{BlockStatus, SessionStay, calls_set_config};
+use analysis::utility::{Statement, Utility, What};
+use analysis::{Parameter, Stay};
 use scheduler::Reason;
 use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
@@ -151,6 +153,25 @@ impl Session {
             let text = self.words.text.as_bytes();
             asked.set(self.line.statements.ask_sequences() || asks_sequences(text));
         }
+    }
+
+    /// What this text, with these statements, sets by a function is to go along to the next connection.
+    pub(super) fn heed_settings(
+        &mut self,
+        statements: &[Statement],
+        words: &Words,
+        parameters: &[Parameter<'_>],
+    ) {
+        if !self.shares() {
+            return;
+        }
+        let runs = statements.iter().any(|one| match &one.what {
+            What::Utility(Utility::Execute { name }) => {
+                self.line.statements.text(name.as_bytes()).is_some_and(calls_set_config)
+            }
+            _ => false,
+        });
+        self.state.names_settings(&words.text, parameters, runs);
     }
 
     /// This statement may look at the session's prepared statements.

@@ -339,6 +339,11 @@ impl Statements {
         kept.by_sql.is_none().then_some(&kept.statement)
     }
 
+    /// The text behind this name, whoever has prepared it.
+    pub fn text(&self, name: &[u8]) -> Option<&[u8]> {
+        self.parsed(name).map(|parsed| &*parsed.kept.statement.text)
+    }
+
     /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
     pub fn is_the_standbys(&self, name: &[u8]) -> bool {
         name.is_empty() && self.unnamed.elsewhere

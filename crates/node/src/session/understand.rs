@@ -289,7 +289,7 @@ impl Session {
             }
             Held::Statements(statements) => statements,
         };
-        self.state.names_settings(&words.text, parameters);
+        self.heed_settings(&statements, words, parameters);
         if keeps_own(&statements) {
             return Ok(Todo::Refuse(own::kept_at_server()));
         }
@@ -653,7 +653,7 @@ impl Session {
             Held::Statements(statements) => match statements.first().map(|statement| &statement.what) {
                 Some(What::Utility(utility)) if utility.consort_setting().is_some() => Todo::Own(statements),
                 _ => {
-                    self.state.names_settings(&words.text, parameters);
+                    self.heed_settings(&statements, words, parameters);
                     Todo::Utility(statements)
                 }
             },
@@ -686,7 +686,7 @@ impl Session {
             }
             _ => {}
         }
-        self.state.names_settings(&words.text, parameters);
+        self.heed_settings(&[], words, parameters);
         Todo::One(plan)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::pooled::{connections, pooling, shared, sharing};
 use crate::pools::begins;
-use crate::session::{query, until_it_leaves};
+use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Raw, SERVERS, database, until};
 use node::pooling::{Pooling, Pools};
 use std::time::Duration;
@@ -136,15 +136,31 @@ fn a_setting_that_a_client_makes_by_a_function_goes_along_with_it() {
     const SEEN: &str = "UPDATE items SET name = name WHERE id = 1 RETURNING pg_backend_pid()::text, current_setting('app.tenant', true)";
     database("set_by_function");
     let open = sharing(2);
-    for make in [
+    let by_parameters = |client: &mut Raw| {
+        client.ask(|out| {
+            out.parse(b"sets", b"SELECT set_config($1, $2, false)", &[]);
+            let count = [0, 2];
+            let values: [&[u8]; 2] = [b"app.tenant", b"seven"];
+            let values = values.map(|value| [&(value.len() as u32).to_be_bytes()[..], value].concat());
+            out.bind(b"", b"sets", &[&[0, 0][..], &count, &values.concat(), &[0, 0]].concat());
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(client).0, ["seven"]);
+    };
+    for how in [
         "SELECT set_config('app.tenant', 'seven', false)",
-        "BEGIN; SELECT pg_catalog.set_config('App.Tenant', 'seven', false); COMMIT",
-        "PREPARE sets AS SELECT set_config($1, $2, false); EXECUTE sets('app.tenant', 'seven'); DEALLOCATE sets",
+        "BEGIN|SELECT pg_catalog.set_config('App.Tenant', 'seven', false)|COMMIT",
+        "PREPARE sets AS SELECT set_config($1, $2, false)|EXECUTE sets('app.tenant', 'seven')",
         "DO $$BEGIN PERFORM set_config('app.tenant', 'seven', false); END$$",
+        "by parameters",
     ] {
         let ready = || Raw::ready(&open, "set_by_function");
         let (mut one, mut busy, mut busier) = (ready(), ready(), ready());
-        query(&mut one, make);
+        match how {
+            "by parameters" => by_parameters(&mut one),
+            _ => how.split('|').for_each(|sql| drop(query(&mut one, sql))),
+        }
         let had = query(&mut one, SEEN)[0].clone();
         begins(&mut busy);
         begins(&mut busier);
@@ -152,7 +168,7 @@ fn a_setting_that_a_client_makes_by_a_function_goes_along_with_it() {
         let its_own = query(&mut busier, "SELECT pg_backend_pid()::text")[0] == had;
         query(if its_own { &mut busy } else { &mut busier }, "COMMIT");
         let seen = query(&mut one, SEEN);
-        assert!(seen[0] != had && seen[1] == "seven", "{make}: {seen:?}");
+        assert!(seen[0] != had && seen[1] == "seven", "{how}: {seen:?}");
         query(if its_own { &mut busier } else { &mut busy }, "COMMIT");
     }
 }
