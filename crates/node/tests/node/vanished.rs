@@ -546,7 +546,7 @@ fn a_client_that_vanishes_while_a_standby_computes_leaves_nothing_running_there(
             if computes(standby, name) {
                 break client;
             }
-            // Somebody has changed roles meanwhile, and it has stayed.
+            // Any read may stay: its standby is behind, or a catalog has changed.
             let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'vanished_computing' \
                         AND query LIKE '%items e%'";
             SERVERS.query(ends);
