@@ -600,24 +600,49 @@ fn what_needs_a_role_of_which_a_replica_has_not_heard_has_no_copy_made() {
     grants_to("made", (&serving, &mut console, &mut client), copies);
 }
 
-/// What a replica lacks when it hears of a role may be on its way.
-#[test]
-fn what_was_granted_when_a_replica_hears_of_a_role_has_no_copy_made() {
+/// A role is made while a replica is paused, then this is run, and the replica goes on: no copy is made.
+fn behind_a_role_that_a_replica_hears_of(commands: &[&str]) {
     let (serving, mut console, url) = serving(1, THROUGH);
-    let mut client = Client::connect(&url).unwrap();
+    let mut client = Client::connect(&url).expect("a client");
     let copies = granted(&serving, &mut console, &mut client);
     console.rows("PAUSE REPLICA replica1");
     eventually("a replica that is paused", || console.feed("replica1", "postgres").state == "paused");
-    client.rows("CREATE ROLE made").unwrap();
-    // Reads leave when what tells of the role has come out: what is granted now comes behind it.
+    client.rows("CREATE ROLE made").expect("a role");
+    // Reads leave when what tells of the role has come out: what is run now comes behind it.
     let so_far = served(&mut console, "standby1");
     eventually("reads at the standby", || {
-        assert_eq!(client.number("SELECT count(*) FROM granted").unwrap(), 1);
+        assert_eq!(client.number("SELECT count(*) FROM granted").expect("a count"), 1);
         served(&mut console, "standby1") > so_far
     });
-    client.rows("GRANT SELECT ON granted TO made").unwrap();
+    for command in commands {
+        client.rows(command).expect(command);
+    }
     console.rows("RESUME REPLICA replica1");
     grants_to("made", (&serving, &mut console, &mut client), copies);
+}
+
+/// What a replica lacks when it hears of a role may be on its way.
+#[test]
+fn what_was_granted_when_a_replica_hears_of_a_role_has_no_copy_made() {
+    behind_a_role_that_a_replica_hears_of(&["GRANT SELECT ON granted TO made"]);
+}
+
+/// Each command is checked for whom the table belonged to when it ran.
+#[test]
+fn what_has_another_owner_when_a_replica_hears_of_a_role_has_no_copy_made() {
+    behind_a_role_that_a_replica_hears_of(&[
+        "CREATE POLICY everything ON granted USING (true)",
+        "ALTER TABLE granted OWNER TO made",
+    ]);
+}
+
+/// Nothing on the way says that: the next command finds it so at the primary.
+#[test]
+fn what_was_reassigned_when_a_replica_hears_of_a_role_has_no_copy_made() {
+    behind_a_role_that_a_replica_hears_of(&[
+        "CREATE ROLE owner; ALTER TABLE granted OWNER TO owner; REASSIGN OWNED BY owner TO made",
+        "ALTER TABLE granted ADD COLUMN v int DEFAULT 7",
+    ]);
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl From<apply::Error> for Stop {
         match error {
             apply::Error::Server(error) => Stop::Again(error),
             apply::Error::Moved => Stop::Again(Error::NotReady(said)),
-            apply::Error::Ddl(unrun) if unrun.may_lack_role => Stop::Lacks(unrun),
+            apply::Error::Ddl(unrun) if unrun.roles_may_lag => Stop::Lacks(unrun),
             apply::Error::Ddl(_) | apply::Error::Kept(_) => Stop::Anew(said),
             apply::Error::Diverged { .. } | apply::Error::Unfit { .. } => Stop::Failed(said),
         }

@@ -230,7 +230,7 @@ impl Feeder {
             let sql = format!("SELECT consort.differs({}::jsonb, {earlier}::jsonb)", literal(effect));
             let found = self.link.query(&sql).await.map_err(|error| refused(xid, error))?;
             if let Some(differs) = found.into_iter().flatten().flatten().next() {
-                return Err(unrun(xid, &differs));
+                return Err(Error::Ddl(Unrun { xid, why: differs, roles_may_lag: true }));
             }
         }
         self.tame(xid).await
@@ -288,7 +288,7 @@ pub(super) fn made_unseen(xid: Xid, error: Error) -> Error {
 }
 
 fn unrun(xid: Xid, why: &str) -> Error {
-    Error::Ddl(Unrun { xid, why: why.to_owned(), may_lack_role: false })
+    Error::Ddl(Unrun { xid, why: why.to_owned(), roles_may_lag: false })
 }
 
 /// A command that is refused here was not refused at the primary; but a lock, or a full disk, may go away.
@@ -297,7 +297,7 @@ fn refused(xid: Xid, error: crate::Error) -> Error {
         crate::Error::Refused { sqlstate, message } if !may_pass(sqlstate) => Error::Ddl(Unrun {
             xid,
             why: message.clone(),
-            may_lack_role: LACKS_ROLE.contains(&sqlstate.as_str()),
+            roles_may_lag: LACKS_ROLE.contains(&sqlstate.as_str()),
         }),
         _ => error.into(),
     }

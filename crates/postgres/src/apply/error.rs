@@ -44,8 +44,8 @@ pub struct Unrun {
     pub xid: Xid,
     /// Why not.
     pub why: String,
-    /// A role may be lacking, or what it may do: roles do not come with commands.
-    pub may_lack_role: bool,
+    /// Roles may be behind, or whom something belongs to: neither comes with commands.
+    pub roles_may_lag: bool,
 }
 
 impl Error {

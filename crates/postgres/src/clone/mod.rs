@@ -49,6 +49,7 @@ pub use guard::{guard, release};
 use held::Held;
 pub(crate) use held::lockable;
 use history::{Epoch, Lsn, Shown};
+pub use owned::Gives;
 pub use progress::Progress;
 use progress::{Looking, Step};
 pub(crate) use roles::literal;
@@ -186,21 +187,17 @@ pub async fn is_of(primary: &Address, replica: &Address, chosen: &Chosen) -> Res
     Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is) && chosen.is_at(&there).await?)
 }
 
-/// Brings the replica's roles in step with the primary's.
-///
-/// # Errors
-/// As every query.
-pub async fn roles_in_step(primary: &Address, replica: &Address) -> Result<(), Error> {
-    roles::in_step(&Control::connect(primary).await?, &Control::connect(replica).await?).await
-}
-
 /// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the primary's, and
-/// gives what belongs to somebody else than at the replica to him (REASSIGN OWNED). What differs then, as the primary has it: somebody
-/// may do there what he may not do at the primary, or the other way round, unless commands that say so are on their way.
+/// `gives` what belongs to somebody else than at the replica to him (REASSIGN OWNED). What differs then, as the primary has it:
+/// somebody may do there what he may not do at the primary, or the other way round, unless commands that say so are on their way.
 ///
 /// # Errors
 /// As every query.
-pub async fn in_step(primary: &Address, replica: &Address) -> Result<BTreeSet<String>, Error> {
+pub async fn in_step(
+    primary: &Address,
+    replica: &Address,
+    gives: &Gives<'_>,
+) -> Result<BTreeSet<String>, Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
     roles::in_step(&source, &there).await?;
     let now = roles::owners(&source).await?;
@@ -210,7 +207,7 @@ pub async fn in_step(primary: &Address, replica: &Address) -> Result<BTreeSet<St
     if then.is_some_and(|row| row.get::<_, &str>(0) == both) {
         return Ok(BTreeSet::new());
     }
-    let differing = owned::in_step(&source, &there).await?;
+    let differing = owned::in_step(&source, &there, gives).await?;
     if differing.is_empty() {
         let both = owners_of_both(&now, &there).await?;
         there.execute("UPDATE consort.copied SET owners = $1", &[&both]).await?;

@@ -34,14 +34,43 @@ struct Owned {
     may: String,
 }
 
+impl Owned {
+    /// An object of this, in words.
+    fn of(&self, object: &str) -> String {
+        format!("{object} of {}: {}", self.owner, self.may)
+    }
+}
+
+/// Which of what belongs to somebody else at the replica is given to whom it belongs at the primary. Commands that are on their way
+/// to the replica are checked there for whom things belonged to when they ran.
+pub enum Gives<'a> {
+    /// All of it.
+    All,
+    /// What differed in this way before: it is not on its way any more.
+    Still(&'a BTreeSet<String>),
+}
+
+impl Gives<'_> {
+    fn is_given(&self, object: &str, owned: &Owned) -> bool {
+        match self {
+            Gives::All => true,
+            Gives::Still(before) => before.contains(&owned.of(object)),
+        }
+    }
+}
+
 /// What belongs to somebody else at the replica than at the primary is given to whom it belongs there, with the privileges that an
 /// owner hands on. What of that which is at both differs then, as the primary has it.
 ///
 /// # Errors
 /// As every query.
-pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<BTreeSet<String>, Error> {
+pub(super) async fn in_step(
+    primary: &Control,
+    replica: &Control,
+    gives: &Gives<'_>,
+) -> Result<BTreeSet<String>, Error> {
     let (wanted, there) = (owned(primary).await?, owned(replica).await?);
-    let steps = steps(&wanted, &there);
+    let steps = steps(&wanted, &there, gives);
     if steps.is_empty() {
         return Ok(differing(&wanted, &there));
     }
@@ -59,15 +88,19 @@ pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<BTre
 fn differing(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) -> BTreeSet<String> {
     let differs =
         |(object, owned): &(&String, &Owned)| there.get(*object).is_some_and(|there| there != *owned);
-    let as_wanted = |(object, Owned { owner, may }): (&String, &Owned)| format!("{object} of {owner}: {may}");
-    wanted.iter().filter(differs).map(as_wanted).collect()
+    wanted.iter().filter(differs).map(|(object, owned)| owned.of(object)).collect()
 }
 
 /// What gives the owners.
-fn steps(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) -> Vec<String> {
+fn steps(
+    wanted: &BTreeMap<String, Owned>,
+    there: &BTreeMap<String, Owned>,
+    gives: &Gives<'_>,
+) -> Vec<String> {
     let mut steps = Vec::new();
-    for (object, Owned { owner, .. }) in wanted {
-        if there.get(object).is_some_and(|there| there.owner != *owner) {
+    for (object, owned) in wanted {
+        let Owned { owner, .. } = owned;
+        if there.get(object).is_some_and(|there| there.owner != *owner) && gives.is_given(object, owned) {
             let object = match object.split_once(' ') {
                 // The arguments of an aggregate are written otherwise elsewhere.
                 Some(("function" | "procedure" | "aggregate", name)) => format!("routine {name}"),

@@ -2,15 +2,16 @@
 //! compared with the primary. Privileges travel as commands. So what the primary has granted may be on its way to the replica still;
 //! and a command may name a role of which the replica has not heard, for what tells of roles is written behind them.
 //!
-//! What differs is compared again when the replica shows all that the primary had done when it differed. Until then nobody is told
-//! what it shows, and nobody reads there.
+//! What differs is compared again when the replica shows all that the primary had done when it differed: what then belongs to
+//! somebody else still is given to whom it belongs (REASSIGN OWNED), and not before, for each command on the way is checked for whom
+//! things belonged to when it ran. Until then nobody is told what it shows, and nobody reads there.
 
 use super::{Feeding, Line, RECONNECT_AFTER, Stop};
 use crate::cluster::{Place, Stage};
 use history::Xid;
 use order::{Boundary, GaugeNumber};
 use postgres::apply::Unrun;
-use postgres::clone;
+use postgres::clone::{self, Gives};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,7 +43,9 @@ impl Line<'_> {
     async fn compare(&mut self, came: bool) -> Result<(), Stop> {
         let Feeding { cluster, id, of, primary, replica, .. } = self.by;
         let before = self.unequal.take();
-        let what = clone::in_step(primary, replica).await?;
+        let nothing = BTreeSet::new();
+        let still = before.as_ref().filter(|_| came).map_or(&nothing, |before| &before.what);
+        let what = clone::in_step(primary, replica, &Gives::Still(still)).await?;
         cluster.feeds().set_owners_differ(*of, *id, !what.is_empty());
         let stays = came && before.as_ref().is_some_and(|before| !before.what.is_disjoint(&what));
         let (mut tries, withheld) = before.map_or((0, None), |before| (before.tries, before.withheld));
@@ -95,14 +98,15 @@ impl Line<'_> {
 }
 
 impl Feeding<'_> {
-    /// DDL lacks a role, perhaps. Roles are brought in step, once for each such transaction, and it is tried again: how long to rest
-    /// before that, or before a copy.
+    /// DDL lacks a role, perhaps, or finds that of an owner what nothing on its way says to be another's. Roles and owners are brought
+    /// in step, once for each such transaction, and it is tried again: how long to rest before that, or before a copy.
     pub(super) async fn lacks(&self, unrun: &Unrun, stepped_for: &mut Option<Xid>) -> Duration {
         if *stepped_for == Some(unrun.xid) {
             return self.anew(unrun.to_string());
         }
-        let why = match clone::roles_in_step(&self.primary, &self.replica).await {
-            Ok(()) => {
+        let why = match clone::in_step(&self.primary, &self.replica, &Gives::All).await {
+            // What differs, maybe, is on its way behind it, or is compared when roles change next.
+            Ok(_) => {
                 *stepped_for = Some(unrun.xid);
                 format!("{unrun}; with the primary's roles it is tried again")
             }

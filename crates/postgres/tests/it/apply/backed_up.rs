@@ -7,7 +7,7 @@ use history::{Commit, Lsn, Shown};
 use postgres::address::{Address, Control};
 use postgres::apply::Feeder;
 use postgres::attach::{self, UnreplicableDdl};
-use postgres::clone::{self, Chosen, Found, backup, clone};
+use postgres::clone::{self, Chosen, Found, Gives, backup, clone};
 use postgres::decoder::{Changes, Decoded};
 use postgres::local::{Programs, Scratch};
 use std::cell::Cell;
@@ -95,7 +95,7 @@ async fn leave_and_feed() {
     assert_eq!(clone::found(&to).await.unwrap(), Found::Copy(shown.clone()));
     assert!(
         clone::is_of(&from, &to, &Chosen::default()).await.unwrap()
-            && clone::in_step(&from, &to).await.unwrap().is_empty()
+            && clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty()
     );
     assert!(unplaced.iter().any(|(commit, _)| commit.end <= left), "some of it is in the backup");
     let feeder = Feeder::open(&to, EPOCH).await.unwrap();

@@ -7,7 +7,7 @@ use postgres::Error;
 use postgres::address::Address;
 use postgres::apply::Feeder;
 use postgres::attach;
-use postgres::clone::{self, Chosen, Found, clone};
+use postgres::clone::{self, Chosen, Found, Gives, clone};
 use postgres::decoder::{Decoded, Decoder};
 use postgres::gauge::Gauger;
 use postgres::local::{Programs, Scratch};
@@ -264,25 +264,25 @@ async fn roles_are_brought_in_step() {
     );
     // Later changes of roles are brought over.
     primary.query("CREATE ROLE later IN ROLE staff");
-    assert!(clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     assert_eq!(one(&replica.query("SELECT pg_has_role('later', 'staff', 'MEMBER')")), "t");
     // Nor does it matter what DDL made since, as long as it belongs to the same, or is not there yet.
     for server in [&primary, &replica] {
         server.query_in("shop", "CREATE TABLE since (n int); GRANT SELECT ON since TO later");
     }
     primary.query_in("shop", "CREATE TABLE on_its_way (n int)");
-    assert!(clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     // What belongs to somebody else is given to him.
     replica.query_in("shop", "ALTER TABLE since OWNER TO staff");
     primary.query_in("shop", "REASSIGN OWNED BY clerk TO staff");
-    assert!(clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     let owners = "SELECT string_agg(relname::text || ' ' || pg_get_userbyid(relowner), ', ' ORDER BY relname::text) \
                   FROM pg_class WHERE relname IN ('account', 'since')";
     assert_eq!(one(&replica.query_in("shop", owners)), "account staff, since postgres");
     // Who has another name stays who it is, also if another has its name by now.
     primary.query("ALTER ROLE clerk RENAME TO keeper");
     primary.query("CREATE ROLE clerk");
-    assert!(clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     let sees = "SELECT pg_get_userbyid(polroles[1]) FROM pg_policy";
     assert_eq!(one(&replica.query_in("shop", sees)), "keeper");
     let stays = "SELECT rolconfig, pg_has_role(oid, 'staff', 'MEMBER') FROM pg_roles WHERE rolname IN ('clerk', 'keeper') \
@@ -290,9 +290,9 @@ async fn roles_are_brought_in_step() {
     assert_eq!(replica.query(stays), primary.query(stays));
     // What nobody can bring in step is said: privileges, and for whom policies count.
     replica.query_in("shop", "REVOKE SELECT ON since FROM later");
-    assert!(!clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(!clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     replica.query_in("shop", "GRANT SELECT ON since TO later");
-    assert!(clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     primary.query_in("shop", "ALTER POLICY few ON bare TO staff");
-    assert!(!clone::in_step(&from, &to).await.unwrap().is_empty());
+    assert!(!clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
 }
