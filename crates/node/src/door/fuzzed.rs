@@ -44,11 +44,12 @@ fn read(bytes: &[u8]) -> (Result<Option<SocketAddr>, ErrorKind>, usize) {
 fn named(header: &[u8]) -> Option<SocketAddr> {
     let port_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let (address, port) = if header[0] == b'P' {
-        let line = std::str::from_utf8(header).expect("it is a text");
-        let words: Vec<&str> = line.trim_end().split(' ').collect();
-        if words[1] == "UNKNOWN" {
+        // Whatever stands behind that counts for nothing, and need not be a text.
+        if header.starts_with(b"PROXY UNKNOWN ") || header == b"PROXY UNKNOWN\r\n" {
             return None;
         }
+        let line = std::str::from_utf8(header).expect("it is a text");
+        let words: Vec<&str> = line.trim_end().split(' ').collect();
         (words[2].parse::<IpAddr>().expect("an address"), words[4].parse::<u16>().expect("a port"))
     } else {
         // The command, and the family of the addresses.
