@@ -1,6 +1,7 @@
 //! Which backends at the primary belong to this process, and which of them are orphans: their connection is lost while
 //! a commit of theirs may still happen.
 
+use super::Database;
 use order::DoubtId;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use transaction::Backend;
 #[derive(Default)]
 pub struct Backends {
     own: RefCell<BTreeMap<i32, Own>>,
-    orphans: RefCell<Vec<(DoubtId, Backend)>>,
+    orphans: RefCell<Vec<Orphan>>,
+    next_orphan: Cell<u64>,
     /// Log-ins that are on their way: their pid is not known yet.
     arriving: Rc<Cell<usize>>,
     /// Since the last time that trust was asked for, no backend was left that is not ours.
@@ -27,6 +29,23 @@ struct Own {
     open: usize,
     /// When it began, as the server says; 0 until it was seen.
     started_us: i64,
+}
+
+/// A backend whose connection is lost, while a commit of it may still happen.
+#[derive(Clone)]
+pub(crate) struct Orphan {
+    number: u64,
+    pub(crate) of: OrphanOf,
+    pub(crate) backend: Backend,
+}
+
+/// The state that lasts until the backend is known to be gone.
+#[derive(Clone)]
+pub(crate) enum OrphanOf {
+    /// A doubt.
+    Doubt(DoubtId),
+    /// The reads of a database that was not followed when the connection was lost: they stay at the primary.
+    Early(Rc<Database>),
 }
 
 /// A log-in that is on its way, until this is dropped. While there is one, a backend that nobody knows may be its own. So it is
@@ -82,8 +101,9 @@ impl Backends {
         }
     }
 
-    pub(crate) fn orphaned(&self, doubt: DoubtId, backend: Backend) {
-        self.orphans.borrow_mut().push((doubt, backend));
+    pub(crate) fn orphaned(&self, of: OrphanOf, backend: Backend) {
+        let number = self.next_orphan.replace(self.next_orphan.get() + 1);
+        self.orphans.borrow_mut().push(Orphan { number, of, backend });
     }
 
     /// Writers are to be trusted again to be ours alone: the log-ins must be looked at anew.
@@ -112,14 +132,14 @@ impl Backends {
         own.get(&backend.pid).is_some_and(is_it)
     }
 
-    /// The orphans' pids, as they are before the primary is looked at.
-    pub(crate) fn orphans(&self) -> Vec<(DoubtId, Backend)> {
+    /// The orphans, as they are before the primary is looked at.
+    pub(crate) fn orphans(&self) -> Vec<Orphan> {
         self.orphans.borrow().clone()
     }
 
-    /// The primary has shown that this doubt's backend is gone.
-    pub(crate) fn orphan_gone(&self, doubt: DoubtId) {
-        self.orphans.borrow_mut().retain(|(other, _)| *other != doubt);
+    /// The primary has shown that the backend of this orphan is gone.
+    pub(crate) fn orphan_gone(&self, orphan: &Orphan) {
+        self.orphans.borrow_mut().retain(|other| other.number != orphan.number);
     }
 }
 

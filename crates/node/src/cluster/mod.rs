@@ -20,6 +20,7 @@ mod round_trip;
 mod written;
 
 pub use backends::Backends;
+pub(crate) use backends::{Orphan, OrphanOf};
 pub(crate) use coming::Awaited;
 pub use configured::Configured;
 pub(crate) use database::{Asked, Hold};
@@ -45,7 +46,7 @@ use crate::understanding::Understanding;
 use analysis::catalog::Procedure;
 use coming::Coming;
 use design::{Design, Orderer, Reads};
-use history::{DatabaseId, Grain, Incarnation, Lsn};
+use history::{DatabaseId, Footprint, Grain, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
@@ -547,6 +548,19 @@ impl Cluster {
         &self.0.backends
     }
 
+    /// A transaction that began before its database was followed is over. Where the database is followed by now, a doubt about
+    /// everything takes its place until a gauge has settled.
+    pub(crate) fn early_over(&self, database: &Database) {
+        if let Some(id) = database.id() {
+            let mut scheduler = self.0.scheduler.borrow_mut();
+            let doubt = scheduler.order_mut().doubt(id, Footprint::Everything);
+            scheduler.order_mut().answered(doubt);
+            drop(scheduler);
+            self.gauge_now();
+        }
+        database.early_ended();
+    }
+
     /// Changes without an event trigger that are not marked yet.
     pub(crate) fn unmarked(&self) -> &Unmarked {
         &self.0.unmarked
@@ -671,7 +685,7 @@ impl transaction::Cluster for Cluster {
     }
 
     fn orphaned(&self, doubt: DoubtId, backend: Backend) {
-        self.0.backends.orphaned(doubt, backend);
+        self.0.backends.orphaned(OrphanOf::Doubt(doubt), backend);
     }
 
     fn proof_limit(&self) -> Duration {

@@ -2,8 +2,7 @@
 //! this process only, log-ins that are not ours.
 
 use super::{RECONNECT_AFTER, answered};
-use crate::cluster::Cluster;
-use order::DoubtId;
+use crate::cluster::{Cluster, Orphan, OrphanOf};
 use postgres::Error;
 use postgres::address::{APPLICATION_NAME, Control};
 use scheduler::Writers;
@@ -91,15 +90,18 @@ async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
 }
 
 /// An orphan whose start is not known yet (0) is gone when its pid is.
-fn end_orphans(cluster: &Cluster, orphans: &[(DoubtId, Backend)], present: &[Seen]) {
-    for (doubt, orphan) in orphans {
-        let there = |seen: &Seen| {
-            let backend = seen.backend;
-            backend.pid == orphan.pid && (orphan.started_us == 0 || backend.started_us == orphan.started_us)
+fn end_orphans(cluster: &Cluster, orphans: &[Orphan], present: &[Seen]) {
+    for orphan in orphans {
+        let Backend { pid, started_us } = orphan.backend;
+        let is_it = |seen: &Seen| {
+            seen.backend.pid == pid && (started_us == 0 || seen.backend.started_us == started_us)
         };
-        if !present.iter().any(there) {
-            cluster.backends().orphan_gone(*doubt);
-            cluster.scheduler().order_mut().backend_gone(*doubt);
+        if !present.iter().any(is_it) {
+            cluster.backends().orphan_gone(orphan);
+            match &orphan.of {
+                OrphanOf::Doubt(doubt) => cluster.scheduler().order_mut().backend_gone(*doubt),
+                OrphanOf::Early(database) => cluster.early_over(database),
+            }
             cluster.moved();
         }
     }

@@ -1,7 +1,7 @@
 //! What is written in a database before its commits are followed. No doubt can be noted there yet, so its reads stay at
 //! the primary until it is over; once the database is followed, a doubt about everything takes its place.
 
-use crate::cluster::{Cluster, Database};
+use crate::cluster::{Cluster, Database, OrphanOf};
 use history::Footprint;
 use std::rc::Rc;
 use transaction::{Backend, Cluster as _};
@@ -24,14 +24,7 @@ impl Early {
     /// The primary has answered.
     pub(super) fn answered(mut self) {
         self.answered = true;
-        if let Some(database) = self.database.id() {
-            let mut scheduler = self.cluster.scheduler();
-            let doubt = scheduler.order_mut().doubt(database, Footprint::Everything);
-            scheduler.order_mut().answered(doubt);
-            drop(scheduler);
-            self.cluster.gauge_wanted();
-        }
-        self.database.early_ended();
+        self.cluster.early_over(&self.database);
     }
 }
 
@@ -40,14 +33,16 @@ impl Drop for Early {
         if self.answered {
             return;
         }
-        // Its backend may go on. If the database is not followed even now, its reads stay as long as this process lives.
-        if let Some(database) = self.database.id() {
-            let mut scheduler = self.cluster.scheduler();
-            let doubt = scheduler.order_mut().doubt(database, Footprint::Everything);
-            scheduler.order_mut().connection_lost(doubt);
-            drop(scheduler);
-            self.cluster.orphaned(doubt, self.backend);
-            self.database.early_ended();
-        }
+        // The backend may go on until the primary shows that it is gone.
+        let Some(database) = self.database.id() else {
+            let early = OrphanOf::Early(self.database.clone());
+            return self.cluster.backends().orphaned(early, self.backend);
+        };
+        let mut scheduler = self.cluster.scheduler();
+        let doubt = scheduler.order_mut().doubt(database, Footprint::Everything);
+        scheduler.order_mut().connection_lost(doubt);
+        drop(scheduler);
+        self.cluster.orphaned(doubt, self.backend);
+        self.database.early_ended();
     }
 }

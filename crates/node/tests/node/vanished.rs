@@ -4,10 +4,12 @@
 use crate::listens::own_connections;
 use crate::pooled::{connections, pooling, shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
-use crate::stage::{Open, Raw, SERVERS, database, message, until};
+use crate::stage::{Open, Raw, SERVERS, database, message, run, until};
 use crate::turns::{by_query, shared_stage};
 use node::hba::{Method, Rules};
 use node::pooling::{Pooling, Pools};
+use postgres::address::Control;
+use postgres::attach;
 use postgres::local::{Node, Options, Scratch};
 use rustix::net::sockopt::set_socket_linger;
 use scheduler::Writers;
@@ -232,6 +234,27 @@ fn a_client_that_vanishes_while_it_waits_for_a_place_has_asked_for_nothing() {
     query(&mut busy, "COMMIT");
     drop(busy);
     next_is_served(&open, name, "all have left");
+}
+
+/// A transaction that begins before its database is followed keeps the reads of that database at the primary. The end of its
+/// backend ends that state, although the client never hears an answer.
+#[test]
+fn early_transaction_of_a_killed_client_ends() {
+    let name = "vanished_early";
+    database(name);
+    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| setup.attach = false);
+    for (number, gone) in WAYS.into_iter().enumerate() {
+        let mut client = Raw::ready(&open, name);
+        query(&mut client, "BEGIN");
+        query(&mut client, &format!("CREATE TABLE early_{number} (v int)"));
+        let left = gone.of(client);
+        until(|| open.door(|door| door.seats().is_empty()));
+        drop(left);
+    }
+    let address = SERVERS.address(name);
+    run(async move { attach::attach(&Control::connect(&address).await.unwrap()).await.unwrap() });
+    let mut next = Raw::ready(&open, name);
+    assert_eq!(until_it_leaves(&open, &mut next, "SELECT name FROM items WHERE id = 7"), ["item 7"]);
 }
 
 /// The connection that hears for it ends, too.
