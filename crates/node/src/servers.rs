@@ -35,6 +35,9 @@ const MOST_GREETINGS: usize = 64;
 /// So often it is looked for connections that have been idle for too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// A connection whose `idle_session_timeout` has passed but for this part is given to nobody: the primary might end it just then.
+const ENDS_EARLY: u32 = 4;
+
 /// Whether a limit counts the connections of this pool.
 type Among<'a> = &'a dyn Fn(&Pool) -> bool;
 
@@ -143,6 +146,12 @@ impl Server {
             || self.peer.poll_fill(&mut cx).is_ready();
         self.peer.rest();
         gone
+    }
+
+    /// The primary is about to end it, or has just done so: its last session has left it an `idle_session_timeout`.
+    fn is_about_to_end(&self) -> bool {
+        let limit = self.lent.settings.idle_limit();
+        limit.is_some_and(|limit| self.lent.used.elapsed() > limit - limit / ENDS_EARLY)
     }
 
     /// It is logged in as this role, if it is known which one that is to be.
@@ -533,7 +542,8 @@ impl Servers {
         if let Wanted::Shared(wish, floor, roles) = wanted {
             while let Some(mut server) = pool.pick(wish, seat.id) {
                 let begins_so = server.lent.floor == floor && server.lent.begins_as_under(roles);
-                if server.place == wish.place && begins_so && !server.is_gone() {
+                let is_sound = !server.is_about_to_end() && !server.is_gone();
+                if server.place == wish.place && begins_so && is_sound {
                     return Some(Got::Idle(Box::new(server)));
                 }
                 server.close();

@@ -308,6 +308,11 @@ impl Settings {
         self.0.values.get(name).map(String::as_str)
     }
 
+    /// The server ends the session when it is idle for so long outside a block (`idle_session_timeout`), if it is known how long.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        self.0.decided.idle_limit
+    }
+
     /// What a session may do with them.
     pub(super) fn decided(&self) -> Decided {
         self.0.decided

@@ -285,7 +285,7 @@ impl SessionState {
 
     /// The primary ends the session when it is idle for so long outside a block.
     pub fn idle_limit(&self) -> Option<Duration> {
-        self.now.settings.decided().idle_limit
+        self.now.settings.idle_limit()
     }
 
     /// Where the session is.

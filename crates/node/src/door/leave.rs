@@ -16,6 +16,8 @@ pub enum Leave {
     ClientIdle,
     /// or inside one.
     IdleTransaction,
+    /// The session sets `idle_session_timeout`, has no connection at the primary, and has been idle for so long.
+    SessionIdle,
     /// Its transaction takes too long.
     Transaction,
     /// Its statement takes too long.
@@ -34,6 +36,7 @@ impl Leave {
             Leave::Killed => "KILL",
             Leave::ClientIdle => "client_idle_timeout",
             Leave::IdleTransaction => "idle_transaction_timeout",
+            Leave::SessionIdle => "idle_session_timeout",
             Leave::Transaction => "transaction_timeout",
             Leave::Query => "query_timeout",
             Leave::Unheard | Leave::Notifications => "LISTEN",
@@ -53,6 +56,9 @@ impl Leave {
             Leave::Killed => Problem::fatal("57P01", "terminating connection due to administrator command")
                 .hint(format!("KILL or KILL_CLIENT was said in Consort's console. {IN_DOUBT}")),
             Leave::ClientIdle => self.too_long("57P05", "client_idle_timeout"),
+            Leave::SessionIdle => {
+                Problem::fatal("57P05", "terminating connection due to idle-session timeout")
+            }
             Leave::IdleTransaction => self.too_long("25P03", "idle transaction timeout"),
             Leave::Transaction => self.too_long("25P04", "transaction timeout"),
             Leave::Query => self.too_long("57014", "query timeout"),

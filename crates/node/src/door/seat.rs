@@ -151,8 +151,11 @@ impl Seat {
         self.requests.get()
     }
 
+    /// It waits for its client. A session that was idle already has been idle since then.
     pub(crate) fn idle(&self, status: Status) {
-        self.begins(Doing::Idle(status));
+        if self.doing.get() != Doing::Idle(status) {
+            self.begins(Doing::Idle(status));
+        }
         if status == Status::Idle {
             self.transaction_since.set(None);
         }

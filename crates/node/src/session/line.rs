@@ -4,17 +4,20 @@
 use super::batch;
 use super::columns::difference;
 use super::primary::{Ended, Primary, Reported, Side, Told};
+use super::pooled::comes;
 use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
-use crate::door::{self, Door, Seat};
+use crate::door::{self, Door, Leave, Seat};
 use crate::listening::Ear;
 use crate::log_in::LoggedIn;
 use crate::peer::{GATHERED_BYTES, Peer};
 use crate::servers::{Lent, Open, Server};
 use crate::socket::Place;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use wire::{Answers, Asks, Problem, Status};
 
 /// What a statement behind it sees at least.
@@ -171,11 +174,21 @@ impl Line {
         &self.client.unread()[..request.bytes]
     }
 
-    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself.
-    pub(crate) async fn next_request(&mut self) -> Result<Request, Ended> {
+    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself. `idle_limit`: a session
+    /// without a connection ends after so long, as its backend would end it.
+    pub(crate) async fn next_request(&mut self, idle_limit: Option<Duration>) -> Result<Request, Ended> {
         self.seat.idle(self.status());
         self.seat.prepared.set(self.statements.named());
-        let request = poll_fn(|cx| self.poll_request(cx)).await?;
+        let idle_end = idle_limit.filter(|_| self.away).map(|limit| self.seat.doing_since() + limit);
+        let mut idle_end = pin!(comes(idle_end));
+        let request = poll_fn(|cx| match self.poll_request(cx) {
+            // The first message of a batch ends the idle time, although its Sync is still to come.
+            Poll::Pending if !self.lookout.is_begun() && idle_end.as_mut().poll(cx).is_ready() => {
+                Poll::Ready(Err(Ended::SentAway(Leave::SessionIdle)))
+            }
+            polled => polled,
+        });
+        let request = request.await?;
         self.seat.running.forget();
         let is_held = self.status() == Status::Idle || self.door.pauses.suspended();
         if is_held && request.kind.is_asked() && self.door.pauses.holds(&self.seat.database) {
@@ -450,6 +463,10 @@ impl Line {
     pub(crate) async fn end(mut self, ended: Ended) {
         if let Ended::Malformed(why) = ended {
             self.door.note_unruly(&self.seat, &why.to_string());
+        }
+        if let Ended::SentAway(why @ Leave::SessionIdle) = ended {
+            let Seat { id, user, database, .. } = &*self.seat;
+            tracing::info!(id, user, database, why = why.key(), "a client is sent away");
         }
         let word = match ended {
             Ended::ClientLeft

@@ -233,11 +233,12 @@ impl Session {
             }
             self.line.outlives_primary = self.can_go_on_alone();
             let pass = self.snapshot.as_deref().and_then(Snapshot::pass);
+            let idle_limit = self.state.idle_limit().filter(|_| self.is_idle());
             let asked = tokio::select! {
                 biased;
                 () = self.service.cluster.reader_let_go(pass) => None,
                 () = pooled::comes(self.shares.asked_again) => continue,
-                asked = self.line.next_request() => Some(asked),
+                asked = self.line.next_request(idle_limit) => Some(asked),
             };
             match asked {
                 Some(Ok(asked)) => request = Some(asked),
@@ -286,6 +287,11 @@ impl Session {
         }
         self.rest().await?;
         self.take_name().await
+    }
+
+    /// Its client has been told that nothing of it goes on: no transaction, and no batch whose Sync is still to come.
+    fn is_idle(&self) -> bool {
+        self.line.status() == Status::Idle && !self.skipping && !self.current.flushed
     }
 
     /// Reads of this session may be proven while the primary is away: nothing of it is there alone.

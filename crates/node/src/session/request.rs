@@ -109,6 +109,11 @@ impl Lookout {
         }
     }
 
+    /// Whole messages of a request have come, and its end has not.
+    pub fn is_begun(&self) -> bool {
+        self.looked > 0
+    }
+
     fn found(&mut self, kind: Kind, bytes: usize) -> Result<Option<Request>, Malformed> {
         self.looked = 0;
         Ok(if kind == Kind::Leftover && bytes == 0 { None } else { Some(Request { kind, bytes }) })
