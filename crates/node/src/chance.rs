@@ -16,6 +16,11 @@ pub(crate) fn secret() -> [u8; 32] {
     rand::random()
 }
 
+/// A number below this one.
+pub(crate) fn below(limit: u32) -> u32 {
+    rand::random::<u32>() % limit
+}
+
 /// Whether something happens that happens this often, from 0 to 1.
 pub(crate) fn happens(rate: f64) -> bool {
     rand::random::<f64>() < rate

@@ -385,6 +385,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
         application_name: seat.application.clone(),
         prepared: seat.prepared.get(),
         keeps: *seat.tie.borrow(),
+        process_number: seat.key.borrow().as_ref().map_or(0, |key| key.pid),
     }
 }
 

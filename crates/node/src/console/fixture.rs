@@ -64,6 +64,7 @@ impl View for Fixture {
             application_name: "psql".into(),
             prepared: 3,
             keeps: None,
+            process_number: 5_000_000,
         };
         let waiting = Duration::from_micros(2_000_005);
         vec![client(1, ClientState::Active, Duration::ZERO), client(2, ClientState::Waiting, waiting)]

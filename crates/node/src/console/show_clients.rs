@@ -6,7 +6,7 @@ use super::{Column, Show, Table, number, text, value};
 
 pub(super) const SHOW: Show = Show { name: "CLIENTS", meaning: "who is connected, and what each does", rows };
 
-/// PgBouncer's columns, and one of ours behind them, which `SHOW SERVERS` shares.
+/// PgBouncer's columns, and two of ours after them: why a client keeps its connection, and the process number that it was told; which `SHOW SERVERS` shares.
 pub(super) const COLUMNS: &[Column] = &[
     text("type"),
     text("user"),
@@ -30,6 +30,7 @@ pub(super) const COLUMNS: &[Column] = &[
     number("prepared_statements"),
     number("id"),
     text("keeps_server"),
+    number("process_number"),
 ];
 
 pub(super) fn rows(view: &dyn View) -> Table {
@@ -65,5 +66,6 @@ fn row(client: Client) -> Vec<Option<String>> {
         value(client.prepared),
         value(client.id),
         value(client.keeps.unwrap_or_default()),
+        value(client.process_number),
     ]
 }

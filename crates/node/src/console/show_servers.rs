@@ -36,5 +36,6 @@ fn row(server: Server) -> Vec<Option<String>> {
         value(server.prepared),
         value(server.id),
         value(""),
+        value(server.backend_pid),
     ]
 }

@@ -25,7 +25,7 @@ fn show_clients() {
         rows[1],
         "type=C user=ann database=shop replication=none state=waiting addr=10.0.0.9 port=50000 local_addr=10.0.0.1 local_port=6432 \
          connect_time=1970-01-01 00:00:00 UTC request_time=1970-01-01 00:00:01 UTC wait=2 wait_us=5 close_needed=0 \
-         ptr=2 link= remote_pid=77 tls= application_name=psql prepared_statements=3 id=2 keeps_server="
+         ptr=2 link= remote_pid=77 tls= application_name=psql prepared_statements=3 id=2 keeps_server= process_number=5000000"
     );
 }
 

@@ -95,6 +95,8 @@ pub struct Client {
     pub prepared: usize,
     /// Why it keeps its connection at the primary, where clients share them.
     pub keeps: Option<&'static str>,
+    /// The process number that it was told, with which it cancels; 0 as long as it logs in.
+    pub process_number: i32,
 }
 
 /// A connection to a node.

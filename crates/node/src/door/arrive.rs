@@ -198,10 +198,12 @@ async fn begin(
             return None;
         }
     };
-    // A connection that is shared is nobody's: its clients are told apart by their own numbers.
+    // A shared connection belongs to no client, so the client's number is that of no process.
     let pid = match &begun {
         Begun::Own(own) => own.0.key.pid,
-        Begun::Shares(..) | Begun::Greeted(..) => i32::try_from(seat.id & 0x7fff_ffff).unwrap_or(0),
+        Begun::Shares(..) | Begun::Greeted(..) => {
+            door.process_numbers.draw(|number| door.cancels.has_process(number))
+        }
     };
     let key = CancelRequest { pid, secret: chance::cancel_secret(seat.minor) };
     let out = client.out();

@@ -1,4 +1,4 @@
-//! Who may cancel what. A client knows the true process of its backend at the primary and a secret of ours; here stands
+//! Who may cancel what. A client knows a process number, that of its backend if it keeps one, and a secret of ours; here stands
 //! where its statement runs now, at the primary or at a standby, and what cancels it there.
 
 use crate::socket::Place;
@@ -246,6 +246,11 @@ impl Cancels {
         if entries.is_empty() {
             sessions.remove(&request.pid);
         }
+    }
+
+    /// Whether a session here has told its client this process number.
+    pub(super) fn has_process(&self, pid: i32) -> bool {
+        self.sessions.borrow().contains_key(&pid)
     }
 
     /// Whether a session here is cancelled by this request.

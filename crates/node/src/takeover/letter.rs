@@ -167,8 +167,9 @@ pub(crate) enum Letter<Client> {
     Hello(u32),
     /// The old one: it goes on as it was, because of this.
     Refused(String),
-    /// The old one: it is this process, and lets nobody into these databases (DISABLE).
-    Welcome(u32, Vec<String>),
+    /// The old one: its process, the databases that nobody may enter (DISABLE), and the part of the process numbers that the new
+    /// one draws from.
+    Welcome(u32, Vec<String>, u32),
     /// The old one: the socket that comes along is used for this.
     Socket(String),
     /// The old one: there are no more sockets. The new one gets ready.
@@ -192,7 +193,7 @@ impl<Client: Carry> Carry for Letter<Client> {
         match self {
             Letter::Hello(version) => (0_u8, *version).put(out),
             Letter::Refused(why) => (1_u8, why.clone()).put(out),
-            Letter::Welcome(pid, disabled) => (2_u8, (*pid, disabled.clone())).put(out),
+            Letter::Welcome(pid, disabled, part) => (2_u8, (*pid, (disabled.clone(), *part))).put(out),
             Letter::Socket(of) => (3_u8, of.clone()).put(out),
             Letter::Sockets => 4_u8.put(out),
             Letter::Ready(alone) => (5_u8, *alone).put(out),
@@ -211,7 +212,7 @@ impl<Client: Carry> Carry for Letter<Client> {
         Some(match u8::take(from)? {
             0 => Letter::Hello(u32::take(from)?),
             1 => Letter::Refused(String::take(from)?),
-            2 => Letter::Welcome(u32::take(from)?, Vec::take(from)?),
+            2 => Letter::Welcome(u32::take(from)?, Vec::take(from)?, u32::take(from)?),
             3 => Letter::Socket(String::take(from)?),
             4 => Letter::Sockets,
             5 => Letter::Ready(bool::take(from)?),
@@ -240,7 +241,7 @@ mod tests {
         for letter in [
             Letter::Hello(7),
             Letter::Refused(text("why")),
-            Letter::Welcome(7, vec![text("a"), text("b")]),
+            Letter::Welcome(7, vec![text("a"), text("b")], 1),
             Letter::Socket(text("tcp 127.0.0.1:1")),
             Letter::Sockets,
             Letter::Ready(true),

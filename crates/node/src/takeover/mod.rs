@@ -50,7 +50,7 @@ const PID_FILE: &str = "pid-file";
 const PLACE: &str = "consort-takeover";
 
 /// The version of what is written. It is another as soon as a letter is, or anything that is carried: `the_version_says_what_is_carried`.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Where the process with this configuration listens for the one that takes over: for one that names the file alike, though a link
 /// on the way may lead elsewhere by then, and for one that names the same file otherwise. Names that no file system has: they are
@@ -100,6 +100,6 @@ mod tests {
             shape, CARRIED,
             "a new program must not read what an old one writes otherwise: raise VERSION"
         );
-        assert_eq!(VERSION, 4, "and write down here what it carries");
+        assert_eq!(VERSION, 5, "and write down here what it carries");
     }
 }

@@ -27,6 +27,8 @@ pub struct Heir {
     pub(crate) pid: u32,
     /// The databases into which it lets nobody.
     pub(crate) disabled: Vec<String>,
+    /// The part of the process numbers that it leaves to this one.
+    pub(crate) part: u32,
     /// Its sockets, by what they are used for.
     pub(crate) sockets: BTreeMap<String, OwnedFd>,
 }
@@ -108,8 +110,8 @@ async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
         _ => format!("the process that serves: {error}"),
     };
     channel.send(&Letter::Hello(VERSION), None).await.map_err(ended)?;
-    let (pid, disabled) = match channel.receive().await.map_err(ended)?.0 {
-        Letter::Welcome(pid, disabled) => (pid, disabled),
+    let (pid, disabled, part) = match channel.receive().await.map_err(ended)?.0 {
+        Letter::Welcome(pid, disabled, part) => (pid, disabled, part),
         Letter::Refused(why) => return Err(format!("the process that serves goes on: {why}").into()),
         _ => return Err("the process that serves writes what nobody understands".to_owned().into()),
     };
@@ -122,7 +124,7 @@ async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
         }
     }
     let stream = channel.into_stream().map_err(ended)?;
-    Ok(Heir { stream, pid, disabled, sockets })
+    Ok(Heir { stream, pid, disabled, part, sockets })
 }
 
 /// What a process has got that takes over.
@@ -235,7 +237,7 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         old.set_nonblocking(true).unwrap();
         let old = Channel::over(tokio::net::UnixStream::from_std(old).unwrap());
-        (Heir { stream, pid: 1, disabled: Vec::new(), sockets: BTreeMap::new() }, old)
+        (Heir { stream, pid: 1, disabled: Vec::new(), part: 1, sockets: BTreeMap::new() }, old)
     }
 
     #[tokio::test]

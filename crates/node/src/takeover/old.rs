@@ -185,7 +185,7 @@ async fn greet(process: &Process, listeners: &Listeners, channel: &mut Channel) 
         _ => return Err("it writes what nobody understands".to_owned()),
     };
     refuse(channel, refused).await?;
-    let welcome = Letter::Welcome(std::process::id(), door.disabled());
+    let welcome = Letter::Welcome(std::process::id(), door.disabled(), door.process_numbers.next_part());
     write(channel, &welcome, None).await?;
     for (of, socket) in process.sockets() {
         write(channel, &Letter::Socket(of), Some(socket.as_fd())).await?;

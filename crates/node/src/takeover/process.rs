@@ -56,6 +56,7 @@ impl Process {
         signals: &mut Signals,
     ) -> Result<bool, StartError> {
         let before = heir.pid;
+        self.door.process_numbers.begin_at(heir.part);
         for database in &heir.disabled {
             self.door.disable(database, true);
         }
