@@ -3,8 +3,8 @@
 
 use super::batch;
 use super::columns::difference;
-use super::primary::{Ended, Primary, Reported, Side, Told};
 use super::pooled::comes;
+use super::primary::{Ended, Primary, Reported, Side, Told};
 use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
 use crate::door::{self, Door, Leave, Seat};

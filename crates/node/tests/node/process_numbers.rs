@@ -33,7 +33,8 @@ fn process_numbers_of_pooled_clients_name_no_process() {
     // The number and its secret cancel.
     let (client, key) = &mut clients[7];
     client.ask(|out| out.query(b"SELECT pg_sleep(600)"));
-    let runs = "SELECT FROM pg_stat_activity WHERE datname = 'process_numbers' AND query LIKE '%pg_sleep(600)'";
+    let runs =
+        "SELECT FROM pg_stat_activity WHERE datname = 'process_numbers' AND query LIKE '%pg_sleep(600)'";
     until(|| !SERVERS.query(&format!("{runs} AND state = 'active'")).is_empty());
     Raw::connect(&open).ask(|out| out.cancel(key));
     assert_eq!(answer(client).0, ["57014"]);
