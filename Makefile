@@ -67,26 +67,26 @@ shadow: ## the same suite in shadow mode: every read that leaves the primary is 
 
 bench: ## staleness, and cost beside PgBouncer and a direct connection (also TLS, log-ins, COPY, idle clients); tables, CSV and JSON in bench-results/
 	@scripts/prerequisites.sh rust build server pgbouncer
-	$(CARGO) build --release --locked -p consort
+	$(CARGO) build --profile dist --locked -p consort -p experiments
 	scripts/bench.sh
 
 acceptance: ## what Consort promises, measured and judged: 30 minutes; ACCEPTANCE="--part stale --rounds 1000" and other options
 	@scripts/prerequisites.sh rust build server
-	$(CARGO) build --release --locked -p consort
+	$(CARGO) build --release --locked -p consort -p experiments
 	target/release/consort bench acceptance $(ACCEPTANCE)
 
 # Servers of the experiments are in memory where there is room: it is processors that are compared.
 bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: two hours; PAPERS="strong-reads" and other options
 	@scripts/prerequisites.sh rust build server pgpool fonts
-	$(CARGO) build --release --locked -p consort
-	target/release/consort bench experiment $(or $(PAPERS),all)
+	$(CARGO) build --profile dist --locked -p consort -p experiments
+	target/dist/consort bench experiment $(or $(PAPERS),all)
 
 experiments: ## the same in short, each in less than a minute: shows that they run, and judges none
 	@scripts/prerequisites.sh rust build server pgpool fonts
-	$(CARGO) build --release --locked -p consort
+	$(CARGO) build --release --locked -p consort -p experiments
 	target/release/consort bench experiment all --quick
-	$(CARGO) test --workspace --locked --features postgres/control-groups,consort/control-groups --test it -- small_machines experiment
+	$(CARGO) test --workspace --locked --features postgres/control-groups,experiments/control-groups --test it -- small_machines experiment
 
 full-disk: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 full-disk: ## disks of a replica, of a standby and of Consort that are really full: takes the right to mount, as root has it outside of containers

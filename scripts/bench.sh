@@ -8,7 +8,7 @@
 #   BENCH_TURNS    rounds of each other part         (3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-consort=$(readlink -f "${CONSORT:-target/release/consort}")
+consort=$(readlink -f "${CONSORT:-target/dist/consort}")
 home=$(mktemp -d "${TMPDIR:-/tmp}/consort-bench-XXXXXX")
 chmod 755 "$home"
 trap 'for dir in "$home"/*/; do "$consort" down --dir "$dir" >/dev/null 2>&1 || true; done; rm -rf "$home"' EXIT

@@ -6,8 +6,8 @@ use postgres::attach;
 use postgres::attach::Finding;
 
 use crate::cluster_in::{Found, Which};
-use crate::console::runtime;
 use crate::failure::Failure;
+use crate::runtime;
 
 /// Make in the databases what Consort needs there, so that their reads can leave the primary
 ///

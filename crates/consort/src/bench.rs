@@ -1,53 +1,43 @@
-//! `consort bench`: staleness, cost and correctness of whatever answers at an address. The workloads are the crate
-//! `bench`'s; this is their place in the command.
+//! `consort bench`: starts `consort-bench`, a program of its own, so that no plotter and no workload is part of the product.
 
-use clap::{Args, Subcommand};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
 
-use crate::console::runtime;
+use clap::Args;
+
 use crate::failure::Failure;
-use crate::{acceptance, experiment};
 
-/// Measure whatever answers at an address: stale reads, what a proxy costs, histories under a checker, workloads
+/// The program that measures.
+const PROGRAM: &str = "consort-bench";
+
+/// Measure any PostgreSQL server or proxy, by the program consort-bench: stale reads, cost, histories, workloads, experiments
 ///
-/// All but `acceptance` and `experiment` work against any PostgreSQL server or proxy. The exit code is 1 if the run saw what one server would
-/// not show, or if a workload's tables break their rules.
+/// All arguments go to consort-bench, which lies beside this program or on the PATH; `consort bench --help` prints its help.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    #[command(subcommand)]
-    command: Command,
+    /// Arguments of consort-bench
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
 }
 
-#[derive(Subcommand, Debug)]
-enum Command {
-    #[command(flatten)]
-    Workload(Box<::bench::Command>),
-    Acceptance(acceptance::Options),
-    Experiment(experiment::Options),
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  consort bench stale --url postgres://postgres@127.0.0.1:6432/postgres
-  consort bench acceptance --part stale --rounds 1000
-  consort bench mix --url postgres://postgres@127.0.0.1:6432/postgres --time 30s
-  consort bench tpcc --url postgres://postgres@127.0.0.1:6432/postgres --scale 2 --time 60s
-  consort bench experiment strong-reads
-  consort bench histories --help";
-
-/// Measures and prints the figures.
+/// Becomes `consort-bench`.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let workload = match &options.command {
-        Command::Workload(workload) => workload,
-        Command::Acceptance(options) => return acceptance::run(options),
-        Command::Experiment(options) => return experiment::run(options),
-    };
-    let verdict =
-        runtime()?.block_on(::bench::run(workload)).map_err(|error| Failure::new(error.to_string()))?;
-    match verdict {
-        ::bench::Verdict::Clean => Ok(()),
-        ::bench::Verdict::Violated => {
-            Err(Failure::new("the run saw what one PostgreSQL server would not show"))
-        }
-    }
+    let error = Command::new(program()).args(&options.arguments).exec();
+    Err(Failure::new(match error.kind() {
+        ErrorKind::NotFound => format!(
+            "{PROGRAM} is neither beside this program nor on the PATH\n\
+             HINT: build it in Consort's sources with: cargo build --release --locked -p experiments"
+        ),
+        _ => format!("cannot run {PROGRAM}: {error}"),
+    }))
+}
+
+/// The program beside this one, else the first on the PATH.
+fn program() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM))
 }

@@ -10,8 +10,9 @@ use postgres::local::Programs;
 
 use crate::attach::{MEND_ABSENT, followed, in_words, no_database};
 use crate::cluster_in::{Found, Which};
-use crate::console::{admin, password_wanted, runtime};
+use crate::console::{admin, password_wanted};
 use crate::failure::Failure;
+use crate::runtime;
 use crate::seed;
 
 /// Check the configuration and the servers: everything that is missing, each with the line that mends it

@@ -68,7 +68,7 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// Logs in.
     pub(crate) fn open(found: &Found) -> Result<Session<'_>, Failure> {
-        let runtime = runtime()?;
+        let runtime = crate::runtime()?;
         let (client, driver) = runtime.block_on(in_time(log_in(found)))?;
         Ok(Session { found, client, driver, runtime })
     }
@@ -214,11 +214,6 @@ fn rows(messages: Vec<SimpleQueryMessage>) -> Rows {
         columns.map(|(at, column)| (column.name().to_owned(), row.get(at).map(str::to_owned))).collect()
     };
     rows.map(pairs).collect()
-}
-
-/// A runtime for one command.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
 #[cfg(test)]

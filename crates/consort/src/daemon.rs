@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 
 /// What the process in the background says when clients can log in.
-pub(crate) const READY: &str = "ready";
+pub const READY: &str = "ready";
 
 /// Consort has so long to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -21,7 +21,7 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 const LOG_LINES: usize = 20;
 
 /// Starts Consort for this folder and waits until it is ready.
-pub(crate) fn start(home: &Home) -> Result<(), Failure> {
+pub fn start(home: &Home) -> Result<(), Failure> {
     let log = File::options().create(true).append(true).open(home.log_file())?;
     let from = log.metadata()?.len();
     let mut child = Command::new(std::env::current_exe()?)

@@ -5,19 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bench::mix::{self, Report};
-use bench::pause::whole_seconds;
-use bench::progress::Progress;
-use bench::stop::Stop;
 use clap::Args;
 use node::config::Config;
 use postgres::local::{Cluster, Node, Programs, free_port};
 use tokio::runtime::Runtime;
+use workloads::mix::{self, Report};
+use workloads::pause::whole_seconds;
+use workloads::progress::Progress;
+use workloads::stop::Stop;
 
-use crate::console::runtime;
 use crate::down;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::runtime;
 use crate::up::{self, Writers};
 
 /// The designs that are compared: what proxies do that do not know what they read, and the default.
@@ -30,7 +30,7 @@ const DESIGNS: [design::Design; 2] = [design::WEAK, design::CONSORT];
 /// that one server would not show.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// How long each of the four runs takes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = whole_seconds)]
     time: u64,
@@ -47,7 +47,7 @@ Examples:
   consort demo --delay 100";
 
 /// Runs and compares.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &Options) -> Result<(), Failure> {
     let runtime = runtime()?;
     let mut clean = true;
     for writers in [Writers::ThroughConsort, Writers::Anywhere] {
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// Runs the mix through each of the designs on one cluster of its own, whose standbys are `delay` milliseconds late.
-pub(crate) fn compare(
+pub fn compare(
     runtime: &Runtime,
     writers: Writers,
     time: Duration,

@@ -7,8 +7,8 @@ use postgres::clone::{self, CONTROL_DATABASE};
 
 use crate::attach::databases;
 use crate::cluster_in::Which;
-use crate::console::runtime;
 use crate::failure::Failure;
+use crate::runtime;
 
 /// Remove from the databases what `consort attach` made, the replication slot too
 ///

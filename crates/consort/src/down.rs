@@ -18,7 +18,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// Open transactions may end first, at most for the setting drain_time. The data stay: `consort up` starts again.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// Folder of the cluster; by default the one of `consort up`
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -30,7 +30,7 @@ Examples:
   consort down --dir ./pg";
 
 /// Stops it all.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
     // A first `up` that was broken off has written no configuration, and may have started servers.
     if !home.config_file().exists() && Cluster::open(&Programs::find()?, home.folder()).is_err() {
@@ -49,14 +49,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// Stops Consort, and leaves the servers as they are.
-pub(crate) fn stop_consort(home: &Home) -> Result<(), Failure> {
+pub fn stop_consort(home: &Home) -> Result<(), Failure> {
     let _turn = home.take_turn()?;
     let drain_time = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.drain_time);
     home.end(drain_time + END_LIMIT).map(drop)
 }
 
 /// Stops Consort and the servers.
-pub(crate) fn stop_everything(home: &Home) -> Result<(), Failure> {
+pub fn stop_everything(home: &Home) -> Result<(), Failure> {
     stop_consort(home)?;
     let _turn = home.take_turn()?;
     Ok(cluster(home)?.stop(Stop::Fast)?)

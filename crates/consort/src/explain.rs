@@ -18,8 +18,8 @@ use postgres::attach;
 use postgres::{Address, Analyst, Control};
 
 use crate::cluster_in::Which;
-use crate::console::runtime;
 use crate::failure::Failure;
+use crate::runtime;
 
 /// Say what a statement touches, whether it may leave the primary, and what keeps it there
 ///

@@ -7,24 +7,24 @@ use node::config::Mistake;
 
 /// A command's failure.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     text: String,
     code: u8,
 }
 
 impl Failure {
     /// It could not be done.
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: 1 }
     }
 
     /// What was asked for is not running.
-    pub(crate) fn not_running(text: impl Into<String>) -> Self {
+    pub fn not_running(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: 3 }
     }
 
     /// The exit code.
-    pub(crate) fn code(&self) -> ExitCode {
+    pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 }
@@ -53,20 +53,20 @@ impl From<node::import::Wrong> for Failure {
     }
 }
 
-impl From<bench::Error> for Failure {
-    fn from(error: bench::Error) -> Self {
+impl From<workloads::Error> for Failure {
+    fn from(error: workloads::Error) -> Self {
         Self::new(error.to_string())
     }
 }
 
-impl From<bench::session::Trouble> for Failure {
-    fn from(trouble: bench::session::Trouble) -> Self {
+impl From<workloads::session::Trouble> for Failure {
+    fn from(trouble: workloads::session::Trouble) -> Self {
         Self::new(trouble.to_string())
     }
 }
 
-impl From<bench::table::WriteError> for Failure {
-    fn from(error: bench::table::WriteError) -> Self {
+impl From<workloads::table::WriteError> for Failure {
+    fn from(error: workloads::table::WriteError) -> Self {
         Self::new(error.to_string())
     }
 }

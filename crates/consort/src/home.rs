@@ -23,13 +23,13 @@ use crate::failure::Failure;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A folder of `consort up`.
-pub(crate) struct Home {
+pub struct Home {
     folder: PathBuf,
 }
 
 impl Home {
     /// The folder that was named, or the usual one: for root one of the system's, which the servers' user can enter.
-    pub(crate) fn at(named: Option<&Path>) -> Result<Self, Failure> {
+    pub fn at(named: Option<&Path>) -> Result<Self, Failure> {
         if let Some(folder) = named {
             return Ok(Self { folder: std::path::absolute(folder)? });
         }
@@ -44,36 +44,42 @@ impl Home {
     }
 
     /// Whether it is the folder that is meant when none is named.
-    pub(crate) fn is_usual(&self) -> bool {
+    pub fn is_usual(&self) -> bool {
         Self::at(None).is_ok_and(|usual| usual.folder == self.folder)
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub(crate) fn config_file(&self) -> PathBuf {
+    /// Its configuration, `consort.toml`.
+    pub fn config_file(&self) -> PathBuf {
         self.folder.join("consort.toml")
     }
 
-    pub(crate) fn log_file(&self) -> PathBuf {
+    /// The log of the Consort in the background.
+    pub fn log_file(&self) -> PathBuf {
         self.folder.join("consort.log")
     }
 
-    pub(crate) fn pid_file(&self) -> PathBuf {
+    /// The file with the process number of its Consort.
+    pub fn pid_file(&self) -> PathBuf {
         self.folder.join("consort.pid")
     }
 
-    pub(crate) fn users_file(&self) -> PathBuf {
+    /// The secrets of the roles that clients log in as.
+    pub fn users_file(&self) -> PathBuf {
         self.folder.join("users.txt")
     }
 
-    pub(crate) fn socket_folder(&self) -> PathBuf {
+    /// The folder of the servers' Unix sockets.
+    pub fn socket_folder(&self) -> PathBuf {
         self.folder.join("run")
     }
 
     /// Holds off other `up` and `down` in this folder until the file is dropped.
-    pub(crate) fn take_turn(&self) -> Result<File, Failure> {
+    pub fn take_turn(&self) -> Result<File, Failure> {
         fs::create_dir_all(&self.folder)
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", self.folder.display())))?;
         let file = self.folder.join("up.lock");
@@ -92,7 +98,7 @@ impl Home {
     }
 
     /// Writes the configuration, if it is another. Whatever happens meanwhile, the old one is there or the new one, whole.
-    pub(crate) fn replace_config(&self, text: &str) -> Result<(), Failure> {
+    pub fn replace_config(&self, text: &str) -> Result<(), Failure> {
         let file = self.config_file();
         if fs::read_to_string(&file).is_ok_and(|there| there == text) {
             return Ok(());
@@ -111,12 +117,12 @@ impl Home {
     }
 
     /// The process that runs here.
-    pub(crate) fn running(&self) -> Option<Pid> {
+    pub fn running(&self) -> Option<Pid> {
         holder(&self.pid_file())
     }
 
     /// Asks the process that runs here to end; after `limit` it is ended. True if one ran.
-    pub(crate) fn end(&self, limit: Duration) -> Result<bool, Failure> {
+    pub fn end(&self, limit: Duration) -> Result<bool, Failure> {
         let Some(pid) = self.running() else { return Ok(false) };
         kill_process(pid, Signal::TERM).map_err(std::io::Error::from)?;
         if !self.wait_ended(limit) {
@@ -159,7 +165,7 @@ fn is_ours(pid: i32) -> bool {
 }
 
 /// Writes our process number into a file and holds the file until the process ends.
-pub(crate) fn hold(pid_file: &Path) -> Result<File, Failure> {
+pub fn hold(pid_file: &Path) -> Result<File, Failure> {
     let mut file = File::options().create(true).truncate(false).write(true).mode(0o644).open(pid_file)?;
     match file.try_lock() {
         Ok(()) => {}

@@ -8,8 +8,8 @@ use postgres::{attach, local};
 
 use crate::attach::{databases, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
-use crate::console::runtime;
 use crate::failure::Failure;
+use crate::runtime;
 use crate::settings_file::SettingsFile;
 use crate::up;
 

@@ -272,7 +272,7 @@ fn options_of(file: &SettingsFile) -> Result<local::Options, Failure> {
 }
 
 fn ask(found: &Found, command: &str) -> Result<Rows, Failure> {
-    let answers = console::runtime()?.block_on(console::ask(found, &[command]))?;
+    let answers = crate::runtime()?.block_on(console::ask(found, &[command]))?;
     Ok(answers.into_iter().next().unwrap_or_default())
 }
 

@@ -22,7 +22,7 @@ use crate::{home, logging};
 /// program once more, with --takeover: a new version of it goes on with the clients that are idle.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// Configuration file; docs/configuration.md has every key
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -50,7 +50,7 @@ After the program was replaced, beside the one that runs, as the same user:
   consort serve --config consort.toml --takeover";
 
 /// Serves until it is told to end.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &Options) -> Result<(), Failure> {
     if options.detached {
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// How a process comes to serve, and how it ends.
 #[derive(Default)]
-pub(crate) struct Served {
+pub struct Served {
     /// From whom it takes over.
     heir: Option<Heir>,
     /// Starts the one that takes over from it.
@@ -116,7 +116,7 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
 }
 
 /// Serves in this process; `ready` is called when clients can log in.
-pub(crate) fn in_this_process(
+pub fn in_this_process(
     config_file: &Path,
     config: Config,
     pid_file: Option<&Path>,

@@ -16,7 +16,7 @@ const HEAD: &str = "\
 ";
 
 /// A file in the making.
-pub(crate) struct SettingsFile {
+pub struct SettingsFile {
     lines: Vec<String>,
     /// Of replicas that are not to have all tables, by name: which ones, as it is written.
     tables: BTreeMap<String, String>,
@@ -24,7 +24,7 @@ pub(crate) struct SettingsFile {
 
 impl SettingsFile {
     /// The part of a file that people may change; `None` begins a new one.
-    pub(crate) fn of(text: Option<&str>) -> Self {
+    pub fn of(text: Option<&str>) -> Self {
         let kept = text.unwrap_or(HEAD).lines().take_while(|line| *line != MARK);
         let mut lines: Vec<String> = kept.map(str::to_owned).collect();
         while lines.last().is_some_and(|line| line.trim().is_empty()) {
@@ -35,19 +35,19 @@ impl SettingsFile {
     }
 
     /// Has a replica have these tables alone.
-    pub(crate) fn set_tables(&mut self, replica: &str, tables: &[String]) {
+    pub fn set_tables(&mut self, replica: &str, tables: &[String]) {
         let tables: Vec<String> = tables.iter().map(|table| quoted(table)).collect();
         self.tables.insert(replica.to_owned(), format!("[{}]", tables.join(", ")));
     }
 
     /// What the file says of a global key, as it is written.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+    pub fn get(&self, key: &str) -> Option<&str> {
         let line = &self.lines[self.place(key)?];
         line.split_once('=').map(|(_, value)| value.trim())
     }
 
     /// Somebody has written servers into the part that people may change.
-    pub(crate) fn names_servers(&self) -> bool {
+    pub fn names_servers(&self) -> bool {
         self.lines.iter().any(|line| {
             let head: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             ["[primary]", "[[standby]]", "[[replica]]"].contains(&head.as_str())
@@ -56,7 +56,7 @@ impl SettingsFile {
 
     /// Gives a global key a value, written as in the file: in its own line if it has one, else as a new line before the
     /// first table.
-    pub(crate) fn set(&mut self, key: &str, value: &str) {
+    pub fn set(&mut self, key: &str, value: &str) {
         let line = format!("{key} = {value}");
         match self.place(key) {
             Some(place) => self.lines[place] = line,
@@ -69,14 +69,14 @@ impl SettingsFile {
     }
 
     /// The same if the file does not say anything of the key yet.
-    pub(crate) fn set_at_first(&mut self, key: &str, value: &str) {
+    pub fn set_at_first(&mut self, key: &str, value: &str) {
         if self.place(key).is_none() {
             self.set(key, value);
         }
     }
 
     /// The whole file, with these servers, the primary first.
-    pub(crate) fn with_servers<'a>(&self, nodes: impl IntoIterator<Item = &'a Node>) -> String {
+    pub fn with_servers<'a>(&self, nodes: impl IntoIterator<Item = &'a Node>) -> String {
         let mut text = self.lines.join("\n");
         let _ = write!(text, "\n\n{MARK}\n");
         for node in nodes {
@@ -126,7 +126,7 @@ fn tables<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> 
 }
 
 /// A text as TOML writes it.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

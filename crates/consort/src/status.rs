@@ -37,7 +37,7 @@ const TEXTS: &[&str] =
 /// Prints how it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
-    let runtime = console::runtime()?;
+    let runtime = crate::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
     let [replicas, gauges, doubts, feeds, lead, version] =
         answers.try_into().expect("as many answers as questions");

@@ -28,7 +28,7 @@ const LISTEN: &str = "127.0.0.1:6432";
 /// runs already, nothing happens. It prints the URL to connect to.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// Standbys to have at least; 2 at first, none where the design reads at replicas alone
     #[arg(long, value_name = "N")]
     standbys: Option<usize>,
@@ -63,7 +63,7 @@ Examples:
 
 /// Who writes at the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Writers {
+pub enum Writers {
     /// Nobody else can log in at the nodes
     ThroughConsort,
     /// Local users can log in at the nodes by TCP
@@ -72,7 +72,7 @@ pub(crate) enum Writers {
 
 impl Writers {
     /// As the configuration has it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::ThroughConsort => "through-consort",
             Self::Anywhere => "anywhere",
@@ -80,14 +80,15 @@ impl Writers {
     }
 
     /// What it means, for a person.
-    pub(crate) fn meaning(self) -> &'static str {
+    pub fn meaning(self) -> &'static str {
         match self {
             Self::ThroughConsort => "nobody else can log in at the nodes",
             Self::Anywhere => "others may write at the primary past Consort",
         }
     }
 
-    pub(crate) fn log_ins(self) -> LogIns {
+    /// The log-ins that the servers of the cluster allow.
+    pub fn log_ins(self) -> LogIns {
         match self {
             Self::ThroughConsort => LogIns::SocketOnly,
             Self::Anywhere => LogIns::Loopback,
@@ -103,7 +104,7 @@ fn design_names() -> clap::builder::PossibleValuesParser {
 
 impl Options {
     /// A cluster for the demo.
-    pub(crate) fn for_demo(listen: &str, design: &str, writers: Writers) -> Self {
+    pub fn for_demo(listen: &str, design: &str, writers: Writers) -> Self {
         Self {
             listen: Some(listen.to_owned()),
             design: Some(design.to_owned()),
@@ -114,7 +115,7 @@ impl Options {
 }
 
 /// Makes or starts the cluster, and says where it is.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
     if options.foreground {
         return in_the_foreground(&home, options);
@@ -125,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// Makes or starts the servers and, in the background, Consort. Everything that runs already stays as it is.
-pub(crate) fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
+pub fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
     let _turn = home.take_turn()?;
     let (cluster, config) = prepare(home, options)?;
     if home.running().is_none() {
@@ -157,7 +158,7 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
 }
 
 /// Writes the configuration with these servers.
-pub(crate) fn write<'a>(
+pub fn write<'a>(
     home: &Home,
     file: &SettingsFile,
     nodes: impl IntoIterator<Item = &'a Node>,
@@ -205,7 +206,7 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
 }
 
 /// Who writes is decided when the servers are made: it is their own rule who may log in.
-pub(crate) fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failure> {
+pub fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failure> {
     let made_for = match file.get("writers") {
         Some("\"anywhere\"") => Writers::Anywhere,
         Some(_) => Writers::ThroughConsort,
@@ -349,7 +350,7 @@ fn first_secret(home: &Home) -> Result<(), Failure> {
 }
 
 /// The address as a URL.
-pub(crate) fn url(config: &Config) -> String {
+pub fn url(config: &Config) -> String {
     let listen = config.listen.first().map_or("localhost", String::as_str);
     format!("postgres://postgres@{}/postgres", listen.replace("0.0.0.0", "127.0.0.1"))
 }

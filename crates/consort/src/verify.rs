@@ -57,7 +57,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Compares, and says what was found.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
-    let lines = console::runtime()?.block_on(ask(&found, &command(options)))?;
+    let lines = crate::runtime()?.block_on(ask(&found, &command(options)))?;
     if options.json {
         println!("{:#}", json!(objects(&lines)));
     } else {

@@ -19,12 +19,15 @@ const LISTENING: &[&str] = &[
 
 /// Who besides `node` may, and why.
 const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
-    ("crates/bench/", "a program of its own, that plays many clients at once"),
+    ("crates/workloads/", "a program of its own, that plays many clients at once"),
     ("crates/postgres/src/address.rs", "drives one control connection, and ends with it"),
     ("crates/postgres/src/decoder/relay.rs", "carries one slot's encrypted stream, and ends with it"),
     ("crates/postgres/src/local/port.rs", "looks for a port that is free"),
-    ("crates/consort/src/acceptance/faults.rs", "makes faults, which take their time, while clients run"),
-    ("crates/consort/src/experiment/faults.rs", "kills a server, which takes its time, while clients run"),
+    ("crates/experiments/src/acceptance/faults.rs", "makes faults, which take their time, while clients run"),
+    (
+        "crates/experiments/src/experiment/faults.rs",
+        "kills a server, which takes its time, while clients run",
+    ),
     ("crates/tidy/src/words.rs", "the list itself"),
 ];
 

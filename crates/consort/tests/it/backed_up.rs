@@ -7,7 +7,9 @@ use std::sync::Arc;
 use postgres::local::{Node, Options, Origin, Scratch};
 
 use crate::fed::{all_equal, rows};
-use crate::fixture::{CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run};
+use crate::fixture::{
+    CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run, up_folder,
+};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, past, served, serves};
 use crate::replicas::number;
 
@@ -51,7 +53,7 @@ fn command(folder: &UpFolder, arguments: &[&str]) -> Command {
 
 /// A folder of `up` with a standby and two databases, and writers in both.
 fn up() -> (UpFolder, Load, Load) {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     folder.up().worked();
     let made = |url: &str, sql| Client::connect(url).and_then(|mut client| client.rows(sql)).map(drop);
     let shop = of_shop(&folder);
@@ -331,7 +333,7 @@ fn status(folder: &UpFolder) -> serde_json::Value {
 
 #[test]
 fn a_seed_whose_log_is_about_to_go_is_told() {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     folder.up().worked();
     replica(&folder, &["seed"]).worked();
     at(&folder, "primary", "template1", "ALTER SYSTEM SET max_slot_wal_keep_size = '32MB'");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postgres::local::{Options, Scratch};
 
-use crate::fixture::{Serving, consort, eventually, psql};
+use crate::fixture::{Serving, eventually, load, psql};
 use crate::load::{Client, Console, kill_a_backend, past, served};
 use crate::ordered::{all_execute, become_equal, pgbench, pgbench_tables, serving_as, sqlstate, verified};
 use crate::waiting::named;
@@ -313,9 +313,9 @@ fn histories_of_declared_transactions_are_serializable() {
     let (serving, mut shown, url) = serving("wait_limit = \"1s\"\n");
     let console = serving.url("postgres", "consort");
     let url = declaring(&url, "", "consort_bench_list");
-    let line = ["bench", "histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
+    let line = ["histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
     let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
-    let told = consort(&[&line[..], &levels, &["--together", "0.3"]].concat()).worked();
+    let told = load(&[&line[..], &levels, &["--together", "0.3"]].concat());
     assert_eq!(told.matches("strict serializable  valid").count(), 2, "{told}");
     assert!(served(&mut shown, "replica1") > 20, "{told}");
     verified(&serving);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::fixture::{UpFolder, eventually, psql, run};
+use crate::fixture::{eventually, psql, run, up_folder};
 use crate::load::{Client, Console, Load, READ, READ_QUIET, TABLES, serves, serving};
 
 /// Runs, and takes no database in hand by itself.
@@ -15,7 +15,7 @@ fn kill(pid: &str) {
 
 #[test]
 fn consort_is_killed_and_nothing_acknowledged_is_lost() {
-    let home = UpFolder::new();
+    let home = up_folder();
     home.up().worked();
     let url = home.url();
     let setting = |node: &str, name: &str| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use postgres::local::{Node, Options, Scratch};
 use tokio_postgres::SimpleQueryRow;
 
-use crate::fixture::{Serving, UpFolder, eventually};
+use crate::fixture::{Serving, eventually, up_folder};
 use crate::load::{
     ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, Trouble, kill_a_backend, past, served,
     serves,
@@ -727,7 +727,7 @@ fn a_server_that_is_somebody_elses_is_not_touched() {
 
 #[test]
 fn up_makes_replicas_and_starts_them_again() {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     let listen = format!("127.0.0.1:{}", folder.port);
     folder.run("up", &["--listen", &listen, "--standbys", "0", "--replicas", "1"]).worked();
     let mut client = Client::connect(&folder.url()).unwrap();

@@ -4,56 +4,19 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use postgres::local::{Role, Scratch, wait_until};
+use postgres::local::{Role, Scratch};
+use workloads::progress::Progress;
+use workloads::stop::Stop;
+
+pub(crate) use testkit::{Done, LIMIT, UpFolder, eventually, psql, run, temporary};
 
 /// The program under test.
 pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");
 
-/// Nothing here takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
-
-/// Ends what runs in a folder of `up` and removes it, when its standard input closes. Ctrl-C comes to everybody.
-const GUARD: &str =
-    r#"trap '' INT TERM HUP; cat > /dev/null; "$1" down --dir "$2" > /dev/null 2>&1; rm -rf "$2""#;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// What a command did.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) status: ExitStatus,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Done {
-    /// The standard output of a command that had to work.
-    pub(crate) fn worked(self) -> String {
-        assert!(self.status.success(), "{self:?}");
-        self.out
-    }
-
-    /// Everything that a command said that had to end with this code.
-    pub(crate) fn failed_saying(self, code: i32) -> String {
-        assert_eq!(self.status.code(), Some(code), "{self:?}");
-        self.out + &self.err
-    }
-
-    /// The standard error of a command that had to end with this code.
-    pub(crate) fn failed(self, code: i32) -> String {
-        assert_eq!(self.status.code(), Some(code), "{self:?}");
-        self.err
-    }
-}
-
-/// Runs a command to its end.
-pub(crate) fn run(command: &mut Command) -> Done {
-    let output = command.stdin(Stdio::null()).output().expect("the program runs");
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Done { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+/// A folder of `consort up` of the program under test, empty at first.
+pub(crate) fn up_folder() -> UpFolder {
+    UpFolder::of(CONSORT)
 }
 
 /// Runs the program with these arguments.
@@ -61,73 +24,33 @@ pub(crate) fn consort(arguments: &[&str]) -> Done {
     run(Command::new(CONSORT).args(arguments))
 }
 
-/// Runs psql at an address, unaligned, rows only.
-pub(crate) fn psql(url: &str, sql: &str) -> Done {
-    run(Command::new("psql").args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
+/// The command line of a workload.
+#[derive(clap::Parser)]
+struct Load {
+    #[command(subcommand)]
+    command: workloads::Command,
+}
+
+/// Runs a workload in this process: its figures as a table. A specification's tables must keep their rules.
+pub(crate) fn load(arguments: &[&str]) -> String {
+    let line = ["load"].iter().chain(arguments);
+    let command = <Load as clap::Parser>::try_parse_from(line).expect("a workload").command;
+    let (stop, mut progress) = (Stop::new(), Progress::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        if let workloads::Command::Histories(options) = &command {
+            let summaries = workloads::histories::measure(options, &stop).await.expect("a log");
+            return workloads::histories::table(&summaries).to_string();
+        }
+        let report = workloads::measure(&command, &stop, &mut progress).await.expect("figures");
+        assert!(report.is_clean(), "{:?}", report.broken());
+        report.table().to_string()
+    })
 }
 
 /// A TCP port that is free, and stays so for a minute.
 pub(crate) fn free_port() -> u16 {
     postgres::local::free_port().expect("loopback is there")
-}
-
-/// Looks again and again until it is so, at most for [`LIMIT`].
-pub(crate) fn eventually(what: &str, so: impl FnMut() -> bool) {
-    assert!(wait_until(LIMIT, so), "{what} did not come within {LIMIT:?}");
-}
-
-/// A name in the temporary folder that nobody has.
-pub(crate) fn temporary(name: &str) -> PathBuf {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("consort-{name}-{}-{number}", std::process::id()))
-}
-
-/// A folder of `consort up`, empty at first.
-pub(crate) struct UpFolder {
-    folder: PathBuf,
-    guard: Child,
-    pub(crate) port: u16,
-}
-
-impl UpFolder {
-    pub(crate) fn new() -> Self {
-        let folder = temporary("up");
-        let guard = Command::new("sh")
-            .args(["-c", GUARD, "guard", CONSORT])
-            .arg(&folder)
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("sh runs");
-        Self { folder, guard, port: free_port() }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.folder
-    }
-
-    /// `consort up` with one standby, at a port of its own.
-    pub(crate) fn up(&self) -> Done {
-        let listen = format!("127.0.0.1:{}", self.port);
-        self.run("up", &["--listen", &listen, "--standbys", "1"])
-    }
-
-    /// A subcommand for this folder.
-    pub(crate) fn run(&self, subcommand: &str, arguments: &[&str]) -> Done {
-        run(Command::new(CONSORT).arg(subcommand).arg("--dir").arg(&self.folder).args(arguments))
-    }
-
-    /// The address of its clients.
-    pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
-    }
-}
-
-impl Drop for UpFolder {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        // The guard has done its work or not; there is nobody to tell.
-        let _ = self.guard.wait();
-    }
 }
 
 /// `consort serve` in front of servers of its own.

@@ -1,6 +1,6 @@
 //! `up`, `status`, `psql`, `down`, and what happens in between.
 
-use crate::fixture::{CONSORT, UpFolder, eventually, psql, run};
+use crate::fixture::{CONSORT, UpFolder, eventually, psql, run, up_folder};
 
 use std::fs;
 use std::net::{IpAddr, TcpListener, UdpSocket};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn up_makes_nothing_where_it_cannot_be_what_is_wanted() {
-    let home = UpFolder::new();
+    let home = up_folder();
     for no_port in ["127.0.0.1:0", "127.0.0.1:00"] {
         let refused = home.run("up", &["--listen", no_port]).failed(1);
         assert!(refused.contains("clients must know the port"), "{no_port}: {refused}");
@@ -22,7 +22,7 @@ fn up_makes_nothing_where_it_cannot_be_what_is_wanted() {
 
 #[test]
 fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
-    let home = UpFolder::new();
+    let home = up_folder();
     let url = home.up().worked();
     assert_eq!(url, format!("{}\n", home.url()), "the URL is all that is printed to the standard output");
     let checked = home.run("check", &[]).worked();
@@ -80,7 +80,7 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
 /// It was ended before it had written what it made; the primary runs by then.
 #[test]
 fn a_first_up_that_is_broken_off_can_be_taken_down_and_begun_again() {
-    let home = UpFolder::new();
+    let home = up_folder();
     let mut up = Command::new(CONSORT);
     up.args(["up", "--standbys", "1", "--listen", &format!("127.0.0.1:{}", home.port)]).arg("--dir");
     let mut up = up.arg(home.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -122,7 +122,7 @@ fn an_up_that_fails_leaves_nothing(home: &UpFolder) {
 
 #[test]
 fn a_killed_consort_is_started_again_and_a_standby_made_anew() {
-    let home = UpFolder::new();
+    let home = up_folder();
     home.up().worked();
     let pid = fs::read_to_string(home.path().join("consort.pid")).unwrap();
     run(Command::new("kill").args(["-KILL", pid.trim()])).worked();
@@ -150,7 +150,7 @@ fn a_killed_consort_is_started_again_and_a_standby_made_anew() {
 
 #[test]
 fn clients_from_elsewhere_need_the_password() {
-    let home = UpFolder::new();
+    let home = up_folder();
     let listen = format!("0.0.0.0:{}", home.port);
     let said = home.run("up", &["--listen", &listen, "--standbys", "0"]);
     assert!(said.err.contains("users.txt"), "{said:?}");
@@ -180,7 +180,7 @@ fn an_address_of_ours() -> Option<IpAddr> {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let home = UpFolder::new();
+    let home = up_folder();
     for subcommand in ["down", "status", "psql", "check"] {
         let said = home.run(subcommand, &[]).failed(3);
         assert!(said.contains("there is no cluster in"), "{subcommand}: {said}");

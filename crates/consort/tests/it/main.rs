@@ -1,6 +1,5 @@
 //! The command as a person uses it: the program itself, real servers, real clients.
 
-mod acceptance;
 mod access;
 mod backed_up;
 mod bank;
@@ -13,8 +12,6 @@ mod cut_network;
 mod declared;
 mod demo;
 mod entering;
-#[cfg(feature = "control-groups")]
-mod experiment;
 mod faults_consort;
 mod faults_fed;
 mod faults_primary;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use postgres::local::{Node, Options, Scratch};
 
 use crate::fed::{all_equal, refuses, rows, write_past};
-use crate::fixture::{CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run};
+use crate::fixture::{
+    CONSORT, Done, Serving, UpFolder, configuration, eventually, free_port, run, up_folder,
+};
 use crate::load::{Client, Console, Load, TABLES, THROUGH, serves};
 use crate::replicas::number;
 
@@ -98,7 +100,7 @@ fn replica(folder: &UpFolder, arguments: &[&str]) -> Done {
 
 #[test]
 fn up_adds_replicas_and_removes_them() {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     assert!(replica(&folder, &["add"]).failed(3).contains("there is no cluster"));
     folder.up().worked();
     Client::connect(&folder.url()).and_then(|mut client| client.rows(TABLES)).unwrap();

@@ -9,7 +9,7 @@ use postgres::local::{Node, Options, Scratch};
 
 use crate::barriers::{Raw, batch, frame};
 use crate::fed::{refuses, rows};
-use crate::fixture::{Done, Serving, UpFolder, consort, eventually, psql, run, temporary};
+use crate::fixture::{Done, Serving, eventually, load, psql, run, temporary, up_folder};
 use crate::load::{Client, Console, kill_a_backend, past, served};
 use crate::serving::{figure, page};
 use crate::waiting::named;
@@ -653,9 +653,9 @@ fn after_the_primary_or_consort_was_killed_all_are_equal() {
 fn histories_are_serializable() {
     let (serving, mut shown, url) = serving("wait_limit = \"1s\"\n");
     let console = serving.url("postgres", "consort");
-    let line = ["bench", "histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
+    let line = ["histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
     let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
-    let told = consort(&[&line[..], &levels, &["--together", "0.3"]].concat()).worked();
+    let told = load(&[&line[..], &levels, &["--together", "0.3"]].concat());
     assert_eq!(told.matches("strict serializable  valid").count(), 2, "{told}");
     assert!(served(&mut shown, "replica1") > 20, "{told}");
     verified(&serving);
@@ -663,7 +663,7 @@ fn histories_are_serializable() {
 
 #[test]
 fn up_makes_replicas_that_execute() {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     let listen = format!("127.0.0.1:{}", folder.port);
     folder.run("up", &["--listen", &listen, "--design", design()]).worked();
     folder.run("check", &[]).worked();

@@ -7,7 +7,7 @@ use postgres::local::{Options, Scratch};
 
 use crate::backed_up::{at, replica};
 use crate::fed::rows;
-use crate::fixture::{Serving, UpFolder, configuration, eventually, free_port};
+use crate::fixture::{Serving, UpFolder, configuration, eventually, free_port, up_folder};
 use crate::load::{Client, Console, THROUGH, served};
 use crate::replicas::number;
 
@@ -173,7 +173,7 @@ fn counts(folder: &UpFolder, node: &str) -> String {
 
 #[test]
 fn replicas_of_some_tables_are_added() {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     folder.up().worked();
     let mut client = Client::connect(&folder.url()).expect("a log-in");
     client.rows(TABLES).unwrap();
@@ -212,7 +212,7 @@ fn replicas_of_some_tables_are_added() {
 
 #[test]
 fn a_replica_of_some_tables_is_refused_where_reads_never_go_to_the_primary() {
-    let folder = UpFolder::new();
+    let folder = up_folder();
     let listen = format!("127.0.0.1:{}", folder.port);
     let design = design::ALL.iter().find(|design| design.needs_replicas()).expect("there is one").name;
     folder.run("up", &["--listen", &listen, "--design", design, "--replicas", "1"]).worked();

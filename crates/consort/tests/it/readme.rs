@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::fixture::{CONSORT, UpFolder, run};
+use crate::fixture::{CONSORT, run, up_folder};
 
 /// What continuous integration runs by itself.
 const RUN_ELSEWHERE: &[&str] = &["make demo", "make test"];
@@ -15,7 +15,7 @@ fn every_command_of_the_readme_runs() {
     let text = fs::read_to_string(readme).expect("the README is there");
     let commands = tidy::documents::fenced(&text, "sh");
     assert!(!commands.is_empty());
-    let home = UpFolder::new();
+    let home = up_folder();
     let program = Path::new(CONSORT).parent().expect("a program lies in a folder");
     let path = std::env::join_paths(
         std::iter::once(program.to_owned())

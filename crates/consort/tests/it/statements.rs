@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use design::Effects;
 use tokio_postgres::SimpleQueryRow;
 
-use crate::fixture::{Serving, UpFolder, consort, eventually};
+use crate::fixture::{Serving, eventually, load, up_folder};
 use crate::load::{ANYWHERE, Client, Console, THROUGH, past, served};
 use crate::waiting::{is_so, named, serving, shows_all};
 
@@ -138,11 +138,10 @@ fn histories_of_statements_that_travel_are_what_one_server_would_give() {
         let at_replicas = |console: &mut Console| served(console, "replica1") + served(console, "replica2");
         let before = at_replicas(&mut console);
         let shown = serving.url("postgres", "consort");
-        let line =
-            ["bench", "histories", "--url", &url, "--console", &shown, "--time", "4s", "--rate", "600"];
+        let line = ["histories", "--url", &url, "--console", &shown, "--time", "4s", "--rate", "600"];
         let levels = ["--isolation", "repeatable-read,serializable,read-committed,autocommit"];
         let parts = ["--keys", "20", "--read-only", "0.5", "--together", "0.6"];
-        let told = consort(&[&line[..], &levels, &parts].concat()).worked();
+        let told = load(&[&line[..], &levels, &parts].concat());
         assert_eq!(told.matches("  valid").count(), 4, "{told}");
         let travelled = crate::serving::figure(&serving, "consort_commits_as_statements_total");
         assert!(travelled > 50, "{travelled} commits as statements\n{told}");
@@ -491,7 +490,7 @@ fn as_published_a_replica_shows_a_later_commit_without_an_earlier_one() {
 
 #[test]
 fn up_makes_replicas_that_are_fed() {
-    let up = UpFolder::new();
+    let up = up_folder();
     let design = named(|design| design.effects == Effects::Statements);
     let listen = format!("127.0.0.1:{}", up.port);
     up.run("up", &["--listen", &listen, "--design", design, "--replicas", "1"]).worked();

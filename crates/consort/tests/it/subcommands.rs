@@ -1,14 +1,15 @@
 //! Options of the subcommands that no other test needs: `up` in the foreground, for other designs and writers, after a
-//! reboot; `bench` and its exit codes; `psql` and `serve` with their own.
+//! reboot; `bench` without its program; `psql` and `serve` with their own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
 use crate::core_files::{lifted, limits};
-use crate::fixture::{CONSORT, UpFolder, consort, eventually, psql, run};
+use crate::fixture::{CONSORT, UpFolder, consort, eventually, psql, run, temporary, up_folder};
 
 /// `consort up --foreground` in this folder, at its first line: the URL.
 fn foreground(home: &UpFolder, more: &[&str]) -> (Child, String) {
@@ -42,7 +43,7 @@ fn nodes(home: &UpFolder) -> Vec<(String, u64)> {
 
 #[test]
 fn up_in_the_foreground_with_another_design_and_other_writers() {
-    let home = UpFolder::new();
+    let home = up_folder();
     let (mut child, url) = foreground(&home, &["--design", "weak", "--writers", "anywhere"]);
     assert_eq!(url, home.url());
     assert_eq!(limits(child.id()).0, "0", "it leaves no core file");
@@ -65,7 +66,7 @@ fn up_in_the_foreground_with_another_design_and_other_writers() {
 
 #[test]
 fn up_in_the_foreground_says_no_address_at_which_it_does_not_listen() {
-    let home = UpFolder::new();
+    let home = up_folder();
     let _taken = TcpListener::bind(("127.0.0.1", home.port)).expect("it is free");
     let (mut child, said) = foreground(&home, &[]);
     assert_eq!(said, "");
@@ -74,7 +75,7 @@ fn up_in_the_foreground_says_no_address_at_which_it_does_not_listen() {
 
 #[test]
 fn up_starts_again_what_is_there_after_a_reboot() {
-    let home = UpFolder::new();
+    let home = up_folder();
     home.up().worked();
     psql(&home.url(), "CREATE TABLE kept (v int); INSERT INTO kept VALUES (7)").worked();
     let mut pids = vec![fs::read_to_string(home.path().join("consort.pid")).unwrap()];
@@ -110,54 +111,26 @@ fn up_starts_again_what_is_there_after_a_reboot() {
 }
 
 #[test]
-fn bench_says_by_its_exit_code_what_it_saw() {
-    let home = UpFolder::new();
-    home.up().worked();
-    let url = home.url();
-    let stale = ["bench", "stale", "--url", &url, "--rounds", "20", "--gaps", "0"];
-    assert!(consort(&stale).worked().contains("0 stale"), "a clean run");
-    let mix = ["bench", "mix", "--url", &url, "--time", "1s"];
-    assert!(consort(&mix).worked().contains("stale reads"));
-    let histories = ["bench", "histories", "--url", &url, "--time", "2s", "--transactions", "100"];
-    assert!(consort(&histories).worked().contains("strong snapshot isolation  valid"));
-    let console = format!("postgres://postgres@127.0.0.1:{}/consort", home.port);
-    let pid = fs::read_to_string(home.path().join("consort.pid")).unwrap();
-    let host = home.path().join("sockets").display().to_string();
-    let port = nodes(&home)[0].1;
-    let direct = format!("postgres://postgres@127.0.0.1/postgres?host={host}&port={port}");
-    let overhead = "--no-pgbouncer --no-calls --time 1s --rounds 1 --script select-only --protocol simple --clients 1 --initialize 1";
-    let overhead = ["bench", "overhead", "--url", &url, "--direct", &direct, "--proxy-pid", pid.trim()]
-        .into_iter()
-        .chain(overhead.split(' '));
-    let figures = consort(&overhead.collect::<Vec<_>>()).worked();
-    assert!(figures.contains("select-only") && figures.contains("direct"), "{figures}");
-    for workload in
-        ["tpcc --shrink 100", "ycsb --scale 1 --mix d", "tpcb --shrink 1000", "tpcw --shrink 100 --think 0"]
-    {
-        let line = ["bench"].into_iter().chain(workload.split(' ')).chain(["--url", &url, "--time", "1s"]);
-        let line: Vec<&str> = line.chain(["--console", &console]).collect();
-        let figures = consort(&line).worked();
-        assert!(figures.contains("holds") && !figures.contains("BROKEN"), "{figures}");
-        assert!(figures.contains("standby1 "), "{figures}");
-    }
-    let nobody = ["bench", "stale", "--url", "postgres://postgres@127.0.0.1:1/postgres", "--rounds", "1"];
-    consort(&nobody).failed(1);
-
-    // The primary is ahead of its standby, and `weak` shows it.
-    home.run("down", &[]).worked();
-    home.run("up", &["--design", "weak"]).worked();
-    let late = ["--node", "standby1", "-X", "-c", "ALTER SYSTEM SET recovery_min_apply_delay = '500ms'"];
-    home.run("psql", &late).worked();
-    home.run("psql", &["--node", "standby1", "-X", "-c", "SELECT pg_reload_conf()"]).worked();
-    eventually("what one server would not show", || {
-        let done = consort(&stale);
-        done.status.code() == Some(1) && done.err.contains("what one PostgreSQL server would not show")
-    });
+fn bench_without_its_program_says_how_to_build_it() {
+    // A copy of the program in a folder of its own has no consort-bench beside it.
+    let folder = temporary("alone");
+    fs::create_dir_all(&folder).unwrap();
+    let alone = folder.join("consort");
+    fs::copy(CONSORT, &alone).unwrap();
+    let said = run(Command::new(&alone).args(["bench", "stale", "--help"]).env("PATH", &folder)).failed(1);
+    assert!(said.contains("HINT: build it") && said.contains("-p experiments"), "{said}");
+    // The program beside it gets all arguments, help included.
+    let beside = folder.join("consort-bench");
+    fs::write(&beside, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
+    let said = run(Command::new(&alone).args(["bench", "stale", "--help"])).worked();
+    assert_eq!(said, "stale --help\n");
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn psql_and_serve_take_what_they_say() {
-    let home = UpFolder::new();
+    let home = up_folder();
     home.up().worked();
     let one = home.run("psql", &["-XAtc", "SELECT current_database()"]).worked();
     assert_eq!(one, "postgres\n");

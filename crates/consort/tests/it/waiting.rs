@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use design::{Design, Orderer, Reads};
 use postgres::local::{Node, Options, Scratch};
 
-use crate::fixture::{Serving, UpFolder, consort, eventually};
+use crate::fixture::{Serving, eventually, load, up_folder};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served};
 
 /// Their names.
@@ -395,10 +395,9 @@ fn histories_are_what_one_server_would_give() {
         let (serving, mut shown, url) = serving(design, 2, lines);
         let before = all_served(&mut shown, 2);
         let console = serving.url("postgres", "consort");
-        let line =
-            ["bench", "histories", "--url", &url, "--console", &console, "--time", "3s", "--rate", "1000"];
+        let line = ["histories", "--url", &url, "--console", &console, "--time", "3s", "--rate", "1000"];
         let levels = ["--isolation", "repeatable-read,read-committed,autocommit", "--read-only", "0.5"];
-        let told = consort(&[&line[..], &levels, &["--together", "0.3"]].concat()).worked();
+        let told = load(&[&line[..], &levels, &["--together", "0.3"]].concat());
         assert_eq!(told.matches("  valid").count(), 3, "{told}");
         assert!(all_served(&mut shown, 2) > before + 100, "{told}");
     }
@@ -407,7 +406,7 @@ fn histories_are_what_one_server_would_give() {
 #[test]
 fn up_makes_replicas_for_it() {
     for design in all() {
-        let folder = UpFolder::new();
+        let folder = up_folder();
         let listen = format!("127.0.0.1:{}", folder.port);
         let standby = ["--listen", &listen, "--design", design, "--standbys", "1"];
         let refused = folder.run("up", &standby).failed(1);

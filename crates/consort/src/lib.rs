@@ -1,0 +1,124 @@
+//! The command. Each subcommand is a file: what it takes, what it does, what it prints. What runs for ever is `node`'s,
+//! what drives PostgreSQL is `postgres`'; this crate only brings them together for a person at a terminal. The library lets `consort-bench` start
+//! clusters as `consort up` does.
+//!
+//! Exit codes: 0 done; 1 it could not be done, and the standard error says why; 2 the command line is wrong; 3 what was
+//! asked for is not running.
+
+mod attach;
+mod bench;
+mod broken_pipe;
+mod check;
+mod cluster_in;
+mod console;
+mod core_files;
+pub mod daemon;
+pub mod demo;
+mod detach;
+pub mod down;
+mod explain;
+pub mod failure;
+mod feeds;
+pub mod home;
+mod import;
+mod logging;
+mod psql;
+mod repair;
+mod replica;
+mod seed;
+pub mod serve;
+pub mod settings_file;
+mod status;
+pub mod up;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Consort makes a PostgreSQL primary and its standbys behave as one server.
+///
+/// Clients connect to one address. Writes go to the primary; a read goes to a standby when it is proven to show there
+/// what the primary would show, and to the primary otherwise.
+#[derive(Parser)]
+#[command(name = "consort", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort demo                    what it is about, in a minute
+  consort up                      a primary and two standbys on this machine, behind one address
+  consort status                  the nodes, how far each has come, where reads went
+  consort psql                    a prompt through Consort
+  consort down                    stop it all; `consort up` starts it again
+  consort serve --config FILE     the same for servers that you already have
+  consort import pgbouncer.ini    such a FILE out of the one of PgBouncer, PgCat or PgDog";
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Options),
+    Down(down::Options),
+    Demo(demo::Options),
+    Serve(serve::Options),
+    Import(import::Options),
+    Attach(attach::Options),
+    Detach(detach::Options),
+    Check(check::Options),
+    Repair(repair::Options),
+    Replica(replica::Options),
+    Verify(verify::Options),
+    Status(status::Options),
+    Explain(explain::Options),
+    Psql(psql::Options),
+    Bench(bench::Options),
+}
+
+/// Runs the command line of this process; its exit code.
+pub fn main() -> ExitCode {
+    let command = CommandLine::parse().command;
+    exit_code(|| run(command))
+}
+
+/// Runs a command: its exit code, after its failure was told on the standard error.
+pub fn exit_code(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+    broken_pipe::ends_quietly(|| match command() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("consort: {failure}");
+            failure.code()
+        }
+    })
+}
+
+/// A runtime of one thread for one command.
+///
+/// # Errors
+/// The system has no descriptors left.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(options) => up::run(&options),
+        Command::Down(options) => down::run(&options),
+        Command::Demo(options) => demo::run(&options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::Attach(options) => attach::run(&options),
+        Command::Detach(options) => detach::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Repair(options) => repair::run(&options),
+        Command::Replica(options) => replica::run(&options),
+        Command::Verify(options) => verify::run(&options),
+        Command::Status(options) => status::run(&options),
+        Command::Explain(options) => explain::run(&options),
+        Command::Psql(options) => psql::run(&options),
+        Command::Bench(options) => bench::run(&options),
+    }
+}

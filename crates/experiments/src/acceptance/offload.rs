@@ -1,0 +1,223 @@
+//! Offload: a table that nobody writes beside pgbench at full speed, on this machine's disk and on one whose syncs take 8 ms
+//! longer; a hot row that is written at an interval, what its proof costs, and what savepoints and asynchronous commits cost.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use workloads::overhead::{self, Script, pgbench};
+use workloads::progress::Progress;
+use workloads::session::Protocol;
+use workloads::slow_disk::SlowDisk;
+use workloads::stale::{Commit, Options as Reads, Report, measure};
+use workloads::stop::Stop;
+use workloads::table::{percent, write_json};
+
+use super::Options;
+use super::ground::Ground;
+use super::lines::Lines;
+use consort::failure::Failure;
+use consort::up::Writers;
+
+/// At least this part of the reads of a table that nobody writes is served by standbys.
+const COLD_WISH: f64 = 0.99;
+
+/// Of a row that is written so often at least this part.
+const HOT_WISHES: [(Duration, f64); 2] =
+    [(Duration::from_millis(10), 0.90), (Duration::from_millis(3), 0.75)];
+
+/// At the median a proof takes no longer.
+const PROOF_WISH_US: u64 = 500;
+
+/// How much longer a slow disk's syncs take.
+const SLOW_SYNC: Duration = Duration::from_millis(8);
+
+/// pgbench's clients, and its scale.
+const CLIENTS: u32 = 4;
+const SCALE: u32 = 4;
+
+/// A reader waits so long between two reads: two cores are for the servers, too.
+const READ_EVERY: Duration = Duration::from_millis(1);
+
+/// pgbench runs so much longer than the readers, at both ends together.
+const MARGIN: Duration = Duration::from_secs(3);
+
+/// A level of consistency that proves nothing: for comparison.
+const WEAK: &str = "?options=-c%20consort.consistency%3Dweak";
+
+/// Runs it all in both modes of writers.
+pub(super) fn run(
+    runtime: &Runtime,
+    options: &Options,
+    stop: &Stop,
+    lines: &mut Lines,
+) -> Result<(), Failure> {
+    for &writers in &options.writers {
+        let folder = Folder::make(writers)?;
+        let disk = SlowDisk::build(&folder.0, None)?;
+        let name = format!("offload-{}", writers.name());
+        let ground = Ground::make(&name, writers, &disk.environment())?;
+        let run = Run { ground, disk, writers, options, stop };
+        runtime.block_on(async {
+            run.cold(lines).await?;
+            run.hot(lines).await
+        })?;
+        run.ground.judge_bypass("offload", lines);
+    }
+    Ok(())
+}
+
+/// What all measurements of one mode share.
+struct Run<'a> {
+    ground: Ground,
+    disk: SlowDisk,
+    writers: Writers,
+    options: &'a Options,
+    stop: &'a Stop,
+}
+
+impl Run<'_> {
+    /// The cold table beside pgbench: through Consort, and past it where that is allowed.
+    async fn cold(&self, lines: &mut Lines) -> Result<(), workloads::Error> {
+        pgbench::initialize(&self.ground.url(), SCALE).await?;
+        let mut loads = vec![("through Consort", self.ground.url())];
+        if self.writers == Writers::Anywhere {
+            loads.push(("past Consort", self.ground.primary()));
+        }
+        for slow in [Duration::ZERO, SLOW_SYNC] {
+            for (way, url) in &loads {
+                if self.stop.was_asked() {
+                    return Ok(());
+                }
+                self.disk.set(slow)?;
+                let load = overhead::Run {
+                    script: Script::TpcbLike,
+                    protocol: Protocol::Prepared,
+                    clients: CLIENTS,
+                    time: self.options.time() + MARGIN,
+                };
+                let wanted = Reads { writers: Some(0), ..self.reads() };
+                let name = format!("cold-{way}-{}", slow.as_millis());
+                let (said, report) = tokio::join!(pgbench::run(url, &load), self.measure(&wanted, &name));
+                let (said, report) = (said?, report?);
+                let share = report.cold_share.as_ref().map_or(0.0, |share| share.at_standbys);
+                let what = format!(
+                    "offload, writers {}: cold table beside pgbench {way}, syncs +{} ms",
+                    self.writers.name(),
+                    slow.as_millis()
+                );
+                let measured = format!(
+                    "{} of {} ({}), {:.0} pgbench transactions/s",
+                    percent(share),
+                    report.cold.done,
+                    report.cold_share.as_ref().map_or_else(String::new, |share| share.why_not()),
+                    said.per_second
+                );
+                lines.judge(&what, "99 %", measured, share >= COLD_WISH);
+            }
+        }
+        self.disk.set(Duration::ZERO)
+    }
+
+    /// The hot row at two intervals, with and without proofs, and with the writers that cost more.
+    async fn hot(&self, lines: &mut Lines) -> Result<(), workloads::Error> {
+        let beside = (self.writers == Writers::Anywhere).then(|| self.ground.primary());
+        for (every, wish) in HOT_WISHES {
+            let wanted =
+                Reads { write_every: every, beside_url: beside.clone(), writers: Some(1), ..self.reads() };
+            let what =
+                format!("offload, writers {}: hot row every {} ms", self.writers.name(), every.as_millis());
+            let proven = self.measure(&wanted, &format!("hot-{}", every.as_millis())).await?;
+            let share = judge_hot(&what, &proven, Some(wish).filter(|_| beside.is_some()), lines);
+            judge_wrong(&what, &proven, lines);
+            let weak = Reads { url: self.ground.url() + WEAK, ..wanted.clone() };
+            let weak = self.measure(&weak, &format!("hot-{}-weak", every.as_millis())).await?;
+            let (with, without) = (proven.hot.latency.p50_us, weak.hot.latency.p50_us);
+            let measured = format!("{with} us with it, {without} us without it, at {}", percent(share));
+            let added = with.saturating_sub(without);
+            lines.judge(
+                &format!("{what}: the proof at the median"),
+                "0.5 ms",
+                measured,
+                added <= PROOF_WISH_US,
+            );
+        }
+        let usual = Reads { beside_url: beside, writers: Some(1), ..self.reads() };
+        let behind = Reads { savepoints: true, ..usual.clone() };
+        let asynchronous = Reads { synchronous_commit: vec![Commit::Off], ..usual };
+        for (how, wanted) in [("savepoints", behind), ("asynchronous commit", asynchronous)] {
+            let what = format!("offload, writers {}: hot row every 10 ms with {how}", self.writers.name());
+            let report = self.measure(&wanted, &format!("hot-{how}")).await?;
+            judge_hot(&what, &report, None, lines);
+            judge_wrong(&what, &report, lines);
+        }
+        Ok(())
+    }
+
+    /// Readers for the usual time.
+    fn reads(&self) -> Reads {
+        Reads {
+            time: Some(self.options.time()),
+            protocol: vec![Protocol::Prepared],
+            read_every: READ_EVERY,
+            console: Some(self.ground.console()),
+            seed: self.options.seed,
+            ..Reads::new(&self.ground.url(), 0)
+        }
+    }
+
+    async fn measure(&self, wanted: &Reads, name: &str) -> Result<Report, workloads::Error> {
+        let report = measure(wanted, self.stop, &mut Progress::new()).await?;
+        let name = format!("offload-{}-{}.json", self.writers.name(), name.replace(' ', "-"));
+        write_json(&self.options.results.join(name), &report)?;
+        // Without proofs wrong reads are what is to be expected.
+        if !report.is_clean() && !wanted.url.ends_with(WEAK) {
+            println!("{}", report.summary());
+            self.ground.keep(&self.options.results);
+        }
+        Ok(report)
+    }
+}
+
+/// The share of the hot row's reads; judged if there is a wish.
+fn judge_hot(what: &str, report: &Report, wish: Option<f64>, lines: &mut Lines) -> f64 {
+    let share = report.hot_share.as_ref().map_or(0.0, |share| share.at_standbys);
+    let why = report.hot_share.as_ref().map_or_else(String::new, |share| share.why_not());
+    let measured =
+        format!("{} of {} ({why}), {} writes", percent(share), report.hot.done, report.writes.done);
+    match wish {
+        Some(wish) => lines.judge(what, &percent(wish), measured, share >= wish),
+        None => lines.tell(what, measured),
+    }
+    share
+}
+
+fn judge_wrong(what: &str, report: &Report, lines: &mut Lines) {
+    let measured = format!("{} stale, {} backwards", report.hot.stale, report.hot.backwards);
+    lines.judge(&format!("{what}: wrong reads"), "0 stale, 0 backwards", measured, report.is_clean());
+}
+
+/// A folder for the slow disk that every user can enter, removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make(writers: Writers) -> Result<Self, Failure> {
+        let name = format!("consort-slow-disk-{}-{}", std::process::id(), writers.name());
+        let folder = Self(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&folder.0)?;
+        std::fs::set_permissions(&folder.0, std::fs::Permissions::from_mode(0o755))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+fn remove(folder: &Path) {
+    // What cannot be removed is the next reboot's.
+    let _ = std::fs::remove_dir_all(folder);
+}

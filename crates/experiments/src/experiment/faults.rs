@@ -1,0 +1,168 @@
+//! What happens to servers while clients run: one is killed and started again, or what Consort feeds is held up at all of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postgres::local::{Cluster, Node};
+use serde::Serialize;
+use tokio::sync::oneshot;
+use workloads::session::{Protocol, Session, Trouble};
+
+use super::ground::{Ground, Machines, SERVED, start_again};
+use super::point::Which;
+use super::table::{Blow, Fault};
+use consort::failure::Failure;
+
+/// How often is looked whether a server has come back.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How a server came back, in seconds since it could; nothing if it did not before the clients ended.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Recovery {
+    /// Until it had answered a read.
+    pub(super) first_read_s: Option<f64>,
+    /// Until it had all that the primary had.
+    pub(super) caught_up_s: Option<f64>,
+    /// How long it was going to take, as the first estimate said, in proportion to how long it took from then on.
+    pub(super) estimated: Option<f64>,
+}
+
+/// Who lacks less than this lacks nothing worth an estimate.
+const LITTLE_BYTES: u64 = 256 * 1024;
+
+/// Waits until the clients begin, then for the moment, strikes, and watches how it ends. If they never begin nothing happens.
+pub(super) async fn strike(
+    ground: &Ground,
+    which: &Which<'_>,
+    began: oneshot::Receiver<()>,
+) -> Result<Option<Recovery>, Failure> {
+    let (Some(fault), Ok(())) = (&which.experiment.fault, began.await) else { return Ok(None) };
+    let until = Instant::now() + which.experiment.warm_up() + which.experiment.time();
+    tokio::time::sleep(Duration::from_secs(fault.at_s)).await;
+    let struck: Vec<String> = match &fault.node {
+        Some(name) => vec![name.clone()],
+        None => ground.fed(which.setup).map(|node| node.name().to_owned()).collect(),
+    };
+    let over = match fault.what {
+        Blow::Kill => kill(fault, &struck, &ground.cluster, &ground.machines).await?,
+        Blow::Hold => hold(fault, &struck, &ground.cluster).await?,
+    };
+    match (fault.back_after_s, ground.console(), &struck[..]) {
+        (Some(_), Some(console), [name, ..]) => Ok(Some(recovery(&console, name, (over, until)).await)),
+        _ => Ok(None),
+    }
+}
+
+/// When it was over.
+async fn kill(
+    fault: &Fault,
+    struck: &[String],
+    cluster: &Arc<Cluster>,
+    machines: &Arc<Machines>,
+) -> Result<Instant, Failure> {
+    for name in struck {
+        let killed = at(cluster.clone(), name.clone(), |node| {
+            node.kill();
+            Ok(())
+        });
+        killed.await?;
+    }
+    let Some(back_after_s) = fault.back_after_s else { return Ok(Instant::now()) };
+    tokio::time::sleep(Duration::from_secs(back_after_s)).await;
+    let over = Instant::now();
+    for name in struck {
+        let machines = machines.clone();
+        at(cluster.clone(), name.clone(), move |node| start_again(&machines, node)).await?;
+    }
+    Ok(over)
+}
+
+/// Whoever takes in what Consort feeds writes how far it is: that waits. (It gives up after 10 s.)
+async fn hold(fault: &Fault, struck: &[String], cluster: &Arc<Cluster>) -> Result<Instant, Failure> {
+    let for_s = fault.back_after_s.unwrap_or_default();
+    let hold = format!("BEGIN; LOCK TABLE consort.position IN SHARE MODE; SELECT pg_sleep({for_s}); COMMIT");
+    let all = struck.iter().map(|name| {
+        let hold = hold.clone();
+        tokio::spawn(at(cluster.clone(), name.clone(), move |node| {
+            Ok(node.query(SERVED, &hold).map(drop)?)
+        }))
+    });
+    for held in all.collect::<Vec<_>>() {
+        held.await.map_err(|error| Failure::new(error.to_string()))??;
+    }
+    Ok(Instant::now())
+}
+
+/// What is done to a server takes its time: clients go on meanwhile.
+async fn at(
+    cluster: Arc<Cluster>,
+    name: String,
+    what: impl FnOnce(&Node) -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let done = tokio::task::spawn_blocking(move || {
+        let node = cluster.nodes().iter().find(|node| node.name() == name);
+        node.map_or_else(|| Err(Failure::new(format!("there is no server {name}"))), what)
+    });
+    done.await.map_err(|error| Failure::new(error.to_string()))?
+}
+
+/// Asks the console until the server has read and has all that was written before, or the clients end. An answer that is lost is
+/// asked for again.
+async fn recovery(console: &str, name: &str, (since, until): (Instant, Instant)) -> Recovery {
+    let mut recovery = Recovery::default();
+    let (mut at_first, mut estimate) = (None, None);
+    let all = |so_far: &Recovery| so_far.first_read_s.and(so_far.caught_up_s).and(so_far.estimated).is_some();
+    while Instant::now() < until && !all(&recovery) {
+        if let Ok(seen) = look(console, name).await {
+            let passed = Some(since.elapsed().as_secs_f64());
+            let before = at_first.get_or_insert(seen);
+            if seen.reads > before.reads {
+                recovery.first_read_s = recovery.first_read_s.or(passed);
+            }
+            if seen.version >= Some(before.newest_version) {
+                recovery.caught_up_s = recovery.caught_up_s.or(passed);
+            }
+            match (seen.left, estimate) {
+                (Some(left), None) if seen.pending > LITTLE_BYTES => estimate = Some((Instant::now(), left)),
+                (_, Some((made, left))) if seen.pending <= LITTLE_BYTES => {
+                    let took: Duration = made.elapsed();
+                    recovery.estimated = recovery.estimated.or(Some(left.as_secs_f64() / took.as_secs_f64()));
+                }
+                _ => {}
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    recovery
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    reads: u64,
+    version: Option<u64>,
+    newest_version: u64,
+    pending: u64,
+    left: Option<Duration>,
+}
+
+async fn look(console: &str, name: &str) -> Result<Seen, Trouble> {
+    let session = Session::open(console, Protocol::Simple).await?;
+    let replicas = session.texts("SHOW REPLICAS").await?;
+    let feeds = session.texts("SHOW FEEDS").await?;
+    session.close().await;
+    let text = |rows: &[HashMap<String, String>], column: &str| {
+        let row = rows.iter().find(|row| row.get("name").is_some_and(|text| text == name))?;
+        row.get(column).cloned()
+    };
+    let figure = |rows: &[HashMap<String, String>], column: &str| text(rows, column)?.parse().ok();
+    // Before it is fed again nobody knows when it will be.
+    let is_fed = matches!(text(&feeds, "state").as_deref(), Some("feeding" | "serving"));
+    Ok(Seen {
+        reads: figure(&replicas, "reads_served").unwrap_or_default(),
+        version: figure(&feeds, "version"),
+        newest_version: figure(&feeds, "newest_version").unwrap_or_default(),
+        pending: figure(&feeds, "pending_bytes").unwrap_or_default(),
+        left: figure(&feeds, "catch_up_left_ms").filter(|_| is_fed).map(Duration::from_millis),
+    })
+}

@@ -1,0 +1,395 @@
+//! The servers of an experiment, each on a small machine of its own, and Consort, or another proxy, in front of as many of them
+//! as a setup wants.
+//! All of it is gone when the value is dropped, or when this process ends in whatever way.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postgres::local::{
+    Cluster, Node, NodeState, Options, Programs, Role, SmallMachine, SmallMachines, free_port, wait_until,
+};
+use workloads::session::{Protocol, Session, Trouble};
+
+use super::pgpool::Pgpool;
+use super::point::{NodeUse, Verified};
+use super::table::{Experiment, Kind, Setup};
+use consort::failure::Failure;
+use consort::home::Home;
+use consort::settings_file::{SettingsFile, quoted};
+use consort::up::Writers;
+use consort::{daemon, down, up};
+
+/// How long nodes and Consort may take until all serve, and replicas until they have what was loaded.
+const READY_LIMIT: Duration = Duration::from_secs(180);
+
+/// How often is looked whether they do.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long VACUUM and VERIFY may take.
+const LONG: Duration = Duration::from_secs(600);
+
+/// The database of what runs past Consort: nothing of Consort's is in it.
+const PLAIN: &str = "plain";
+
+/// The database of what runs through it.
+pub(super) const SERVED: &str = "postgres";
+
+/// What the servers are told besides: little memory each, and a log that does not grow. Autovacuum would begin once a minute, at
+/// all of them at once, take half of so small a machine for ten seconds, and meet some points and not others.
+const SETTINGS: [(&str, &str); 5] = [
+    ("shared_buffers", "64MB"),
+    ("max_wal_size", "160MB"),
+    ("max_slot_wal_keep_size", "2GB"),
+    ("autovacuum", "off"),
+    // Its files go with the folder when a server was killed.
+    ("dynamic_shared_memory_type", "mmap"),
+];
+
+/// Consort waits for servers that are ten times as slow ten times as long as it does otherwise.
+const PROOF_LIMIT: &str = "50ms";
+
+/// The machines, by what is on them.
+pub(super) struct Machines {
+    nodes: Vec<SmallMachine>,
+    consort: SmallMachine,
+    /// The primary's name.
+    primary: String,
+    primary_percent: u32,
+    node_percent: u32,
+    consort_percent: Option<u32>,
+}
+
+impl Machines {
+    /// From now on each has its quota.
+    pub(super) fn limit(&self) -> Result<(), postgres::Error> {
+        let mut all = self.nodes.iter().chain([&self.consort]);
+        all.try_for_each(|machine| machine.limit(self.quota(machine.name())))
+    }
+
+    /// In hundredths of a core, if there is one.
+    fn quota(&self, name: &str) -> Option<u32> {
+        match name {
+            name if name == self.consort.name() => self.consort_percent,
+            name if name == self.primary => Some(self.primary_percent),
+            _ => Some(self.node_percent),
+        }
+    }
+
+    /// From now on each has as much as there is.
+    pub(super) fn lift(&self) -> Result<(), postgres::Error> {
+        self.nodes.iter().chain([&self.consort]).try_for_each(|machine| machine.limit(None))
+    }
+
+    /// What each has used since it was made.
+    pub(super) fn used(&self) -> Result<BTreeMap<String, Duration>, postgres::Error> {
+        let all = self.nodes.iter().chain([&self.consort]);
+        all.map(|machine| Ok((machine.name().to_owned(), machine.used()?))).collect()
+    }
+
+    /// Use between two counts in so much time, as part of a core and of the quota.
+    pub(super) fn between(
+        &self,
+        before: &BTreeMap<String, Duration>,
+        after: &BTreeMap<String, Duration>,
+        time: Duration,
+    ) -> BTreeMap<String, NodeUse> {
+        let of = |(name, after): (&String, &Duration)| {
+            let used = after.saturating_sub(before.get(name).copied().unwrap_or_default());
+            let of_a_core = used.as_secs_f64() / time.as_secs_f64().max(0.001);
+            let of_its_quota = self.quota(name).map(|percent| of_a_core / (f64::from(percent) / 100.0));
+            (name.clone(), NodeUse { of_a_core, of_its_quota })
+        };
+        after.iter().map(of).collect()
+    }
+}
+
+/// The servers, and Consort.
+pub(super) struct Ground {
+    home: Home,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) machines: Arc<Machines>,
+    kind: Kind,
+    port: u16,
+    /// The setup that Consort or the relay runs for.
+    serves: Option<Setup>,
+    relay: Option<Pgpool>,
+    /// The last to go: it takes with it what is still there.
+    _all: SmallMachines,
+}
+
+impl Ground {
+    /// Makes the servers that the experiment needs, and starts them.
+    pub(super) fn make(experiment: &Experiment) -> Result<Self, Failure> {
+        let name = format!("consort-{}-{}", experiment.name, std::process::id());
+        let folder: PathBuf = std::env::temp_dir().join(name);
+        let all = SmallMachines::make(&folder)?;
+        let home = Home::at(Some(&folder))?;
+        let (standbys, replicas) = match experiment.replicas {
+            Kind::Standbys => (experiment.most_replicas(), 0),
+            Kind::Fed => (0, experiment.most_replicas()),
+        };
+        let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let options = Options { standbys, replicas, settings, durable: false, ..Options::default() };
+        let mut progress = |step: &str| eprintln!("{}: {step} ..", experiment.name);
+        let cluster = Cluster::create(&Programs::find()?, &folder, &options, &mut progress)?;
+        let nodes = cluster.nodes().iter().map(|node| all.add(node.name())).collect::<Result<_, _>>()?;
+        let machines = Machines {
+            nodes,
+            consort: all.add("consort")?,
+            primary: cluster.primary().name().to_owned(),
+            primary_percent: experiment.primary_percent.unwrap_or(experiment.node_percent),
+            node_percent: experiment.node_percent,
+            consort_percent: experiment.consort_percent,
+        };
+        let ground = Self {
+            home,
+            cluster: Arc::new(cluster),
+            machines: Arc::new(machines),
+            kind: experiment.replicas,
+            port: free_port()?,
+            serves: None,
+            relay: None,
+            _all: all,
+        };
+        ground.cluster.nodes().iter().try_for_each(|node| settle(&ground.machines, node))?;
+        ground.cluster.primary().query(SERVED, &format!("CREATE DATABASE {PLAIN}"))?;
+        Ok(ground)
+    }
+
+    /// Whatever ran before, now this setup does.
+    pub(super) async fn serve(&mut self, setup: &Setup) -> Result<(), Failure> {
+        if self.serves.as_ref().is_some_and(|now| now.name == setup.name) {
+            return Ok(());
+        }
+        self.rest()?;
+        if setup.relay.is_some() {
+            let nodes: Vec<&Node> = self.nodes_of(setup).collect();
+            let mut relay = Pgpool::start(self.home.folder(), self.port, &nodes)?;
+            self.machines.consort.take(relay.pid())?;
+            relay.wait(self.port).await?;
+            (self.relay, self.serves) = (Some(relay), Some(setup.clone()));
+        }
+        if let Some(design) = &setup.design {
+            up::write(&self.home, &self.settings(design, setup), self.nodes_of(setup))?;
+            std::fs::create_dir_all(self.home.socket_folder())?;
+            daemon::start(&self.home)?;
+            let pid = self.home.running().ok_or_else(|| Failure::new("Consort does not run"))?;
+            self.machines.consort.take(pid.as_raw_nonzero().get())?;
+            self.serves = Some(setup.clone());
+        }
+        Ok(())
+    }
+
+    /// From now on nobody is in front of the servers.
+    pub(super) fn rest(&mut self) -> Result<(), Failure> {
+        if self.serves.take().is_some_and(|setup| setup.design.is_some()) {
+            down::stop_consort(&self.home)?;
+        }
+        self.relay = None;
+        Ok(())
+    }
+
+    fn settings(&self, design: &str, setup: &Setup) -> SettingsFile {
+        let mut file = SettingsFile::of(None);
+        file.set("listen", &format!("[{}]", quoted(&format!("127.0.0.1:{}", self.port))));
+        file.set("unix_socket_dir", &quoted("run"));
+        file.set("design", &quoted(design));
+        file.set("writers", &quoted(Writers::ThroughConsort.name()));
+        file.set("attach_on_first_use", "true");
+        file.set("auth_type", &quoted("trust"));
+        file.set("proof_limit", &quoted(PROOF_LIMIT));
+        file.set("pool_mode", &quoted("session"));
+        setup.settings.iter().for_each(|(key, value)| file.set(key, &value.to_string()));
+        file
+    }
+
+    /// The servers that a setup has: the primary, and the first of the others.
+    fn nodes_of(&self, setup: &Setup) -> impl Iterator<Item = &Node> {
+        let others = match self.kind {
+            Kind::Standbys => self.cluster.standbys(),
+            Kind::Fed => self.cluster.replicas(),
+        };
+        std::iter::once(self.cluster.primary()).chain(others.iter().take(setup.replicas))
+    }
+
+    /// The servers of the setup that Consort feeds.
+    pub(super) fn fed(&self, setup: &Setup) -> impl Iterator<Item = &Node> {
+        self.nodes_of(setup).filter(|node| node.role() == Role::Replica)
+    }
+
+    /// Where clients log in.
+    pub(super) fn url(&self) -> String {
+        match &self.serves {
+            Some(setup) => format!("postgres://postgres@127.0.0.1:{}/{}", self.port, database(setup)),
+            None => self.primary_at(PLAIN),
+        }
+    }
+
+    /// The primary itself, with the database of the setup.
+    pub(super) fn primary_url(&self, setup: &Setup) -> String {
+        self.primary_at(database(setup))
+    }
+
+    fn primary_at(&self, database: &str) -> String {
+        let primary = self.cluster.primary();
+        let sockets = primary.socket_folder().display();
+        format!("host={sockets} port={} user=postgres dbname={database}", primary.port())
+    }
+
+    /// Where what must be true afterwards is looked at, if not where clients log in: nothing may be old there.
+    pub(super) fn check_url(&self) -> Option<String> {
+        let setup = self.serves.as_ref()?;
+        let past = || self.primary_url(setup);
+        let through = || format!("{}?options=-c%20consort.consistency%3Dprimary", self.url());
+        Some(if setup.relay.is_some() { past() } else { through() })
+    }
+
+    /// Where the console answers, if Consort runs.
+    pub(super) fn console(&self) -> Option<String> {
+        let consort = self.serves.as_ref().is_some_and(|setup| setup.design.is_some());
+        consort.then(|| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
+    }
+
+    /// Waits until Consort serves with all servers of the setup, and until replicas that it feeds have all that there is.
+    pub(super) async fn wait_ready(&self) -> Result<(), Failure> {
+        let since = Instant::now();
+        loop {
+            let Err(why) = self.is_ready().await else { return Ok(()) };
+            if since.elapsed() > READY_LIMIT {
+                return Err(Failure::new(format!("not ready within {READY_LIMIT:?}: {why}")));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn is_ready(&self) -> Result<(), String> {
+        let said = |trouble: Trouble| trouble.to_string();
+        // A database is followed from its first client on.
+        Session::open(&self.url(), Protocol::Simple).await.map_err(said)?.close().await;
+        let Some(console) = self.console() else { return self.standbys_have_all() };
+        let session = Session::open(&console, Protocol::Simple).await.map_err(said)?;
+        for row in session.texts("SHOW REPLICAS").await.map_err(said)? {
+            let text = |column: &str| row.get(column).cloned().unwrap_or_default();
+            if text("state") != "serving" {
+                return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
+            }
+        }
+        let databases = session.texts("SHOW GAUGES").await.map_err(said)?;
+        if let Some(why) = databases.iter().find_map(|row| row.get("why_not_serving")) {
+            return Err(why.clone());
+        }
+        let feeds = session.texts("SHOW FEEDS").await.map_err(said)?;
+        let orders_first = self.serves.as_ref().is_some_and(Setup::orders_first);
+        for row in &feeds {
+            let text = |column: &str| row.get(column).cloned().unwrap_or_default();
+            let has_all = match orders_first {
+                true => text("state") == "executing",
+                false => text("state") == "serving" && text("version") == text("newest_version"),
+            };
+            if !has_all {
+                return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
+            }
+        }
+        let wanted = match (self.kind, &self.serves) {
+            (Kind::Fed, Some(setup)) => setup.replicas,
+            _ => 0,
+        };
+        match databases.is_empty() || feeds.len() < wanted {
+            true => Err("not every replica is fed yet".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// PostgreSQL's own standbys have all that the primary has.
+    fn standbys_have_all(&self) -> Result<(), String> {
+        const BEHIND: &str = "SELECT application_name FROM pg_stat_replication \
+                              WHERE application_name LIKE 'standby%' AND replay_lsn < pg_current_wal_lsn()";
+        let behind = self.cluster.primary().query(PLAIN, BEHIND).map_err(|error| error.to_string())?;
+        match behind.first() {
+            Some(_) => Err("a standby has not replayed all yet".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Tidies up what was loaded.
+    pub(super) fn vacuum_primary(&self, setup: &Setup) -> Result<(), Failure> {
+        tidy_up(self.cluster.primary(), database(setup))
+    }
+
+    /// The same at the servers of the setup that Consort feeds.
+    pub(super) fn vacuum_replicas(&self, setup: &Setup) -> Result<(), Failure> {
+        self.fed(setup).try_for_each(|node| tidy_up(node, SERVED))
+    }
+
+    /// Compares the replicas that Consort feeds with the primary.
+    pub(super) async fn verify(&self) -> Result<Verified, Failure> {
+        let mut verified = Verified::default();
+        let fed = self.kind == Kind::Fed && self.serves.as_ref().is_some_and(|setup| setup.replicas > 0);
+        let Some(console) = self.console().filter(|_| fed) else { return Ok(verified) };
+        let session = Session::open(&console, Protocol::Simple).await?.with_limit(LONG);
+        for row in session.texts(&format!("VERIFY {SERVED}")).await? {
+            let text = |column: &str| row.get(column).cloned().unwrap_or_default();
+            let line = format!("{} {} {} {}", text("node"), text("table"), text("what"), text("first_key"));
+            match text("state").as_str() {
+                "equal" => verified.equal += 1,
+                "left out" => {}
+                _ => verified.different.push(line),
+            }
+        }
+        Ok(verified)
+    }
+
+    /// Starts again what was killed.
+    pub(super) fn heal(&self) -> Result<(), Failure> {
+        self.cluster.nodes().iter().try_for_each(|node| start_again(&self.machines, node))
+    }
+
+    /// What Consort said, for the results.
+    pub(super) fn log(&self) -> PathBuf {
+        self.home.log_file()
+    }
+}
+
+/// Starts a server, if it does not run, and puts it where it belongs.
+pub(super) fn start_again(machines: &Machines, node: &Node) -> Result<(), Failure> {
+    if node.state() == NodeState::Stopped {
+        node.launch()?;
+        // On its machine from the first moment: it recovers there.
+        wait_until(READY_LIMIT, || node.state() != NodeState::Stopped);
+        settle(machines, node)?;
+        node.wait_ready(READY_LIMIT)?;
+    }
+    Ok(())
+}
+
+/// Puts a server on its machine.
+fn settle(machines: &Machines, node: &Node) -> Result<(), Failure> {
+    let machine = machines.nodes.iter().find(|machine| machine.name() == node.name());
+    match (machine, node.state()) {
+        (Some(machine), NodeState::Running { pid }) => Ok(machine.take(pid)?),
+        _ => Err(Failure::new(format!("the server {} does not run", node.name()))),
+    }
+}
+
+/// No point pays for what was loaded before it, also not if the server is killed and recovers.
+fn tidy_up(node: &Node, database: &str) -> Result<(), Failure> {
+    ["VACUUM ANALYZE", "CHECKPOINT"]
+        .into_iter()
+        .try_for_each(|command| Ok(node.query(database, command).map(drop)?))
+}
+
+/// Where the tables of a setup are.
+fn database(setup: &Setup) -> &'static str {
+    if setup.design.is_some() { SERVED } else { PLAIN }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // What cannot be ended politely is ended by whoever takes the machines away.
+        let _ = self.machines.lift();
+        self.relay = None;
+        let _ = down::stop_everything(&self.home);
+    }
+}

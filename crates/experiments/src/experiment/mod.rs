@@ -1,0 +1,247 @@
+//! `consort bench experiment`: the papers' experiments again, side by side. Each is a row of a table (`design::EXPERIMENTS`):
+//! setups, loads, and what the paper claims. This file knows none of them.
+//!
+//! ```text
+//!   for each round: for each setup: for each load:
+//!     load the tables, clients while each node has its CPU quota, check the tables, VERIFY the replicas
+//!   then: ratios by round, verdicts, tables, CSV, JSON, plots
+//! ```
+
+mod busy;
+mod faults;
+mod ground;
+mod page;
+mod pgpool;
+mod point;
+mod results;
+mod table;
+mod verdict;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::plot::Pen;
+use clap::Args;
+use tokio::runtime::Runtime;
+use workloads::pause::whole_seconds;
+use workloads::stop::Stop;
+use workloads::table::Table;
+
+use consort::failure::Failure;
+use consort::runtime;
+use ground::Ground;
+use point::{Point, Which};
+use results::Results;
+use table::Experiment;
+
+/// Repeat a paper's experiment on nodes with a CPU quota, and set its claims beside what is measured
+///
+/// It makes the servers in a temporary folder, each in a control group of its own that may use a few hundredths of a core, so
+/// that a small machine stands for a cluster: that shows ratios, not absolute figures, and who has to do how much work, not
+/// what disks and networks would do. It needs the right to make control groups (root, or a group that was handed over).
+/// Servers, groups and folder go away in the end, also if it is killed.
+///
+/// The exit code is 1 if tables broke their rules or a replica differed. Claims that are not kept are a result, not a failure.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Which; without a name they are listed, `all` is all of them
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Only a part of it, once, for seconds: shows that it runs, and judges no claim
+    #[arg(long)]
+    quick: bool,
+    /// Only this setup (may be given several times); claims that need others are not judged
+    #[arg(long, value_name = "SETUP", conflicts_with_all = ["quick", "pages"])]
+    setup: Vec<String>,
+    /// Only this load (may be given several times)
+    #[arg(long, value_name = "LOAD", conflicts_with_all = ["quick", "pages"])]
+    load: Vec<String>,
+    /// Another quota of each server than the experiment's, in hundredths of a core
+    #[arg(long, value_name = "PERCENT", conflicts_with = "pages")]
+    node_percent: Option<u32>,
+    /// Another quota of the primary
+    #[arg(long, value_name = "PERCENT", conflicts_with = "pages")]
+    primary_percent: Option<u32>,
+    /// Another number of clients, the same in all setups
+    #[arg(long, value_name = "N", conflicts_with = "pages", value_parser = clap::value_parser!(u64).range(1..))]
+    clients: Option<u64>,
+    /// How often each point is measured, if not as often as usual
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+    /// How long each point is measured, in seconds, if not as long as usual
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds)]
+    time: Option<u64>,
+    /// What chance starts from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for results
+    #[arg(long, value_name = "DIR", default_value = "bench-results")]
+    results: PathBuf,
+    /// Also put plots and tables into the pages of this folder, where runs before have left theirs
+    #[arg(long, value_name = "DIR", conflicts_with = "quick")]
+    pages: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  consort bench experiment                      which there are
+  consort bench experiment strong-reads
+  consort bench experiment strong-reads --setup weak-4 --setup consort-4 --load 'TPC-W browsing'
+  consort bench experiment all --quick";
+
+/// Runs those that were asked for.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let all = table::all().map_err(Failure::new)?;
+    if options.names.is_empty() {
+        print!("{}", list(&all));
+        return Ok(());
+    }
+    let chosen = chosen(&all, options)?;
+    let pen = Pen::find().map_err(|error| Failure::new(error.to_string()))?;
+    std::fs::create_dir_all(&options.results)?;
+    let runtime = runtime()?;
+    let _context = runtime.enter();
+    let stop = Stop::at_ctrl_c();
+    let mut wrong = Vec::new();
+    for experiment in &chosen {
+        if !stop.was_asked() {
+            wrong.extend(one(&runtime, experiment, options, pen, &stop)?);
+        }
+    }
+    match wrong.len() {
+        0 => Ok(()),
+        count => {
+            Err(Failure::new(format!("{count} things are wrong with the data:\n  {}", wrong.join("\n  "))))
+        }
+    }
+}
+
+fn list(all: &[Experiment]) -> Table {
+    let mut table = Table::new(&["name", "what", "of"]);
+    for experiment in all {
+        table.push([&experiment.name, &experiment.about, &experiment.paper].map(String::clone).to_vec());
+    }
+    table
+}
+
+/// The rows that were asked for, as they were asked for.
+fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Failure> {
+    let names = || all.iter().map(|experiment| experiment.name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut chosen = Vec::new();
+    for name in &options.names {
+        let before = chosen.len();
+        chosen.extend(all.iter().filter(|experiment| name == "all" || *name == experiment.name).cloned());
+        if chosen.len() == before {
+            return Err(Failure::new(format!("there is no experiment {name}; there are: {}", names())));
+        }
+    }
+    for experiment in &mut chosen {
+        if options.quick {
+            *experiment = experiment.quick();
+        }
+        *experiment = experiment.only(&options.setup, &options.load).map_err(Failure::new)?;
+        experiment.node_percent = options.node_percent.unwrap_or(experiment.node_percent);
+        for setup in &mut experiment.setup {
+            setup.clients = options.clients.or(setup.clients);
+        }
+        experiment.primary_percent = options.primary_percent.or(experiment.primary_percent);
+        experiment.rounds = options.rounds.unwrap_or(experiment.rounds);
+        experiment.time_s = options.time.unwrap_or(experiment.time_s);
+        let ends = experiment.warm_up_s + experiment.time_s;
+        if experiment.fault.as_ref().is_some_and(|fault| fault.over_s() >= ends) {
+            return Err(Failure::new(format!("{}: what happens there takes more time", experiment.name)));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Runs one, and says what came of it. What is wrong with the data, in words.
+fn one(
+    runtime: &Runtime,
+    experiment: &Experiment,
+    options: &Options,
+    pen: Pen,
+    stop: &Stop,
+) -> Result<Vec<String>, Failure> {
+    println!("{}: {}\n{}\n", experiment.name, experiment.about, experiment.paper);
+    let since = Instant::now();
+    let mut points = Vec::new();
+    let mut ground = Ground::make(experiment)?;
+    let measured = rounds(runtime, &mut ground, (experiment, options), stop, &mut points);
+    let log = options.results.join(format!("{}.log", experiment.name));
+    let wrong: Vec<String> = points.iter().flat_map(named_wrongs).collect();
+    if measured.is_err() || !wrong.is_empty() {
+        // Without a log there is nothing to copy.
+        let _ = std::fs::copy(ground.log(), log);
+    }
+    drop(ground);
+    let results = Results::of(experiment, options.quick, &points);
+    // What was measured before something failed is not lost.
+    results.write(experiment, &options.results)?;
+    measured?;
+    let files = results::plot(pen, experiment, &points, &options.results)?;
+    if let Some(pages) = &options.pages {
+        page::write(experiment, &results, &files, pages)?;
+    }
+    println!("{}", results::summary(experiment, &points));
+    println!("{}", results.verdicts());
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    println!("{} points in {} s; {}\n", points.len(), since.elapsed().as_secs(), files.join(", "));
+    Ok(wrong)
+}
+
+/// All points, in rounds; every second round goes the other way, so that what changes slowly meanwhile is nobody's advantage.
+fn rounds(
+    runtime: &Runtime,
+    ground: &mut Ground,
+    (experiment, options): (&Experiment, &Options),
+    stop: &Stop,
+    points: &mut Vec<Point>,
+) -> Result<(), Failure> {
+    for round in 1..=experiment.rounds {
+        let mut setups: Vec<&table::Setup> = experiment.setup.iter().collect();
+        if round.is_multiple_of(2) {
+            setups.reverse();
+        }
+        for setup in setups {
+            for load in &experiment.load {
+                if stop.was_asked() {
+                    return Ok(());
+                }
+                let which = Which { experiment, setup, load, round, seed: options.seed + round };
+                let point = runtime.block_on(point::measure(ground, &which, stop)).map_err(|failure| {
+                    Failure::new(format!("round {round}, {}, {}: {failure}", setup.name, load.name))
+                })?;
+                tell(&point);
+                points.push(point);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A line for whoever waits.
+fn tell(point: &Point) {
+    let all = &point.report.all;
+    println!(
+        "round {}, {}, {}: {:.1} a second, mean {:.1} ms, {} given up; busiest node {:.0} % of its quota, all cores \
+         {:.0} % busy; {} checks hold, {} tables equal",
+        point.round,
+        point.setup,
+        point.load,
+        verdict::throughput(point),
+        all.mean_us as f64 / 1000.0,
+        all.failed,
+        point.busiest() * 100.0,
+        point.machine_busy * 100.0,
+        point.report.checks.iter().filter(|check| check.holds).count(),
+        point.verified.equal,
+    );
+    named_wrongs(point).iter().for_each(|wrong| println!("WRONG: {wrong}"));
+}
+
+fn named_wrongs(point: &Point) -> Vec<String> {
+    let name = |wrong| format!("round {}, {}, {}: {wrong}", point.round, point.setup, point.load);
+    point.wrong().into_iter().map(name).collect()
+}

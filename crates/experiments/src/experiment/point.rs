@@ -1,0 +1,207 @@
+//! One point of an experiment: the tables loaded anew, clients while every node has its quota, the checks, the comparison of
+//! the replicas. Loading, checks and comparison run without quotas: they are not what is measured.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+use workloads::progress::{Phase, Progress};
+use workloads::stop::Stop;
+use workloads::workload::Report;
+
+use super::busy::Busy;
+use super::faults::{self, Recovery};
+use super::ground::{Ground, Machines};
+use super::table::{Experiment, Load, Setup};
+use consort::failure::Failure;
+
+/// What was measured once.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Point {
+    /// From 1.
+    pub(super) round: u64,
+    pub(super) setup: String,
+    pub(super) load: String,
+    /// What the clients saw, and the checks.
+    pub(super) report: Report,
+    /// What each node used while clients ran.
+    pub(super) nodes: BTreeMap<String, NodeUse>,
+    /// How much of all cores' time somebody used meanwhile, 0 to 1.
+    pub(super) machine_busy: f64,
+    pub(super) verified: Verified,
+    /// How the server that was struck came back.
+    pub(super) recovery: Option<Recovery>,
+    /// What clients read there may be old: then they may miss rows.
+    pub(super) may_be_old: bool,
+}
+
+/// The processor time of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct NodeUse {
+    /// 1 is a whole core.
+    pub(super) of_a_core: f64,
+    /// 1 is all that it may use.
+    pub(super) of_its_quota: Option<f64>,
+}
+
+/// What VERIFY said.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Verified {
+    /// So many tables of replicas have the primary's rows.
+    pub(super) equal: usize,
+    /// The others.
+    pub(super) different: Vec<String>,
+}
+
+/// The check of what clients have read, not of what is in the tables.
+const FOUND: &str = "found";
+
+impl Point {
+    /// How much of its quota the busiest node used.
+    pub(super) fn busiest(&self) -> f64 {
+        self.nodes.values().filter_map(|node| node.of_its_quota).fold(0.0, f64::max)
+    }
+
+    /// What is wrong with the data afterwards, in words.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let stale = |number: &str| self.may_be_old && number == FOUND;
+        let broken = self.report.checks.iter().filter(|check| !check.holds && !stale(&check.number));
+        let broken = broken.map(|check| {
+            format!("check {}: {}", check.number, check.broken_by.as_deref().unwrap_or("it does not hold"))
+        });
+        broken.chain(self.verified.different.iter().map(|line| format!("VERIFY: {line}"))).collect()
+    }
+}
+
+/// Which point.
+pub(super) struct Which<'a> {
+    pub(super) experiment: &'a Experiment,
+    pub(super) setup: &'a Setup,
+    pub(super) load: &'a Load,
+    pub(super) round: u64,
+    pub(super) seed: u64,
+}
+
+/// Measures a point.
+pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop) -> Result<Point, Failure> {
+    let Which { experiment, setup, load, round, seed } = which;
+    let with = |ground: &Ground, url: &str, time: Duration, keep: bool| {
+        let mut command = load.command(url).map_err(Failure::new)?;
+        let options = command.workload().expect("the table of experiments has nothing but workloads");
+        options.check_url = ground.check_url();
+        options.clients = setup.clients.unwrap_or(options.clients);
+        options.seed = *seed;
+        options.warm_up = experiment.warm_up();
+        options.console = ground.console();
+        (options.time, options.keep) = (time, keep);
+        Ok::<_, Failure>(command)
+    };
+    if setup.loads_at_primary() {
+        ground.rest()?;
+        let loading = with(ground, &ground.primary_url(setup), Duration::ZERO, false)?;
+        workloads::measure(&loading, stop, &mut Progress::silent()).await?;
+        ground.vacuum_primary(setup)?;
+        ground.serve(setup).await?;
+    } else {
+        ground.serve(setup).await?;
+        ground.wait_ready().await?;
+        let loading = with(ground, &ground.url(), Duration::ZERO, false)?;
+        workloads::measure(&loading, stop, &mut Progress::silent()).await?;
+        ground.wait_ready().await?;
+        ground.vacuum_primary(setup)?;
+    }
+    ground.wait_ready().await?;
+    ground.vacuum_replicas(setup)?;
+    ground.wait_ready().await?;
+
+    let meter = Rc::new(RefCell::new(Meter::new(&ground.machines)));
+    let ((strikes, struck), (limits, limited)) = (oneshot::channel(), oneshot::channel());
+    let mut progress = watched(&meter, vec![strikes, limits]);
+    let measured = with(ground, &ground.url(), experiment.time(), true)?;
+    // Whoever waits for the clients hears of it, too, if they never begin: with the progress goes what would tell it.
+    let running = async move { workloads::measure(&measured, stop, &mut progress).await };
+    let limited = limit(&meter, experiment.unlimited(), limited);
+    let struck = faults::strike(ground, which, struck);
+    let (report, (), struck) = tokio::join!(running, limited, struck);
+    ground.machines.lift()?;
+    let (report, recovery) = (report?, struck?);
+    let (nodes, machine_busy) = meter.borrow_mut().result()?;
+
+    ground.heal()?;
+    ground.wait_ready().await?;
+    let verified = ground.verify().await?;
+    let may_be_old = setup.may_be_old();
+    let (setup, load) = (setup.name.clone(), load.name.clone());
+    Ok(Point { round: *round, setup, load, report, nodes, machine_busy, verified, recovery, may_be_old })
+}
+
+/// Tells when the clients begin; quotas and counts end with them.
+fn watched(meter: &Rc<RefCell<Meter>>, mut began: Vec<oneshot::Sender<()>>) -> Progress {
+    let meter = meter.clone();
+    Progress::watched(move |phase| match phase {
+        // Nobody listens where nothing is to happen.
+        Phase::Clients => began.drain(..).for_each(|began| {
+            let _ = began.send(());
+        }),
+        Phase::Checks => meter.borrow_mut().end(),
+    })
+}
+
+/// Quotas and counts begin so long after the clients.
+async fn limit(meter: &RefCell<Meter>, after: Duration, began: oneshot::Receiver<()>) {
+    if began.await.is_ok() {
+        tokio::time::sleep(after).await;
+        meter.borrow_mut().begin();
+    }
+}
+
+/// What the machines used while clients ran.
+struct Meter {
+    machines: Arc<Machines>,
+    began: Option<(Count, Instant)>,
+    result: Result<Used, postgres::Error>,
+}
+
+type Used = (BTreeMap<String, NodeUse>, f64);
+
+struct Count {
+    used: BTreeMap<String, Duration>,
+    busy: Busy,
+}
+
+impl Meter {
+    fn new(machines: &Arc<Machines>) -> Self {
+        let result = Err(postgres::Error::Setup("the clients never ran".to_owned()));
+        Self { machines: machines.clone(), began: None, result }
+    }
+
+    fn begin(&mut self) {
+        let counted = self.machines.limit().and_then(|()| count(&self.machines));
+        match counted {
+            Ok(count) => self.began = Some((count, Instant::now())),
+            Err(error) => self.result = Err(error),
+        }
+    }
+
+    fn end(&mut self) {
+        let Some((before, since)) = self.began.take() else { return };
+        let time = since.elapsed();
+        self.result = count(&self.machines).and_then(|after| {
+            self.machines.lift()?;
+            let nodes = self.machines.between(&before.used, &after.used, time);
+            Ok((nodes, before.busy.until(&after.busy)))
+        });
+    }
+
+    fn result(&mut self) -> Result<Used, postgres::Error> {
+        std::mem::replace(&mut self.result, Ok((BTreeMap::new(), 0.0)))
+    }
+}
+
+fn count(machines: &Machines) -> Result<Count, postgres::Error> {
+    Ok(Count { used: machines.used()?, busy: Busy::now() })
+}

@@ -1,0 +1,7 @@
+//! The program as a person uses it: real servers, real clients.
+
+mod acceptance;
+mod exit_codes;
+#[cfg(feature = "control-groups")]
+mod experiment;
+mod fixture;

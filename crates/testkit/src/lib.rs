@@ -1,0 +1,123 @@
+//! Tests of the programs share this: a program that runs to its end, psql, a wait with a bound, a folder of `consort up`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use postgres::local::wait_until;
+
+/// The bound of every wait in a test of a program.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// Ends what runs in a folder of `up` and removes it, when its standard input closes. Ctrl-C comes to everybody.
+const GUARD: &str =
+    r#"trap '' INT TERM HUP; cat > /dev/null; "$1" down --dir "$2" > /dev/null 2>&1; rm -rf "$2""#;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Done {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+impl Done {
+    /// The standard output of a command that had to work.
+    pub fn worked(self) -> String {
+        assert!(self.status.success(), "{self:?}");
+        self.out
+    }
+
+    /// Everything that a command said that had to end with this code.
+    pub fn failed_saying(self, code: i32) -> String {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self.out + &self.err
+    }
+
+    /// The standard error of a command that had to end with this code.
+    pub fn failed(self, code: i32) -> String {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self.err
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Done {
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Done { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs psql at an address, unaligned, rows only.
+pub fn psql(url: &str, sql: &str) -> Done {
+    run(Command::new("psql").args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
+}
+
+/// Looks again and again until it is so, at most for [`LIMIT`].
+pub fn eventually(what: &str, so: impl FnMut() -> bool) {
+    assert!(wait_until(LIMIT, so), "{what} did not come within {LIMIT:?}");
+}
+
+/// A name in the temporary folder that nobody has.
+pub fn temporary(name: &str) -> PathBuf {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("consort-{name}-{}-{number}", std::process::id()))
+}
+
+/// A folder of `consort up`, empty at first.
+pub struct UpFolder {
+    program: &'static str,
+    folder: PathBuf,
+    guard: Child,
+    /// The port of its clients.
+    pub port: u16,
+}
+
+impl UpFolder {
+    /// A folder for the `up` and `down` of this program.
+    pub fn of(program: &'static str) -> Self {
+        let folder = temporary("up");
+        let guard = Command::new("sh")
+            .args(["-c", GUARD, "guard", program])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
+        Self { program, folder, guard, port: postgres::local::free_port().expect("loopback is there") }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// `consort up` with one standby, at a port of its own.
+    pub fn up(&self) -> Done {
+        let listen = format!("127.0.0.1:{}", self.port);
+        self.run("up", &["--listen", &listen, "--standbys", "1"])
+    }
+
+    /// A subcommand for this folder.
+    pub fn run(&self, subcommand: &str, arguments: &[&str]) -> Done {
+        run(Command::new(self.program).arg(subcommand).arg("--dir").arg(&self.folder).args(arguments))
+    }
+
+    /// The address of its clients.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+}
+
+impl Drop for UpFolder {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        // The guard has done its work or not; there is nobody to tell.
+        let _ = self.guard.wait();
+    }
+}

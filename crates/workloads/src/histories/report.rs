@@ -1,0 +1,322 @@
+//! The subcommand: options, the run, the verdict, the files.
+
+use super::{Isolation, Recorded, Registers, TABLE, Workload, record, record_registers, set_up};
+use crate::check::{Findings, History, Key, Model, Outcome, check, check_each_key};
+use crate::progress::Progress;
+use crate::session::Protocol;
+use crate::share::{Asked, Before, Server, Share, Source};
+use crate::stop::Stop;
+use crate::table::{Table, percent, write_json};
+use crate::{Error, Verdict, pause};
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Arguments of `histories`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Where the clients log in (not needed with --check)
+    #[arg(long, required_unless_present = "check")]
+    pub url: Option<String>,
+    /// How many clients run at a time
+    #[arg(long, default_value_t = 8)]
+    pub clients: usize,
+    /// How long each isolation level runs
+    #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "30s")]
+    pub time: Duration,
+    /// .. or until so many transactions have ended
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    pub transactions: u64,
+    /// No more transactions a second than this, all clients together; 0 is no limit
+    #[arg(long, default_value_t = 4000)]
+    pub rate: u64,
+    /// Levels to run, one after the other
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "repeatable-read,serializable,autocommit"
+    )]
+    pub isolation: Vec<Isolation>,
+    /// How statements travel
+    #[arg(long, value_enum, default_value = "prepared")]
+    pub protocol: Protocol,
+    /// How many keys are in use at a time
+    #[arg(long, default_value_t = 10)]
+    pub keys: usize,
+    /// After so many appends a new key takes the place of one
+    #[arg(long, default_value_t = 32)]
+    pub appends_per_key: u32,
+    /// A transaction has one to so many operations
+    #[arg(long, default_value_t = 4)]
+    pub operations: usize,
+    /// The part of transactions that only read, 0 to 1
+    #[arg(long, default_value_t = 0.3)]
+    pub read_only: f64,
+    /// The part of transactions with one statement for several keys, 0 to 1: it appends to up to three of them
+    #[arg(long, default_value_t = 0.0, conflicts_with = "single_key")]
+    pub together: f64,
+    /// The part of clients with consort.read_only_snapshots = on, 0 to 1
+    #[arg(long, default_value_t = 0.0)]
+    pub read_only_snapshots: f64,
+    /// Single statements on one key each, every key judged alone (linearizability)
+    #[arg(long)]
+    pub single_key: bool,
+    /// Registers instead of lists: single writes and reads of rows whose versions are counted
+    #[arg(long, conflicts_with_all = ["single_key", "isolation", "log"])]
+    pub registers: bool,
+    /// The part of read-only transactions on a snapshot up to 0.3 s old, to see the checker find them
+    #[arg(long, default_value_t = 0.0)]
+    pub old_snapshots: f64,
+    /// A server behind the address, to learn which share of the reads ran at standbys; it is told too low, for PostgreSQL
+    /// counts a scan for each key of a read, and so does a list that grows
+    #[arg(long = "server", value_name = "NAME=URL", conflicts_with = "console")]
+    pub servers: Vec<Server>,
+    /// An admin console with SHOW REPLICAS, to learn it there, exactly
+    #[arg(long, value_name = "URL")]
+    pub console: Option<String>,
+    /// What chance starts from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write the log here, one transaction per line
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Judge this log instead of running anything
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    pub check: Option<PathBuf>,
+    /// Write the results here as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write the results here as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// One judged run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// How the transactions ran; nothing for a log whose origin is unknown.
+    pub isolation: Option<Isolation>,
+    /// How many committed.
+    pub committed: usize,
+    /// How many failed.
+    pub failed: usize,
+    /// How many are of unknown outcome.
+    pub unknown: usize,
+    /// How many sessions ended by a fault.
+    pub lost_sessions: u64,
+    /// The model that is owed.
+    pub owed: String,
+    /// Whether it holds.
+    pub valid: bool,
+    /// The anomalies' names.
+    pub anomalies: Vec<String>,
+    /// Where the reads ran, if it is known.
+    pub share: Option<Share>,
+    /// The first error that was not a serialization failure or a deadlock.
+    pub first_trouble: Option<String>,
+}
+
+impl Summary {
+    /// What is to be said of a run that the checker has judged.
+    #[must_use]
+    pub fn of(
+        recorded: &Recorded,
+        isolation: Isolation,
+        findings: &Findings,
+        share: Option<Share>,
+    ) -> Summary {
+        let mut anomalies: Vec<String> = findings.anomalies.iter().map(|anomaly| anomaly.name()).collect();
+        anomalies.sort();
+        anomalies.dedup();
+        Summary {
+            isolation: Some(isolation),
+            committed: recorded.history.count(Outcome::Committed),
+            failed: recorded.history.count(Outcome::Failed),
+            unknown: recorded.history.count(Outcome::Unknown),
+            lost_sessions: recorded.lost_sessions,
+            owed: isolation.owes().to_string(),
+            valid: findings.holds(isolation.owes()),
+            anomalies,
+            share,
+            first_trouble: recorded.first_trouble.clone(),
+        }
+    }
+}
+
+/// Runs the subcommand and prints its results.
+///
+/// # Errors
+/// The address cannot be used or a file cannot be read or written.
+pub async fn run(options: &Options) -> Result<Verdict, Error> {
+    if let Some(path) = &options.check {
+        return judge_file(path);
+    }
+    let stop = Stop::at_ctrl_c();
+    if options.registers {
+        return run_registers(options, &stop).await;
+    }
+    let summaries = measure(options, &stop).await?;
+    let table = table(&summaries);
+    print!("{table}");
+    if let Some(path) = &options.csv {
+        table.write_csv(path)?;
+    }
+    if let Some(path) = &options.json {
+        write_json(path, &summaries)?;
+    }
+    Ok(Verdict::clean_if(summaries.iter().all(|summary| summary.valid)))
+}
+
+/// Runs each isolation level in turn: a summary of each; anomalies that break what is owed are printed.
+///
+/// # Errors
+/// The address cannot be used or the log cannot be written.
+pub async fn measure(options: &Options, stop: &Stop) -> Result<Vec<Summary>, Error> {
+    let mut summaries = Vec::new();
+    for &isolation in &options.isolation {
+        if stop.was_asked() {
+            break;
+        }
+        summaries.push(run_one(options, isolation, stop).await?);
+    }
+    Ok(summaries)
+}
+
+fn judge_file(path: &Path) -> Result<Verdict, Error> {
+    let file = File::open(path).map_err(|error| Error::File(path.display().to_string(), error))?;
+    let history = History::read(BufReader::new(file))?;
+    let findings = check(&history);
+    print!("{findings}");
+    Ok(Verdict::clean_if(findings.broken.is_empty()))
+}
+
+async fn run_registers(options: &Options, stop: &Stop) -> Result<Verdict, Error> {
+    let run = Registers {
+        url: options.url.clone().expect("clap demands an address"),
+        clients: options.clients,
+        keys: u32::try_from(options.keys).unwrap_or(u32::MAX),
+        time: options.time,
+        reads: 0.5,
+        protocol: options.protocol,
+        seed: options.seed,
+    };
+    let (accesses, faults) = record_registers(&run, stop).await?;
+    let all: usize = accesses.values().map(Vec::len).sum();
+    let wrong: usize = faults.values().map(Vec::len).sum();
+    for (key, faults) in &faults {
+        println!("key {key}: {} faults, the first: {:?}", faults.len(), faults[0]);
+    }
+    println!("{all} accesses of {} registers, {wrong} faults", accesses.len());
+    Ok(Verdict::clean_if(wrong == 0))
+}
+
+async fn run_one(options: &Options, isolation: Isolation, stop: &Stop) -> Result<Summary, Error> {
+    let workload = workload(options, isolation);
+    set_up(&workload.url, &options.servers).await?;
+    let source = Source::of(&options.servers, options.console.as_deref());
+    let before = Before::read(&source).await?;
+    let mut progress = Progress::new();
+    let recorded = record(&workload, stop, &mut progress).await?;
+    drop(progress);
+    if let Some(path) = &options.log {
+        let path = if options.isolation.len() > 1 { with_suffix(path, isolation) } else { path.clone() };
+        let failed = |error| Error::File(path.display().to_string(), error);
+        let file = File::create(&path).map_err(failed)?;
+        recorded.history.write(BufWriter::new(file)).map_err(failed)?;
+    }
+    let asked = Asked { reads: recorded.reads, writes: recorded.appends };
+    let share = before.shares(&BTreeMap::from([(TABLE.to_owned(), asked)])).await?.remove(TABLE);
+    let owed = isolation.owes();
+    let valid = if options.single_key {
+        say_keys(&check_each_key(&recorded.history, owed))
+    } else {
+        let findings = check(&recorded.history);
+        say(&findings, owed, isolation);
+        findings
+    };
+    Ok(Summary::of(&recorded, isolation, &valid, share))
+}
+
+fn workload(options: &Options, isolation: Isolation) -> Workload {
+    let url = options.url.as_deref().expect("clap demands an address");
+    let isolation = if options.single_key { Isolation::Autocommit } else { isolation };
+    Workload {
+        clients: options.clients,
+        transactions: options.transactions,
+        rate: options.rate,
+        protocol: options.protocol,
+        keys: options.keys,
+        appends_per_key: options.appends_per_key,
+        operations: if options.single_key { 1 } else { options.operations },
+        read_only: options.read_only,
+        together: options.together,
+        read_only_snapshots: options.read_only_snapshots,
+        old_snapshots: options.old_snapshots,
+        seed: options.seed,
+        ..Workload::new(url, isolation, options.time)
+    }
+}
+
+/// Prints the anomalies that break what is owed; those that the level allows are only named in the table.
+fn say(findings: &Findings, owed: Model, isolation: Isolation) {
+    if !findings.holds(owed) {
+        println!("{isolation}: not {owed}\n{findings}");
+    }
+}
+
+/// Prints what is wrong at single keys and adds it up.
+fn say_keys(keys: &[(Key, Findings)]) -> Findings {
+    let mut all = Findings { anomalies: Vec::new(), living: 0, broken: Vec::new() };
+    for (key, findings) in keys {
+        println!("key {key}:\n{findings}");
+        all.anomalies.extend(findings.anomalies.iter().cloned());
+        all.broken.extend(findings.broken.iter().copied());
+    }
+    all.broken.sort();
+    all.broken.dedup();
+    all
+}
+
+fn with_suffix(path: &Path, isolation: Isolation) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(isolation.to_string().replace(' ', "-"));
+    PathBuf::from(name)
+}
+
+/// A row per run.
+#[must_use]
+pub fn table(summaries: &[Summary]) -> Table {
+    let mut table = Table::new(&[
+        "isolation",
+        "committed",
+        "failed",
+        "unknown",
+        "lost sessions",
+        "at standbys",
+        "owed",
+        "verdict",
+        "anomalies",
+        "first trouble",
+    ]);
+    for summary in summaries {
+        table.push(vec![
+            summary.isolation.map_or_else(String::new, |isolation| isolation.to_string()),
+            summary.committed.to_string(),
+            summary.failed.to_string(),
+            summary.unknown.to_string(),
+            summary.lost_sessions.to_string(),
+            summary.share.as_ref().map_or_else(|| "-".to_owned(), |share| percent(share.at_standbys)),
+            summary.owed.clone(),
+            if summary.valid { "valid".to_owned() } else { "INVALID".to_owned() },
+            if summary.anomalies.is_empty() { "none".to_owned() } else { summary.anomalies.join(" ") },
+            summary.first_trouble.clone().unwrap_or_else(|| "none".to_owned()),
+        ]);
+    }
+    table
+}

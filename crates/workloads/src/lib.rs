@@ -1,0 +1,174 @@
+//! Workloads and experiments; ratios side by side.
+//!
+//! Everything here works against an address of any PostgreSQL server or proxy, and knows Consort by nothing but that
+//! address: so other products are measured by the same runs. `consort bench` is the command; the demo's workload and the
+//! slow disk are functions for others to call.
+
+pub mod all_updates;
+mod chance;
+pub mod chbench;
+pub mod check;
+mod console;
+mod ground;
+pub mod histories;
+pub mod idle;
+pub mod knowledge;
+pub mod latency;
+pub mod mix;
+pub mod overhead;
+pub mod pause;
+pub mod progress;
+pub mod session;
+pub mod share;
+pub mod slow_disk;
+pub mod stale;
+pub mod stop;
+pub mod table;
+pub mod tally;
+pub mod tpcb;
+pub mod tpcc;
+pub mod tpcw;
+mod value;
+pub mod workload;
+pub mod ycsb;
+
+use clap::Subcommand;
+
+/// The subcommands of `consort bench`.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Look for stale reads and for reads that go backwards, of hot rows, beside reads of a cold table
+    Stale(stale::Options),
+    /// Run pgbench, log-ins, COPY or large rows through proxies, through PgBouncer and directly, in turns: what each costs
+    Overhead(overhead::Options),
+    /// Connect many clients that do nothing, through a proxy and through PgBouncer: the memory of each
+    Idle(idle::Options),
+    /// Run the demo's mix of bank and catalogue and count what is stale, backwards or wrong
+    Mix(mix::Options),
+    /// Run list-append transactions and judge what the clients saw under every consistency model
+    Histories(histories::Options),
+    /// Run TPC-C: five transactions on nine tables, and the twelve consistency conditions
+    Tpcc(tpcc::Options),
+    /// Run the CH-benCHmark: TPC-C, and beside it TPC-H's 22 queries of the same tables
+    Chbench(chbench::Options),
+    /// Run YCSB: single reads, updates, inserts and scans by Zipf's law
+    Ycsb(ycsb::Options),
+    /// Run TPC-B: transfers, and the sums that agree at the end
+    Tpcb(tpcb::Options),
+    /// Run TPC-W: a bookshop's fourteen interactions, by browsers that think
+    Tpcw(tpcw::Options),
+    /// Run AllUpdates: transactions of one update that conflict with nothing
+    Allupdates(all_updates::Options),
+}
+
+impl Command {
+    /// The arguments that all workloads have, if it is one.
+    pub fn workload(&mut self) -> Option<&mut workload::Options> {
+        match self {
+            Command::Stale(_)
+            | Command::Overhead(_)
+            | Command::Idle(_)
+            | Command::Mix(_)
+            | Command::Histories(_) => None,
+            Command::Tpcc(options) => Some(&mut options.run),
+            Command::Chbench(options) => Some(&mut options.run),
+            Command::Ycsb(options) => Some(&mut options.run),
+            Command::Tpcb(options) => Some(&mut options.run),
+            Command::Tpcw(options) => Some(&mut options.run),
+            Command::Allupdates(options) => Some(&mut options.run),
+        }
+    }
+}
+
+/// What a run says about the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing that one PostgreSQL server would not show.
+    Clean,
+    /// Something stale, backwards or inconsistent; the output says what.
+    Violated,
+}
+
+impl Verdict {
+    fn clean_if(clean: bool) -> Verdict {
+        if clean { Verdict::Clean } else { Verdict::Violated }
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server or proxy did not do what the run needs.
+    #[error(transparent)]
+    Trouble(#[from] session::Trouble),
+    /// A log cannot be judged.
+    #[error(transparent)]
+    History(#[from] check::ParseHistoryError),
+    /// A result cannot be written.
+    #[error(transparent)]
+    Write(#[from] table::WriteError),
+    /// A program that the run needs failed.
+    #[error("{name}: {problem}")]
+    Program {
+        /// The program.
+        name: String,
+        /// What it said.
+        problem: String,
+    },
+    /// Addresses that do not go together.
+    #[error("each --url needs a --proxy-pid and a --name of its own")]
+    Unpaired,
+    /// Only workloads have such a report.
+    #[error("that is no workload of a specification")]
+    NoWorkload,
+    /// A file cannot be opened or written.
+    #[error("{0}: {1}")]
+    File(String, std::io::Error),
+}
+
+/// Runs a subcommand; its results go to the standard output, its progress to the standard error.
+///
+/// # Errors
+/// See `Error`.
+pub async fn run(command: &Command) -> Result<Verdict, Error> {
+    match command {
+        Command::Stale(options) => stale::run(options).await,
+        Command::Overhead(options) => overhead::run(options).await,
+        Command::Idle(options) => idle::run(options).await,
+        Command::Mix(options) => mix::run(options).await,
+        Command::Histories(options) => histories::run(options).await,
+        Command::Tpcc(options) => tpcc::run(options).await,
+        Command::Chbench(options) => chbench::run(options).await,
+        Command::Ycsb(options) => ycsb::run(options).await,
+        Command::Tpcb(options) => tpcb::run(options).await,
+        Command::Tpcw(options) => tpcw::run(options).await,
+        Command::Allupdates(options) => all_updates::run(options).await,
+    }
+}
+
+/// Runs a workload and gives its result; nothing is printed.
+///
+/// # Errors
+/// The address cannot be used, or the command is no workload.
+pub async fn measure(
+    command: &Command,
+    stop: &stop::Stop,
+    progress: &mut progress::Progress,
+) -> Result<workload::Report, Error> {
+    let report = match command {
+        Command::Stale(_)
+        | Command::Overhead(_)
+        | Command::Idle(_)
+        | Command::Mix(_)
+        | Command::Histories(_) => {
+            return Err(Error::NoWorkload);
+        }
+        Command::Tpcc(options) => tpcc::measure(options, stop, progress).await?,
+        Command::Chbench(options) => chbench::measure(options, stop, progress).await?,
+        Command::Ycsb(options) => ycsb::measure(options, stop, progress).await?,
+        Command::Tpcb(options) => tpcb::measure(options, stop, progress).await?,
+        Command::Tpcw(options) => tpcw::measure(options, stop, progress).await?,
+        Command::Allupdates(options) => all_updates::measure(options, stop, progress).await?,
+    };
+    Ok(report)
+}
