@@ -13,6 +13,7 @@ mod flat;
 mod looked;
 mod prefixed;
 mod split;
+mod standard_strings;
 mod tagged;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use std::ops::Range;
 
 pub use looked::{Held, Utilities};
 pub use split::split;
+pub use standard_strings::standard_strings;
 pub use tagged::{Told, tagged};
 
 /// One statement of a text.

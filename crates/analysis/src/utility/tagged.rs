@@ -2,6 +2,7 @@
 //! cannot be said for certain is not said.
 
 use super::split::pieces;
+use super::standard_strings;
 use crate::shape::Strings;
 use pg_query::protobuf::{ScanToken, Token};
 use std::ops::Range;
@@ -45,16 +46,13 @@ pub struct Told {
 }
 
 /// The statements of a text that may be a command with this tag, in order. `None` if the text is not understood, or it may
-/// have run a part of them in another transaction, or taken them back.
+/// have run a part of them in another transaction, or taken them back. The statements read alike under either rule for strings.
 pub fn tagged(text: &str, tag: &str, strings: Strings) -> Option<Vec<Told>> {
-    if strings == Strings::Escaping && text.contains('\\') {
-        // Its words cannot be told from its strings.
-        return None;
-    }
+    let text = &*standard_strings(text, strings)?;
     let mut found = Vec::new();
     // A transaction ended, or a part of it was taken back, behind one of them.
     let (mut ended, mut several) = (false, false);
-    for range in pieces(text, strings)? {
+    for range in pieces(text, Strings::Standard)? {
         let statement = Words::of(&text[range])?;
         if statement.has(tag) {
             several |= ended && !found.is_empty();
@@ -266,7 +264,17 @@ mod tests {
         ] {
             assert_eq!(texts(text, "CREATE TABLE"), None, "{text}");
         }
-        assert_eq!(tagged("COMMENT ON TABLE a IS 'a\\'b'", "COMMENT", Strings::Escaping), None);
+    }
+
+    #[test]
+    fn tagged_escaping_strings_are_marked() {
+        let told = |text: &str| tagged(text, "COMMENT", Strings::Escaping);
+        let texts = |text: &str| Some(told(text)?.into_iter().map(|told| told.text).collect::<Vec<_>>());
+        assert_eq!(
+            texts(r"COMMENT ON TABLE a IS 'a\\'';b'; COMMENT ON TABLE b IS '\\'").unwrap(),
+            [r"COMMENT ON TABLE a IS  E'a\\'';b'", r"COMMENT ON TABLE b IS  E'\\'"]
+        );
+        assert_eq!(told(r"COMMENT ON TABLE a IS N'\\'"), None);
     }
 
     #[test]

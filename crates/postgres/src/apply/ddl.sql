@@ -135,6 +135,12 @@ BEGIN
         id := to_regclass(format('%I.%I', object #>> '{1,0}', object #>> '{1,1}'));
         RETURN;
     END IF;
+    IF object ->> 0 = 'operator' AND jsonb_array_length(object -> 2) = 1 THEN
+        -- A prefix operator: pg_get_object_address takes no address with one argument.
+        class := 'pg_operator'::regclass;
+        id := to_regoperator(format('%I.%s(NONE, %s)', object #>> '{1,0}', object #>> '{1,1}', object #>> '{2,0}'));
+        RETURN;
+    END IF;
     SELECT a.classid, a.objid INTO class, id FROM pg_get_object_address(object ->> 0,
         ARRAY(SELECT jsonb_array_elements_text(object -> 1)), ARRAY(SELECT jsonb_array_elements_text(object -> 2))) a;
 EXCEPTION WHEN OTHERS THEN

@@ -13,7 +13,7 @@ use super::build::is_command;
 use crate::decoder::message::{self, Message, Relation, Rows, Value};
 use crate::decoder::{Change, Changes};
 use analysis::shape::Strings;
-use analysis::utility::{Told, tagged};
+use analysis::utility::{Told, standard_strings, tagged};
 use std::collections::HashMap;
 
 /// Commands that are nothing at a replica: publications and subscriptions are not there, and rows of materialized views
@@ -222,9 +222,10 @@ impl Reading {
         let query = row.text("query").unwrap_or_default();
         let source = source(place, query, strings)?;
         if let Source::Numbered(number) = source {
-            let all = analysis::utility::split(row.text("body")?, strings);
+            let body = standard_strings(row.text("body")?, strings)?;
+            let all = analysis::utility::split(&body, Strings::Standard);
             let range = all.get(number.checked_sub(1)?)?.range.clone();
-            return only(tagged(&row.text("body")?[range], tag, strings)?);
+            return only(tagged(&body[range], tag, Strings::Standard)?);
         }
         let Source::Text(text) = source else { return None };
         let seen = self.seen.entry((format!("{place}\n{query}"), tag.to_owned())).or_default();
@@ -287,7 +288,8 @@ fn source<'a>(place: &'a str, query: &'a str, strings: Strings) -> Option<Source
                 .any(|line| behind.starts_with(line))
     });
     let understood = |text: &&str| {
-        let all = analysis::utility::split(text, strings);
+        let Some(text) = standard_strings(text, strings) else { return false };
+        let all = analysis::utility::split(&text, Strings::Standard);
         !all.is_empty() && !all.iter().any(|statement| is_unknown(&statement.what))
     };
     ends.map(|at| &rest[..at]).find(understood).map(Source::Text)

@@ -20,6 +20,7 @@
 //! the position is written last.
 
 use super::apart::Apart;
+use super::shared::SharedWriter;
 use super::{CONTROL_DATABASE, Chosen, TAME, demand_two_servers, guard, identity, roles, sighting};
 use crate::Error;
 use crate::address::{Address, Control};
@@ -132,10 +133,7 @@ pub async fn promote(primary: &Control, replica: &Control) -> Result<(), Error> 
 /// # Errors
 /// As every query.
 pub async fn left_at(primary: &Address, replica: &Address) -> Result<Option<Lsn>, Error> {
-    let there = match Control::connect(replica).await {
-        Err(error) if error.is("3D000") => return Ok(None),
-        there => there?,
-    };
+    let Some(there) = super::enter(replica).await? else { return Ok(None) };
     let (source, seen) = (Control::connect(primary).await?, sighting(&there).await?);
     let of = sighting(&source).await?;
     if seen.system != of.system || seen.incarnation == of.incarnation || !is_marked(&there).await? {
@@ -178,12 +176,15 @@ pub async fn take(
     let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
     let source = Control::connect(primary).await?;
     demand_two_servers(&source, &server, replica).await?;
-    let wanted = roles::copy(&source, &server).await?;
+    drop(server);
+    let writer = SharedWriter::take(replica).await?;
+    let wanted = roles::copy(&source, &writer).await?;
     let from = identity(&source).await?;
     drop(source);
     let there = Control::connect(replica).await?;
     there.batch_execute(SESSION).await?;
-    guard::set(&there).await?;
+    guard::set(&there, &writer).await?;
+    drop(writer);
     for row in there.query(PREPARED, &[]).await? {
         there.batch_execute(&format!("ROLLBACK PREPARED {}", roles::literal(row.get(0)))).await?;
     }

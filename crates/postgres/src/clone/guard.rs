@@ -9,7 +9,7 @@
 //! The line is the replica's own: what the primary's databases and roles have of this setting is not brought there (`roles.rs`), for
 //! a role's own `off` would count for more than the guard.
 
-use super::CONTROL_DATABASE;
+use super::shared::SharedWriter;
 use crate::Error;
 use crate::address::{Address, Control};
 
@@ -45,11 +45,15 @@ const GUARDED: &str = "\
 /// # Errors
 /// As every query.
 pub async fn guard(replica: &Address) -> Result<(), Error> {
-    set(&Control::connect(replica).await?).await
+    let there = Control::connect(replica).await?;
+    if there.query(MISSING, &[]).await?.is_empty() {
+        return Ok(());
+    }
+    set(&there, &SharedWriter::take(replica).await?).await
 }
 
-/// The same for the database of this connection.
-pub(super) async fn set(there: &Control) -> Result<(), Error> {
+/// The same for the database of this connection, while nobody else writes settings at its server.
+pub(super) async fn set(there: &Control, _writer: &SharedWriter) -> Result<(), Error> {
     run(there, MISSING).await
 }
 
@@ -66,7 +70,7 @@ pub(crate) async fn unguard(control: &Control) -> Result<(), Error> {
 /// # Errors
 /// As every query; of several databases the first one's, when the others are done.
 pub async fn release(server: &Address, of: impl Fn(&str) -> bool) -> Result<(), Error> {
-    let control = Control::connect(&server.with_database(CONTROL_DATABASE)).await?;
+    let control = SharedWriter::take(server).await?;
     let mut first = Ok(());
     for row in control.query(GUARDED, &[]).await? {
         let database: String = row.get(0);

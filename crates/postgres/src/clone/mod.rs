@@ -34,6 +34,7 @@ mod held;
 mod owned;
 mod progress;
 mod roles;
+mod shared;
 mod tools;
 
 use crate::Error;
@@ -53,9 +54,10 @@ pub use owned::Gives;
 pub use progress::Progress;
 use progress::{Looking, Step};
 pub(crate) use roles::literal;
+use shared::SharedWriter;
 use std::collections::BTreeSet;
 use tokio_postgres::SimpleQueryMessage;
-use tools::Tools;
+use tools::{Definitions, Tools};
 
 /// The database at a fed replica in which connections live that are about the whole server: any other may be made anew.
 pub const CONTROL_DATABASE: &str = "template1";
@@ -63,7 +65,7 @@ pub const CONTROL_DATABASE: &str = "template1";
 /// What there is of a database at a fed replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// No such database, an empty one, or what is left of a copy that was broken off.
+    /// No such database, an empty one, or what is left of a copy or a DROP DATABASE that was broken off.
     Nothing,
     /// A copy, which shows this, and more as soon as it is fed.
     Copy(Shown),
@@ -75,10 +77,7 @@ pub enum Found {
 /// [`Error::Setup`] if it is not Consort's: it holds tables, was not made by [`clone`], and did not come with a
 /// [base backup](backup) that is to be fed. Else as every query.
 pub async fn found(replica: &Address) -> Result<Found, Error> {
-    let control = match Control::connect(replica).await {
-        Err(error) if error.is("3D000") => return Ok(Found::Nothing),
-        control => control?,
-    };
+    let Some(control) = enter(replica).await? else { return Ok(Found::Nothing) };
     let row = control.query_one(CONTENTS, &[]).await?;
     let (ours, filled): (bool, bool) = (row.get(0), row.get(1));
     if !ours && filled && backup::is_marked(&control).await? {
@@ -98,6 +97,25 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
     let shown = position.and_then(|row| row.get::<_, &str>(0).parse().ok());
     Ok(shown.map_or(Found::Nothing, Found::Copy))
 }
+
+/// A connection to the replica's database; `None` if there is none, or only what an interrupted DROP DATABASE has left.
+/// PostgreSQL lets nobody enter that, and drops it.
+async fn enter(replica: &Address) -> Result<Option<Control>, Error> {
+    match Control::connect(replica).await {
+        Err(error) if error.is("3D000") => Ok(None),
+        Err(error) if error.is("55000") => {
+            let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
+            match server.query_opt(INVALID, &[&replica.database]).await? {
+                Some(_) => Ok(None),
+                None => Err(error),
+            }
+        }
+        control => control.map(Some),
+    }
+}
+
+/// A database that an interrupted DROP DATABASE has left.
+const INVALID: &str = "SELECT FROM pg_database WHERE datname = $1 AND datconnlimit = -2";
 
 /// Whether it has the table for the position; whether it has any relation of its own.
 const CONTENTS: &str = "\
@@ -128,18 +146,19 @@ pub async fn clone(
     let source = Control::connect(primary).await?;
     demand_two_servers(&source, &server, replica).await?;
     found(replica).await?;
-    drop_database(&server, &replica.database).await?;
-    let wanted = roles::copy(&source, &server).await?;
+    drop(server);
+    let writer = SharedWriter::take(replica).await?;
+    drop_database(&writer, &replica.database).await?;
+    let wanted = roles::copy(&source, &writer).await?;
+    drop(writer);
     let from = identity(&source).await?;
     drop(source);
     let held = Held::take(primary, chosen).await?;
     let apart = held.apart();
     let tools = Tools::new(programs, primary, replica, (held.name(), apart))?;
     let definitions = tools.dump_definitions().await?;
-    tools.make_database(&definitions).await?;
-    let there = Control::connect(replica).await?;
+    let there = make_database(&tools, &definitions, replica).await?;
     apply::prepare(&there).await?;
-    guard::set(&there).await?;
     there.batch_execute(&apply::install()).await?;
     apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;
@@ -159,6 +178,19 @@ pub async fn clone(
     let shown = held.shown(resume).await?;
     apply::settle(&there, &shown).await?;
     Ok(shown)
+}
+
+/// Makes the database itself, with its settings and the guard, and enters it.
+async fn make_database(
+    tools: &Tools<'_>,
+    definitions: &Definitions,
+    replica: &Address,
+) -> Result<Control, Error> {
+    let writer = SharedWriter::take(replica).await?;
+    tools.make_database(definitions).await?;
+    let there = Control::connect(replica).await?;
+    guard::set(&there, &writer).await?;
+    Ok(there)
 }
 
 /// Writes down of what it is a copy, and whom all belonged to, at the primary (`owners`) and here: behind all else that is made.
@@ -199,7 +231,7 @@ pub async fn in_step(
     gives: &Gives<'_>,
 ) -> Result<BTreeSet<String>, Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
-    roles::in_step(&source, &there).await?;
+    roles::in_step(&source, &there, replica).await?;
     let now = roles::owners(&source).await?;
     let then = there.query_opt("SELECT owners FROM consort.copied", &[]).await?;
     let both = owners_of_both(&now, &there).await?;
@@ -221,8 +253,7 @@ pub async fn in_step(
 /// As [`found`], and every query.
 pub async fn remove(replica: &Address) -> Result<(), Error> {
     found(replica).await?;
-    let server = Control::connect(&replica.with_database(CONTROL_DATABASE)).await?;
-    drop_database(&server, &replica.database).await
+    drop_database(&*SharedWriter::take(replica).await?, &replica.database).await
 }
 
 /// The replica is a server of its own that takes writes, or came of a base backup to be one.

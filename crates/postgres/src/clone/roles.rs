@@ -6,8 +6,9 @@
 //! their numbers.
 
 use super::guard;
+use super::shared::SharedWriter;
 use crate::Error;
-use crate::address::Control;
+use crate::address::{Address, Control};
 use crate::apply::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,24 +93,41 @@ impl Roles {
 }
 
 /// Brings the roles of a replica that has a copy in step with the primary's, by what both say now; those that have other names by
-/// now get these.
+/// now get these. `there` is the copy.
 ///
 /// # Errors
 /// As [`copy`].
-pub(super) async fn in_step(primary: &Control, replica: &Control) -> Result<(), Error> {
-    replica.batch_execute(NUMBERS).await?;
-    let known = replica.query(KNOWN, &[]).await?;
-    let known: BTreeMap<u32, String> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let taken = replica.query("SELECT rolname::text FROM pg_authid", &[]).await?;
-    let taken: BTreeSet<String> = taken.iter().map(|row| row.get(0)).collect();
-    let renames = renames(&Roles::read(primary).await?.names, &known, &taken);
-    match replica.batch_execute(&renames.join("; ")).await.map_err(Error::from) {
+pub(super) async fn in_step(primary: &Control, there: &Control, replica: &Address) -> Result<(), Error> {
+    there.batch_execute(NUMBERS).await?;
+    let wanted = Roles::read(primary).await?;
+    if lacks(&wanted, there).await?.is_empty() {
+        return note(&wanted, there).await;
+    }
+    // Another database of the replica may have brought them in step meanwhile.
+    let writer = SharedWriter::take(replica).await?;
+    let renames = renames_at(&Roles::read(primary).await?, there).await?;
+    match writer.batch_execute(&renames.join("; ")).await.map_err(Error::from) {
         // As if it were a new role: what belongs to it there, or may be done by it, is found not to be the same.
         Ok(()) | Err(Error::Refused { .. }) => {}
         Err(error) => return Err(error),
     }
-    let wanted = copy(primary, replica).await?;
-    note(&wanted, replica).await
+    let wanted = copy(primary, &writer).await?;
+    note(&wanted, there).await
+}
+
+/// What is to be run at a replica that has a copy.
+async fn lacks(wanted: &Roles, there: &Control) -> Result<Vec<String>, Error> {
+    let mut all = renames_at(wanted, there).await?;
+    all.extend(steps(wanted, &Roles::read(there).await?));
+    Ok(all)
+}
+
+async fn renames_at(wanted: &Roles, there: &Control) -> Result<Vec<String>, Error> {
+    let known = there.query(KNOWN, &[]).await?;
+    let known: BTreeMap<u32, String> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let taken = there.query("SELECT rolname::text FROM pg_authid", &[]).await?;
+    let taken: BTreeSet<String> = taken.iter().map(|row| row.get(0)).collect();
+    Ok(renames(&wanted.names, &known, &taken))
 }
 
 /// Writes down at a replica which role is which, of those that were brought in step.
@@ -153,7 +171,7 @@ fn renames(
 ///
 /// # Errors
 /// As every query; [`Error::Refused`] with 42501 if the role at either may not.
-pub(super) async fn copy(primary: &Control, replica: &Control) -> Result<Roles, Error> {
+pub(super) async fn copy(primary: &Control, replica: &SharedWriter) -> Result<Roles, Error> {
     let (wanted, there) = (Roles::read(primary).await?, Roles::read(replica).await?);
     for sql in steps(&wanted, &there) {
         replica.batch_execute(&sql).await.map_err(|error| match Error::from(error) {

@@ -110,6 +110,10 @@ pub(super) const COMMANDS: &[&str] = &[
     "ALTER TABLE part DISABLE TRIGGER noted",
     "CREATE CAST (mood AS bytea) WITH INOUT",
     "CREATE OPERATOR === (leftarg = int, rightarg = int, function = int4eq)",
+    // A prefix operator has one argument.
+    "CREATE OPERATOR ~~~ (rightarg = int, function = int4um)",
+    "COMMENT ON OPERATOR ~~~ (NONE, int) IS 'less'",
+    "DROP OPERATOR ~~~ (NONE, int)",
     // Rights.
     "ALTER TABLE item ENABLE ROW LEVEL SECURITY",
     "CREATE POLICY see ON item FOR SELECT TO clerk USING (price < 100)",

@@ -158,6 +158,31 @@ async fn prepared_commands() {
     all_commands_come(Form::Prepared).await;
 }
 
+/// Commands whose strings hold backslashes, for a session with `standard_conforming_strings = off`.
+const ESCAPING: &[&str] = &[
+    r"COMMENT ON TABLE public.mark IS 'it\'s; \\ a ''mark'''",
+    r"CREATE TABLE public.escaped (id int PRIMARY KEY, a text DEFAULT 'one\ntwo', b text CHECK (b <> '\\'))",
+    r"CREATE FUNCTION public.text_of(int) RETURNS text LANGUAGE sql AS 'SELECT ''a\\\\b''::text'",
+    r"COMMENT ON COLUMN public.escaped.a IS 'two'
+        ' pieces\''",
+];
+
+/// The text is read by the rules of the session that ran it, whichever way the command came, and no copy is made.
+#[tokio::test]
+async fn commands_with_escaping_strings_are_run() {
+    for form in [Form::Block, Form::OneMessage, Form::Do, Form::Function, Form::SqlFunction, Form::Prepared] {
+        let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
+        let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
+        control.batch_execute("SET standard_conforming_strings = off").await.unwrap();
+        for (number, command) in ESCAPING.iter().enumerate() {
+            form.run(&control, number, command).await;
+            feed(&mut fed, &format!("{form:?} {command}")).await;
+        }
+        fed.compare();
+        compare_definitions(&fed.primary, &fed.replica);
+    }
+}
+
 #[tokio::test]
 async fn who_feeds_next_ends_a_feeder_that_has_run_ddl() {
     let mut fed = Fed::logging(MARK).await;

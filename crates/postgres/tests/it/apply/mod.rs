@@ -9,6 +9,7 @@ mod ddl;
 mod faults;
 mod reruns;
 mod sequences;
+mod shared_roles;
 mod unlike;
 
 use crate::soon;
