@@ -10,21 +10,24 @@
 //! ```
 
 use crate::cluster::{Cluster, Database, Hold};
-use crate::follow::{RECONNECT_AFTER, answered};
+use crate::follow::{Trouble, answered};
 use history::{DatabaseId, Footprint};
 use order::{DoubtId, DoubtState};
+use postgres::Error;
 use postgres::address::{CONNECT_LIMIT, Control};
 use postgres::attach;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use transaction::{Backend, Cluster as _};
 
 const ACTIVE_SLOTS: &str = "SELECT FROM pg_catalog.pg_replication_slots WHERE database = $1 AND active";
 /// How often a walsender that ends is looked for.
 const SLOT_ROUND: Duration = Duration::from_millis(5);
+/// So long a mark is tried again, although the primary answers, when the connection broke: other databases wait for it.
+const MARK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Such a change, from before its first byte is sent until it is over. As long as it lives, and then until it is marked,
 /// no read leaves.
@@ -134,9 +137,11 @@ fn is_lost(cluster: &Cluster, doubt: DoubtId) -> bool {
 }
 
 /// Writes the mark, however often it must be tried; unless no read of the database can leave before it is followed anew,
-/// which begins with a mark. Another database that has its name by now is not meant: its doubt would be nobody's.
+/// which begins with a mark. Another database that has its name by now is not meant: its doubt would be nobody's. A database in
+/// which none can be written, although the primary answers, holds up itself alone: its reads stay until it is followed anew.
 async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId) {
     let address = cluster.setup().primary.with_database(database.name());
+    let (mut trouble, began) = (Trouble::default(), Instant::now());
     while database.is_of_use() && database.id() == Some(id) && !cluster.stopping() {
         let marking = async {
             let control = Control::connect(&address).await?;
@@ -146,20 +151,24 @@ async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId
                     database.names().marked(mark);
                 }
             }
-            Ok::<_, postgres::Error>(())
+            Ok::<_, Error>(())
         };
-        match timeout(CONNECT_LIMIT, marking).await {
-            Ok(Ok(())) => return,
-            failed => {
-                let error = failed.map_or_else(|late| late.to_string(), |failed| format!("{failed:?}"));
-                tracing::warn!(
-                    database = database.name(),
-                    error,
-                    "a change of roles could not be marked yet"
-                );
-                tokio::time::sleep(RECONNECT_AFTER).await;
-            }
+        let late = || Error::Unreachable(format!("no mark within {CONNECT_LIMIT:?}"));
+        let Err(error) = timeout(CONNECT_LIMIT, marking).await.unwrap_or_else(|_| Err(late())) else {
+            return;
+        };
+        let may_pass = matches!(error, Error::Unreachable(_) | Error::NotReady(_));
+        let is_patient = may_pass && began.elapsed() < MARK_PATIENCE;
+        if !is_patient && cluster.scheduler().order().primary_here() {
+            database.cannot_be_marked(error);
+            return;
         }
+        let (is_new, pause) = trouble.met(&error.to_string(), &error, Duration::ZERO);
+        if is_new {
+            let why = "a change of roles could not be marked yet";
+            tracing::warn!(database = database.name(), %error, "{why}");
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where a server is and who asks: the same for control queries, gauges, watchers and decoders.
 
 use crate::Error;
+use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
 use crate::tls::Tls;
 use std::fmt;
 use std::future::poll_fn;
@@ -17,15 +18,6 @@ pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The application name of every connection that is Consort's own business.
 pub const APPLICATION_NAME: &str = "consort";
-
-/// What every connection that is Consort's own business has, whatever the server's defaults are: it writes marks, and asks
-/// standbys, which know no SERIALIZABLE.
-pub(crate) const OWN_DEFAULTS: &str = "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed \
-     -c standard_conforming_strings=on";
-
-/// What is asked in a database means PostgreSQL's own, whatever else its owner has made there, and whichever search_path he has
-/// given to it: it runs as a superuser.
-const OWN_NAMES: &str = "-c search_path=pg_catalog";
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

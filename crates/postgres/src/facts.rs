@@ -32,7 +32,8 @@ pub struct Facts {
 }
 
 /// The versions of collations are told by sums: there are hundreds. Those of initdb (16384 is FirstNormalObjectId of
-/// access/transam.h) tell of the server; others belong to a database.
+/// access/transam.h) tell of the server; others belong to a database. Consort's own sessions load no
+/// local_preload_libraries: the files tell those of others.
 const BRINGS: &str = "\
     SELECT 'collation of database ' || datname, \
            concat_ws(' ', datlocprovider, datcollate, datctype, daticulocale, pg_database_collation_actual_version(oid)) \
@@ -50,8 +51,10 @@ const BRINGS: &str = "\
     SELECT 'extension ' || name, default_version FROM pg_available_extensions WHERE installed_version IS NOT NULL \
     UNION ALL \
     SELECT 'setting ' || name, setting FROM pg_settings \
-      WHERE name IN ('shared_preload_libraries', 'session_preload_libraries', 'local_preload_libraries', \
-                     'server_version_num', 'block_size', 'wal_segment_size')";
+      WHERE name IN ('shared_preload_libraries', 'session_preload_libraries', \
+                     'server_version_num', 'block_size', 'wal_segment_size') \
+    UNION ALL \
+    SELECT 'setting ' || name, setting FROM pg_file_settings WHERE name = 'local_preload_libraries' AND applied";
 
 /// Asks a server.
 ///

@@ -32,6 +32,7 @@ pub mod lead;
 mod link;
 pub mod listening;
 pub mod local;
+mod own_settings;
 pub mod roles;
 pub mod sequences;
 pub mod tcp;

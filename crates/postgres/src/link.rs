@@ -2,7 +2,8 @@
 //! analysis ask so often that a task and a channel on the way would be most of the cost.
 
 use crate::Error;
-use crate::address::{APPLICATION_NAME, Address, Host, OWN_DEFAULTS, within_limit};
+use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
+use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
 use crate::tcp;
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
@@ -46,7 +47,7 @@ impl Link {
     }
 
     async fn log_in(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
-        let options = format!("{OWN_DEFAULTS} {options}");
+        let options = format!("{OWN_DEFAULTS} {OWN_NAMES} {options}");
         let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
             (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
             (Host::Socket(_), None) => unreachable!("a folder has a socket"),

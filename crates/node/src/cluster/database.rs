@@ -4,6 +4,7 @@ use super::{Cluster, Names, Place};
 use crate::metrics::Traffic;
 use crate::scheduled::Scheduled;
 use history::{DatabaseId, Xid};
+use postgres::Error;
 use postgres::catalogs::Loaded;
 use postgres::sequences::Sequences;
 use scheduler::Reason;
@@ -47,6 +48,8 @@ pub struct Database {
     /// So many statements need the primary's database for themselves.
     holds: Cell<usize>,
     following: Cell<bool>,
+    /// Why no mark can be written in it.
+    unmarked: RefCell<Option<Error>>,
     held: Notify,
     /// Statements wait for it to be followed, at most until then.
     awaited: Cell<Option<Instant>>,
@@ -97,6 +100,7 @@ impl Database {
             traffic: Traffic::default(),
             holds: Cell::default(),
             following: Cell::default(),
+            unmarked: RefCell::default(),
             held: Notify::new(),
             awaited: Cell::default(),
             scheduled: Scheduled::new(declares),
@@ -172,7 +176,28 @@ impl Database {
         }
     }
 
+    /// A change could not be marked in it: its reads stay at the primary until it is followed anew, which begins with a mark.
+    pub(crate) fn cannot_be_marked(&self, why: Error) {
+        self.set_trouble(Some(why.to_string().into()));
+        *self.unmarked.borrow_mut() = Some(why);
+        self.held.notify_waiters();
+    }
+
+    /// Completes, with the reason, when a change could not be marked since it began to be followed.
+    pub(crate) async fn unmarked(&self) -> Error {
+        loop {
+            let moved = self.held.notified();
+            if let Some(why) = self.unmarked.borrow_mut().take() {
+                return why;
+            }
+            moved.await;
+        }
+    }
+
     pub(crate) fn set_following(&self, following: bool) {
+        if following {
+            *self.unmarked.borrow_mut() = None;
+        }
         self.following.set(following);
         self.held.notify_waiters();
     }

@@ -40,6 +40,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
         let followed = tokio::select! {
             followed = follow(&cluster, &database) => Some(followed),
             () = database.wanted_alone() => None,
+            why = database.unmarked() => Some(Err(why)),
             () = cluster.lead().until_waits() => Some(Err(Error::NotReady("another Consort leads".to_owned()))),
         };
         database.set_following(false);

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::address::{Address, Host};
 use crate::attach::SCHEMA;
 use crate::local::Programs;
+use crate::own_settings::OWN_DEFAULTS;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -29,13 +30,9 @@ const LEFT_OUT: &[&str] = &[
     "SECURITY LABEL - PUBLICATION ",
     "SECURITY LABEL - SUBSCRIPTION ",
 ];
-/// The sessions of these programs obey nobody's settings: neither how long they may last, nor what values and definitions
-/// mean. (What is not here they set themselves.)
-const OPTIONS: &str = "-c default_transaction_read_only=off -c synchronous_commit=off -c lock_timeout=0 \
-     -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 -c client_min_messages=error \
-     -c array_nulls=on -c lc_monetary=C -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex \
-     -c transform_null_equals=off -c standard_conforming_strings=on -c backslash_quote=safe_encoding \
-     -c quote_all_identifiers=off -c session_replication_role=origin -c default_tablespace= -c role=none";
+/// The sessions of these programs obey nobody's settings, beside those of all our connections.
+const OPTIONS: &str =
+    "-c synchronous_commit=off -c client_min_messages=error -c session_replication_role=origin";
 
 /// The programs, and the two servers that they run between.
 pub(super) struct Tools<'a> {
@@ -136,7 +133,10 @@ impl<'a> Tools<'a> {
     fn program(&self, name: &str, server: &Address) -> Command {
         let mut command = self.programs.command(name);
         command.env("PGPORT", server.port.to_string()).env("PGUSER", &server.user);
-        command.env("PGDATABASE", &server.database).env("PGOPTIONS", OPTIONS).env("PGCLIENTENCODING", "UTF8");
+        command
+            .env("PGDATABASE", &server.database)
+            .env("PGOPTIONS", format!("{OWN_DEFAULTS} {OPTIONS}"))
+            .env("PGCLIENTENCODING", "UTF8");
         command.env("PGAPPNAME", crate::address::APPLICATION_NAME);
         let host: &OsStr = match &server.host {
             Host::Socket(folder) => folder.as_os_str(),

@@ -35,6 +35,7 @@ use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
 use crate::attach::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::catalogs::Loaded;
 use crate::incarnation::Sighting;
+use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
 use bytes::Bytes;
 use changes::Kept;
 use history::{Access, Commit, DatabaseId, Epoch, Footprint, Lsn, RelationId, Snapshot, Xid};
@@ -457,7 +458,7 @@ fn config(address: &Address, folder: Option<&Path>, slot: &str) -> ReplicationCo
             .with_port(address.port),
     };
     let mut config = config
-        .with_options(SETTINGS)
+        .with_options(format!("{OWN_DEFAULTS} {OWN_NAMES} {SETTINGS}"))
         .with_status_interval(CONFIRM_EVERY)
         .with_wakeup_interval(SPEAK_EVERY)
         .with_buffer_size(MAX_WAITING);

@@ -8,6 +8,7 @@ mod attach;
 mod decoder;
 mod local;
 mod looks;
+mod own_connections;
 #[cfg(feature = "control-groups")]
 mod small_machines;
 mod verify;
