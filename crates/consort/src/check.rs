@@ -103,22 +103,42 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
     let mut findings = attach::check(&control, &followed.there).await?;
     findings.extend(node::check_room(&control, &found.config).await?);
     findings.extend(followed.absent.iter().map(|name| missing(no_database(name), MEND_ABSENT)));
+    let follows = |name: &str| found.config.follows(name);
+    findings.extend(attach::check_slots(&control, &format!("{} ", found.option()), follows).await?);
     for name in followed.there {
-        let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
-        let missing = attach::missing(&control).await?;
-        // Where that is wanted it is done at the first use.
-        if !missing.is_empty() && !found.config.attach_on_first_use {
-            findings.push(Finding {
-                what: format!(
-                    "{name} is not attached, so that its reads stay at the primary: no {}",
-                    missing.join(", no ")
-                ),
-                mend: format!("consort attach {} --database {name}", found.option()),
-                fatal: false,
-            });
-        }
+        findings.extend(database(found, &name).await?);
     }
     Ok(findings)
+}
+
+/// What a database lacks that is followed.
+async fn database(found: &Found, name: &str) -> Result<Option<Finding>, Failure> {
+    let control = match Control::connect(&found.address(&found.config.primary, name)?).await {
+        Ok(control) => control,
+        Err(error) => {
+            let mend = "let superusers in there, or take it out of the setting databases";
+            return Ok(Some(missing(format!("{name} cannot be entered: {error}"), mend)));
+        }
+    };
+    // Where that is wanted it is done at the first use.
+    if found.config.attach_on_first_use {
+        return Ok(None);
+    }
+    let lacking = attach::missing(&control).await?;
+    if lacking.is_empty() {
+        let fault = attach::SlotFault::Missing;
+        let fix = fault.fix(&found.option(), name);
+        let slot = attach::missing_slot(&control).await?;
+        return Ok(slot.map(|slot| missing(fault.what(&slot, 0), &fix)));
+    }
+    Ok(Some(Finding {
+        what: format!(
+            "{name} is not attached, so that its reads stay at the primary: no {}",
+            lacking.join(", no ")
+        ),
+        mend: format!("consort attach {} --database {name}", found.option()),
+        fatal: false,
+    }))
 }
 
 async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding>, Failure> {

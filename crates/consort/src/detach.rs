@@ -2,11 +2,11 @@
 
 use clap::Args;
 use postgres::address::Control;
-use postgres::attach;
+use postgres::attach::{self, SlotState};
 use postgres::clone::{self, CONTROL_DATABASE};
 
 use crate::attach::databases;
-use crate::cluster_in::Which;
+use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 use crate::runtime;
 
@@ -21,7 +21,7 @@ use crate::runtime;
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// Databases; by default all that the configuration follows
+    /// Databases; by default all that the configuration follows, and those with a slot that it does not follow
     #[arg(long = "database", value_name = "NAME")]
     databases: Vec<String>,
 }
@@ -35,20 +35,42 @@ Examples:
 /// SQLSTATE of a slot that somebody reads.
 const IN_USE: &str = "55006";
 
+/// Detaches one database. Of one that cannot be entered the slot goes, which keeps WAL: all else lies in it.
+async fn one(found: &Found, server: &Control, name: &str, slot: Option<&SlotState>) -> Result<(), Failure> {
+    let in_use = |error: postgres::Error| match error.is(IN_USE) {
+        true => Failure::new(format!("{name}: stop Consort first: {error}")),
+        false => error.into(),
+    };
+    let left_over =
+        if found.config.follows(name) { "" } else { ", left over: the setting databases does not name it" };
+    match Control::connect(&found.address(&found.config.primary, name)?).await {
+        Ok(control) => {
+            let had_any = attach::detach(&control).await.map_err(in_use)?;
+            println!("{name}: {}{left_over}", if had_any { "detached" } else { "nothing was attached" });
+        }
+        Err(error) => {
+            let Some(slot) = slot else { return Err(Failure::new(format!("{name}: {error}"))) };
+            attach::drop_left_over(server, &slot.name).await.map_err(in_use)?;
+            println!("{name}: the slot {} is dropped; the database cannot be entered: {error}", slot.name);
+        }
+    }
+    Ok(())
+}
+
 /// Detaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
     runtime()?.block_on(async {
-        let names = databases(&found, &options.databases).await?;
+        let mut names = databases(&found, &options.databases).await?;
+        let server = Control::connect(&found.address(&found.config.primary, "postgres")?).await?;
+        let slots = attach::slots(&server).await?;
+        if options.databases.is_empty() {
+            let left_over = slots.iter().filter_map(|slot| slot.database.clone());
+            names.extend(left_over.filter(|name| !found.config.follows(name)));
+        }
         for name in &names {
-            let address = found.address(&found.config.primary, name)?;
-            let had_any = attach::detach(&Control::connect(&address).await?).await.map_err(|error| {
-                match error.is(IN_USE) {
-                    true => Failure::new(format!("{name}: stop Consort first: {error}")),
-                    false => error.into(),
-                }
-            })?;
-            println!("{name}: {}", if had_any { "detached" } else { "nothing was attached" });
+            let slot = slots.iter().find(|slot| slot.database.as_ref() == Some(name));
+            one(&found, &server, name, slot).await?;
         }
         for replica in &found.config.replicas {
             let address = found.address(replica, CONTROL_DATABASE)?;

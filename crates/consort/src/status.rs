@@ -1,6 +1,7 @@
 //! `consort status`: the nodes, how far each has come, where reads went, and what is in doubt.
 
 use clap::Args;
+use postgres::attach::SlotFault;
 use serde_json::{Map, Value, json};
 
 use crate::cluster_in::{Found, Which};
@@ -28,21 +29,21 @@ It asks the console of the Consort that runs, which has more: consort psql -d co
 
 /// What is asked, in this order.
 const COMMANDS: &[&str] =
-    &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW LEAD", "SHOW VERSION"];
+    &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW LEAD", "SHOW SLOTS", "SHOW VERSION"];
 
 /// Columns whose values are texts although they may look like numbers.
 const TEXTS: &[&str] =
-    &["name", "host", "database", "why", "footprint", "node", "table", "what", "first_key", "led_by"];
+    &["name", "host", "database", "why", "footprint", "node", "table", "what", "first_key", "led_by", "slot"];
 
 /// Prints how it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?;
     let runtime = crate::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
-    let [replicas, gauges, doubts, feeds, lead, version] =
+    let [replicas, gauges, doubts, feeds, lead, slots, version] =
         answers.try_into().expect("as many answers as questions");
     if options.json {
-        println!("{:#}", as_json(&found, [&replicas, &gauges, &doubts, &feeds, &lead], &version)?);
+        println!("{:#}", as_json(&found, [&replicas, &gauges, &doubts, &feeds, &lead, &slots], &version)?);
         return Ok(());
     }
     let version = value(version.first(), "version").unwrap_or("Consort");
@@ -68,6 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             println!("database {name}: paused: new transactions wait until RESUME");
         }
     }
+    slots.iter().filter_map(|slot| faulty(slot, &found.option())).for_each(|line| println!("{line}"));
     for feed in &feeds {
         let of = |column| value(Some(feed), column).unwrap_or_default();
         println!("{}, database {}: {}", of("name"), of("database"), feeds::state(feed));
@@ -96,6 +98,15 @@ fn slot(database: &Row) -> String {
         (Some(kept), None) => format!("; its slot keeps {kept} of log, without a limit"),
         (Some(kept), Some(left)) => format!("; its slot keeps {kept} of log, {left} more and it is lost"),
     }
+}
+
+/// A slot at the primary that is faulty, with the line that fixes it.
+fn faulty(slot: &Row, option: &str) -> Option<String> {
+    let of = |column| value(Some(slot), column);
+    let fault = SlotFault::named(of("fault")?)?;
+    let kept_bytes = of("retained_bytes").and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
+    let (name, database) = (of("slot")?, of("database").unwrap_or_default());
+    Some(format!("{}\n    {}", fault.what(name, kept_bytes), fault.fix(&format!("{option} "), database)))
 }
 
 /// The nodes as lines of a table, with each one's share of the reads.
@@ -140,7 +151,7 @@ pub(crate) fn print_table(lines: &[Vec<String>]) {
 
 fn as_json(
     found: &Found,
-    [replicas, gauges, doubts, feeds, lead]: [&Rows; 5],
+    [replicas, gauges, doubts, feeds, lead, slots]: [&Rows; 6],
     version: &Rows,
 ) -> Result<Value, Failure> {
     let local = found.local()?;
@@ -164,6 +175,7 @@ fn as_json(
         "databases": objects(gauges),
         "doubts": objects(doubts),
         "feeds": objects(feeds),
+        "slots": objects(slots),
         "lead": objects(lead).into_iter().next(),
         "seed": found.seed().as_ref().map(seed::as_json),
     }))
@@ -203,6 +215,24 @@ mod tests {
         let limited = row(&[("slot_retained_bytes", Some("1572864")), ("slot_remaining_bytes", Some("0"))]);
         assert_eq!(slot(&limited), "; its slot keeps 1.5 MB of log, 0.0 MB more and it is lost");
         assert_eq!(slot(&row(&[("slot_retained_bytes", None)])), "");
+    }
+
+    #[test]
+    fn a_faulty_slot_is_told_with_its_fix() {
+        let slot = |fault| {
+            row(&[
+                ("slot", Some("consort_shop_5")),
+                ("database", Some("shop")),
+                ("retained_bytes", Some("3145728")),
+                ("fault", fault),
+            ])
+        };
+        assert_eq!(faulty(&slot(None), "--dir a"), None);
+        let line = faulty(&slot(Some("lost")), "--dir a").unwrap();
+        assert!(
+            line.contains("consort_shop_5 is lost") && line.ends_with("\n    consort repair --dir a"),
+            "{line}"
+        );
     }
 
     #[test]

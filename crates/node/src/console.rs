@@ -22,6 +22,7 @@ mod show_pools;
 mod show_replicas;
 mod show_routes;
 mod show_servers;
+mod show_slots;
 mod show_sockets;
 mod show_state;
 mod show_stats;
@@ -257,6 +258,7 @@ const SHOWS: &[Show] = &[
     show_routes::SHOW,
     show_doubts::SHOW,
     show_gauges::SHOW,
+    show_slots::SHOW,
     show_lead::SHOW,
     show_feeds::SHOW,
     show_verify::SHOW,

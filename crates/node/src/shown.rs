@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use history::Footprint;
 use order::{DoubtState, DoubtView};
-use postgres::attach::SlotState;
+use postgres::attach::{SlotFault, SlotState};
 use scheduler::{Serving, StandbyId, StandbyView, Writers};
 
 use crate::cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup, Standing};
@@ -231,11 +231,13 @@ impl View for Shown<'_> {
     }
 
     fn slots(&self) -> Vec<Slot> {
-        let shown = |slot: SlotState| Slot {
+        let shown = |(slot, fault): (SlotState, Option<SlotFault>)| Slot {
             name: slot.name,
             database: slot.database,
             kept_bytes: slot.kept_bytes,
             left_bytes: slot.left_bytes,
+            active: slot.active,
+            fault,
         };
         self.process.cluster.slots().into_iter().map(shown).collect()
     }

@@ -160,6 +160,15 @@ impl Claim {
     }
 }
 
+/// Whether a Consort leads at the primary of this connection, in whichever of its databases.
+///
+/// # Errors
+/// As every query.
+pub async fn is_led(control: &Control) -> Result<bool, Error> {
+    let sql = format!("SELECT EXISTS (SELECT FROM pg_locks l WHERE {IS_LOCK} AND l.granted)");
+    Ok(control.query_one(&sql, &[]).await?.get(0))
+}
+
 const TRACES: &str = "\
     SELECT coalesce((SELECT (extract(epoch FROM backend_start) * 1000000)::int8 FROM pg_stat_activity \
                      WHERE backend_type = 'checkpointer'), 0), \

@@ -50,7 +50,7 @@ use history::{DatabaseId, Footprint, Grain, Incarnation, Lsn};
 use members::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
-use postgres::attach::{SlotState, UnreplicableDdl};
+use postgres::attach::{SlotFault, SlotState, UnreplicableDdl};
 use postgres::clone::Chosen;
 use postgres::facts::Facts;
 use reruns::Reruns;
@@ -162,7 +162,7 @@ struct Shared {
     round_trip: RoundTrip,
     routes: Routes,
     written: RefCell<Written>,
-    slots: RefCell<Vec<SlotState>>,
+    slots: RefCell<Vec<(SlotState, Option<SlotFault>)>>,
     feeds: Feeds,
     reruns: Reruns,
     /// Declared procedures, where the design has other servers execute statements.
@@ -483,12 +483,12 @@ impl Cluster {
         *self.0.primary_facts.borrow_mut() = Some(facts);
     }
 
-    pub(crate) fn set_slots(&self, slots: Vec<SlotState>) {
+    pub(crate) fn set_slots(&self, slots: Vec<(SlotState, Option<SlotFault>)>) {
         *self.0.slots.borrow_mut() = slots;
     }
 
-    /// The slots at the primary, and what each keeps, as they were seen last.
-    pub fn slots(&self) -> Vec<SlotState> {
+    /// The slots at the primary, what each keeps, and what is wrong with it, as they were seen last.
+    pub fn slots(&self) -> Vec<(SlotState, Option<SlotFault>)> {
         self.0.slots.borrow().clone()
     }
 

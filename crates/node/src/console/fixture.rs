@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use history::Lsn;
 use postgres::apply;
+use postgres::attach::SlotFault;
 use postgres::clone::Progress;
 
 use super::view::*;
@@ -198,8 +199,12 @@ impl View for Fixture {
             database: database.map(str::to_owned),
             kept_bytes: 4096,
             left_bytes: Some(1024),
+            active: true,
+            fault: None,
         };
-        vec![slot("consort_shop_5", Some("shop")), slot("standby_1", None)]
+        let (active, fault) = (false, Some(SlotFault::LeftOver));
+        let retired = Slot { active, fault, ..slot("consort_retired_6", Some("retired")) };
+        vec![slot("consort_shop_5", Some("shop")), retired, slot("standby_1", None)]
     }
 
     fn users(&self) -> Vec<String> {

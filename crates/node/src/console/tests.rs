@@ -252,6 +252,19 @@ fn show_doubts() {
 }
 
 #[test]
+fn show_slots() {
+    assert_eq!(
+        shown("SHOW SLOTS"),
+        [
+            "slot=consort_shop_5 database=shop active=1 retained_bytes=4096 remaining_bytes=1024",
+            "slot=consort_retired_6 database=retired active=0 retained_bytes=4096 remaining_bytes=1024 fault=left over \
+             fix=consort detach --database retired, or name it in the setting databases",
+            "slot=standby_1 active=1 retained_bytes=4096 remaining_bytes=1024",
+        ]
+    );
+}
+
+#[test]
 fn show_lead() {
     assert_eq!(shown("SHOW LEAD"), ["leads=0 led_by=process 9 at the primary lease_ms=0 serves=0"]);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use history::Lsn;
 use postgres::apply;
+use postgres::attach::SlotFault;
 use postgres::clone::Progress;
 use scheduler::Kind;
 
@@ -390,6 +391,10 @@ pub struct Slot {
     pub kept_bytes: u64,
     /// Bytes that may still be written before it is lost; nothing without a limit.
     pub left_bytes: Option<u64>,
+    /// Whether somebody reads it.
+    pub active: bool,
+    /// What is wrong with it.
+    pub fault: Option<SlotFault>,
 }
 
 /// How far one database's log has been decoded.

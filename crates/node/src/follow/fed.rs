@@ -215,8 +215,8 @@ fn not_followed(cluster: &Cluster) -> String {
 /// A replica that is not fed is given up before the primary keeps too much of its log for it.
 fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (DatabaseId, StandbyId)) {
     let slots = cluster.slots();
-    let slot = slots.iter().find(|slot| slot.database.as_deref() == Some(database.name()));
-    let kept_bytes = slot.map_or(0, |slot| slot.kept_bytes);
+    let slot = slots.iter().find(|(slot, _)| slot.database.as_deref() == Some(database.name()));
+    let kept_bytes = slot.map_or(0, |(slot, _)| slot.kept_bytes);
     let bound = cluster.setup().fed_buffer_bytes as u64 + cluster.setup().fed_archive_bytes as u64;
     if kept_bytes > bound && !cluster.feeds().is_out(of, id) {
         let replica = cluster.standby(id);

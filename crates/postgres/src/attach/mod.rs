@@ -5,9 +5,11 @@
 
 mod check;
 mod commands;
+mod slot_faults;
 
 pub use check::{Finding, check, check_room, check_standby};
 pub use commands::{UnreplicableDdl, keep_logging_commands, log_commands, logs_commands};
+pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 
 use crate::Error;
 use crate::address::Control;
@@ -362,7 +364,8 @@ pub async fn mark(control: &Control, roles: bool) -> Result<Xid, Error> {
 /// # Errors
 /// As every query.
 pub async fn databases(control: &Control) -> Result<Vec<String>, Error> {
-    let sql = "SELECT datname::text FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1";
+    let sql = "SELECT datname::text FROM pg_catalog.pg_database \
+               WHERE datallowconn AND NOT datistemplate AND datconnlimit <> -2 ORDER BY 1";
     Ok(control.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
 }
 
@@ -404,9 +407,11 @@ pub async fn slots(control: &Control) -> Result<Vec<SlotState>, Error> {
 }
 
 const SLOTS: &str = "\
-    SELECT slot_name::text, active, coalesce((pg_current_wal_lsn() - restart_lsn)::bigint, 0), safe_wal_size, \
+    SELECT slot_name::text, active, coalesce((CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() \
+             ELSE pg_current_wal_lsn() END - restart_lsn)::bigint, 0), safe_wal_size, \
            coalesce(wal_status = 'lost', false), database::text \
-    FROM pg_replication_slots WHERE slot_name LIKE 'consort\\_%' OR slot_name LIKE 'standby\\_%' ORDER BY 1";
+    FROM pg_replication_slots WHERE slot_name LIKE 'standby\\_%' \
+      OR slot_type = 'logical' AND plugin = 'pgoutput' AND slot_name LIKE 'consort\\_%\\_' || datoid ORDER BY 1";
 
 /// What is missing of an attached database, as names; empty if nothing is. Cheap enough to ask every second: a user who
 /// may create event triggers may also drop them.
