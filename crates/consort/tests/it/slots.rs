@@ -14,10 +14,13 @@ const ATTACH: &str = "attach_on_first_use = true";
 fn attached(databases: &[&str]) -> Serving {
     let serving = Serving::over(Scratch::start(0), ATTACH);
     let mut console = Console::connect(&serving.url("postgres", "consort"));
-    let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
+    let mut client = Client::connect(&serving.url("postgres", "postgres")).expect("it is there");
     for database in databases {
-        client.rows(&format!("CREATE DATABASE {database}")).unwrap();
-        Client::connect(&serving.url("postgres", database)).unwrap().rows("CREATE TABLE t (n int)").unwrap();
+        client.rows(&format!("CREATE DATABASE {database}")).expect("it is there");
+        Client::connect(&serving.url("postgres", database))
+            .expect("it is there")
+            .rows("CREATE TABLE t (n int)")
+            .expect("it is there");
         eventually("a database that is followed", || console.stays(database).is_empty());
     }
     serving
@@ -29,8 +32,8 @@ fn stop(serving: &mut Serving) {
 }
 
 fn configure(serving: &Serving, lines: &str) {
-    let text = fs::read_to_string(serving.config_file()).unwrap();
-    fs::write(serving.config_file(), text.replacen(ATTACH, lines, 1)).unwrap();
+    let text = fs::read_to_string(serving.config_file()).expect("it is there");
+    fs::write(serving.config_file(), text.replacen(ATTACH, lines, 1)).expect("it is there");
 }
 
 /// Nobody uses the database any more after Consort was started again. Its slot moves on with the WAL of others.

@@ -5,12 +5,12 @@ use crate::load::{ANYWHERE, Client, Console, READ, past, served, serving};
 
 /// A database of its own owner, which is followed.
 fn with_tenant(serving: &Serving, console: &mut Console, url: &str) -> Client {
-    let mut client = Client::connect(url).unwrap();
+    let mut client = Client::connect(url).expect("a log-in");
     for sql in ["CREATE ROLE tenant LOGIN", "CREATE DATABASE tenant1 OWNER tenant"] {
-        client.rows(sql).unwrap();
+        client.rows(sql).expect("it is made");
     }
-    let mut tenant = Client::connect(&serving.url("tenant", "tenant1")).unwrap();
-    tenant.rows("CREATE SCHEMA own; CREATE TABLE own.t AS SELECT 7 AS id").unwrap();
+    let mut tenant = Client::connect(&serving.url("tenant", "tenant1")).expect("a log-in");
+    tenant.rows("CREATE SCHEMA own; CREATE TABLE own.t AS SELECT 7 AS id").expect("a table");
     eventually("a database that is followed", || console.stays("tenant1").is_empty());
     client
 }
@@ -19,7 +19,7 @@ fn with_tenant(serving: &Serving, console: &mut Console, url: &str) -> Client {
 fn leaves(console: &mut Console, client: &mut Client) {
     let before = served(console, "standby1");
     eventually("reads at the standby", || {
-        client.number(READ).unwrap();
+        client.number(READ).expect("a number");
         served(console, "standby1") > before
     });
 }
