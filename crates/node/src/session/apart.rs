@@ -3,7 +3,7 @@
 
 use super::batch;
 use wire::tag::front;
-use wire::{Close, Describe, Malformed, Splitter, Step, Target};
+use wire::{Bind, Close, Describe, Malformed, Splitter, Step, Target};
 
 /// A part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(super) fn first(bytes: &[u8], splitter: Splitter) -> Result<(Part, usize), M
     let mut at = 0;
     loop {
         let Step::Whole(frame) = { splitter }.next(&bytes[at..])? else {
-            return Ok((Part::Odd, bytes.len()));
+            // Its Sync has not come yet.
+            return Ok(if at > 0 { (Part::Control, at) } else { (Part::Odd, bytes.len()) });
         };
         let controls = match frame.tag() {
             front::SYNC if at == 0 => return Ok((Part::End, frame.bytes().len())),
@@ -45,6 +46,18 @@ pub(super) fn first(bytes: &[u8], splitter: Splitter) -> Result<(Part, usize), M
         };
         return Ok((part, at));
     }
+}
+
+/// The name of the statement that is bound first.
+pub(super) fn bound(bytes: &[u8], mut splitter: Splitter) -> Result<Option<Box<[u8]>>, Malformed> {
+    let mut at = 0;
+    while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
+        at += frame.bytes().len();
+        if frame.tag() == front::BIND {
+            return Ok(Some(Bind::read(&frame)?.statement.into()));
+        }
+    }
+    Ok(None)
 }
 
 /// The length of the one statement at the beginning, up to its Execute.

@@ -142,10 +142,15 @@ impl Session {
 
     /// The current statement failed; the primary's block has failed already.
     pub(super) fn failed_in_block(&mut self, error: &[u8]) {
-        self.line.client.out().extend_from_slice(error);
-        self.forget_unnamed();
+        self.fails_with(error);
         let status = self.line.primary.status;
         self.line.client.out().ready(status);
+    }
+
+    /// The same of a batch whose Sync is still to come.
+    pub(super) fn fails_with(&mut self, error: &[u8]) {
+        self.line.client.out().extend_from_slice(error);
+        self.forget_unnamed();
         self.block_failed();
     }
 

@@ -2,8 +2,8 @@
 //! know what a statement means.
 
 use super::batch;
+use super::client_wait::ClientWait;
 use super::columns::difference;
-use super::pooled::comes;
 use super::primary::{Ended, Primary, Reported, Side, Told};
 use super::request::{Kind, Lookout, Request};
 use super::statements::Statements;
@@ -14,7 +14,6 @@ use crate::peer::{GATHERED_BYTES, Peer};
 use crate::servers::{Lent, Open, Server};
 use crate::socket::Place;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -180,12 +179,9 @@ impl Line {
         self.seat.idle(self.status());
         self.seat.prepared.set(self.statements.named());
         let idle_end = idle_limit.filter(|_| self.away).map(|limit| self.seat.doing_since() + limit);
-        let mut idle_end = pin!(comes(idle_end));
+        let mut wait = ClientWait::new(idle_end);
         let request = poll_fn(|cx| match self.poll_request(cx) {
-            // The first message of a batch ends the idle time, although its Sync is still to come.
-            Poll::Pending if !self.lookout.is_begun() && idle_end.as_mut().poll(cx).is_ready() => {
-                Poll::Ready(Err(Ended::SentAway(Leave::SessionIdle)))
-            }
+            Poll::Pending => wait.poll(&mut self.lookout, cx),
             polled => polled,
         });
         let request = request.await?;

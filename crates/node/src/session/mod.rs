@@ -8,6 +8,7 @@ mod alone;
 mod apart;
 pub mod batch;
 mod carried;
+mod client_wait;
 mod columns;
 mod described;
 mod early;
@@ -267,6 +268,7 @@ impl Session {
     /// Answers, if there is a request, and gives back what it does not need until the next one.
     async fn answer_and_rest(&mut self, request: Option<Request>) -> Result<(), Ended> {
         if let Some(request) = request {
+            let request = self.as_it_has_come(request)?;
             // Nothing that was let through before can come behind this: sessions end before another one trusts its own.
             if self.service.cluster.serves_nobody() {
                 return Err(Ended::MayNotLead);
@@ -325,7 +327,7 @@ impl Session {
             Kind::Leftover => return self.line.drop_leftover(request),
             Kind::Query => self.understand_query(request).await?,
             Kind::Batch | Kind::Flushed => self.understand_batch(request).await?,
-            Kind::Open | Kind::Function => {
+            Kind::Begun | Kind::Open | Kind::Function => {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };

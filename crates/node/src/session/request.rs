@@ -17,6 +17,8 @@ pub enum Kind {
     /// Messages of the extended protocol that execute nothing, up to a Flush: drivers have statements parsed and described so,
     /// and wait. The Sync comes with what they execute then.
     Flushed,
+    /// Messages of the extended protocol behind which nothing has come for a while: neither their Sync nor a Flush.
+    Begun,
     /// The beginning of something that goes on: another batch up to a Flush, or more than is held. The rest follows it to the
     /// primary as it comes.
     Open,
@@ -35,6 +37,7 @@ impl Kind {
             Kind::Query => "query",
             Kind::Batch => "batch",
             Kind::Flushed => "flushed",
+            Kind::Begun => "begun",
             Kind::Open => "open_pipeline",
             Kind::Function => "function_call",
             Kind::Leftover => "leftover",
@@ -44,7 +47,7 @@ impl Kind {
 
     /// Its Sync is still to come.
     pub fn goes_on(self) -> bool {
-        matches!(self, Kind::Flushed | Kind::Open)
+        matches!(self, Kind::Flushed | Kind::Begun | Kind::Open)
     }
 
     /// Something is asked of a server.
@@ -66,6 +69,8 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookout {
     looked: usize,
+    /// So much of a batch that pauses was looked into already, and stays where it is.
+    looked_into: usize,
 }
 
 impl Lookout {
@@ -109,20 +114,35 @@ impl Lookout {
         }
     }
 
-    /// Whole messages of a request have come, and its end has not.
-    pub fn is_begun(&self) -> bool {
-        self.looked > 0
+    /// The length of the whole messages of a batch whose end has not come.
+    pub fn begun(&self) -> usize {
+        self.looked
+    }
+
+    /// Nothing has come of that since it was looked into.
+    pub fn was_looked_into(&self) -> bool {
+        self.looked <= self.looked_into
+    }
+
+    /// What is unread is looked at from its beginning.
+    pub fn looks_again(&mut self) {
+        self.looked = 0;
+    }
+
+    /// So much of a batch was looked into, and stays where it is until more comes.
+    pub fn looked_into(&mut self, bytes: usize) {
+        (self.looked, self.looked_into) = (0, bytes);
     }
 
     fn found(&mut self, kind: Kind, bytes: usize) -> Result<Option<Request>, Malformed> {
-        self.looked = 0;
+        (self.looked, self.looked_into) = (0, 0);
         Ok(if kind == Kind::Leftover && bytes == 0 { None } else { Some(Request { kind, bytes }) })
     }
 }
 
 /// Whether something in these messages is executed, or is about what is: anything but statements that are parsed, described
 /// and closed.
-fn executes(bytes: &[u8], mut splitter: Splitter) -> Result<bool, Malformed> {
+pub fn executes(bytes: &[u8], mut splitter: Splitter) -> Result<bool, Malformed> {
     let mut at = 0;
     while at < bytes.len() {
         let Step::Whole(frame) = splitter.next(&bytes[at..])? else { return Ok(true) };
@@ -168,6 +188,13 @@ mod tests {
             let splitter = Splitter::new(Side::Client, REQUEST_HELD_BYTES);
             assert_eq!(lookout.look(&batch[..end], splitter), Ok(None));
         }
+        let begun = lookout.begun();
+        assert!(begun > 0 && begun < whole && !lookout.was_looked_into());
+        lookout.looked_into(begun);
+        assert_eq!(lookout.begun(), 0);
+        let splitter = Splitter::new(Side::Client, REQUEST_HELD_BYTES);
+        assert_eq!(lookout.look(&batch[..begun], splitter), Ok(None));
+        assert!(lookout.was_looked_into(), "nothing more has come");
         assert_eq!(look(&batch), request(Kind::Batch, whole));
         assert_eq!(look(&batch[whole..]), request(Kind::Query, batch.len() - whole));
     }

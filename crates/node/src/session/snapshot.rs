@@ -62,7 +62,7 @@ impl Snapshot {
 
 /// How a part of a request ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     Done,
     /// The client got an error: the rest of its batch is skipped.
     Error,
@@ -202,6 +202,7 @@ impl Session {
             }
             Kind::Batch => self.batch_in_snapshot(request).await?,
             Kind::Flushed => self.skipping = self.control(request).await? == Outcome::Error,
+            Kind::Begun => self.begun_in_snapshot(request).await?,
             Kind::Function => {
                 self.fail(request, needs_the_primary("function_call"));
                 self.ready();
@@ -250,22 +251,12 @@ impl Session {
             let splitter = self.line.client.splitter;
             let (part, bytes) =
                 apart::first(&self.line.client.unread()[..left], splitter).map_err(Ended::Malformed)?;
-            let piece = Request { kind: Kind::Batch, bytes };
-            self.current.request = Some(piece);
-            let outcome = match part {
-                Part::End => {
-                    self.line.client.consume(bytes);
-                    break;
-                }
-                Part::Control => self.control(piece).await?,
-                Part::Statement => {
-                    let todo = self.understand_in_snapshot(piece).await?;
-                    self.part_in_snapshot(piece, todo).await?
-                }
-                Part::Odd => self.fail(piece, needs_the_primary("portal")),
-            };
+            if part == Part::End {
+                self.line.client.consume(bytes);
+                break;
+            }
             left -= bytes;
-            if outcome == Outcome::Error {
+            if self.piece_in_snapshot(part, bytes).await? == Outcome::Error {
                 self.line.client.consume(left);
                 break;
             }
@@ -278,6 +269,20 @@ impl Session {
         }
         self.ready();
         Ok(())
+    }
+
+    /// One part of a batch, of this length.
+    pub(super) async fn piece_in_snapshot(&mut self, part: Part, bytes: usize) -> Result<Outcome, Ended> {
+        let piece = Request { kind: Kind::Batch, bytes };
+        self.current.request = Some(piece);
+        Ok(match part {
+            Part::Control => self.control(piece).await?,
+            Part::Statement => {
+                let todo = self.understand_in_snapshot(piece).await?;
+                self.part_in_snapshot(piece, todo).await?
+            }
+            Part::End | Part::Odd => self.fail(piece, needs_the_primary("portal")),
+        })
     }
 
     /// Statements are parsed, described and closed at the primary, as everywhere.
@@ -480,13 +485,12 @@ impl Session {
     }
 
     /// The primary's error about a prepared statement that is not followed is the answer, if there is no such statement.
-    async fn error_of_describing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
+    pub(super) async fn error_of_describing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
         self.at_home().await?;
-        let bytes = self.line.bytes(part).to_vec();
-        let batch = batch::read(&bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
-        let name = batch.map_or(&b""[..], |batch| batch.bind.statement);
-        self.line.primary.learn(name, &mut self.line.statements);
-        self.line.primary.ask_described(name);
+        let name = apart::bound(self.line.bytes(part), self.line.client.splitter);
+        let name = name.map_err(Ended::Malformed)?.unwrap_or_default();
+        self.line.primary.learn(&name, &mut self.line.statements);
+        self.line.primary.ask_described(&name);
         self.own_error(part).await
     }
 

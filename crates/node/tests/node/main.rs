@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
 
+mod begun;
 mod copies;
 mod door;
 mod far;
@@ -23,6 +24,7 @@ mod replication;
 mod rung;
 mod session;
 mod shadow;
+mod shadowing;
 mod shared_beginnings;
 mod snapshot;
 mod stage;

@@ -18,6 +18,7 @@
 //! that is older than a lock would not be.
 
 mod at_copies;
+mod begun;
 mod called;
 mod declared;
 mod follow;
@@ -116,12 +117,14 @@ impl Session {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),
             Kind::Flushed | Kind::Open | Kind::Function => return self.refuse_open(request).await,
-            Kind::Query | Kind::Batch => {}
+            Kind::Query | Kind::Batch | Kind::Begun => {}
         }
         if !self.state.knows_names() && self.state.block() == BlockStatus::Idle {
             self.probe().await?;
         }
-        if self.line.primary.status == Status::Failed {
+        if request.kind == Kind::Begun {
+            self.look_into_begun(request).await?;
+        } else if self.line.primary.status == Status::Failed {
             self.in_failed_block(request).await?;
         } else {
             self.ask_ordered(request).await?;

@@ -232,7 +232,7 @@ fn not_understood(why: &'static str, text: &str) -> No {
     No::NotUnderstood(why, text.as_bytes().into())
 }
 
-fn refused(name: &'static str, message: impl Into<String>, hint: &str) -> No {
+pub(super) fn refused(name: &'static str, message: impl Into<String>, hint: &str) -> No {
     No::Refused(name, Problem::error("0A000", message).hint(hint))
 }
 
@@ -278,7 +278,7 @@ impl Session {
     }
 
     /// What the primary's parser finds in a statement. In a block that fails it.
-    async fn parse_error(&mut self, prepared: &Prepared) -> Result<Option<Vec<u8>>, Ended> {
+    pub(super) async fn parse_error(&mut self, prepared: &Prepared) -> Result<Option<Vec<u8>>, Ended> {
         self.line.primary.own_error();
         self.line.primary.ask_parse(prepared);
         self.line.settled().await?;
@@ -404,8 +404,7 @@ impl Session {
             return Err((refused("portal", why, SEE), nobody()));
         };
         let Some(prepared) = known.clone() else {
-            let why = "this prepared statement is not followed";
-            return Err((refused("unknown_statement", why, "Parse it again."), nobody()));
+            return Err((self.not_followed(bind.statement).await, nobody()));
         };
         self.current.statement = Some(prepared.clone());
         let found = self.use_of_prepared(&prepared, bind, *is_new, before).await;
@@ -667,6 +666,11 @@ impl Session {
             | Utility::PrepareTransaction(_)
             | Utility::CommitPrepared(_)
             | Utility::RollbackPrepared(_) => {
+                if let Utility::Execute { name } = utility
+                    && let Some(error) = self.no_such_statement(name.as_bytes()).await?
+                {
+                    return Err(No::Failed(error));
+                }
                 let (why, hint) = alike::refused(utility).unwrap_or(("nothing is known of it", SEE));
                 return Err(not_executed(utility.name(), why, hint));
             }
