@@ -104,6 +104,8 @@ pub struct SessionState {
     moved: bool,
     /// More or longer settings than are followed.
     overflown: bool,
+    /// See [`SessionState::name_changes`].
+    name_changes: u64,
     /// Settings of applications that the next probe asks for, too: the client has named them.
     named: Named,
     client_utf8: bool,
@@ -140,6 +142,7 @@ impl SessionState {
             reported: BTreeMap::new(),
             moved: false,
             overflown: false,
+            name_changes: 0,
             named: Named::default(),
             client_utf8: false,
             server_utf8: false,
@@ -229,6 +232,12 @@ impl SessionState {
     /// search_path of this block alone finds first. Reading it may call what writes.
     pub fn may_hide(&self) -> bool {
         self.dirt & bit(Dirt::Temporary) != 0 || self.block.names_set_local
+    }
+
+    /// How often the session itself may have changed what names stand for: by DDL, by the end of a block that takes some back, and by
+    /// temporary objects, whoever has made or dropped them.
+    pub fn name_changes(&self) -> u64 {
+        self.name_changes
     }
 
     /// Whether the block has changed the catalog: what is known of statements is not known of it.
@@ -412,13 +421,18 @@ impl SessionState {
             Utility::ResetAll => self.reset_all(),
             Utility::SetTransaction(modes) => self.set_transaction(modes),
             Utility::SetCharacteristics(modes) => self.set_characteristics(modes, interner),
-            Utility::Discard(Discard::All) => self.discard_all(),
+            Utility::Discard(Discard::All) => {
+                self.name_changes += 1;
+                self.discard_all();
+            }
             Utility::Discard(_) | Utility::Unlisten => {
+                self.name_changes += 1;
                 self.probe_due = self.dirt != 0;
                 self.may_have_ended = true;
             }
             Utility::Maintain => self.block.ddl = true,
             Utility::Ddl { .. } | Utility::Unknown => {
+                self.name_changes += 1;
                 self.block.ddl = true;
                 self.probe_due = true;
                 self.may_have_ended = true;
@@ -505,6 +519,7 @@ impl SessionState {
     fn end(&mut self, committed: bool, chain: bool) {
         // A failed block has lost its isolation before it is chained (15.x: to the default; not documented).
         let lost = self.aborted();
+        self.name_changes += u64::from(self.block.ddl);
         let modes = if lost { Modes::default() } else { self.now.modes };
         if committed {
             if let Some(own) = self.now.own_after.take() {
@@ -539,6 +554,7 @@ impl SessionState {
     }
 
     fn rollback_to(&mut self, name: &str) {
+        self.name_changes += u64::from(self.block.ddl);
         let at = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name);
         match at {
             Some(at) if !self.block.lost_savepoints => {
@@ -704,6 +720,7 @@ impl SessionState {
         self.named.were_asked();
         self.committed.settings = self.now.settings.clone();
         self.seeded = self.is_seeded();
+        let had = (self.had_temporary, self.dirt & bit(Dirt::Temporary) != 0);
         self.dirt &= bit(Dirt::Library);
         self.application_settings |= found.contains(&Found::ApplicationSettings);
         for found in found {
@@ -717,6 +734,8 @@ impl SessionState {
             self.probe_due |= found == Found::Temporary && !self.had_temporary;
             self.had_temporary |= found == Found::Temporary;
         }
+        let has = (self.had_temporary, self.dirt & bit(Dirt::Temporary) != 0);
+        self.name_changes += u64::from(has != had);
         self.dirt().map_or(Ok(()), Err)
     }
 

@@ -460,6 +460,7 @@ impl Session {
         self.current.rows = seen.rows;
         self.current.answer = seen.answers.first().cloned().flatten();
         if seen.failed {
+            self.line.statements.names_may_be_unlooked();
             match utility(seen.completed) {
                 Some(utility) => self.state.failed(utility),
                 None => self.state.statement_failed(),

@@ -4,10 +4,12 @@
 
 mod by_sql;
 mod carried;
+mod lookups;
 mod sql_names;
 
 pub use by_sql::{Again, BySql};
 pub(crate) use carried::CarriedStatements;
+use lookups::LookedUp;
 pub(super) use sql_names::{deallocated, executed};
 
 use super::described::Described;
@@ -170,6 +172,8 @@ pub struct Statements {
     unnamed: Unnamed,
     /// Under which the primary parses now.
     under: Under,
+    /// Counts requests.
+    request: u64,
     /// What is being parsed, with the meaning that it had a moment before.
     meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
@@ -212,6 +216,8 @@ pub struct Under {
     pub known: Option<Settings>,
     /// What names stood for, or a moment before.
     pub names: NamesAt,
+    /// What the session itself has changed of them so far.
+    pub name_changes: u64,
 }
 
 /// A session's settings at one moment.
@@ -243,15 +249,18 @@ struct Parsed {
     meaning: Option<u64>,
     /// The same, not proven yet.
     likely: Option<u64>,
+    /// When the primary has looked up its names last.
+    looked_up: LookedUp,
     /// When it was used last it might have meant something else than if it had been parsed then.
     otherwise: bool,
 }
 
 impl Parsed {
     fn new(statement: Rc<Statement>, under: Under) -> Parsed {
-        let known = under.known.clone();
+        let (known, looked_up) = (under.known.clone(), LookedUp::of(&under, 0));
         let kept = Kept { statement, described: None, by_sql: None, under: known.clone() };
-        Parsed { kept, under, found: None, found_under: known, meaning: None, likely: None, otherwise: false }
+        let (found_under, meaning, likely) = (known, None, None);
+        Parsed { kept, under, found: None, found_under, meaning, likely, looked_up, otherwise: false }
     }
 }
 
@@ -261,6 +270,7 @@ impl Statements {
     pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>) {
         self.under = under;
         self.meanings = meanings;
+        self.request += 1;
     }
 
     /// Under which settings what the client calls by this name was parsed, where they are known.

@@ -229,7 +229,22 @@ impl Session {
             // The tree that arrives later is that of what it would mean now.
             self.current.narrow = None;
         }
-        otherwise
+        otherwise.or_else(|| self.looks_up_first(name, plan))
+    }
+
+    /// A read that would leave runs at the primary first, if that has to look up its names. In a block that may run at a standby as a
+    /// whole nothing is looked up.
+    fn looks_up_first(&self, name: &[u8], plan: &Plan) -> Option<Todo> {
+        let is_whole = self.snapshot.is_some() || self.may_be_first_of_snapshot();
+        if !matches!(plan, Plan::Leaves(_)) || name.is_empty() || is_whole {
+            return None;
+        }
+        // Connections that are shared look up the names of each statement by themselves.
+        let names = self.line.own.is_some().then(|| self.database.names());
+        let settings = self.settings_if_known();
+        let (statements, changes) = (&self.line.statements, self.state.name_changes());
+        let are = statements.are_names_looked_up(name, settings.as_ref(), changes, names);
+        (!are).then_some(Todo::One(Plan::Stays(PARSED_OTHERWISE)))
     }
 
     fn otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {

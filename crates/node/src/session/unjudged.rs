@@ -140,14 +140,15 @@ impl Session {
     /// Under which what the request has parsed is parsed.
     pub(super) fn parses_under(&mut self, todo: &Todo) -> Under {
         let names = self.database.names().now(self.shown.take());
+        let name_changes = self.state.name_changes();
         if !todo.keeps_settings() {
-            return Under { names, ..Under::default() };
+            return Under { names, name_changes, ..Under::default() };
         }
         // What stands before a name, or holds, for this block alone is gone when the statement is used.
         let now = SettingsAt::of(self.state.settings());
         let settings = self.state.knows_names().then_some(now);
         let if_judged = self.state.knows_names_if_judged().then_some(now);
         let known = if_judged.map(|_| self.state.settings().clone());
-        Under { settings, if_judged, known, names }
+        Under { settings, if_judged, known, names, name_changes }
     }
 }

@@ -88,6 +88,7 @@ impl SessionState {
             reported,
             moved,
             overflown: _,
+            name_changes: _,
             named: _,
             client_utf8,
             server_utf8,

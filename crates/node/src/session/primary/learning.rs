@@ -26,6 +26,7 @@ impl Primary {
         }
         if !name.is_empty() {
             self.learn(name, statements);
+            statements.names_are_looked_up(name);
         } else if self.owe(statements) {
             self.expects.push_back(Expect::Ours);
         }

@@ -1,5 +1,6 @@
 //! The prepared statements of a session that shares connections, for another process in which it goes on.
 
+use super::lookups::LookedUp;
 use super::{BySql, Kept, Parsed, SettingsAt, Statement, Statements, Under, Unnamed};
 use crate::cluster::NamesAt;
 use crate::session::described::Described;
@@ -64,6 +65,7 @@ impl Statements {
             named,
             unnamed: Unnamed { parsed, stale: _, elsewhere },
             under: _,
+            request: _,
             meanings: _,
             likely: _,
             counted: _,
@@ -101,7 +103,9 @@ impl Statements {
 
 impl CarriedStatement {
     fn of(parsed: &Parsed, now: &Settings) -> CarriedStatement {
-        let Parsed { kept, under, found, found_under: _, meaning, likely: _, otherwise: _ } = parsed;
+        // The next connection looks up all names.
+        let Parsed { kept, under, found, found_under: _, meaning, likely: _, looked_up: _, otherwise: _ } =
+            parsed;
         let Kept { statement, described, by_sql, under: _ } = kept;
         let described = described.as_deref().map(|described| {
             let (parameters, columns) = described.parts();
@@ -136,9 +140,12 @@ impl CarriedStatement {
         let settings = as_now.then(|| SettingsAt::of(now));
         let known = as_now.then(|| now.clone());
         let statement = Rc::new(Statement::new(text, types));
+        let names = NamesAt::elsewhere();
+        let under = Under { settings, if_judged: None, known: known.clone(), names, name_changes: 0 };
         Parsed {
             kept: Kept { statement, described, by_sql, under: known.clone() },
-            under: Under { settings, if_judged: None, known: known.clone(), names: NamesAt::elsewhere() },
+            looked_up: LookedUp::of(&under, 0),
+            under,
             found: found.then(NamesAt::elsewhere),
             found_under: known,
             meaning,
