@@ -111,6 +111,7 @@ impl Line {
             outlives_primary: _,
             primary_gone: _,
             elsewhere,
+            is_begun: _,
             lent,
             away,
             own,

@@ -41,6 +41,8 @@ pub struct Line {
     pub(super) primary_gone: bool,
     /// Where the client's block stands, if it runs somewhere else than at the primary.
     pub(crate) elsewhere: Option<Status>,
+    /// A part of its client's batch has run there, and the Sync is still to come.
+    pub(super) is_begun: bool,
     /// Whose the connection at the primary is, if the session shares it with others.
     pub(crate) lent: Option<Lent>,
     /// It has none just now.
@@ -90,6 +92,7 @@ impl Line {
             outlives_primary: false,
             primary_gone: false,
             elsewhere: None,
+            is_begun: false,
             lent: None,
             away: false,
             own: None,
@@ -173,12 +176,21 @@ impl Line {
         &self.client.unread()[..request.bytes]
     }
 
-    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself. `idle_limit`: a session
-    /// without a connection ends after so long, as its backend would end it.
-    pub(crate) async fn next_request(&mut self, idle_limit: Option<Duration>) -> Result<Request, Ended> {
+    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself. `idle_limit`: the session
+    /// ends when it is idle for so long. Without a connection it ends itself, and while it is not idle its backend is kept awake.
+    pub(crate) async fn next_request(
+        &mut self,
+        idle_limit: Option<Duration>,
+        is_idle: bool,
+    ) -> Result<Request, Ended> {
+        self.is_begun = !is_idle && self.elsewhere.is_none();
+        if self.is_begun {
+            self.primary.ends_when_idle_for(idle_limit);
+        }
         self.seat.idle(self.status());
         self.seat.prepared.set(self.statements.named());
-        let idle_end = idle_limit.filter(|_| self.away).map(|limit| self.seat.doing_since() + limit);
+        let ends_itself = self.away && is_idle && self.status() == Status::Idle;
+        let idle_end = idle_limit.filter(|_| ends_itself).map(|limit| self.seat.doing_since() + limit);
         let mut wait = ClientWait::new(idle_end);
         let request = poll_fn(|cx| match self.poll_request(cx) {
             Poll::Pending => wait.poll(&mut self.lookout, cx),
@@ -218,7 +230,7 @@ impl Line {
                 Err(why) => return Poll::Ready(Err(Ended::Malformed(why))),
             }
             if !self.primary_gone && !self.away {
-                self.primary.poll_awake(self.elsewhere.is_some(), cx);
+                self.primary.poll_awake(self.elsewhere.is_some() || self.is_begun, cx);
                 match self.poll_primary(cx) {
                     Err(Ended::PrimaryLost(Told::NotYet)) if self.outlives_primary => {
                         self.primary_gone = true

@@ -60,7 +60,7 @@ impl Awake {
 
 impl Primary {
     /// The backend ends the session when it is idle for `limit`.
-    fn ends_when_idle_for(&mut self, limit: Option<Duration>) {
+    pub(super) fn ends_when_idle_for(&mut self, limit: Option<Duration>) {
         self.awake.every = limit.map(|limit| limit / PARTS);
     }
 

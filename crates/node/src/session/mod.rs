@@ -234,12 +234,12 @@ impl Session {
             }
             self.line.outlives_primary = self.can_go_on_alone();
             let pass = self.snapshot.as_deref().and_then(Snapshot::pass);
-            let idle_limit = self.state.idle_limit().filter(|_| self.is_idle());
+            let (idle_limit, is_idle) = (self.state.idle_limit(), !self.is_amid_a_batch());
             let asked = tokio::select! {
                 biased;
                 () = self.service.cluster.reader_let_go(pass) => None,
                 () = pooled::comes(self.shares.asked_again) => continue,
-                asked = self.line.next_request(idle_limit) => Some(asked),
+                asked = self.line.next_request(idle_limit, is_idle) => Some(asked),
             };
             match asked {
                 Some(Ok(asked)) => request = Some(asked),
@@ -291,9 +291,9 @@ impl Session {
         self.take_name().await
     }
 
-    /// Its client has been told that nothing of it goes on: no transaction, and no batch whose Sync is still to come.
-    fn is_idle(&self) -> bool {
-        self.line.status() == Status::Idle && !self.skipping && !self.current.flushed
+    /// A part of a batch has run, or has failed, whose Sync is still to come.
+    fn is_amid_a_batch(&self) -> bool {
+        self.skipping || self.current.flushed
     }
 
     /// Reads of this session may be proven while the primary is away: nothing of it is there alone.

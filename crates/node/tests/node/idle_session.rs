@@ -2,7 +2,7 @@
 //! transaction has no backend that could count its time.
 
 use crate::pooled::sharing;
-use crate::session::query;
+use crate::session::{answer, query};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use std::time::{Duration, Instant};
 use wire::Asks;
@@ -81,20 +81,37 @@ fn idle_in_transaction_timeout_ends_pooled_blocks() {
     }
 }
 
-/// A batch that has begun is no idle session, although its Sync is still to come.
+/// A batch that has begun is no idle session, although its Sync is still to come. Behind its beginning, which runs at the primary,
+/// the backend is idle for itself.
 #[test]
 fn idle_session_timeout_spares_a_begun_batch() {
     let name = "idle_batches";
     database(name);
-    let open = sharing(2);
-    let mut raw = does(&open, name, &["SET idle_session_timeout = '1s'"]);
-    raw.ask(|out| out.parse(b"", b"SELECT count(*) FROM items", &[]));
-    let other = does(&open, name, &["SET idle_session_timeout = '1s'"]);
-    assert_eq!({ other }.last_word(), "57P05");
-    raw.ask(|out| {
-        out.bind_plain(b"");
-        out.execute(b"", 0);
-        out.sync();
-    });
-    assert_eq!(crate::session::answer(&mut raw).0, ["100"]);
+    let set = "SET idle_session_timeout = '1s'";
+    for open in [sharing(4), Open::trusting()] {
+        let mut begun = [false, true].map(|flushes| {
+            let mut raw = does(&open, name, &[set]);
+            raw.ask(|out| {
+                out.parse(b"", b"SELECT count(*) FROM items", &[]);
+                if flushes {
+                    Asks::flush(out);
+                }
+            });
+            raw
+        });
+        // One after the other: twice the time.
+        for _ in 0..2 {
+            assert_eq!(does(&open, name, &[set]).last_word(), "57P05");
+        }
+        for raw in &mut begun {
+            raw.ask(|out| {
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+                out.sync();
+            });
+            assert_eq!(answer(raw).0, ["100"]);
+        }
+        let [mut first, _] = begun;
+        assert_eq!(first.last_word(), "57P05", "it is idle now");
+    }
 }
