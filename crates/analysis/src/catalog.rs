@@ -6,6 +6,7 @@
 
 pub mod builtin;
 mod closure;
+mod harmless;
 pub mod load;
 mod procedure;
 
@@ -13,6 +14,7 @@ use history::{ColumnSet, DatabaseId, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use builtin::{Builtin, Class};
+pub use harmless::{Harmless, Volatility};
 pub use procedure::{Procedure, Touches};
 
 /// Objects below this OID were made by initdb; they are equal in every PostgreSQL of one major.
@@ -228,8 +230,12 @@ pub struct Function {
     pub extension: Option<String>,
     /// For an aggregate, the functions it is made of.
     pub parts: Option<Vec<u32>>,
-    /// Declared by whoever runs Consort to depend on its arguments and the tables in the statement's footprint alone.
-    pub harmless: bool,
+    /// `pg_proc.provolatile`. PostgreSQL has IMMUTABLE for every aggregate: its parts decide.
+    pub volatility: Volatility,
+    /// The language is C or internal: nothing keeps it from changing the session.
+    pub is_native: bool,
+    /// The setting `harmless_functions` names it, and this is what makes that credible.
+    pub harmless: Harmless,
     /// What it touches, where whoever runs Consort has declared that it does the same at every server.
     pub declared: Option<Touches>,
 }
@@ -272,34 +278,5 @@ impl Catalog {
             Some(known) => format!("{}.{}", known.schema, known.name),
             None => relation.to_string(),
         }
-    }
-
-    /// Declares harmless what these names mean: `schema.function`, or the name of an extension.
-    pub fn declare_named_harmless(&mut self, names: &[String]) {
-        for name in names {
-            match name.split_once('.') {
-                Some((schema, function)) => self.declare_harmless(schema, function),
-                None => self.declare_extension_harmless(name),
-            };
-        }
-    }
-
-    /// Declares every function of this schema and name harmless. Returns how many there are.
-    pub fn declare_harmless(&mut self, schema: &str, name: &str) -> usize {
-        self.declare(|function| function.schema == schema && function.name == name)
-    }
-
-    /// Declares every function of this extension harmless. Returns how many there are.
-    pub fn declare_extension_harmless(&mut self, extension: &str) -> usize {
-        self.declare(|function| function.extension.as_deref() == Some(extension))
-    }
-
-    fn declare(&mut self, which: impl Fn(&Function) -> bool) -> usize {
-        let mut found = 0;
-        for function in self.functions.values_mut().filter(|function| which(function)) {
-            function.harmless = true;
-            found += 1;
-        }
-        found
     }
 }

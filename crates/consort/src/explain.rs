@@ -127,10 +127,9 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
 /// The catalog, with what the configuration declares of it.
 async fn catalog(control: &Control, config: &Config) -> Result<Catalog, Failure> {
     let mut catalog = postgres::load(control).await?.catalog;
-    catalog.declare_named_harmless(&config.harmless_functions);
     catalog.trusts_declarations = config.design().orders_first();
-    for wrong in catalog.declare_procedures(&config.procedures) {
-        println!("{wrong}: its declaration is passed over");
+    for wrong in catalog.declare(&config.procedures, &config.harmless_functions) {
+        println!("{wrong}: this declaration does not count");
     }
     Ok(catalog)
 }

@@ -1,7 +1,7 @@
 //! What follows from the catalogs: children of tables, the bases of generated columns, what functions and types are made
 //! of.
 
-use super::{Catalog, Class, FIRST_USER_OID, Relation, TypeKind};
+use super::{Catalog, Class, FIRST_USER_OID, Harmless, Relation, TypeKind};
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
 
@@ -89,7 +89,8 @@ impl Catalog {
             return self.builtin.class(function);
         }
         match self.functions.get(&function) {
-            Some(known) if known.harmless => Class::Harmless,
+            Some(known) if known.harmless == Harmless::Immutable => Class::Harmless,
+            Some(known) if known.harmless == Harmless::ReadsDeclared => Class::Declared,
             Some(known) if self.trusts_declarations && known.declared.is_some() => Class::Declared,
             Some(known) => match &known.parts {
                 Some(parts) if parts.iter().all(|part| self.harmless_part(*part)) => Class::ByOrder,
@@ -102,7 +103,7 @@ impl Catalog {
     /// Whether an aggregate that is made of this function does nothing else.
     fn harmless_part(&self, part: u32) -> bool {
         match self.functions.get(&part) {
-            Some(function) => function.harmless,
+            Some(function) => function.harmless == Harmless::Immutable,
             None => part < FIRST_USER_OID && self.builtin.class(part) == Class::Harmless,
         }
     }

@@ -3,8 +3,8 @@
 
 use super::builtin::NOW;
 use super::{
-    Catalog, Column, ForeignAction, ForeignKey, Function, Identity, KeyColumn, KeyForm, Persistence,
-    PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind,
+    Catalog, Column, ForeignAction, ForeignKey, Function, Harmless, Identity, KeyColumn, KeyForm,
+    Persistence, PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind, Volatility,
 };
 use crate::tree::{Tree, walk};
 use history::{ColumnSet, DatabaseId, RelationId};
@@ -93,8 +93,9 @@ const WRITE_FUNCTIONS: &str = "
 const FUNCTIONS: &str = "
     SELECT p.oid, n.nspname, p.proname, e.extname,
            CASE WHEN g.aggfnoid IS NOT NULL THEN array_to_string(ARRAY[g.aggtransfn, g.aggfinalfn, g.aggcombinefn,
-                g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn]::oid[], ',') END
-    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+                g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn]::oid[], ',') END,
+           p.provolatile, l.lanname IN ('c', 'internal')
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
     LEFT JOIN pg_aggregate g ON g.aggfnoid = p.oid
     LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
          AND d.refclassid = 'pg_extension'::regclass
@@ -385,7 +386,13 @@ fn function(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         name: row.text(2)?.to_owned(),
         extension: row.text(3).map(str::to_owned),
         parts: parts.map(|parts| parts.into_iter().filter(|part| *part != 0).collect()),
-        harmless: false,
+        volatility: match row.text(5)? {
+            "i" => Volatility::Immutable,
+            "s" => Volatility::Stable,
+            _ => Volatility::Volatile,
+        },
+        is_native: row.flag(6)?,
+        harmless: Harmless::No,
         declared: None,
     };
     catalog.functions.insert(row.oid(0)?, function);

@@ -3,7 +3,7 @@
 //! declared sets": Hihooi, Table 4).
 
 use super::builtin::DRAWS;
-use super::{Catalog, Class, ForeignAction, Persistence, Relation, RelationKind, Trigger};
+use super::{Catalog, Class, ForeignAction, Harmless, Persistence, Relation, RelationKind, Trigger};
 use crate::session::Declared;
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
@@ -129,7 +129,7 @@ impl Catalog {
         let plain = |function: &u32| {
             matches!(self.function_class(*function), Class::Harmless | Class::ByOrder)
                 && !DRAWS.contains(function)
-                && self.functions.get(function).is_none_or(|known| !known.harmless)
+                && self.functions.get(function).is_none_or(|known| known.harmless == Harmless::No)
         };
         functions.iter().all(plain)
     }

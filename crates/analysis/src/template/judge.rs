@@ -9,7 +9,7 @@ use super::literals::Literals;
 use super::replay::{Found, replay};
 use super::writes::{Trust, writes};
 use super::{Input, Kind, Stay, Template};
-use crate::catalog::{Catalog, Class, FIRST_USER_OID, Persistence, RelationKind, Touches};
+use crate::catalog::{Catalog, Class, FIRST_USER_OID, Harmless, Persistence, RelationKind, Touches};
 use crate::tree::query::{Command, Relation};
 use crate::tree::walk::{self, Facts};
 use crate::tree::{NodeId, Tree};
@@ -124,7 +124,7 @@ fn names_an_object(facts: &Facts) -> bool {
 /// `random()`, or a function that was declared harmless and may call it.
 pub(super) fn may_draw(function: u32, catalog: &Catalog) -> bool {
     const RANDOM: u32 = 1598;
-    function == RANDOM || catalog.functions.get(&function).is_some_and(|known| known.harmless)
+    function == RANDOM || catalog.functions.get(&function).is_some_and(|known| known.harmless != Harmless::No)
 }
 
 struct Judge<'j> {

@@ -5,6 +5,7 @@
 mod builtin;
 mod corpus;
 mod differs;
+mod harmless;
 mod oracle;
 mod order;
 mod server;

@@ -361,7 +361,8 @@ fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
 
 #[test]
 fn explain_says_what_a_statement_touches_and_what_keeps_it() {
-    let lines = "databases = [\"postgres\"]\nharmless_functions = [\"public.tame\"]";
+    let lines = "databases = [\"postgres\"]\nharmless_functions = [\"public.tame\", \"public.wild\"]\n\
+                 [procedure.\"public.tame\"]\ntables_read = \"orders\"";
     let serving = Serving::start(0, lines);
     serving.servers.query("CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE SEQUENCE s");
     for name in ["tame", "wild"] {
@@ -390,8 +391,15 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
         let explained = explain(&format!("/* consort: {comment} */ SELECT n FROM orders")).worked();
         assert!(explained.starts_with(&format!("its comment asks for {said}")), "{explained}");
     }
-    assert!(explain("SELECT tame()").worked().contains("may run at a standby"), "the configuration counts");
-    assert!(explain("SELECT wild()").worked().contains("not known to be harmless"));
+    let tame = explain("SELECT tame()").worked();
+    assert!(
+        tame.contains("may run at a standby") && tame.contains("reads: orders (all columns; all rows)"),
+        "{tame}"
+    );
+    let wild = explain("SELECT wild()").worked();
+    assert!(wild.contains("not known to be harmless"), "{wild}");
+    let why = "public.wild is VOLATILE, and no table [procedure.\"public.wild\"] declares what it reads (tables_read)";
+    assert!(wild.contains(&format!("harmless_functions: {why}: this declaration does not count")), "{wild}");
     assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));
 }
 

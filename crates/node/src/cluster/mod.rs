@@ -235,7 +235,7 @@ impl Cluster {
     /// The operator says which procedures do the same at every server, and what they touch. What was understood before is void
     /// if that is something else than before.
     pub fn declare_procedures(&self, procedures: &[Procedure]) {
-        let is_asked = self.orders_first() || self.statements_travel();
+        let is_asked = self.orders_first() || self.statements_travel() || !self.0.setup.harmless.is_empty();
         if !is_asked || **self.0.procedures.borrow() == *procedures {
             return;
         }

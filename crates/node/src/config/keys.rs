@@ -509,8 +509,10 @@ pub static KEYS: &[Key] = &[
     global(
         "harmless_functions",
         "[]",
-        "Functions (`schema.name`) and extensions (`name`) of yours that may run at a standby although \
-         PostgreSQL does not declare them so: they change nothing and read nothing but tables.",
+        "Functions (`schema.name`) and extensions (`name`) that may run at a replica. An IMMUTABLE function counts by its name. A STABLE or \
+         VOLATILE one counts if a table `[procedure.\"schema.name\"]` declares the tables that it reads, and none that it writes: \
+         these tables count as read by the statement. VOLATILE functions in C never count \
+         ([what to declare](offload.md#functions-of-your-own)).",
         |config, value| put(&mut config.harmless_functions, texts(value)),
     ),
     global(

@@ -339,6 +339,8 @@ async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
 /// Reads the catalog whenever it changed.
 async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
     let mut trouble = Trouble::default();
+    // Each catalog is read again after DDL; the log names a declaration once.
+    let mut passed_over: Vec<String> = Vec::new();
     while !cluster.stopping() {
         if database.loaded().is_some() {
             database.reload_asked().await;
@@ -347,11 +349,12 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
         let version = database.version();
         match catalogs::load(&control).await {
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
-                loaded.catalog.declare_named_harmless(&cluster.setup().harmless);
                 loaded.catalog.trusts_declarations = cluster.orders_first();
-                for wrong in loaded.catalog.declare_procedures(&cluster.procedures()) {
-                    tracing::warn!(database = database.name(), wrong, "a declaration is passed over");
+                let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
+                for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
+                    tracing::warn!(database = database.name(), wrong = why, "a declaration is passed over");
                 }
+                passed_over = wrong;
                 trouble = Trouble::default();
                 if database.set_catalog(version, loaded) {
                     cluster.understanding().catalog_loaded();

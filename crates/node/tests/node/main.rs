@@ -7,6 +7,7 @@ mod copies;
 mod door;
 mod far;
 mod grain;
+mod harmless;
 mod idle_session;
 mod in_block;
 mod in_turn;
