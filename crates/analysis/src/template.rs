@@ -95,6 +95,8 @@ pub struct Template {
     pub named: Vec<RelationId>,
     /// All relations that it depends on.
     pub relations: BTreeSet<RelationId>,
+    /// Its own error can only come from rows that it reads by its footprint, and not from others that the plan meets.
+    pub fails_on_chosen_rows_alone: bool,
     /// The relations that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
     pub locks: Option<BTreeSet<RelationId>>,
     /// A literal such as `'today'` may stand for the clock.
@@ -161,6 +163,7 @@ impl Template {
             order: Vec::new(),
             named: Vec::new(),
             relations: BTreeSet::new(),
+            fails_on_chosen_rows_alone: false,
             locks: None,
             clock_literals: true,
             clock_parameters: Vec::new(),
@@ -168,14 +171,16 @@ impl Template {
         }
     }
 
-    /// It asks for rows by their keys. Whether it meets others on its way, and fails on them, is the planner's choice.
-    pub fn asks_by_key(&self) -> bool {
-        match &self.reads {
+    /// Its error may come from rows that its footprint lacks: it asks for rows by their keys, and the plan may meet others, and
+    /// fail on them.
+    pub fn may_fail_elsewhere(&self) -> bool {
+        let by_key = match &self.reads {
             FootprintTemplate::Everything => false,
             FootprintTemplate::Tables(tables) => {
                 tables.values().flatten().any(|access| matches!(access.rows, RowsTemplate::Keys(_)))
             }
-        }
+        };
+        by_key && !self.fails_on_chosen_rows_alone
     }
 
     /// It must stay at the primary for this, too.

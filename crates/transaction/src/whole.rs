@@ -21,8 +21,8 @@ pub enum Placed<C: Cluster> {
 }
 
 /// One read outside a block. It runs at a replica as soon as one shows all that it must see; a replica that fails before the
-/// first byte has left is given up for another. Only if no replica serves at all, or if they go on failing, it runs at the
-/// primary; and if the catalog has changed while it waited, for what it touches is not known any more.
+/// first byte has left is given up for another. Only if no replica serves at all, if they go on failing, or if one refuses the
+/// statement, it runs at the primary; and if the catalog has changed while it waited, for what it touches is not known any more.
 ///
 /// Errors: why no replica showed within `limit` what it must see, or [`Reason::LetGo`]. Nothing has reached the client.
 pub async fn read_whole<C: Cluster, S: Session>(
@@ -49,8 +49,8 @@ pub async fn read_whole<C: Cluster, S: Session>(
             Ok(ended) => return Ok(ended),
             // It would hold the next replica back as long.
             Err(Reason::LetGo) => return Err(Reason::LetGo),
-            // The session is over.
-            Err(reason @ Reason::PrimaryLost) => {
+            // The session is over; or the statement was refused, as the next replica would refuse it.
+            Err(reason @ (Reason::PrimaryLost | Reason::StandbyRefused)) => {
                 last = reason;
                 break;
             }

@@ -80,6 +80,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         results,
         order: order(&tree, &facts),
         named: facts.named.iter().copied().collect(),
+        fails_on_chosen_rows_alone: keys.fails_on_chosen_rows_alone(&facts),
         locks: judge.locks(&relations),
         relations,
         clock_literals: facts

@@ -67,6 +67,44 @@ impl<'k, 't> Keys<'k, 't> {
         columns.collect::<Option<Vec<_>>>().map(KeyTemplate)
     }
 
+    /// One table, whose rows the statement chooses by equalities alone, with values that are no expressions: nothing can fail on
+    /// a row that is not chosen. (An expression of the result is computed for chosen rows.)
+    pub(super) fn fails_on_chosen_rows_alone(&self, facts: &Facts) -> bool {
+        let [query] = facts.queries.as_slice() else { return false };
+        let [Entry::Relation(relation)] = query.entries.as_slice() else { return false };
+        let policies = self.tree.flag(query.node, "hasRowSecurity");
+        let Some(from) = self.tree.node(query.node, "jointree").filter(|_| !policies && !relation.view)
+        else {
+            return false;
+        };
+        let mut open = vec![self.tree.field(from, "quals")];
+        while let Some(value) = open.pop() {
+            let Some(node) = as_node(value) else {
+                open.extend(self.tree.items(value));
+                continue;
+            };
+            match self.tree.name(node) {
+                "BOOLEXPR" if self.tree.field(node, "boolop") == Value::Atom("and") => {
+                    open.push(self.tree.field(node, "args"));
+                }
+                "OPEXPR" if self.compares_plainly(node) => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// A column equals a constant or a parameter, by an operator that cannot fail.
+    fn compares_plainly(&self, node: NodeId) -> bool {
+        let operator = self.tree.oid(node, "opno");
+        let is_plain = |argument: &Value<'_>| {
+            let Some(argument) = as_node(*argument) else { return false };
+            matches!(self.tree.name(self.without_relabel(argument)), "VAR" | "CONST" | "PARAM")
+        };
+        self.catalog.equalities.iter().any(|(_, equality)| *equality == operator)
+            && self.tree.list(node, "args").iter().all(is_plain)
+    }
+
     /// The key template of a row that has these expressions in its key columns.
     pub(super) fn of_row(
         &self,

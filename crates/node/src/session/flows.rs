@@ -188,7 +188,11 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::StandbyRefused));
         }
         let in_block = self.line.status() != Status::Idle;
-        let by_key = self.current.template.as_ref().is_some_and(|template| template.asks_by_key());
+        // Where a read waits for the whole state, every row that it may fail on is proven.
+        let template = self.current.template.as_ref();
+        let elsewhere = !self.reads_wait() && template.is_some_and(|template| template.may_fail_elsewhere());
+        // Planning alone calls a function that may read tables, if one was declared harmless.
+        let planning_reads = template.is_none_or(|template| template.random);
         lent.for_block(in_block);
         if !self.ask(&mut lent, form) {
             return Err(StandbyFailed(Reason::NoConnection));
@@ -201,14 +205,16 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::PrimaryLost));
         };
         match answered {
-            // In a block an error fails the block: the primary gives it. Who asks by key may have failed on another row, of
-            // which nothing is proven.
-            Ok(answer) if (in_block || by_key) && answer.is_error() => {
+            // A read by key may have failed on another row, of which nothing is proven.
+            Ok(answer) if elsewhere && answer.is_error() => {
                 self.discard(answer).await;
                 Err(StandbyFailed(Reason::StandbyRefused))
             }
             Ok(answer) => {
-                let (replayed, locked) = (answer.position(), answer.locked());
+                let replayed = answer.position();
+                // What fails while it is parsed or planned has read no row that its locks could have waited for.
+                let unread = replayed.filter(|_| answer.is_error() && !planning_reads);
+                let locked = answer.locked().or(unread);
                 self.current.held = Some(Instant::now());
                 Ok((answer, Ran { incarnation: life, replayed, locked }))
             }
@@ -217,7 +223,7 @@ impl transaction::Session for Session {
                 Err(StandbyFailed(Reason::StandbyFailed))
             }
             Err(Failed::LetGo) => Err(StandbyFailed(Reason::LetGo)),
-            Err(Failed::Broken(_)) => Err(StandbyFailed(Reason::StandbyRefused)),
+            Err(Failed::Broken(_)) => Err(StandbyFailed(Reason::StandbyFailed)),
             Err(Failed::Refused(standby, why)) => {
                 tracing::debug!(why, "a standby refused");
                 self.give_back(standby);

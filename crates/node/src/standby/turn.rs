@@ -111,6 +111,9 @@ impl From<Malformed> for Failed {
 /// running it again harms nothing; what is not listed is the statement's own error, and is its answer.
 pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
     let sqlstate = complaint.sqlstate();
+    if is_raised(complaint) {
+        return complaint.is_fatal();
+    }
     complaint.is_fatal()
         || matches!(
             sqlstate.get(..2),
@@ -132,11 +135,17 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
         )
 }
 
-/// Is this error a fed replica's own matter? It has copies of the catalog and of the roles, and plans of its own, which
-/// meet rows in another order: what it finds wrong the primary finds too, or it is for the primary to say. Not so what was
-/// cancelled, or took too long.
+/// Is this error a fed replica's own matter? The replica has copies of the catalog and of the roles: an error about these is for
+/// the primary to say. An error about values comes from the same rows by the same functions, and is the statement's own: so is
+/// RAISE, and so is a statement that was cancelled or took too long.
 pub(super) fn is_a_copys_own(complaint: &Complaint<'_>) -> bool {
-    complaint.sqlstate() != b"57014"
+    let is_about_values = matches!(
+        complaint.sqlstate().get(..2),
+        // CASE without a match, too many rows of a subquery, data exceptions, a domain's CHECK, SQL routines, external
+        // routines (two classes), PL/pgSQL.
+        Some(b"20" | b"21" | b"22" | b"23" | b"2F" | b"38" | b"39" | b"P0")
+    );
+    !is_about_values && !is_raised(complaint) && complaint.sqlstate() != b"57014"
 }
 
 /// Has the server found that what it keeps is broken: a page, or an index? Whoever reads it next finds the same.

@@ -17,6 +17,7 @@ mod malformed;
 mod meanwhile;
 mod messages;
 mod named;
+mod own_errors;
 mod pooled;
 mod pools;
 mod prepared;
