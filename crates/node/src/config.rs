@@ -502,6 +502,21 @@ impl Config {
         global.map(|key| (key, self.written[key.name].shown.as_str()))
     }
 
+    /// A global key has its default, as far as a file can tell.
+    pub fn is_default(&self, name: &str) -> bool {
+        let default = keys::KEYS.iter().find(|key| key.place == Place::Global && key.name == name);
+        default.is_some_and(|key| self.written[key.name].source == key.default)
+    }
+
+    /// No more clients than this are let in, whatever `max_clients` says: `SHOW CONFIG` has the lower number.
+    pub(crate) fn bound_clients(&mut self, most: usize) {
+        if self.max_clients > most {
+            self.max_clients = most;
+            let written = Written { source: most.to_string(), shown: most.to_string() };
+            self.written.insert("max_clients", written);
+        }
+    }
+
     /// A path in the file, none if it is empty; from the file's folder if it is relative.
     fn path(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, String> {
         let text = value::text(value)?;

@@ -15,6 +15,7 @@ mod listening;
 pub mod log_in;
 mod members;
 pub mod metrics;
+mod open_files;
 mod overdue;
 pub mod peer;
 mod places;

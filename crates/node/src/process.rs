@@ -33,6 +33,7 @@ use crate::door::{self, ClientTls, Door, Lookup, Memberships, Seat, Secrets};
 use crate::follow::answered;
 use crate::members;
 use crate::metrics;
+use crate::open_files;
 use crate::overdue;
 use crate::places::Places;
 use crate::room::check_room;
@@ -129,6 +130,7 @@ pub(crate) enum Ended {
 
 /// Serves until it is told to end.
 pub fn serve(mut start: Start) -> Result<(), StartError> {
+    open_files::raise();
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // A task of its own: what is blocked on is polled whenever any task is.
@@ -146,7 +148,9 @@ pub fn serve(mut start: Start) -> Result<(), StartError> {
 }
 
 async fn run(mut start: Start) -> Result<Ended, StartError> {
-    let config = Rc::new(start.config.clone());
+    let mut config = start.config.clone();
+    open_files::bound(&mut config);
+    let config = Rc::new(config);
     let mut heir = start.takes_over_from.take();
     let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;
@@ -320,6 +324,7 @@ impl Process {
         // Which kind of rules there are counts from the next start.
         let same_rules = config.auth_type == running.auth_type;
         config.until_start(&running);
+        open_files::bound(&mut config);
         let rules = same_rules.then(|| config.rules()).transpose()?;
         let mut reach = Reach::of(&config)?;
         let (secrets, lookup) = (secrets(&config)?, lookup(&config)?);

@@ -219,7 +219,7 @@ fn a_primary_that_hangs_lets_nobody_in() {
 fn pgbouncers_names_of_settings_are_understood() {
     let (_serving, console, url) = stage("max_client_conn = 7\nclient_login_timeout = \"9s\"");
     let shown = psql(&console, "SHOW CONFIG").worked();
-    for row in ["max_clients|7|80|yes", "max_client_conn|7|80|yes", "login_time|9s|60s|yes"] {
+    for row in ["max_clients|7|1000|yes", "max_client_conn|7|1000|yes", "login_time|9s|60s|yes"] {
         assert!(shown.lines().any(|line| line == row), "{shown}");
     }
     psql(&console, "SET max_client_conn = 1").worked();

@@ -279,9 +279,10 @@ pub static KEYS: &[Key] = &[
     ),
     reloaded(global(
         "max_clients",
-        "80",
-        "Clients at one time (PgBouncer's `max_client_conn`, which is understood too). With `pool_mode = \"session\"` each owns a connection at the primary, so that its \
-         `max_connections` must be larger.",
+        "1000",
+        "Clients at one time (PgBouncer's `max_client_conn`, which is understood too). The limit of open files lowers it: Consort \
+         raises the soft limit to the hard one, and the log and SHOW CONFIG have what is left ([open files](operation.md#open-files)). \
+         With `pool_mode = \"session\"` each client owns a connection at the primary, so that its `max_connections` must be larger.",
         |config, value| put(&mut config.max_clients, number(value, 1, 100_000)),
     )),
     reloaded(global(

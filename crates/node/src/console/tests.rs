@@ -198,7 +198,7 @@ fn show_users() {
 #[test]
 fn show_config() {
     let rows = shown("SHOW CONFIG");
-    assert!(rows.contains(&"key=max_clients value=7 default=80 changeable=yes".to_owned()), "{rows:?}");
+    assert!(rows.contains(&"key=max_clients value=7 default=1000 changeable=yes".to_owned()), "{rows:?}");
     assert!(
         rows.contains(&"key=listen value=127.0.0.1:6432 default=127.0.0.1:6432 changeable=no".to_owned())
     );
