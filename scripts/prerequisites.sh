@@ -11,19 +11,30 @@
 #   jq         what reads the outcomes of Go's tests
 #   fonts      a TrueType font, for the words on plots
 #
-# As root on Debian it installs the missing packages; otherwise it prints the line to run and ends with an error.
+# As root on Debian it installs the missing packages. What it cannot install it lists at once, with the line to run for each, and
+# ends with an error: nothing is built before all of it is there.
 # It asks nothing, reads no input, and does nothing when nothing is missing. Clusters that the distribution's packages
 # start by themselves are left alone and never used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 supported=15
-wanted_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+wanted_rust=
+while read -r key equals value; do
+    if [ "$key $equals" = "rust-version =" ]; then wanted_rust=${value//\"/}; fi
+done <Cargo.toml
 missing=()
+# What no package brings: a sentence each, and the line to run.
+notes=() lines=()
 
 fail() {
     printf 'consort: %s\n' "$*" >&2
     exit 1
+}
+
+lacks() {
+    notes+=("$1")
+    lines+=("$2")
 }
 
 # A program, not one of the functions here that bear its name.
@@ -33,18 +44,29 @@ have() { type -P "$1" >/dev/null; }
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
 rust() {
-    local installer='curl --proto =https --tlsv1.2 -sSf https://sh.rustup.rs | sh'
-    if ! have cargo && [ -x "$HOME/.cargo/bin/cargo" ]; then
-        fail "cargo is installed but not on the PATH; run: . \"\$HOME/.cargo/env\""
+    local installer="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+    # For the clone, and what comes later.
+    have git || missing+=(git)
+    if ! have cargo && [ -x "${HOME:-}/.cargo/bin/cargo" ]; then
+        lacks "cargo is installed but not on the PATH" ". \"\$HOME/.cargo/env\""
+        return
     fi
-    have cargo && have rustc || fail "Rust $wanted_rust or newer is needed; install it with: $installer"
+    if ! have cargo || ! have rustc; then
+        have curl || missing+=(curl)
+        lacks "Rust $wanted_rust or newer" "$installer"
+        return
+    fi
     local found
-    found=$(rustc --version | awk '{print $2}')
+    found=$(rustc --version)
+    found=${found#rustc }
+    found=${found%% *}
     at_least "${found%%-*}" "$wanted_rust" && return
     if have rustup; then
-        fail "Rust $wanted_rust or newer is needed, this is $found; run: rustup update stable && rustup default stable"
+        lacks "Rust $wanted_rust or newer, this is $found" "rustup update stable && rustup default stable"
+    else
+        have curl || missing+=(curl)
+        lacks "Rust $wanted_rust or newer, this is $found" "$installer"
     fi
-    fail "Rust $wanted_rust or newer is needed, this is $found; install it with: $installer"
 }
 
 # libclang under the names that bindgen looks for: libclang-cpp is another library, and no help.
@@ -88,7 +110,11 @@ pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
 
 # Fuzzing needs what only a nightly compiler has.
 fuzz() {
-    have rustup || fail "a nightly toolchain is needed, which rustup installs: rustup toolchain install nightly"
+    if ! have rustup; then
+        lacks "a nightly toolchain, which rustup installs" "rustup toolchain install nightly"
+        return
+    fi
+    [ "${#notes[@]}" -eq 0 ] || return 0
     rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
     have cargo-fuzz || cargo install --locked cargo-fuzz
 }
@@ -99,10 +125,6 @@ jq() { have jq || missing+=(jq); }
 fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
 
 install() {
-    have apt-get || fail "these are missing and there is no apt-get to install them with: $*"
-    if [ "$(id -u)" -ne 0 ]; then
-        fail "some packages are missing; run: sudo apt-get update && sudo apt-get install -y --no-install-recommends $*"
-    fi
     echo "installing $*"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q </dev/null
@@ -116,10 +138,33 @@ install() {
     apt-get install -q -y --no-install-recommends "$@" </dev/null
 }
 
+# All that is missing and is for a person to install, each with its line.
+list() {
+    printf 'consort: these are missing:\n' >&2
+    local at
+    if [ "${#missing[@]}" -ne 0 ]; then
+        printf '  packages: %s\n' "${missing[*]}" >&2
+        if have apt-get; then
+            local sudo='sudo '
+            [ "$EUID" -ne 0 ] || sudo=
+            printf '    %sapt-get update && %sapt-get install -y --no-install-recommends %s\n' "$sudo" "$sudo" "${missing[*]}" >&2
+        else
+            printf '    install them as this system does: these are the names in Debian\n' >&2
+        fi
+    fi
+    for at in "${!notes[@]}"; do
+        printf '  %s\n    %s\n' "${notes[at]}" "${lines[at]}" >&2
+    done
+    exit 1
+}
+
 for group in "$@"; do
     case "$group" in
         rust | build | server | headers | pgbouncer | pgpool | fuzz | jq | fonts) "$group" ;;
         *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fuzz, jq, fonts)" ;;
     esac
 done
-[ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"
+if [ "${#notes[@]}" -ne 0 ]; then list; fi
+[ "${#missing[@]}" -ne 0 ] || exit 0
+if [ "$EUID" -ne 0 ] || ! have apt-get; then list; fi
+install "${missing[@]}"

@@ -174,10 +174,20 @@ fn missing(what: String, mend: &str) -> Finding {
 }
 
 fn unreachable(address: &Address, error: &postgres::Error) -> Finding {
-    Finding {
-        what: format!("{address} cannot be reached: {error}"),
-        mend: "start the server, or mend host, port, control_user or auth_file in the configuration"
+    let mend = match error {
+        postgres::Error::NoPassword { role, file: Some(file) } => {
+            format!(
+                "add the line \"{role}\" \"PASSWORD\" to {} (its password itself, not a key or a hash)",
+                file.display()
+            )
+        }
+        postgres::Error::NoPassword { role, file: None } => {
+            format!(
+                "set auth_file to a file with the line \"{role}\" \"PASSWORD\" (its password itself, not a key or a hash)"
+            )
+        }
+        _ => "start the server, or correct host, port, control_user or auth_file in the configuration"
             .to_owned(),
-        fatal: true,
-    }
+    };
+    Finding { what: format!("{address} cannot be reached: {error}"), mend, fatal: true }
 }

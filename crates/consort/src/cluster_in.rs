@@ -41,7 +41,11 @@ impl Which {
         let home = Home::at(self.dir.as_deref())?;
         let config_file = home.config_file();
         if !config_file.exists() {
-            let text = format!("there is no cluster in {}: `consort up` makes one", home.folder().display());
+            let text = format!(
+                "there is no cluster in {}: `consort up` makes one; for a Consort that `consort serve` runs, name its \
+                 configuration: --config FILE",
+                home.folder().display()
+            );
             return Err(Failure::not_running(text));
         }
         let config = Config::read(&config_file)?;
@@ -89,7 +93,8 @@ impl Found {
     pub(crate) fn address(&self, server: &Server, database: &str) -> Result<Address, Failure> {
         let user = &self.config.control_user;
         let tls = self.config.tls_to_servers().map_err(Failure::new)?;
-        Ok(Address { tls, ..server.address(user, self.password(user)?.as_deref(), database) })
+        let password_file = self.config.auth_file.clone();
+        Ok(Address { tls, password_file, ..server.address(user, self.password(user)?.as_deref(), database) })
     }
 }
 

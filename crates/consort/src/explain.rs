@@ -29,9 +29,9 @@ use crate::runtime;
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// Database
-    #[arg(long, value_name = "NAME", default_value = "postgres")]
-    database: String,
+    /// Database; by default the one that the configuration serves, or postgres if there are several
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
     /// Role that asks; by default Consort's own
     #[arg(long, value_name = "ROLE")]
     user: Option<String>,
@@ -52,8 +52,17 @@ Examples:
 /// Explains each statement of the text.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
-    let address = found.address(&found.config.primary, &options.database)?;
+    let address = found.address(&found.config.primary, database(options, &found.config))?;
     runtime()?.block_on(explain(options, &address, &found.config))
+}
+
+/// The database in which the statement is explained.
+fn database<'a>(options: &'a Options, config: &'a Config) -> &'a str {
+    match (&options.database, &config.databases[..]) {
+        (Some(named), _) => named,
+        (None, [only]) if only != "*" => only,
+        (None, _) => "postgres",
+    }
 }
 
 async fn explain(options: &Options, address: &Address, config: &Config) -> Result<(), Failure> {
@@ -118,7 +127,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
     if !missing.is_empty() {
         println!(
             "the database {} is not attached: until then all its reads stay at the primary",
-            options.database
+            address.database
         );
     }
     Ok(())

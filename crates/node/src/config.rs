@@ -546,7 +546,7 @@ impl Server {
         };
         let password = password.map(str::to_owned);
         let (user, database) = (user.to_owned(), database.to_owned());
-        Address { host, port: self.port, user, password, database, tls: None }
+        Address { host, port: self.port, user, password, password_file: None, database, tls: None }
     }
 
     fn with_defaults(place: Place) -> Self {

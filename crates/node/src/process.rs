@@ -523,13 +523,16 @@ async fn first_gauge(cluster: &Cluster) {
 struct Reach {
     user: String,
     password: Option<String>,
+    /// Where the password comes from, for what a person is told.
+    password_file: Option<PathBuf>,
     tls: Option<Tls>,
 }
 
 impl Reach {
     fn of(config: &Config) -> Result<Reach, String> {
         let (user, password) = (config.control_user.clone(), password(config, &config.control_user));
-        Ok(Reach { user, password, tls: config.tls_to_servers()? })
+        let password_file = config.auth_file.clone();
+        Ok(Reach { user, password, password_file, tls: config.tls_to_servers()? })
     }
 
     /// What the files of certificates hold by now counts for whoever is reached already, too.
@@ -542,7 +545,7 @@ impl Reach {
 
     fn address(&self, server: &Server) -> Address {
         let address = server.address(&self.user, self.password.as_deref(), CONTROL_DATABASE);
-        Address { tls: self.tls.clone(), ..address }
+        Address { tls: self.tls.clone(), password_file: self.password_file.clone(), ..address }
     }
 
     fn read_node(&self, kind: Kind, server: &Server) -> StandbySetup {
@@ -633,7 +636,8 @@ pub fn lookup(config: &Config) -> Result<Option<Rc<Lookup>>, String> {
     }
     let password = password(config, &config.auth_user);
     let address = config.primary.address(&config.auth_user, password.as_deref(), &config.auth_dbname);
-    let address = Address { tls: config.tls_to_servers()?, ..address };
+    let address =
+        Address { tls: config.tls_to_servers()?, password_file: config.auth_file.clone(), ..address };
     Ok(Some(Rc::new(Lookup::new(address, config.auth_query.clone()))))
 }
 

@@ -24,8 +24,22 @@ use crate::routes::{self, Went};
 use crate::servers;
 use crate::socket::{Origin, Place};
 
-/// Why a replica serves nothing whose databases have all failed.
-const FAILED_WHOLLY: &str = "each of its databases has failed: SHOW FEEDS says why";
+/// Why a replica of which no database is fed serves nothing, by what its databases do; `None`: it serves, or has no database yet.
+fn why_idle<'a>(stages: impl Iterator<Item = &'a Stage>) -> Option<String> {
+    let stages: Vec<&Stage> = stages.collect();
+    let is_idle = |stage: &&Stage| matches!(stage, Stage::Failed(_) | Stage::Waiting(_) | Stage::Copying(_));
+    if stages.is_empty() || !stages.iter().all(is_idle) {
+        return None;
+    }
+    if stages.iter().all(|stage| matches!(stage, Stage::Failed(_))) {
+        return Some("each of its databases has failed: SHOW FEEDS says why".to_owned());
+    }
+    Some(match &stages[..] {
+        [Stage::Waiting(why)] => format!("its only database waits: {why}"),
+        [_] => "its only database is being copied".to_owned(),
+        _ => "none of its databases can be read yet: SHOW FEEDS says why".to_owned(),
+    })
+}
 
 /// One look at a process.
 pub(crate) struct Shown<'a> {
@@ -102,14 +116,11 @@ impl View for Shown<'_> {
 
     fn nodes(&self) -> Vec<Node> {
         let courses = self.process.cluster.courses();
-        let has_failed = |id| {
-            let mut of = courses.iter().filter(|course| course.replica == id).peekable();
-            of.peek().is_some() && of.all(|course| matches!(course.stage, Stage::Failed(_)))
-        };
+        let idle = |id| why_idle(courses.iter().filter(|course| course.replica == id).map(|of| &of.stage));
         let scheduler = self.process.cluster.scheduler();
         let shown = |standby: StandbyView<'_>, setup: &StandbySetup| Node {
             not_serving: match standby.serving {
-                Serving::Yes => has_failed(standby.id).then(|| FAILED_WHOLLY.to_owned()),
+                Serving::Yes => idle(standby.id),
                 Serving::No(why) => Some(why.clone().into_owned()),
             },
             received: self.process.cluster.received(standby.id).max(standby.mark),
@@ -473,4 +484,28 @@ fn node(name: &str, (host, port): (String, u16), role: Role, weight: u32) -> Nod
 
 fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node was shown as serving although no read could run there: its only database waited.
+    #[test]
+    fn replica_without_fed_database_is_not_serving() {
+        let waits = || Stage::Waiting("the server is away".to_owned());
+        let why = |stages: &[Stage]| why_idle(stages.iter());
+        assert_eq!(why(&[waits()]).as_deref(), Some("its only database waits: the server is away"));
+        assert_eq!(why(&[Stage::Copying(None)]).as_deref(), Some("its only database is being copied"));
+        let failed = Stage::Failed("a reason".to_owned());
+        let all = "each of its databases has failed: SHOW FEEDS says why";
+        assert_eq!(why(&[failed.clone(), failed.clone()]).as_deref(), Some(all));
+        let several = "none of its databases can be read yet: SHOW FEEDS says why";
+        assert_eq!(why(&[waits(), failed]).as_deref(), Some(several));
+        for serves in
+            [&[][..], &[Stage::Feeding], &[waits(), Stage::Feeding], &[Stage::Executing], &[Stage::Paused]]
+        {
+            assert_eq!(why(serves), None, "{serves:?}");
+        }
+    }
 }

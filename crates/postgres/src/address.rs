@@ -1,6 +1,7 @@
 //! Where a server is and who asks: the same for control queries, gauges, watchers and decoders.
 
 use crate::Error;
+use crate::error::NO_PASSWORD;
 use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
 use crate::tls::Tls;
 use std::fmt;
@@ -48,6 +49,8 @@ pub struct Address {
     pub user: String,
     /// Its password, if the server asks for one.
     pub password: Option<String>,
+    /// The file that passwords come from, for what a person is told.
+    pub password_file: Option<PathBuf>,
     /// The database.
     pub database: String,
     /// How the connection is encrypted, if it goes over TCP and the server speaks TLS; a Unix socket needs nothing.
@@ -200,8 +203,14 @@ pub async fn within_limit<T>(
     address: &Address,
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or_else(|_| {
+    let attempt = tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or_else(|_| {
         Err(Error::Unreachable(format!("{address} has not answered within {CONNECT_LIMIT:?}")))
+    });
+    attempt.map_err(|error| match error {
+        Error::Unreachable(text) if text.ends_with(NO_PASSWORD) && address.password.is_none() => {
+            Error::NoPassword { role: address.user.clone(), file: address.password_file.clone() }
+        }
+        other => other,
     })
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong with a server, by what the caller does about it.
 
+use std::path::{Path, PathBuf};
+
 /// Why a server did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -16,6 +18,14 @@ pub enum Error {
         sqlstate: String,
         /// The server's own text.
         message: String,
+    },
+    /// The server asks for a password, and none is known: no retry helps before a person adds it.
+    #[error("the server asks for the password of the role \"{role}\", and {} has no password of it", place_of(file.as_deref()))]
+    NoPassword {
+        /// The role that logs in.
+        role: String,
+        /// The `auth_file`; `None`: none is set.
+        file: Option<PathBuf>,
     },
     /// What arrived is not what the protocol allows, or not what this server may be: stop using the connection.
     #[error("{0}")]
@@ -59,6 +69,15 @@ impl From<tokio_postgres::Error> for Error {
         }
     }
 }
+
+fn place_of(file: Option<&Path>) -> String {
+    file.map_or("the configuration (auth_file is not set)".to_owned(), |file| {
+        format!("auth_file {}", file.display())
+    })
+}
+
+/// How the client of PostgreSQL's protocol says that a server has asked for a password and there is none.
+pub(crate) const NO_PASSWORD: &str = "password missing";
 
 /// An error with what caused it: the outer text alone says only "error connecting to server".
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {

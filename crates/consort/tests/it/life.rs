@@ -184,5 +184,7 @@ fn what_is_not_there_is_said() {
     for subcommand in ["down", "status", "psql", "check"] {
         let said = home.run(subcommand, &[]).failed(3);
         assert!(said.contains("there is no cluster in"), "{subcommand}: {said}");
+        // A `consort serve` may run here all the same.
+        assert_eq!(said.contains("--config FILE"), subcommand != "down", "{subcommand}: {said}");
     }
 }

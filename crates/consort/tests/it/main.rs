@@ -20,6 +20,7 @@ mod fed;
 mod fixture;
 #[cfg(feature = "mounts")]
 mod full_disk;
+mod hints;
 mod imported;
 mod large;
 mod lead;

@@ -1,7 +1,7 @@
 //! The log-ins at the primary: orphans that may still commit after their connection was lost, and, with writers through
 //! this process only, log-ins that are not ours.
 
-use super::{RECONNECT_AFTER, answered};
+use super::{RECONNECT_AFTER, answered, foreign};
 use crate::cluster::{Cluster, Orphan, OrphanOf};
 use postgres::Error;
 use postgres::address::{APPLICATION_NAME, Control};
@@ -16,7 +16,8 @@ const ROUND: Duration = Duration::from_millis(250);
 /// Every backend that may run a client's SQL, but the one that asks: also a walsender of a database, which takes SQL as long as it
 /// does not stream. Sessions that end are in it until they are gone.
 const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
-     coalesce(application_name, '') FROM pg_catalog.pg_stat_activity a \
+     coalesce(application_name, ''), coalesce(usename::text, ''), coalesce(datname::text, ''), \
+     coalesce(pg_catalog.host(client_addr), 'a Unix socket') FROM pg_catalog.pg_stat_activity a \
      WHERE pid <> pg_catalog.pg_backend_pid() AND (backend_type = 'client backend' \
      OR backend_type = 'walsender' AND datid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication r \
      WHERE r.pid = a.pid AND r.state IN ('catchup', 'streaming')))";
@@ -60,8 +61,9 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             && cluster.backends().trusted()
             && !anywhere
         {
+            let who = present.iter().find(|seen| seen.backend == backend);
             tracing::warn!(
-                pid = backend.pid,
+                by = who.map_or("", |seen| &seen.who),
                 "somebody logged in at the primary past Consort: from now on every read is proven against writers anywhere"
             );
             cluster.scheduler().foreign_login();
@@ -78,6 +80,8 @@ struct Seen {
     backend: Backend,
     /// Its application name is that of our own control connections.
     ours: bool,
+    /// Role, program and machine, and the database.
+    who: String,
 }
 
 async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
@@ -85,6 +89,11 @@ async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
     let seen = rows.iter().map(|row| Seen {
         backend: Backend { pid: row.get(0), started_us: row.get(1) },
         ours: row.get::<_, &str>(2) == APPLICATION_NAME,
+        who: format!(
+            "{}, database {}",
+            foreign::session(row.get(3), row.get(2), row.get(5), row.get(0)),
+            row.get::<_, &str>(4)
+        ),
     });
     Ok(seen.collect())
 }

@@ -1,7 +1,7 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
 use super::sequences::Watch;
-use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble, answered};
+use super::{FIRST_EPOCH, RECONNECT_AFTER, Trouble, answered, foreign};
 use crate::barrier::Upkeep;
 use crate::cluster::{Cluster, Database, Rows, Standing};
 use crate::understanding;
@@ -226,12 +226,12 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
                 cluster.feeds().came_out(of, end, rows);
             }
             if let Some(commit) = decoded.switched {
-                tracing::warn!(
-                    database = database.name(),
-                    %xid,
-                    wrote = %commit.wrote,
-                    "a commit came past Consort: from now on every read is proven against writers anywhere"
-                );
+                let loaded = database.loaded();
+                let name = |table| match &loaded {
+                    Some(loaded) => loaded.catalog.relation_name(table),
+                    None => table.to_string(),
+                };
+                foreign::committed(cluster, database.name(), foreign::tables(&commit.wrote, name));
             }
             cluster.wake_watchers();
         }

@@ -3,6 +3,7 @@
 pub(crate) mod backends;
 pub(crate) mod database;
 pub(crate) mod fed;
+mod foreign;
 pub(crate) mod gauge;
 mod joining;
 pub(crate) mod lead;

@@ -136,6 +136,7 @@ impl Node {
             port: self.port,
             user: user.to_owned(),
             password: None,
+            password_file: None,
             database: database.to_owned(),
             tls: None,
         }
@@ -204,7 +205,12 @@ impl Node {
         loop {
             match Probe::connect(&address, ANSWER_LIMIT) {
                 Ok(_) => return Ok(()),
-                Err(error @ (Error::Refused { .. } | Error::Protocol(_) | Error::Setup(_))) => {
+                Err(
+                    error @ (Error::Refused { .. }
+                    | Error::NoPassword { .. }
+                    | Error::Protocol(_)
+                    | Error::Setup(_)),
+                ) => {
                     return Err(Error::Setup(format!("the server {} lets nobody in: {error}", self.name)));
                 }
                 Err(Error::Unreachable(_) | Error::NotReady(_)) => {}
