@@ -20,7 +20,10 @@ fn missing_password_names_file_and_role() {
     let (file, users) = (temporary("hints").with_extension("toml"), temporary("users"));
     fs::write(&users, "\"other\" \"word\"\n").unwrap();
     let line = format!("auth_file = \"{}\"", users.display());
-    for (lines, place) in [(line.as_str(), users.display().to_string()), ("", "auth_file".to_owned())] {
+    for (lines, place) in [
+        (line.as_str(), users.display().to_string()),
+        ("auth_type = \"trust\"", "set auth_file to a file with".to_owned()),
+    ] {
         fs::write(&file, by_tcp(&servers, "localhost", free_port(), lines)).unwrap();
         let said = consort(&["check", "--config", file.to_str().unwrap()]).failed_saying(1);
         for words in ["asks for the password of the role \"postgres\"", "\"postgres\" \"PASSWORD\"", &place] {

@@ -386,10 +386,10 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     {
         assert!(several.contains(sentence), "{sentence} is missing in {several}");
     }
-    assert!(several.starts_with("in one query they run at the primary, together"), "{several}");
+    assert!(several.contains("in one query they run at the primary, together"), "{several}");
     for (comment, said) in [("weak", "the consistency weak"), ("wek", "a consistency that is not known")] {
         let explained = explain(&format!("/* consort: {comment} */ SELECT n FROM orders")).worked();
-        assert!(explained.starts_with(&format!("its comment asks for {said}")), "{explained}");
+        assert!(explained.contains(&format!("its comment asks for {said}")), "{explained}");
     }
     let tame = explain("SELECT tame()").worked();
     assert!(
