@@ -78,6 +78,11 @@ impl Address {
         }
     }
 
+    /// The server asks for a password, and none is known.
+    pub(crate) fn lacks_password(&self) -> Error {
+        Error::NoPassword { role: self.user.clone(), file: self.password_file.clone() }
+    }
+
     /// The path of the Unix socket, if it is one.
     pub fn socket(&self) -> Option<PathBuf> {
         match &self.host {
@@ -208,7 +213,7 @@ pub async fn within_limit<T>(
     });
     attempt.map_err(|error| match error {
         Error::Unreachable(text) if text.ends_with(NO_PASSWORD) && address.password.is_none() => {
-            Error::NoPassword { role: address.user.clone(), file: address.password_file.clone() }
+            address.lacks_password()
         }
         other => other,
     })

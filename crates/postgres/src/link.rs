@@ -76,11 +76,7 @@ impl Link {
 
     async fn authenticate(&mut self, address: &Address) -> Result<(), Error> {
         let password =
-            || {
-                address.password.as_deref().map(str::as_bytes).ok_or_else(|| {
-                    Error::Setup(format!("{address} asks for a password, and none is configured"))
-                })
-            };
+            || address.password.as_deref().map(str::as_bytes).ok_or_else(|| address.lacks_password());
         loop {
             self.send().await?;
             match self.next().await? {

@@ -158,7 +158,7 @@ async fn passwords_and_refusals() {
     let try_it = async |address: &postgres::address::Address| Gauger::connect(address, EPOCH).await.map(drop);
     // The reload takes a moment.
     soon("the reload", async { while try_it(&anna).await.is_ok() {} }).await;
-    assert!(matches!(try_it(&anna).await, Err(Error::Setup(_))));
+    assert!(matches!(try_it(&anna).await, Err(Error::NoPassword { .. })));
     anna.password = Some("wrong".to_owned());
     assert!(try_it(&anna).await.is_err_and(|error| error.is("28P01")));
     anna.password = Some("secret".to_owned());
