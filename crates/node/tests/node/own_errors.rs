@@ -14,8 +14,8 @@ fn patient(setup: &mut Setup) {
 }
 
 /// The design in which reads wait for the whole latest state.
-fn ganymed() -> design::Design {
-    design::ALL.into_iter().find(|design| design.name == "ganymed").unwrap()
+fn waits_for_latest() -> design::Design {
+    design::ALL.into_iter().find(|design| design.reads == design::Reads::LatestWaiting).unwrap()
 }
 
 /// How often a server has logged these words at this level.
@@ -78,7 +78,7 @@ fn own_error_at_whole_reads_is_executed_once() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
     fail_once(&servers, |setup| {
         patient(setup);
-        setup.design = ganymed();
+        setup.design = waits_for_latest();
     });
 }
 
@@ -123,7 +123,7 @@ fn catalog_error_at_fed_replica_is_the_primarys() {
     servers.query("CREATE TABLE items (id int PRIMARY KEY, v int); INSERT INTO items VALUES (1, 1)");
     let open = Open::before(&servers, Writers::Anywhere, |setup| {
         patient(setup);
-        setup.design = ganymed();
+        setup.design = waits_for_latest();
     });
     let mut raw = Raw::ready(&open, "postgres");
     until_it_leaves(&open, &mut raw, "SELECT v FROM items");
