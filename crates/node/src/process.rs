@@ -19,6 +19,7 @@ use analysis::session::Own;
 use postgres::Tls;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
+use postgres::version;
 use scheduler::Kind;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -30,7 +31,7 @@ use crate::config::auth_file::AuthFile;
 use crate::config::{Config, Server, in_one};
 use crate::console::Shutdown;
 use crate::door::{self, ClientTls, Door, Lookup, Memberships, Seat, Secrets};
-use crate::follow::answered;
+use crate::follow::{RECONNECT_AFTER, answered};
 use crate::members;
 use crate::metrics;
 use crate::open_files;
@@ -178,11 +179,13 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
     spawn_local(supervisor::lives());
     supervisor::waits();
     let begun = async {
+        accept_version(&process.cluster).await?;
         first_gauge(&process.cluster).await;
         process.cluster.lead().until_known().await;
+        Ok::<(), StartError>(())
     };
     tokio::select! {
-        () = begun => {}
+        begun = begun => begun?,
         () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
     }
     if let Some((heir, places)) = heir
@@ -507,6 +510,24 @@ async fn end_periods(cluster: Cluster) {
 }
 
 /// Waits until the primary has answered its first gauge.
+/// Waits until the primary answers, and refuses another major version of PostgreSQL. One that comes later is refused by each
+/// connection of Consort's own, and its reads stay there.
+async fn accept_version(cluster: &Cluster) -> Result<(), StartError> {
+    let primary = &cluster.setup().primary;
+    loop {
+        if let Ok(control) = Control::connect(primary).await {
+            match answered(version::demand(&control)).await {
+                Ok(()) => return Ok(()),
+                Err(error @ postgres::Error::Setup(_)) => {
+                    return Err(StartError(format!("the primary {primary} is refused: {error}")));
+                }
+                Err(_) => {}
+            }
+        }
+        sleep(RECONNECT_AFTER).await;
+    }
+}
+
 async fn first_gauge(cluster: &Cluster) {
     loop {
         let moved = cluster.next_move();

@@ -12,6 +12,7 @@
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
 //! * [`listening`]: what is notified in a database, for many who listen.
 //! * [`address`], [`tcp`], [`tls`]: where a server is, who asks, and how that is carried and encrypted.
+//! * [`version`]: the one major version of PostgreSQL that is supported.
 //! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
 //!
 //! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
@@ -38,6 +39,7 @@ pub mod sequences;
 pub mod tcp;
 pub mod tls;
 pub mod verify;
+pub mod version;
 pub mod watcher;
 
 pub use address::{APPLICATION_NAME, Address, Control, Host};

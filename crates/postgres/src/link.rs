@@ -5,6 +5,7 @@ use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
 use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
 use crate::tcp;
+use crate::version;
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -70,7 +71,13 @@ impl Link {
         ];
         frontend::startup_message(usual, &mut link.unsent)?;
         link.authenticate(address).await?;
-        link.until_ready(|_| Ok(())).await?;
+        link.until_ready(|message| match message {
+            Message::ParameterStatus(body) if body.name()? == version::PARAMETER => {
+                version::accept(body.value()?)
+            }
+            _ => Ok(()),
+        })
+        .await?;
         Ok(link)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::local::MAJOR;
+use crate::version;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,6 @@ impl Finding {
 
 /// What is asked of a server: its settings, what is left of its limits, what the role may.
 struct Server {
-    version_number: i32,
     version: String,
     in_recovery: bool,
     wal_level: String,
@@ -39,7 +38,7 @@ struct Server {
 }
 
 const SERVER: &str = "\
-    SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(), \
+    SELECT current_setting('server_version'), pg_is_in_recovery(), \
       current_setting('wal_level'), \
       current_setting('max_replication_slots')::bigint - (SELECT count(*) FROM pg_replication_slots), \
       current_setting('max_wal_senders')::bigint - (SELECT count(*) FROM pg_stat_replication), \
@@ -54,24 +53,19 @@ impl Server {
     async fn ask(control: &Control, databases: &[String]) -> Result<Server, Error> {
         let row = control.query_one(SERVER, &[&databases]).await?;
         Ok(Server {
-            version_number: row.get(0),
-            version: row.get(1),
-            in_recovery: row.get(2),
-            wal_level: row.get(3),
-            free_slots: row.get(4),
-            free_senders: row.get(5),
-            slot_keep_mb: row.get(6),
-            wal_writer_ms: row.get(7),
-            superuser: row.get(8),
-            role: row.get(9),
-            feedback: row.get(10),
-            hot_standby: row.get(11),
-            slots_wanted: row.get(12),
+            version: row.get(0),
+            in_recovery: row.get(1),
+            wal_level: row.get(2),
+            free_slots: row.get(3),
+            free_senders: row.get(4),
+            slot_keep_mb: row.get(5),
+            wal_writer_ms: row.get(6),
+            superuser: row.get(7),
+            role: row.get(8),
+            feedback: row.get(9),
+            hot_standby: row.get(10),
+            slots_wanted: row.get(11),
         })
-    }
-
-    fn major(&self) -> i32 {
-        self.version_number / 10_000
     }
 
     /// What a primary is served without, and better with.
@@ -99,12 +93,8 @@ impl Server {
     }
 
     fn wrong_major(&self) -> Option<Finding> {
-        (self.major().cast_unsigned() != MAJOR).then(|| {
-            Finding::new(
-                true,
-                format!("the server is PostgreSQL {}", self.version),
-                format!("use PostgreSQL {MAJOR}: other major versions are not supported yet"),
-            )
+        (!version::is_supported(&self.version)).then(|| {
+            Finding::new(true, format!("the server is PostgreSQL {}", self.version), version::remedy())
         })
     }
 }
