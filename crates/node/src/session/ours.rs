@@ -31,7 +31,8 @@ impl Session {
 }
 
 /// What is there by other names, wherever a search_path finds it.
-const FUNCTIONS: [&[u8]; 3] = [b"note_command", b"tables_without_identity", b"give_identity"];
+const FUNCTIONS: [&[u8]; 4] =
+    [b"note_command", b"lacks_identity", b"tables_without_identity", b"give_identity"];
 
 /// Whether the schema, the publication (which has its name) or one of the event triggers is named.
 fn names_ours(bytes: &[u8]) -> bool {

@@ -6,21 +6,32 @@ COMMENT ON SCHEMA consort IS 'Consort: what it needs to see every change of this
 -- One row per DDL command, deleted in the transaction that writes it: the row is only there to come out of the decoder,
 -- in its place between the commits.
 CREATE TABLE IF NOT EXISTS consort.log (command text NOT NULL, objects text);
-ALTER TABLE consort.log REPLICA IDENTITY FULL;
+DO $$
+BEGIN
+    -- A transaction that has run DDL holds the log until its end, and would hold this up.
+    IF EXISTS (SELECT FROM pg_class WHERE oid = 'consort.log'::regclass AND relreplident <> 'f') THEN
+        ALTER TABLE consort.log REPLICA IDENTITY FULL;
+    END IF;
+END
+$$;
 
--- Tables whose UPDATE and DELETE would fail under a publication: without a usable key, or with NOTHING by choice. The
--- condition is PostgreSQL's own (RelationGetReplicaIndex). And those with a key that is computed: what is computed is not in
--- the stream.
-CREATE OR REPLACE FUNCTION consort.tables_without_identity() RETURNS SETOF oid
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT c.oid FROM pg_class c
-    WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f'
-      AND (c.relreplident = 'n' OR NOT EXISTS (
-        SELECT FROM pg_index i
-        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
-          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END
-          AND NOT EXISTS (SELECT FROM pg_attribute a
-            WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> '')))
+-- Whether UPDATE and DELETE of a table would fail under a publication: without a usable key, or with NOTHING by choice. The
+-- condition is PostgreSQL's own (RelationGetReplicaIndex). And with a key that is computed: what is computed is not in the
+-- stream. Each command asks for its own tables, one by one, so that its cost does not grow with the number of all tables. Where
+-- there are few of them the planner would read pg_index from end to end, and the plan is kept while it grows.
+CREATE OR REPLACE FUNCTION consort.lacks_identity(relation oid) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM pg_class c
+        WHERE c.oid = relation AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f'
+          AND (c.relreplident = 'n' OR NOT EXISTS (
+            SELECT FROM pg_index i
+            WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
+              AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END
+              AND NOT EXISTS (SELECT FROM pg_attribute a
+                WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> ''))));
+END
 $$;
 
 -- No event trigger fires for commands on roles, databases and tablespaces, nor for REASSIGN OWNED: digests of the catalogs
@@ -67,16 +78,16 @@ BEGIN
     END IF;
     INSERT INTO consort.log VALUES (tg_tag, objects) RETURNING ctid INTO place;
     DELETE FROM consort.log WHERE ctid = place;
-    IF touched IS NOT NULL THEN
-        FOR bare IN SELECT t FROM consort.tables_without_identity() t WHERE t = ANY (touched) LOOP
+    FOREACH bare IN ARRAY coalesce(touched, '{}') LOOP
+        IF consort.lacks_identity(bare) THEN
             BEGIN
                 EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', bare::regclass);
             EXCEPTION WHEN object_in_use THEN
                 -- Its own transaction reads it in a loop, or has triggers to run for it, and ALTER TABLE would not have that.
                 UPDATE pg_class SET relreplident = 'f' WHERE oid = bare;
             END;
-        END LOOP;
-    END IF;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -86,7 +97,7 @@ CREATE OR REPLACE FUNCTION consort.give_identity(made regclass) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM pg_class c WHERE c.oid = made AND pg_has_role(session_user, c.relowner, 'MEMBER'))
-        AND made IN (SELECT consort.tables_without_identity())
+        AND consort.lacks_identity(made)
     THEN
         EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', made);
     END IF;
