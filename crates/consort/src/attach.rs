@@ -1,9 +1,13 @@
 //! `consort attach`: makes in the databases what Consort needs there.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use clap::Args;
-use postgres::address::Control;
-use postgres::attach;
-use postgres::attach::Finding;
+use postgres::address::{Address, Control};
+use postgres::attach::{self, Attached, Attempt, Finding, Patience, Undone};
+use tokio::signal::unix::{SignalKind, signal};
+use workloads::pause::whole_seconds;
 
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
@@ -14,6 +18,9 @@ use crate::runtime;
 /// A publication for all tables, a schema `consort` with a log table, event triggers that write DDL commands into it,
 /// and a logical replication slot. Tables without a usable key get REPLICA IDENTITY FULL. Nothing is restarted.
 /// `consort detach` removes it all.
+///
+/// Transactions of the database that are older than the event triggers must end first: they are named as long as they are
+/// waited for. An attempt that fails or is interrupted removes what it has made, and can be repeated.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -22,12 +29,23 @@ pub(crate) struct Options {
     /// Databases; by default all that the configuration follows
     #[arg(long = "database", value_name = "NAME")]
     databases: Vec<String>,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// How long open transactions are waited for.
+#[derive(Args, Debug)]
+pub(crate) struct Wait {
+    /// Limit of the wait for open transactions of each database
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole_seconds)]
+    wait_timeout: u64,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   consort attach --config consort.toml
-  consort attach --config consort.toml --database shop --database crm";
+  consort attach --config consort.toml --database shop --database crm
+  consort attach --config consort.toml --wait-timeout 3600";
 
 /// Attaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -36,7 +54,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let names = databases(&found, &options.databases).await?;
         demand_what_it_takes(&found, &names).await?;
         for name in names {
-            one(&found, &name).await.map_err(|failure| Failure::new(format!("{name}: {failure}")))?;
+            let attached = one(&found, &name, &options.wait).await;
+            say(&name, &attached.map_err(|failure| Failure::new(format!("{name}: {failure}")))?);
         }
         tell_of_the_bypass(&found);
         Ok(())
@@ -69,12 +88,65 @@ pub(crate) fn in_words(finding: &Finding) -> String {
     format!("{}\n    {}", finding.what, finding.mend)
 }
 
-async fn one(found: &Found, name: &str) -> Result<(), Failure> {
-    let control = Control::connect(&found.address(&found.config.primary, name)?).await?;
-    let attached = attach::attach(&control).await?;
+/// Attaches one database; a failure or a signal removes what was made.
+pub(crate) async fn one(found: &Found, name: &str, wait: &Wait) -> Result<Attached, Failure> {
+    let address = found.address(&found.config.primary, name)?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let control = Control::connect(&address).await?;
+    let attempt = Attempt::begin(&control).await?;
+    let made_slot = Cell::new(false);
+    let failure = tokio::select! {
+        made = make(found, &control, name, wait, &made_slot) => match made {
+            Ok(attached) => return Ok(attached),
+            Err(error) => explained(&error),
+        },
+        _ = interrupt.recv() => Failure::new("interrupted"),
+        _ = terminate.recv() => Failure::new("terminated"),
+    };
+    drop(control);
+    Err(undo(attempt, &address, made_slot.get(), &failure).await)
+}
+
+/// Makes it all.
+async fn make(
+    found: &Found,
+    control: &Control,
+    name: &str,
+    wait: &Wait,
+    made_slot: &Cell<bool>,
+) -> Result<Attached, postgres::Error> {
+    let report = |waits: &str| eprintln!("{name}: {waits}");
+    let patience = Patience { limit: Some(Duration::from_secs(wait.wait_timeout)), report: &report };
+    let attached = attach::attach_patiently(control, &patience).await?;
+    made_slot.set(attached.created);
     if !found.config.replicas.is_empty() {
-        attach::log_commands(&control, found.config.unreplicable_ddl).await?;
+        attach::log_commands(control, found.config.unreplicable_ddl, &patience).await?;
     }
+    Ok(attached)
+}
+
+/// A failure with its way out.
+fn explained(error: &postgres::Error) -> Failure {
+    match error {
+        postgres::Error::NotReady(_) => Failure::new(format!(
+            "{error}\n    end them (SELECT pg_terminate_backend(PID)), or allow a longer wait (--wait-timeout)"
+        )),
+        _ => Failure::new(error.to_string()),
+    }
+}
+
+/// Removes what a failed attempt has made; the failure, with what is left.
+async fn undo(attempt: Attempt, address: &Address, made_slot: bool, failure: &Failure) -> Failure {
+    let undone = async { attempt.undo(&Control::connect(address).await?, made_slot).await };
+    let left = match undone.await {
+        Ok(Undone::Removed) => "nothing of this attempt is left in the database".to_owned(),
+        Ok(Undone::Kept) => "what was attached before is kept; run the command again for the rest".to_owned(),
+        Err(error) => format!("its traces are left in the database: run `consort detach` ({error})"),
+    };
+    Failure::new(format!("{failure}\n    {left}"))
+}
+
+fn say(name: &str, attached: &Attached) {
     let how = if attached.created { "made" } else { "there already" };
     println!("{name}: attached, slot {} ({how})", attached.slot);
     for table in &attached.given_identity {
@@ -83,7 +155,6 @@ async fn one(found: &Found, name: &str) -> Result<(), Failure> {
     for table in &attached.locked {
         println!("{name}: {table} is locked by somebody; run `consort attach` again later");
     }
-    Ok(())
 }
 
 /// The databases that are named, or all that the configuration follows.

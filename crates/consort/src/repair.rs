@@ -3,10 +3,9 @@
 use std::fs;
 
 use clap::Args;
-use postgres::address::Control;
-use postgres::{attach, local};
+use postgres::local;
 
-use crate::attach::{databases, tell_of_the_bypass};
+use crate::attach::{Wait, databases, one, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 use crate::runtime;
@@ -25,6 +24,8 @@ pub(crate) struct Options {
     /// Throw this standby's data away and copy the primary again (servers of `consort up` only)
     #[arg(long, value_name = "NAME")]
     standby: Option<String>,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 const EXAMPLES: &str = "\
@@ -38,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
     match &options.standby {
         Some(name) => renew(&found, name),
-        None => runtime()?.block_on(make_whole(&found)),
+        None => runtime()?.block_on(make_whole(&found, &options.wait)),
     }
 }
 
@@ -59,10 +60,9 @@ fn renew(found: &Found, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn make_whole(found: &Found) -> Result<(), Failure> {
+async fn make_whole(found: &Found, wait: &Wait) -> Result<(), Failure> {
     for name in databases(found, &[]).await? {
-        let control = Control::connect(&found.address(&found.config.primary, &name)?).await?;
-        let attached = attach::attach(&control).await?;
+        let attached = one(found, &name, wait).await?;
         match attached.created {
             true => println!("{name}: whole, slot {} made anew", attached.slot),
             false => println!("{name}: whole, slot {} was there", attached.slot),

@@ -1,6 +1,7 @@
 //! The command as a person uses it: the program itself, real servers, real clients.
 
 mod access;
+mod attaching;
 mod backed_up;
 mod bank;
 mod barriers;
@@ -34,6 +35,7 @@ mod members;
 mod no_room;
 mod opened;
 mod ordered;
+mod other_major;
 mod partial;
 mod procedures;
 mod promoted;

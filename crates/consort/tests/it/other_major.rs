@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use postgres::local::{Node, Scratch};
 
-use crate::fixture::{Serving, configuration, eventually, free_port, run, serve, temporary};
+use crate::fixture::{CONSORT, Serving, configuration, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console};
 
 /// A front that passes everything on, and reports major version 16 in the place of 15 as long as it is told to: in the
@@ -94,7 +94,9 @@ fn serve_before_another_major_version_is_refused() {
     let text = configuration(&servers, free_port(), &format!("auth_type = \"trust\"\n{ANYWHERE}"));
     let file = temporary("major").with_extension("toml");
     std::fs::write(&file, behind(&text, servers.primary(), &front)).unwrap();
-    let refused = run(serve(&file).stdin(Stdio::null()));
+    // One that serves instead would go on for ever.
+    let mut serve = Command::new("timeout");
+    let refused = run(serve.args(["60", CONSORT, "serve", "--config"]).arg(&file));
     std::fs::remove_file(&file).unwrap();
     assert_eq!(refused.out, "", "it is not ready");
     let said = refused.failed(1);

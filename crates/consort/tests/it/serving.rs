@@ -219,11 +219,14 @@ fn a_walsender_that_takes_sql_is_a_writer_past_consort() {
 #[test]
 fn a_table_that_is_locked_at_first_gets_its_identity_later() {
     let servers = Scratch::start(1);
-    servers.query("CREATE TABLE held (a int)");
-    servers.query("INSERT INTO held VALUES (1)");
-    let primary = servers.primary();
-    let direct = past(primary);
-    let mut holder = Client::connect(&direct).unwrap();
+    let file = temporary("attach").with_extension("toml");
+    fs::write(&file, configuration(&servers, free_port(), "auth_type = \"trust\"")).unwrap();
+    consort(&["attach", "--database", "postgres", "--config", file.to_str().unwrap()]).worked();
+    fs::remove_file(&file).unwrap();
+    // Who held it before would be waited for.
+    servers.query("ALTER EVENT TRIGGER consort_ddl_command_end DISABLE; CREATE TABLE held (a int)");
+    servers.query("ALTER EVENT TRIGGER consort_ddl_command_end ENABLE ALWAYS; INSERT INTO held VALUES (1)");
+    let mut holder = Client::connect(&past(servers.primary())).unwrap();
     holder.rows("BEGIN; LOCK TABLE held IN ACCESS SHARE MODE").unwrap();
     let serving = Serving::over(servers, ANYWHERE);
     let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();

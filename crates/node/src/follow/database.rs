@@ -9,7 +9,7 @@ use history::DatabaseId;
 use postgres::Error;
 use postgres::address::Control;
 use postgres::apply::Part;
-use postgres::attach::{self, Attached, State};
+use postgres::attach::{self, Attached, Patience, State};
 use postgres::catalogs;
 use postgres::decoder::{Decoded, Decoder};
 use std::rc::Rc;
@@ -123,7 +123,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     let control = Control::connect(&address).await?;
     // Attaching commits, and no session's doubt explains that.
     let upkeep = Upkeep::begin(cluster, database);
-    let attached = attach(cluster, &control).await?;
+    let attached = attach(cluster, database, &control).await?;
     drop(upkeep);
     let id = attached.database;
     // From here on a change of roles is marked in it too, by whoever finds it.
@@ -244,11 +244,13 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
 }
 
 /// Attaches the database if that is ours to do; otherwise it must have been done.
-async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error> {
+async fn attach(cluster: &Cluster, database: &Database, control: &Control) -> Result<Attached, Error> {
     if cluster.setup().attach {
-        let attached = attach::attach(control).await?;
+        let report = |waits: &str| reads_wait(cluster, database, waits);
+        let patience = Patience { limit: None, report: &report };
+        let attached = attach::attach_patiently(control, &patience).await?;
         if cluster.fed_ids().next().is_some() {
-            attach::keep_logging_commands(control, cluster.setup().unreplicable_ddl).await?;
+            attach::keep_logging_commands(control, cluster.setup().unreplicable_ddl, &patience).await?;
         }
         return Ok(attached);
     }
@@ -258,6 +260,13 @@ async fn attach(cluster: &Cluster, control: &Control) -> Result<Attached, Error>
             Err(Error::Setup(format!("the database is not attached (missing: {what}): run `consort attach`")))
         }
     }
+}
+
+/// Attaching waits for transactions, and goes on waiting: a limit would begin each time with newer ones.
+fn reads_wait(cluster: &Cluster, database: &Database, waits: &str) {
+    tracing::warn!(database = database.name(), "reads stay at the primary: {waits}");
+    database.set_trouble(Some(waits.to_owned().into()));
+    cluster.moved();
 }
 
 /// Completes, with what is missing, when somebody has taken away what tells of DDL. What names mean is not known from then on.

@@ -32,7 +32,7 @@ use owners::Unequal;
 use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::apply::{self, Batch, Feeder, Part, Unrun};
-use postgres::attach;
+use postgres::attach::{self, CommandLog, Patience};
 use postgres::clone::{self, Chosen, Found};
 use postgres::facts;
 use postgres::local::Programs;
@@ -250,11 +250,17 @@ pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> 
         return Ok(());
     }
     let control = Control::connect(&cluster.setup().primary.with_database(database.name())).await?;
-    if !attach::logs_commands(&control).await? {
-        let _upkeep = Upkeep::begin(cluster, database);
-        attach::log_commands(&control, cluster.setup().unreplicable_ddl).await?;
+    if attach::logs_commands(&control).await? {
+        return Ok(());
     }
-    Ok(())
+    let upkeep = Upkeep::begin(cluster, database);
+    let log = CommandLog::make(&control, cluster.setup().unreplicable_ddl).await?;
+    drop(upkeep);
+    // Reads go on meanwhile.
+    let report = |waits: &str| tracing::warn!(database = database.name(), "the copy is not begun: {waits}");
+    log.wait(&control, &Patience { limit: None, report: &report }).await?;
+    let _upkeep = Upkeep::begin(cluster, database);
+    log.finish(&control).await
 }
 
 /// One attempt.

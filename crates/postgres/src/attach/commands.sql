@@ -17,7 +17,14 @@ CREATE TABLE IF NOT EXISTS consort.command (
     instead text,            -- the same with a definition, where rows come in the stream
     effect text              -- what must be found where it was run, as JSON
 );
-ALTER TABLE consort.command REPLICA IDENTITY FULL;
+DO $$
+BEGIN
+    -- As for the table consort.log.
+    IF EXISTS (SELECT FROM pg_class WHERE oid = 'consort.command'::regclass AND relreplident <> 'f') THEN
+        ALTER TABLE consort.command REPLICA IDENTITY FULL;
+    END IF;
+END
+$$;
 
 -- Runs as whoever runs the command, under its settings: every name is qualified.
 CREATE OR REPLACE FUNCTION consort.note_author() RETURNS event_trigger LANGUAGE plpgsql AS $$

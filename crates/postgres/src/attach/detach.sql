@@ -1,5 +1,6 @@
 -- Removes what attach made. Tables keep their replica identity: which of them had none before is not known any more, and
--- FULL does no harm without a publication. The slot is dropped separately.
+-- FULL does no harm without a publication. The slot is dropped separately, the schema
+-- afterwards.
 DROP EVENT TRIGGER IF EXISTS consort_author_begins;
 DROP EVENT TRIGGER IF EXISTS consort_author_ended;
 DROP EVENT TRIGGER IF EXISTS consort_command_begins;
@@ -11,4 +12,3 @@ DROP EVENT TRIGGER IF EXISTS consort_ddl_command_end;
 DROP EVENT TRIGGER IF EXISTS consort_sql_drop;
 DROP EVENT TRIGGER IF EXISTS consort_table_rewrite;
 DROP PUBLICATION IF EXISTS consort;
-DROP SCHEMA IF EXISTS consort CASCADE;

@@ -3,18 +3,24 @@
 //! Everything is plain SQL (`attach.sql`, `detach.sql`): a publication for all tables, a schema with a log table, event
 //! triggers that write every DDL command into it, and a logical slot. Nothing is loaded into the server.
 
+mod attempt;
 mod check;
 mod commands;
+mod open_transactions;
 mod slot_faults;
 
+pub use attempt::{Attempt, Undone};
 pub use check::{Finding, check, check_room, check_standby};
-pub use commands::{UnreplicableDdl, keep_logging_commands, log_commands, logs_commands};
+pub use commands::{CommandLog, UnreplicableDdl, keep_logging_commands, log_commands, logs_commands};
+pub use open_transactions::Patience;
 pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 
 use crate::Error;
 use crate::address::Control;
 use crate::clone::unguard;
+use crate::version;
 use history::{DatabaseId, Lsn, Xid};
+use open_transactions::{Scope, holders_of_slot, wait_for_older};
 use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::PgLsn;
@@ -35,10 +41,10 @@ const NAME_PART: usize = 40;
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '2s'";
 /// Who tries again and again must not make others queue behind it for long.
 const LOCK_LIMIT_AGAIN: &str = "SET LOCAL lock_timeout = '50ms'";
-/// Making a slot waits no longer than this for the transactions that run; so do we before the publication is made.
+/// Making a slot waits no longer than this for the transactions that run, unless [`Patience`] says otherwise.
 pub const SLOT_LIMIT: Duration = Duration::from_secs(5);
-/// How often we look whether those have ended.
-const OLDER_ROUND: Duration = Duration::from_millis(10);
+/// Begin of the comment on a log table whose triggers do not know yet of every command: older ones may go on.
+const UNPROVEN: &str = "Consort: older commands may go on";
 
 /// What attaching did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +62,14 @@ pub struct Attached {
     /// Tables without a key that somebody held locked: their UPDATE and DELETE fail until they
     /// have one ([`attach_locked`]).
     pub locked: Vec<String>,
-    /// The transaction that made the log and its triggers, or made them anew. It comes out of the slot as DDL.
-    pub made_by: Option<Xid>,
+    /// The transactions that made the log and its triggers, or made them anew. They come out of the slot as DDL.
+    pub made_by: Vec<Xid>,
 }
 
 impl Attached {
     fn new(database: DatabaseId, slot: String, from: Lsn, created: bool) -> Attached {
         let (given_identity, locked) = (Vec::new(), Vec::new());
-        Attached { database, slot, from, created, given_identity, locked, made_by: None }
+        Attached { database, slot, from, created, given_identity, locked, made_by: Vec::new() }
     }
 }
 
@@ -79,8 +85,9 @@ pub enum State {
 /// Looks whether the database of this connection is attached; changes nothing.
 ///
 /// # Errors
-/// As every query.
+/// [`Error::Setup`] if the server is of another major version; otherwise as every query.
 pub async fn attached(control: &Control) -> Result<State, Error> {
+    version::demand(control).await?;
     let mut missing = missing(control).await?;
     let (database, slot) = slot_here(control).await?;
     match find_slot(control, &slot).await? {
@@ -112,31 +119,74 @@ pub fn slot_name(database: &str, id: DatabaseId) -> String {
 /// Attaches the database of this connection, at the primary. May be repeated; repairs what is missing, a lost slot too.
 ///
 /// # Errors
-/// [`Error::Refused`] if the role may not, or if something held the catalogs locked for two seconds;
-/// [`Error::NotReady`] if a transaction that writes has been open for [`SLOT_LIMIT`] while its end was waited for.
+/// As [`attach_patiently`], with the default [`Patience`].
 pub async fn attach(control: &Control) -> Result<Attached, Error> {
-    // Tables first, one short transaction each: the publication makes the UPDATE of a table without a key fail.
-    let before = give_identities(control, LOCK_LIMIT).await?;
+    attach_patiently(control, &Patience::default()).await
+}
+
+/// The same, with a limit and reports of its own for the wait for open transactions.
+///
+/// # Errors
+/// [`Error::Setup`] if the server is of another major version; [`Error::Refused`] if the role may not, or if something held
+/// the catalogs locked for two seconds; [`Error::NotReady`] with the transactions that were waited for, at the limit.
+pub async fn attach_patiently(control: &Control, patience: &Patience<'_>) -> Result<Attached, Error> {
+    version::demand(control).await?;
     let lacking = missing(control).await?;
-    if !lacking.is_empty() {
+    let unproven = if lacking.is_empty() { None } else { Some(Unproven::new(control, LOG_TABLE).await?) };
+    if unproven.is_some() {
         // It may be what was a replica's copy, and is a primary's database from now on.
         unguard(control).await?;
     }
-    let made_by = in_short(control, include_str!("attach.sql")).await?;
-    if !lacking.is_empty() {
-        // Older transactions may have made tables that no event trigger saw and nobody else sees yet.
-        wait_for_older(control).await?;
+    let mark = unproven.as_ref().map(Unproven::mark).unwrap_or_default();
+    let mut made_by = Vec::from_iter(in_short(control, &[include_str!("attach.sql"), &mark].concat()).await?);
+    if let Some(unproven) = unproven {
+        // No event trigger sees the rest of an older transaction, and nobody else what it has made.
+        let (_, slot) = slot_here(control).await?;
+        let makes_slot = find_slot(control, &slot).await?.is_none_or(|slot| slot.lost);
+        wait_for_older(control, if makes_slot { Scope::NewSlot } else { Scope::Database }, patience).await?;
+        made_by.extend(in_short(control, &unproven.clear()).await?);
     }
-    // Once more for those made since, before the event triggers were there. The publication comes last, so that no table is
-    // published without an identity for a moment even.
-    let after = give_identities(control, LOCK_LIMIT).await?;
+    // The publication makes the UPDATE of a table without an identity fail: it comes last, so that no table is published
+    // without one for a moment even.
+    let Identities { given, locked } = give_identities(control, LOCK_LIMIT).await?;
     make_publication(control).await?;
     let lacking = missing(control).await?;
     if !lacking.is_empty() {
         return Err(Error::Setup(format!("there is something else in its place: {}", lacking.join(", "))));
     }
-    let given_identity = before.given.into_iter().chain(after.given).collect();
-    Ok(Attached { given_identity, locked: after.locked, made_by, ..make_slot(control).await? })
+    Ok(Attached { given_identity: given, locked, made_by, ..make_slot(control, patience).await? })
+}
+
+/// The mark on a log table from its making until the last older command has ended. An attempt that is cut off leaves it,
+/// and the next one waits again.
+struct Unproven {
+    table: &'static str,
+    /// Another attempt marks by another text, and clears that alone.
+    text: String,
+}
+
+impl Unproven {
+    async fn new(control: &Control, table: &'static str) -> Result<Unproven, Error> {
+        let number: String = control.query_one("SELECT gen_random_uuid()::text", &[]).await?.get(0);
+        Ok(Unproven { table, text: format!("{UNPROVEN} ({number})") })
+    }
+
+    /// SQL that makes the mark.
+    fn mark(&self) -> String {
+        format!("; COMMENT ON TABLE consort.{} IS '{}'", self.table, self.text)
+    }
+
+    /// SQL that clears it.
+    fn clear(&self) -> String {
+        let Unproven { table, text } = self;
+        format!(
+            "DO $$ BEGIN \
+               IF obj_description('consort.{table}'::regclass, 'pg_class') = '{text}' THEN \
+                 COMMENT ON TABLE consort.{table} IS NULL; \
+               END IF; \
+             END $$"
+        )
+    }
 }
 
 /// Tries once more to give an identity to the tables that were locked when the database was attached: those that have one
@@ -186,24 +236,6 @@ fn last_transaction(messages: &[SimpleQueryMessage]) -> Option<Xid> {
         .ok()
 }
 
-/// Waits until every transaction that writes now has ended.
-async fn wait_for_older(control: &Control) -> Result<(), Error> {
-    let row = control.query_one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text", &[]).await?;
-    let next: String = row.get(0);
-    let ended = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8";
-    let all = async {
-        while !control.query_one(ended, &[&next]).await?.get::<_, bool>(0) {
-            tokio::time::sleep(OLDER_ROUND).await;
-        }
-        Ok(())
-    };
-    tokio::time::timeout(SLOT_LIMIT, all).await.unwrap_or_else(|_| {
-        Err(Error::NotReady(format!(
-            "waited {SLOT_LIMIT:?} for the transactions that were running when the event triggers were made"
-        )))
-    })
-}
-
 /// A slot as the server shows it.
 struct Slot {
     from: Lsn,
@@ -242,7 +274,7 @@ async fn find_slot(control: &Control, slot: &str) -> Result<Option<Slot>, Error>
 }
 
 /// Makes the slot if it is not there, or anew if its log is gone.
-async fn make_slot(control: &Control) -> Result<Attached, Error> {
+async fn make_slot(control: &Control, patience: &Patience<'_>) -> Result<Attached, Error> {
     let (database, slot) = slot_here(control).await?;
     match find_slot(control, &slot).await? {
         Some(Slot { lost: false, from }) => return Ok(Attached::new(database, slot, from, false)),
@@ -251,23 +283,27 @@ async fn make_slot(control: &Control) -> Result<Attached, Error> {
         }
         None => {}
     }
-    let from = create_slot(control, &slot).await?;
+    let from = create_slot(control, &slot, patience.limit.unwrap_or(SLOT_LIMIT)).await?;
     Ok(Attached::new(database, slot, from, true))
 }
 
 /// A new slot waits for the transactions that run when it is made. One that is left open would hold us up for ever, so the
 /// wait is bounded; nothing of the slot is left then.
-async fn create_slot(control: &Control, slot: &str) -> Result<Lsn, Error> {
-    control.batch_execute(&format!("SET statement_timeout = {}", SLOT_LIMIT.as_millis())).await?;
+async fn create_slot(control: &Control, slot: &str, limit: Duration) -> Result<Lsn, Error> {
+    control.batch_execute(&format!("SET statement_timeout = {}", limit.as_millis().max(1))).await?;
     let made = control
         .query_one("SELECT lsn FROM pg_create_logical_replication_slot($1, 'pgoutput')", &[&slot])
         .await;
     control.batch_execute("RESET statement_timeout").await?;
     match made.map_err(Error::from) {
         Ok(row) => Ok(Lsn::new(row.get::<_, PgLsn>(0).into())),
-        Err(error) if error.is("57014") => Err(Error::NotReady(format!(
-            "waited {SLOT_LIMIT:?} for the transactions that were running when the slot {slot} was to be made"
-        ))),
+        Err(error) if error.is("57014") => {
+            let holders = holders_of_slot(control).await?;
+            Err(Error::NotReady(format!(
+                "timed out: transactions older than the slot {slot} are open after {} s: {holders}",
+                limit.as_secs()
+            )))
+        }
         Err(error) => Err(error),
     }
 }
@@ -324,8 +360,10 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
 pub async fn detach(control: &Control) -> Result<bool, Error> {
     let (_, slot) = slot_here(control).await?;
     let had_slot = drop_slot(control, &slot).await?;
-    let wrote = in_short(control, include_str!("detach.sql")).await?.is_some();
-    Ok(had_slot || wrote)
+    let had_triggers = in_short(control, include_str!("detach.sql")).await?.is_some();
+    // A transaction that has run DDL holds the log until its end: what fires comes first, by itself.
+    let had_schema = in_short(control, "DROP SCHEMA IF EXISTS consort CASCADE").await?.is_some();
+    Ok(had_slot || had_triggers || had_schema)
 }
 
 /// The database of this connection. It cannot get another name as long as the connection is there.
@@ -433,6 +471,8 @@ const MISSING: &str = "\
     UNION ALL SELECT 'publication consort' \
       WHERE NOT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'consort' AND p.puballtables \
         AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
+    UNION ALL SELECT 'proof that commands older than the event triggers have ended' \
+      WHERE obj_description(to_regclass('consort.log'), 'pg_class') LIKE 'Consort: older commands may go on%' \
     UNION ALL SELECT 'function consort.give_identity' \
       WHERE to_regprocedure('consort.give_identity(regclass)') IS NULL \
     UNION ALL SELECT 'schema consort of a superuser' FROM pg_namespace n WHERE nspname = 'consort' AND EXISTS ( \

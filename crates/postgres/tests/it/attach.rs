@@ -3,7 +3,7 @@
 use crate::one;
 use history::{Epoch, Lsn};
 use postgres::address::Control;
-use postgres::attach::{self, Attached, UnreplicableDdl};
+use postgres::attach::{self, Attached, Patience, UnreplicableDdl};
 use postgres::local::Scratch;
 use postgres::{Decoder, Error};
 use std::time::Duration;
@@ -49,13 +49,20 @@ async fn attaching_may_be_repeated_and_undone() {
          CREATE TABLE late (id int PRIMARY KEY DEFERRABLE); CREATE UNLOGGED TABLE gone (n int); \
          CREATE TABLE nothing (id int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING",
     );
+    let (control, first) = attached(&scratch).await;
+    assert_eq!(first.given_identity, ["public.bare", "public.held", "public.late", "public.nothing"]);
+    assert_eq!(first.slot, format!("consort_postgres_{}", first.database));
+    assert!(first.created && first.from > Lsn::ZERO && first.locked.is_empty());
+
+    // It is bare again, and locked by a transaction that is younger than the event triggers.
+    scratch.query(
+        "ALTER EVENT TRIGGER consort_ddl_command_end DISABLE; ALTER TABLE held REPLICA IDENTITY DEFAULT",
+    );
+    scratch.query("ALTER EVENT TRIGGER consort_ddl_command_end ENABLE ALWAYS");
     let holder = crate::client(&scratch.address("postgres")).await.unwrap();
     holder.batch_execute("BEGIN; LOCK TABLE held IN ACCESS SHARE MODE").await.unwrap();
-    let (control, first) = attached(&scratch).await;
-    assert_eq!(first.given_identity, ["public.bare", "public.late", "public.nothing"]);
-    assert_eq!(first.locked, ["public.held"]);
-    assert_eq!(first.slot, format!("consort_postgres_{}", first.database));
-    assert!(first.created && first.from > Lsn::ZERO);
+    let locked = attach::attach(&control).await.unwrap();
+    assert_eq!((locked.given_identity.len(), locked.locked), (0, vec!["public.held".to_owned()]));
     holder.batch_execute("COMMIT").await.unwrap();
 
     let second = attach::attach(&control).await.unwrap();
@@ -259,7 +266,7 @@ async fn a_table_of_a_transaction_that_overlaps_attaching_gets_an_identity_befor
     author.batch_execute("BEGIN; CREATE TABLE young (n int); INSERT INTO young VALUES (1)").await.unwrap();
     let writes = async {
         // Attaching waits for it, or has gone on without.
-        let gone_on = "SELECT FROM pg_stat_activity WHERE query LIKE '%pg_snapshot_xmin%' AND pid <> pg_backend_pid() \
+        let gone_on = "SELECT FROM pg_stat_activity WHERE query LIKE '%pg_stat_progress_vacuum%' AND pid <> pg_backend_pid() \
                        UNION ALL SELECT FROM pg_publication";
         while looker.query(gone_on, &[]).await.unwrap().is_empty() {}
         author.batch_execute("COMMIT").await.unwrap();
@@ -484,7 +491,7 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
     let (control, _) = attached(&scratch).await;
     assert!(!attach::logs_commands(&control).await.unwrap());
     for _ in 0..2 {
-        attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+        attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
         assert!(attach::logs_commands(&control).await.unwrap());
     }
     scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
@@ -508,14 +515,14 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
     }
     // Attaching once more is its own business.
     attach::attach(&control).await.unwrap();
-    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     let other = |step: &String| !matches!(step.as_str(), "begins" | "ended own" | "ended nothing");
     let others: Vec<String> = steps(&scratch).into_iter().filter(other).collect();
     // It grants what others need.
     assert!(others.iter().all(|step| step == "ended something") && others.len() <= 4, "{others:?}");
     scratch.query("ALTER EVENT TRIGGER consort_command_ended DISABLE");
     assert!(!attach::logs_commands(&control).await.unwrap());
-    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     scratch.query("SELECT pg_drop_replication_slot('ears')");
     attach::detach(&control).await.unwrap();
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_event_trigger")), "0");
@@ -526,7 +533,7 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
 async fn the_log_of_commands_tells_whose_command_it_was_whatever_names_mean_to_him() {
     let scratch = Scratch::start(0);
     let (control, _) = attached(&scratch).await;
-    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     scratch.query("CREATE ROLE anna; CREATE SCHEMA hers AUTHORIZATION anna");
     scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
     // She would like to be somebody else in the log.

@@ -5,6 +5,7 @@
 mod analysis;
 mod apply;
 mod attach;
+mod attach_waits;
 mod decoder;
 mod local;
 mod looks;

@@ -6,7 +6,7 @@ use crate::{one, soon};
 use history::{Commit, Lsn, Shown};
 use postgres::address::{Address, Control};
 use postgres::apply::Feeder;
-use postgres::attach::{self, UnreplicableDdl};
+use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::clone::{self, Chosen, Found, Gives, backup, clone};
 use postgres::decoder::{Changes, Decoded};
 use postgres::local::{Programs, Scratch};
@@ -41,7 +41,13 @@ pub(super) async fn backed_up(primary: Scratch, logging: bool) -> Fed {
     let from = primary.address("shop");
     let (decoder, gauger) = follow(&from).await;
     if logging {
-        attach::log_commands(&crate::client(&from).await.unwrap(), UnreplicableDdl::Copy).await.unwrap();
+        attach::log_commands(
+            &crate::client(&from).await.unwrap(),
+            UnreplicableDdl::Copy,
+            &Patience::default(),
+        )
+        .await
+        .unwrap();
     }
     let replica = backup_of(&primary);
     let to = replica.address("shop");

@@ -6,7 +6,7 @@ use crate::soon;
 use history::Lsn;
 use postgres::address::{Control, Host};
 use postgres::apply::{Error, Feeder};
-use postgres::attach::{self, UnreplicableDdl};
+use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::clone::{Chosen, clone};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
@@ -426,7 +426,7 @@ async fn attaching_again_is_nothing_to_a_replica() {
     let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     for _ in 0..2 {
         attach::attach(&control).await.unwrap();
-        attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+        attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
         fed.primary.query("CREATE TABLE IF NOT EXISTS after (n int)");
         feed(&mut fed, "attach").await;
     }
@@ -521,7 +521,7 @@ async fn a_copy_that_a_dump_made_runs_ddl_too() {
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let control = crate::client(&from).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
-    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
     decoder.keep_rows(true);
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();

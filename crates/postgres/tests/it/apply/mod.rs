@@ -15,7 +15,7 @@ mod unlike;
 use crate::soon;
 use history::{Commit, Epoch, Lsn, Shown};
 use postgres::apply::{Batch, Error, Feeder, Part, settle};
-use postgres::attach::{self, UnreplicableDdl};
+use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::decoder::{Changes, Decoded, Decoder};
 use postgres::gauge::Gauger;
 use postgres::local::{Options, Scratch};
@@ -76,7 +76,7 @@ impl Fed {
         let control = crate::client(&address).await.unwrap();
         let attached = attach::attach(&control).await.unwrap();
         if logging {
-            attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+            attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
         }
         let mut decoder = Decoder::open(&address, &attached.slot, attached.database, EPOCH).await.unwrap();
         decoder.keep_rows(true);

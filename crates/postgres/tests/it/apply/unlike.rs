@@ -4,7 +4,7 @@ use super::{EPOCH, Fed, another_server, server};
 use crate::{one, soon};
 use history::Lsn;
 use postgres::apply::{Error, Feeder};
-use postgres::attach::{self, UnreplicableDdl};
+use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::clone::{Chosen, clone};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
@@ -95,7 +95,7 @@ async fn copy_of(primary: Scratch, by: By) -> Fed {
     let (from, to) = (primary.address("shop"), replica.address("shop"));
     let control = crate::client(&from).await.unwrap();
     let attached = attach::attach(&control).await.unwrap();
-    attach::log_commands(&control, UnreplicableDdl::Copy).await.unwrap();
+    attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     let mut decoder = Decoder::open(&from, &attached.slot, attached.database, EPOCH).await.unwrap();
     decoder.keep_rows(true);
     let gauger = Gauger::connect(&from, EPOCH).await.unwrap();
