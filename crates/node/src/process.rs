@@ -509,7 +509,6 @@ async fn end_periods(cluster: Cluster) {
     }
 }
 
-/// Waits until the primary has answered its first gauge.
 /// Waits until the primary answers, and refuses another major version of PostgreSQL. One that comes later is refused by each
 /// connection of Consort's own, and its reads stay there.
 async fn accept_version(cluster: &Cluster) -> Result<(), StartError> {
@@ -528,6 +527,7 @@ async fn accept_version(cluster: &Cluster) -> Result<(), StartError> {
     }
 }
 
+/// Waits until the primary has answered its first gauge.
 async fn first_gauge(cluster: &Cluster) {
     loop {
         let moved = cluster.next_move();
