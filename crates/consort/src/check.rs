@@ -7,6 +7,7 @@ use postgres::attach::{self, Finding};
 use postgres::clone::CONTROL_DATABASE;
 use postgres::facts::{facts, fed_differences};
 use postgres::local::Programs;
+use postgres::timelines;
 
 use crate::attach::{MEND_ABSENT, followed, in_words, no_database};
 use crate::cluster_in::{Found, Which};
@@ -143,9 +144,29 @@ async fn database(found: &Found, name: &str) -> Result<Option<Finding>, Failure>
 
 async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding>, Failure> {
     let address = found.address(standby, "postgres")?;
-    match Control::connect(&address).await {
-        Ok(control) => Ok(attach::check_standby(&control).await?),
-        Err(error) => Ok(vec![unreachable(&address, &error)]),
+    let control = match Control::connect(&address).await {
+        Ok(control) => control,
+        Err(error) => return Ok(vec![unreachable(&address, &error)]),
+    };
+    let followed = followed(found, &control).await?.there;
+    let mut findings = attach::check_standby(&control, &followed).await?;
+    findings.extend(node::check_room(&control, &found.config).await?.map(Finding::once_promoted));
+    // What the primary lacks is said of the primary.
+    let primary = Control::connect(&found.address(&found.config.primary, "postgres")?).await;
+    if let (Ok(primary), true) = (primary, findings.iter().all(|finding| !finding.fatal)) {
+        findings.extend(history_findings(&address, &primary).await);
+    }
+    Ok(findings)
+}
+
+/// Whether the standby is on the primary's history.
+async fn history_findings(standby: &Address, primary: &Control) -> Option<Finding> {
+    match timelines::check(standby, primary).await {
+        Ok(finding) => finding,
+        Err(error) => Some(missing(
+            format!("its history cannot be compared with the primary's: {error}"),
+            "let the control role into the database postgres of both servers, with a free max_wal_senders at the standby",
+        )),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::address::Control;
 use crate::clone::backup;
 use crate::incarnation::Sighting;
-use history::{Epoch, Incarnation, Timeline};
+use history::{Epoch, Incarnation};
 use std::collections::BTreeMap;
 use tokio_postgres::SimpleQueryMessage;
 
@@ -16,8 +16,6 @@ pub struct Facts {
     pub in_recovery: bool,
     /// The identifier that a primary shares with its physical standbys.
     pub system: u64,
-    /// The timeline it writes or follows.
-    pub timeline: Timeline,
     /// Its life.
     pub life: Incarnation,
     /// Whether its configuration says that it came of a base backup to be fed ([`crate::clone::backup`]).
@@ -81,7 +79,6 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
     Ok(Facts {
         in_recovery: sighting.in_recovery,
         system: sighting.system,
-        timeline: sighting.incarnation.timeline,
         life: sighting.incarnation,
         base_backup: backup::is_marked(control).await?,
         version: version.clone().unwrap_or_default(),
@@ -101,7 +98,8 @@ pub(crate) async fn rows(control: &Control, sql: &str) -> Result<Vec<Vec<Option<
     Ok(rows)
 }
 
-/// Why this standby may not answer for this primary, a sentence each; nothing if it may.
+/// Why this standby may not answer for this primary, a sentence each; nothing if it may, unless its history is another one
+/// ([`crate::timelines`]).
 pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     if !standby.in_recovery {
@@ -110,13 +108,6 @@ pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     if standby.system != primary.system {
         found.push("the server is a standby of another primary: its system identifier differs".to_owned());
         return found;
-    }
-    if standby.timeline != primary.timeline {
-        found.push(format!(
-            "the standby is on timeline {}, the primary on {}",
-            standby.timeline.get(),
-            primary.timeline.get()
-        ));
     }
     if standby.version != primary.version {
         found.push(format!("the standby is PostgreSQL {}, the primary {}", standby.version, primary.version));
@@ -185,6 +176,7 @@ fn compare(primary: &Facts, other: &Facts, counts: impl Fn(&str) -> bool, found:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use history::Timeline;
 
     fn life(started_us: i64) -> Incarnation {
         Incarnation { epoch: Epoch::default(), timeline: Timeline::new(1), started_us }
@@ -195,14 +187,13 @@ mod tests {
         let primary = Facts {
             in_recovery: false,
             system: 7,
-            timeline: Timeline::new(1),
             life: life(1),
             base_backup: false,
             version: "15.20".to_owned(),
             upstream: None,
             brings: BTreeMap::new(),
         };
-        let copied = Facts { life: life(2), timeline: Timeline::new(2), ..primary.clone() };
+        let copied = Facts { life: life(2), ..primary.clone() };
         assert!(fed_differences(&primary, &copied)[0].contains("consort.base_backup = on"));
         let said = Facts { base_backup: true, ..copied };
         assert!(fed_differences(&primary, &said).is_empty());
@@ -218,7 +209,6 @@ mod tests {
         let primary = Facts {
             in_recovery: false,
             system: 7,
-            timeline: Timeline::new(1),
             life: life(1),
             base_backup: false,
             version: "15.20 (Debian 15.20-1)".to_owned(),
@@ -265,7 +255,6 @@ mod tests {
         let primary = Facts {
             in_recovery: false,
             system: 7,
-            timeline: Timeline::new(2),
             life: life(1),
             base_backup: false,
             version: "15.20".to_owned(),
@@ -276,7 +265,6 @@ mod tests {
         assert!(differences(&primary, &twin).is_empty());
         assert_eq!(differences(&primary, &primary), ["the server is no standby"]);
         let other = Facts {
-            timeline: Timeline::new(1),
             version: "15.3".to_owned(),
             brings: BTreeMap::from([("extension citext".to_owned(), "1.6".to_owned())]),
             ..twin.clone()
@@ -284,7 +272,6 @@ mod tests {
         assert_eq!(
             differences(&primary, &other),
             [
-                "the standby is on timeline 1, the primary on 2",
                 "the standby is PostgreSQL 15.3, the primary 15.20",
                 "extension hstore is '' at the standby, '1.8' at the primary",
                 "extension citext is '1.6' at the standby, '' at the primary",

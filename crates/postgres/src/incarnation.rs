@@ -5,8 +5,8 @@ use crate::link::Link;
 use history::{Epoch, Incarnation, Timeline};
 
 /// What a server said of itself right after a log-in. It holds as long as the connection: a recovery under the same
-/// postmaster, a restart and a fail-over all close it. Only a standby that follows another standby goes over to the timeline of
-/// that one's promotion without a word: [`Watcher`](crate::watcher::Watcher) looks for that.
+/// postmaster, a restart and a fail-over all close it. Only what a standby replays may change without a word:
+/// [`Watcher`](crate::watcher::Watcher) looks for that, and [`timelines`](crate::timelines) say what it has replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// Its life.
@@ -30,8 +30,8 @@ macro_rules! newest_history {
 pub(crate) const NEWEST_HISTORY: &str = newest_history!();
 
 /// The start of the process that every recovery starts anew. At a primary the timeline is the one it writes, at a
-/// standby the highest that it knows to follow: before a server follows a timeline it has that one's history, and keeps it. (What
-/// the receiver says goes with the receiver; what pg_control says comes with the next restart point.)
+/// standby the highest that it knows. (What the receiver says goes with the receiver; what pg_control says comes with the next
+/// restart point.)
 const LOOK: &str = concat!(
     "SELECT pg_is_in_recovery(), \
     (SELECT system_identifier FROM pg_control_system()), \

@@ -2,6 +2,7 @@
 //!
 //! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
+//! * [`timelines`]: whether a standby is on the primary's history, or has diverged.
 //! * [`lead`]: which of several Consorts leads.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
 //! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
@@ -37,6 +38,7 @@ mod own_settings;
 pub mod roles;
 pub mod sequences;
 pub mod tcp;
+pub mod timelines;
 pub mod tls;
 pub mod verify;
 pub mod version;

@@ -44,10 +44,22 @@ impl Link {
 
     /// The same under another name. It is the one that RESET ALL goes back to.
     pub(crate) async fn connect_as(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
-        within_limit(address, Link::log_in(name, address, options)).await
+        within_limit(address, Link::log_in(name, address, options, None)).await
     }
 
-    async fn log_in(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
+    /// The same, and the server understands the commands of replication beside SQL by the simple protocol. It lets in whoever
+    /// it lets into the database.
+    pub(crate) async fn connect_to_replicate(address: &Address) -> Result<Link, Error> {
+        let kind = Some(("replication", "database"));
+        within_limit(address, Link::log_in(APPLICATION_NAME, address, "", kind)).await
+    }
+
+    async fn log_in(
+        name: &str,
+        address: &Address,
+        options: &str,
+        kind: Option<(&str, &str)>,
+    ) -> Result<Link, Error> {
         let options = format!("{OWN_DEFAULTS} {OWN_NAMES} {options}");
         let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
             (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
@@ -69,7 +81,7 @@ impl Link {
             ("client_encoding", "UTF8"),
             ("options", &options),
         ];
-        frontend::startup_message(usual, &mut link.unsent)?;
+        frontend::startup_message(usual.into_iter().chain(kind), &mut link.unsent)?;
         link.authenticate(address).await?;
         link.until_ready(|message| match message {
             Message::ParameterStatus(body) if body.name()? == version::PARAMETER => {

@@ -7,20 +7,32 @@ use crate::Error;
 use crate::address::Address;
 use crate::incarnation::{NEWEST_HISTORY, Sighting};
 use crate::link::{Link, run_prepared};
+use crate::timelines::Proof;
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
-use history::{Epoch, Lsn, Timeline};
+use history::{Epoch, Lsn};
 use postgres_protocol::message::backend::Message;
 
+/// The question whether it is a standby, and how far it has replayed.
 const STATEMENT: &str = "replayed";
-/// The position, and null instead of one as soon as the server is no standby of this timeline any more. A receiver says which
-/// one it is about to receive before anything of it comes; one that has none takes it from an archive, its history file first.
-fn position(timeline: Timeline) -> String {
-    let timeline = timeline.get();
+const POSITION: &str =
+    "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END";
+/// The same question while a proof of its history holds.
+const PROVEN: &str = "replayed_as_proven";
+
+/// The position, and null instead of one as soon as the proof does not hold any more. The receiver is looked at after the
+/// position: what was replayed by then came from it, or from before. It says which timeline it is about to receive before
+/// anything of that comes; a standby that has none takes it from an archive, its history file first.
+fn position(proof: &Proof) -> String {
+    let Proof { reach, follows, receiver, .. } = proof;
     format!(
-        "SELECT CASE WHEN pg_is_in_recovery() \
-           AND coalesce((SELECT r.received_tli FROM pg_stat_get_wal_receiver() r), {NEWEST_HISTORY}, 0) <= {timeline} \
-           THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END"
+        "SELECT CASE WHEN pg_is_in_recovery() AND p <= '{reach}' AND ( \
+           SELECT CASE WHEN r.pid IS NULL THEN coalesce({NEWEST_HISTORY}, 0) <= {follows} \
+                       ELSE r.pid = {receiver} AND r.received_tli <= {follows} END \
+             FROM pg_stat_get_wal_receiver() r) THEN p END \
+         FROM (SELECT coalesce(pg_last_wal_replay_lsn(), '0/0') AS p OFFSET 0) AS at",
+        follows = follows.get(),
+        receiver = receiver.unwrap_or_default()
     )
 }
 
@@ -29,6 +41,7 @@ pub struct Watcher {
     link: Link,
     sighting: Sighting,
     request: BytesMut,
+    proofs: u32,
 }
 
 impl Watcher {
@@ -42,8 +55,21 @@ impl Watcher {
         if !sighting.in_recovery {
             return Err(Error::Protocol(format!("{address} is no standby")));
         }
-        link.prepare(STATEMENT, &position(sighting.incarnation.timeline)).await?;
-        Ok(Watcher { link, sighting, request: run_prepared(STATEMENT) })
+        link.prepare(STATEMENT, POSITION).await?;
+        Ok(Watcher { link, sighting, request: run_prepared(STATEMENT), proofs: 0 })
+    }
+
+    /// From now on a position is heard only while this proof holds. The life of the standby is on the timeline of the proof.
+    ///
+    /// # Errors
+    /// As every question.
+    pub async fn hold_to(&mut self, proof: &Proof) -> Result<(), Error> {
+        self.proofs += 1;
+        let name = format!("{PROVEN}_{}", self.proofs);
+        self.link.prepare(&name, &position(proof)).await?;
+        self.request = run_prepared(&name);
+        self.sighting.incarnation.timeline = proof.timeline;
+        Ok(())
     }
 
     /// The life of the standby that this connection belongs to.
@@ -54,8 +80,8 @@ impl Watcher {
     /// How far it has replayed, in one round trip. Within one connection the answers never go back.
     ///
     /// # Errors
-    /// [`Error::Protocol`] if it was promoted, or what it follows; [`Error::Unreachable`] if it went away. In both cases connect
-    /// anew.
+    /// [`Error::Protocol`] if it was promoted, or the proof of its history does not hold any more; [`Error::Unreachable`] if it
+    /// went away. In both cases connect anew.
     pub async fn replayed(&mut self) -> Result<Lsn, Error> {
         let mut position = None;
         self.link
@@ -68,7 +94,9 @@ impl Watcher {
             })
             .await?;
         position.map(Lsn::new).ok_or_else(|| {
-            Error::Protocol("the server is no standby any more, or follows another timeline".to_owned())
+            Error::Protocol(
+                "the server is no standby any more, or what it replays comes from elsewhere".to_owned(),
+            )
         })
     }
 

@@ -98,10 +98,10 @@ impl Scheduler {
     }
 
     /// Whether a fed replica was given up, to be copied anew, after the ticket was made ready: the read may have seen a
-    /// half of a copy.
+    /// half of a copy. Or a standby may have left the primary's history since.
     fn given_up_since(&self, ticket: &Ticket) -> bool {
         let replica = self.standbys.all.get(&ticket.standby);
-        ticket.kind == Kind::Fed && replica.is_none_or(|replica| replica.given_up != ticket.given_up)
+        replica.map_or(ticket.kind == Kind::Fed, |replica| replica.given_up != ticket.given_up)
     }
 
     /// Whether reads were kept in after the ticket was made.

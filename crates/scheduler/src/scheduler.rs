@@ -401,6 +401,23 @@ impl Scheduler {
         }
     }
 
+    /// A standby is not known any more to be on the primary's history, and serves nothing until it is
+    /// [serving](Scheduler::standby_serving) again: words for the console say why. What it has said of its position counts no
+    /// more.
+    pub fn standby_unproven(&mut self, id: StandbyId, why: &'static str) {
+        if let Some(standby) = self.standbys.all.get_mut(&id) {
+            standby.lost();
+            standby.serving = Serving::No(why.into());
+        }
+    }
+
+    /// A standby may have replayed something else than the primary's WAL: no answer counts that is under way.
+    pub fn standby_left_history(&mut self, id: StandbyId) {
+        if let Some(standby) = self.standbys.all.get_mut(&id) {
+            standby.given_up += 1;
+        }
+    }
+
     /// All standbys, by number.
     pub fn standbys(&self) -> impl Iterator<Item = StandbyView<'_>> {
         self.standbys.all.iter().map(|(id, standby)| standby.view(*id))

@@ -108,7 +108,7 @@ pub(crate) struct Standby {
     pub(crate) keeps: BTreeMap<DatabaseId, Option<Lsn>>,
     /// The tables whose rows a fed replica has, of a database of which it does not have all.
     pub(crate) holds: BTreeMap<DatabaseId, BTreeSet<RelationId>>,
-    /// How often it was said not to be fed with a database any more, or to differ.
+    /// How often it was said not to be fed with a database any more, to differ, or to have left the primary's history.
     pub(crate) given_up: u64,
     pub(crate) serving: Serving,
     pub(crate) weight: u32,

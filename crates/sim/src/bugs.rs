@@ -8,6 +8,9 @@
 pub struct Bugs {
     /// A life is told from the postmaster's start, which a crashed backend does not change.
     pub incarnation_of_postmaster: bool,
+    /// A standby's history is not compared with the primary's. The comparison is
+    /// [`history::TimelineHistory::has`], as in `postgres::timelines`; that the watcher asks for it has no switch of its own there.
+    pub history_not_compared: bool,
     /// Changed columns are guessed from a new row without the old one.
     pub columns_from_new_row: bool,
     /// A generated column does not stand for its bases.

@@ -434,7 +434,9 @@ impl Consort {
             let lying = world.planted.model.standby_snapshot_function;
             let replayed = if lying { standby.seems_replayed() } else { standby.replayed() };
             env.step(|d| d.network).await;
-            match incarnation {
+            let compared = !world.planted.model.history_not_compared;
+            let on_history = !compared || standby.is_on(&world.primary().history());
+            match incarnation.filter(|_| on_history) {
                 Some(incarnation) if connected.is_none_or(|before| before == incarnation) => {
                     connected = Some(incarnation);
                     self.input(|s| {

@@ -272,6 +272,28 @@ pub(crate) fn old_primary_answers(planted: Planted) -> Outcome {
     })
 }
 
+pub(crate) fn diverged(planted: Planted) -> Outcome {
+    stage(planted, Anywhere, as_is, |stage| async move {
+        let [promoted, other] = &stage.world.standbys[..] else { unreachable!("there are two") };
+        stage.client().write(&[set(1)], How::default()).await;
+        stage.pause(5_000).await;
+        promoted.pause(true);
+        stage.client().write(&[set(0)], How::default()).await;
+        stage.pause(5_000).await;
+        stage.world.fail_over(promoted);
+        stage.pause(5_000).await;
+        // Now the position of the other one lies below what the primary has written.
+        for place in [2, 3, 2] {
+            stage.client().write(&[set(place)], How::default()).await;
+        }
+        stage.pause(5_000).await;
+        assert!(!other.is_on(&stage.world.primary().history()), "it has diverged");
+        // Reads go to the standbys in turn.
+        stage.client().read(&row(0)).await;
+        stage.client().read(&row(0)).await;
+    })
+}
+
 pub(crate) fn truncated_under_a_block(planted: Planted) -> Outcome {
     stage(planted, ThroughConsort, as_is, |stage| async move {
         let mut client = stage.client();

@@ -55,6 +55,7 @@ bugs! {
     decoder_stalls "X16" "a proof is waited for without bound" => flows.wait_without_bound;
     backend_crash_keeps_low "X17" "a standby's mark outlives its life" => scheduler.backend_crash_keeps_low;
     incarnation_of_postmaster "X17" "a life is told from the postmaster's start" => model.incarnation_of_postmaster;
+    history_not_compared "P4" "a standby's history is not compared with the primary's" => model.history_not_compared;
     columns_from_new_row "F1" "changed columns are guessed from the new row" => model.columns_from_new_row;
     generated_not_closed "F2" "a generated column does not stand for its bases" => model.generated_not_closed;
     pk_update_one_row "F3" "an UPDATE of a key touches one row" => model.pk_update_one_row;

@@ -4,12 +4,13 @@
 use crate::bugs::Planted;
 use crate::directed::{
     answered_not_decoded, asynchronous, cut_off, decoded_while_reading, decoding_stands_still,
-    dies_in_commit, failed_block, fekete, footprint, fork, gauge_under_way, guessed_from_a_later_identity,
-    index_full, lost_update, made_and_changed, old_gauge, old_primary_answers, older_identity_later,
-    own_writes, position_after_snapshot, restarted_after_commit, restarted_in_commit, row, second_statement,
-    sent_not_answered, sent_while_reading, set, shown_before_position, standby_returns_older, tenant,
-    tree_late, trigger_fires_unseen, truncated_under_a_block, view_analysed_between, view_redefined,
-    view_redefined_unheard, view_redefined_while_waiting, visible_late, written_by_another, written_past,
+    dies_in_commit, diverged, failed_block, fekete, footprint, fork, gauge_under_way,
+    guessed_from_a_later_identity, index_full, lost_update, made_and_changed, old_gauge, old_primary_answers,
+    older_identity_later, own_writes, position_after_snapshot, restarted_after_commit, restarted_in_commit,
+    row, second_statement, sent_not_answered, sent_while_reading, set, shown_before_position,
+    standby_returns_older, tenant, tree_late, trigger_fires_unseen, truncated_under_a_block,
+    view_analysed_between, view_redefined, view_redefined_unheard, view_redefined_while_waiting,
+    visible_late, written_by_another, written_past,
 };
 use crate::directed_fed::{
     fed_lag, fed_written_past, forked, given_at_once, one_hangs, replicas_return_older, restored_elsewhere,
@@ -108,6 +109,12 @@ pub const ALL: &[Schedule] = &[
         bugs: &["zombie_primary_gauge"],
         story: "a standby is promoted, gauges still go to the old primary; a write; a read",
         play: old_primary_answers,
+    },
+    Schedule {
+        name: "diverged",
+        bugs: &["history_not_compared"],
+        story: "a standby replays a commit, another one does not and is promoted; the former follows it; a read",
+        play: diverged,
     },
     Schedule {
         name: "truncated_under_a_block",

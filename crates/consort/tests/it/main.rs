@@ -12,6 +12,7 @@ mod core_files;
 mod cut_network;
 mod declared;
 mod demo;
+mod diverged;
 mod entering;
 mod faults_consort;
 mod faults_fed;

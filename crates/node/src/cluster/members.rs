@@ -1,5 +1,6 @@
 //! Who is in the cluster: standbys and replicas join it, and replicas leave it while everybody works.
 
+use super::histories::Proven;
 use super::{Cluster, StandbySetup};
 use crate::follow;
 use history::{DatabaseId, Incarnation, Lsn};
@@ -35,6 +36,8 @@ pub(super) struct Standby {
     pub(super) begun: Cell<u64>,
     pub(super) answered: Cell<(u64, Option<Incarnation>)>,
     pub(super) heard: Notify,
+    /// The life of the primary whose history a standby was found to be on; only a whole proof holds when the primary returns.
+    pub(super) proven: Cell<Option<Proven>>,
     /// How far it has received, as it said last.
     pub(super) received: Cell<Option<Lsn>>,
     /// An operator wants nothing to be read or written there.
@@ -54,6 +57,7 @@ impl Standby {
             begun: Cell::default(),
             answered: Cell::default(),
             heard: Notify::new(),
+            proven: Cell::default(),
             received: Cell::default(),
             paused: Cell::default(),
             told: Notify::new(),

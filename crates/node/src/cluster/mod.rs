@@ -9,6 +9,7 @@ mod configured;
 mod database;
 mod feed;
 mod feeds;
+mod histories;
 mod lead;
 mod members;
 mod names;
@@ -53,6 +54,7 @@ use postgres::address::Address;
 use postgres::attach::{SlotFault, SlotState, UnreplicableDdl};
 use postgres::clone::Chosen;
 use postgres::facts::Facts;
+use postgres::timelines::PrimaryHistory;
 use reruns::Reruns;
 use round_trip::RoundTrip;
 use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
@@ -170,6 +172,7 @@ struct Shared {
     /// Boundaries are handed out to the replicas that Consort feeds.
     handing_out: Cell<bool>,
     primary_facts: RefCell<Option<Rc<Facts>>>,
+    primary_history: RefCell<Option<Rc<PrimaryHistory>>>,
     moved: Notify,
     /// Readers were let go.
     let_go: Notify,
@@ -206,6 +209,7 @@ impl Cluster {
             procedures: RefCell::default(),
             handing_out: Cell::default(),
             primary_facts: RefCell::default(),
+            primary_history: RefCell::default(),
             moved: Notify::new(),
             let_go: Notify::new(),
             gauge_wanted: Notify::new(),
@@ -505,6 +509,7 @@ impl Cluster {
     pub(crate) fn standby_gone(&self, id: StandbyId, why: String) {
         let entry = self.entry(id);
         entry.watched.set(false);
+        entry.proven.set(None);
         entry.received.set(None);
         entry.lost.notify_waiters();
         entry.heard.notify_waiters();

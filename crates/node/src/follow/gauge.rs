@@ -38,7 +38,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let mut gauger = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let incarnation = gauger.sighting().incarnation;
     tracing::info!(primary = %address, %incarnation, "gauging the primary");
-    cluster.scheduler().order_mut().incarnate(incarnation);
+    cluster.primary_lives(incarnation);
     // Everything is in doubt in a new life, until the log-ins were looked at again.
     cluster.backends().distrust();
     cluster.moved();

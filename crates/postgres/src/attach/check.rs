@@ -19,6 +19,12 @@ impl Finding {
     fn new(fatal: bool, what: impl Into<String>, mend: impl Into<String>) -> Finding {
         Finding { what: what.into(), mend: mend.into(), fatal }
     }
+
+    /// Of a primary: what a standby will lack when it is promoted.
+    #[must_use]
+    pub fn once_promoted(self) -> Finding {
+        Finding { what: format!("if it is promoted: {}", self.what), fatal: false, ..self }
+    }
 }
 
 /// What is asked of a server: its settings, what is left of its limits, what the role may.
@@ -68,6 +74,37 @@ impl Server {
         })
     }
 
+    /// What a primary cannot be served without.
+    fn needs(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.wal_level != "logical" {
+            findings.push(Finding::new(
+                true,
+                format!("wal_level is {}", self.wal_level),
+                "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
+            ));
+        }
+        let wanted = self.slots_wanted;
+        for (name, free) in
+            [("max_replication_slots", self.free_slots), ("max_wal_senders", self.free_senders)]
+        {
+            if free < wanted {
+                findings.push(Finding::new(
+                    true,
+                    format!("{name} leaves {free} free, {wanted} more are needed: one per served database"),
+                    format!("ALTER SYSTEM SET {name} = '64'; then restart the server"),
+                ));
+            }
+        }
+        findings
+    }
+
+    /// What a standby lacks to be served as the primary, should it be promoted: it serves reads without.
+    fn once_promoted(&self) -> Vec<Finding> {
+        let lacks = self.needs().into_iter().chain(self.advice());
+        lacks.map(Finding::once_promoted).collect()
+    }
+
     /// What a primary is served without, and better with.
     fn advice(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -109,54 +146,19 @@ const WAL_WRITER_MS: i32 = 2;
 pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Finding>, Error> {
     let server = Server::ask(control, databases).await?;
     let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
-    let mut find = |wrong: bool, finding: Finding| {
-        if wrong {
-            findings.push(finding);
-        }
-    };
-    find(
-        server.in_recovery,
-        Finding::new(
-            true,
-            "the server is a standby",
-            "name the primary here, and this server under the standbys",
-        ),
-    );
-    find(
-        server.wal_level != "logical",
-        Finding::new(
-            true,
-            format!("wal_level is {}", server.wal_level),
-            "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
-        ),
-    );
-    let wanted = server.slots_wanted;
-    for (name, free) in
-        [("max_replication_slots", server.free_slots), ("max_wal_senders", server.free_senders)]
-    {
-        find(
-            free < wanted,
-            Finding::new(
-                true,
-                format!("{name} leaves {free} free, {wanted} more are needed: one per served database"),
-                format!("ALTER SYSTEM SET {name} = '64'; then restart the server"),
-            ),
-        );
+    if server.in_recovery {
+        let mend = "name the primary here, and this server under the standbys";
+        findings.push(Finding::new(true, "the server is a standby", mend));
     }
-    find(
-        !server.superuser,
-        Finding::new(
+    findings.extend(server.needs());
+    if !server.superuser {
+        let role = &server.role;
+        findings.push(Finding::new(
             true,
-            format!(
-                "the role {} is no superuser: it can create neither the event triggers nor see every query tree",
-                server.role
-            ),
-            format!(
-                "ALTER ROLE \"{}\" SUPERUSER; or configure a role that is",
-                server.role.replace('"', "\"\"")
-            ),
-        ),
-    );
+            format!("the role {role} is no superuser: it can create neither the event triggers nor see every query tree"),
+            format!("ALTER ROLE \"{}\" SUPERUSER; or configure a role that is", role.replace('"', "\"\"")),
+        ));
+    }
     findings.extend(server.advice());
     Ok(findings)
 }
@@ -182,7 +184,7 @@ pub async fn check_room(
         Finding::new(
             true,
             format!(
-                "{setting} is {clients}, but the primary has room for {room} of them: max_connections is {max}, less \
+                "{setting} is {clients}, but the server has room for {room} of them: max_connections is {max}, less \
                  {reserved} (superuser_reserved_connections) and {own} of Consort's own"
             ),
             format!(
@@ -204,12 +206,13 @@ const PAUSED: &str = "\
     CROSS JOIN LATERAL (SELECT CASE WHEN r.standby THEN pg_get_wal_replay_pause_state() END AS s) AS p \
     WHERE s <> 'not paused'";
 
-/// What the standby of this connection lacks to serve reads.
+/// What the standby of this connection lacks to serve reads, and to take the primary's place: each of these databases wants a
+/// slot then.
 ///
 /// # Errors
 /// As every query.
-pub async fn check_standby(control: &Control) -> Result<Vec<Finding>, Error> {
-    let server = Server::ask(control, &[]).await?;
+pub async fn check_standby(control: &Control, databases: &[String]) -> Result<Vec<Finding>, Error> {
+    let server = Server::ask(control, databases).await?;
     let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
     if !server.in_recovery {
         findings.push(Finding::new(
@@ -240,5 +243,6 @@ pub async fn check_standby(control: &Control) -> Result<Vec<Finding>, Error> {
             "ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf()",
         ));
     }
+    findings.extend(server.once_promoted());
     Ok(findings)
 }

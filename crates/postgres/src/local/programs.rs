@@ -81,7 +81,7 @@ impl Programs {
     }
 
     /// A command that runs one of them under the right account, with a known locale for its messages.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = self.account.command(&self.folder.join(program));
         command.env("LC_MESSAGES", "C").env_remove("PGDATA").env_remove("PGPASSFILE");
         command

@@ -419,17 +419,30 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     assert!(text[2].contains("anna is no superuser"));
     assert!(text[3].contains("max_slot_wal_keep_size") && !findings[3].fatal);
     assert!(text[4].contains("wal_writer_delay is 200 ms") && !findings[4].fatal);
-    assert!(attach::check_standby(&control).await.unwrap().iter().any(|finding| finding.fatal));
+    assert!(attach::check_standby(&control, &[]).await.unwrap().iter().any(|finding| finding.fatal));
     let standby = crate::client(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
-    assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
+    // It serves reads as it is. What it lacks to take the primary's place is said beforehand.
+    let missing = async |databases: &[String]| attach::check_standby(&standby, databases).await.unwrap();
+    let promoted = missing(&["a", "b", "c"].map(str::to_owned)).await;
+    let text: Vec<&str> = promoted.iter().map(|finding| finding.what.as_str()).collect();
+    assert!(promoted.iter().all(|finding| !finding.fatal), "{promoted:?}");
+    assert_eq!(text[0], "if it is promoted: wal_level is replica");
+    assert!(text[1].contains("max_replication_slots leaves 2 free, 3 more are needed"), "{text:?}");
+    assert!(text[2].starts_with("if it is promoted: max_slot_wal_keep_size is -1"), "{text:?}");
+    assert_eq!(text.len(), 4, "{text:?}");
+    let fatal = async || {
+        let all = missing(&[]).await;
+        all.into_iter().filter(|finding| finding.fatal).collect::<Vec<_>>()
+    };
+    assert_eq!(fatal().await, []);
     standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
-    let paused = attach::check_standby(&standby).await.unwrap();
+    let paused = fatal().await;
     assert!(
         paused.len() == 1 && paused[0].fatal && paused[0].what.contains("replay is held up"),
         "{paused:?}"
     );
     standby.batch_execute("SELECT pg_wal_replay_resume()").await.unwrap();
-    assert_eq!(attach::check_standby(&standby).await.unwrap(), []);
+    assert_eq!(fatal().await, []);
     assert!(attach::check(&standby, &["a".to_owned()]).await.unwrap()[0].what.contains("a standby"));
 }
 

@@ -12,6 +12,7 @@ mod looks;
 mod own_connections;
 #[cfg(feature = "control-groups")]
 mod small_machines;
+mod timelines;
 mod verify;
 
 use postgres::Error;

@@ -12,7 +12,7 @@ use crate::checks::serial::{SerialTransaction, has_cycle};
 use crate::env::Env;
 use crate::executor::{Micros, Signal, Take, once};
 use crate::record::Fact;
-use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, Snapshot, Timeline, Xid};
+use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, Snapshot, Timeline, TimelineHistory, Xid};
 use std::cell::{Cell as Var, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -65,27 +65,35 @@ impl Primary {
     /// A server with empty log, and its flusher.
     pub fn start(env: &Rc<Env>) -> Rc<Primary> {
         let incarnation = Incarnation { epoch: Epoch::new(1), timeline: Timeline::new(1), started_us: 1 };
-        Primary::with(env, incarnation, Vec::new(), vec![vec![(0, Rc::new(State::default()))]; DATABASES])
+        let history = TimelineHistory::first(incarnation.timeline);
+        let shown = vec![vec![(0, Rc::new(State::default()))]; DATABASES];
+        Primary::with(env, (incarnation, history), Vec::new(), shown)
     }
 
     /// The server that a standby becomes which has replayed `log`: the states shown go on from `shown`.
     pub fn promoted(self: &Rc<Primary>, env: &Rc<Env>, log: Vec<Record>) -> Rc<Primary> {
         let old = self.server.borrow().incarnation;
-        let timeline = Timeline::new(old.timeline.get() + 1);
+        let fork = log.last().map_or(LOG_BEGIN, |record| record.end);
+        let history = self.history().promoted(Lsn::new(fork));
+        let timeline = history.current();
         let started_us = i64::try_from(env.now()).expect("a run is short") + 2;
         let mut shown = self.server.borrow().shown.clone();
         for (place, states) in shown.iter_mut().enumerate() {
             states.push((env.now(), Rc::new(replayed(&log, place))));
         }
-        let promoted =
-            Primary::with(env, Incarnation { epoch: old.epoch.next(), timeline, started_us }, log, shown);
+        let promoted = Primary::with(
+            env,
+            (Incarnation { epoch: old.epoch.next(), timeline, started_us }, history),
+            log,
+            shown,
+        );
         promoted.server.borrow_mut().went_back = true;
         promoted
     }
 
     fn with(
         env: &Rc<Env>,
-        incarnation: Incarnation,
+        (incarnation, history): (Incarnation, TimelineHistory),
         log: Vec<Record>,
         shown: Vec<Vec<(Micros, Rc<State>)>>,
     ) -> Rc<Primary> {
@@ -94,6 +102,7 @@ impl Primary {
         let next_xid = log.iter().map(|record| record.xid).max().unwrap_or(99) + 1;
         let server = Server {
             incarnation,
+            history,
             up: true,
             life: 0,
             next_xid,
@@ -134,6 +143,11 @@ impl Primary {
     pub fn incarnation(&self) -> Option<Incarnation> {
         let server = self.server.borrow();
         server.up.then_some(server.incarnation)
+    }
+
+    /// The timelines on which its log lies.
+    pub fn history(&self) -> TimelineHistory {
+        self.server.borrow().history.clone()
     }
 
     /// `pg_current_snapshot()`; `None` if it is down.

@@ -5,7 +5,7 @@ use super::schema::{Cell, State, Table};
 use crate::checks::serial::SerialTransaction;
 use crate::executor::Micros;
 use crate::record::Fact;
-use history::{DatabaseId, Footprint, Incarnation, Lsn};
+use history::{DatabaseId, Footprint, Incarnation, Lsn, TimelineHistory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -30,6 +30,7 @@ pub(super) struct TableLock {
 
 pub(super) struct Server {
     pub(super) incarnation: Incarnation,
+    pub(super) history: TimelineHistory,
     pub(super) up: bool,
     pub(super) life: u64,
     pub(super) next_xid: u64,

@@ -7,7 +7,7 @@ use super::schema::{Cell as Value, DATABASES, SERVED, State, Table, database, nu
 use crate::env::Env;
 use crate::executor::{Micros, Signal, either};
 use crate::world::World;
-use history::{DatabaseId, Epoch, Incarnation, Lsn, Shown, Timeline};
+use history::{DatabaseId, Epoch, Incarnation, Lsn, Shown, Timeline, TimelineHistory};
 use scheduler::StandbyId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,6 +23,8 @@ pub struct Standby {
     primary: RefCell<Rc<Primary>>,
     states: RefCell<Vec<State>>,
     log: RefCell<Vec<Record>>,
+    /// The timelines that it has replayed.
+    history: RefCell<TimelineHistory>,
     position: Cell<u64>,
     origin: u64,
     shown: Cell<u64>,
@@ -68,6 +70,7 @@ impl Standby {
             primary: RefCell::new(primary.clone()),
             states: RefCell::new(vec![State::default(); DATABASES]),
             log: RefCell::new(Vec::new()),
+            history: RefCell::new(primary.history()),
             position: Cell::new(primary.flush_lsn().get()),
             origin: primary.flush_lsn().get(),
             shown: Cell::new(0),
@@ -133,7 +136,7 @@ impl Standby {
             let next = primary.records_after(Lsn::new(self.position.get())).into_iter().next();
             let life = self.life.get();
             match next {
-                Some(record) if self.up.get() && !self.paused.get() => {
+                Some(record) if self.up.get() && !self.paused.get() && self.can_follow(&primary) => {
                     self.env.step(|d| d.replay).await;
                     if self.life.get() == life && self.up.get() && !self.paused.get() {
                         self.redo(record, life).await;
@@ -142,6 +145,16 @@ impl Standby {
                 _ => either(flushed, moved).await,
             }
         }
+    }
+
+    /// "new timeline 2 forked off current database system timeline 1 before current recovery point": then it stands still.
+    fn can_follow(&self, primary: &Primary) -> bool {
+        self.is_on(&primary.history())
+    }
+
+    /// Whether it has replayed nothing but what a primary with this history has written.
+    pub fn is_on(&self, history: &TimelineHistory) -> bool {
+        history.has(&self.history.borrow(), self.replayed()).is_ok()
     }
 
     async fn redo(&self, record: Record, life: u64) {
@@ -153,6 +166,7 @@ impl Standby {
         self.env.step(|d| d.gap).await;
         if self.life.get() == life {
             self.position.set(record.end);
+            *self.history.borrow_mut() = self.primary.borrow().history();
             self.log.borrow_mut().push(record);
         }
     }
