@@ -14,6 +14,7 @@ mod declared;
 mod demo;
 mod diverged;
 mod entering;
+mod fail_over;
 mod faults_consort;
 mod faults_fed;
 mod faults_primary;

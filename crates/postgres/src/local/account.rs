@@ -35,7 +35,7 @@ impl Account {
 
     /// A command that runs under this account, in a folder that it can enter, without our standard input. Where it is another's
     /// our home is not its own: libpq looks there for certificates.
-    pub(crate) fn command(self, program: &Path) -> Command {
+    pub fn command(self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").stdin(std::process::Stdio::null());
         if let Account::Other { uid, gid } = self {
