@@ -12,6 +12,7 @@ pub mod manifests;
 pub mod purity;
 pub mod secrets;
 pub mod source;
+pub mod structure;
 pub mod tree;
 pub mod words;
 
@@ -43,4 +44,6 @@ pub const LAWS: &[Law] = &[
     ("the README's commands are run by a test", documents::readme_commands),
     ("every guarantee names its test", guarantees::tests_exist),
     ("claims are counted as their pages judge them", claims::counted),
+    ("modules import one way, crates and types are small, no static holds state", structure::structure),
+    ("only the profile dist has LTO", manifests::lto),
 ];

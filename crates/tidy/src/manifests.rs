@@ -55,9 +55,26 @@ pub fn crate_names(tree: &Tree) -> Vec<Broken> {
     broken
 }
 
+/// LTO is only in the profile of what is handed out: elsewhere it makes builds slow.
+pub fn lto(tree: &Tree) -> Vec<Broken> {
+    let root: Table = tree.get("Cargo.toml").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let profiles = root.get("profile").and_then(toml::Value::as_table).into_iter().flatten();
+    profiles
+        .filter(|(name, profile)| *name != "dist" && profile.get("lto").is_some())
+        .map(|(name, _)| Broken::new("Cargo.toml", 0, format!("[profile.{name}] has lto: only dist may")))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lto_outside_of_dist_is_found() {
+        let tree = |profile: &str| Tree::of([("Cargo.toml", profile)]);
+        assert_eq!(lto(&tree("[profile.dist]\nlto = \"fat\"")), []);
+        assert_eq!(lto(&tree("[profile.release]\nlto = \"thin\"")).len(), 1);
+    }
 
     #[test]
     fn each_law_of_manifests_can_be_broken() {
