@@ -3,7 +3,10 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::local::MAJOR;
+
+/// The major version that this engine is tested with: what it reads (the text of query trees, the meaning of log
+/// positions) changes with the major version.
+pub const MAJOR: u32 = 15;
 
 /// The parameter in which a server reports its version at a log-in.
 pub(crate) const PARAMETER: &str = "server_version";

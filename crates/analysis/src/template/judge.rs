@@ -58,11 +58,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let found = Found { writes: &writes, stays, chance, never_at_copies, calls_writers, draws, one_row };
     let replay = replay(&tree, &facts, catalog, &keys, &found);
     Template {
-        kind: if commands.iter().all(|command| *command == Command::Select) {
-            Kind::Read
-        } else {
-            Kind::Write
-        },
+        kind: kind(&commands),
         meaning: (!names_an_object(&facts)).then(|| tree.meaning()),
         reads,
         writes,
@@ -89,6 +85,14 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
             .any(|constant| constant.location.is_some() && clock(constant.type_id)),
         clock_parameters: clock_parameters(&facts, catalog),
         stays: judge.stays,
+    }
+}
+
+/// A text of SELECTs alone reads.
+fn kind(commands: &[Command]) -> Kind {
+    match commands.iter().all(|command| *command == Command::Select) {
+        true => Kind::Read,
+        false => Kind::Write,
     }
 }
 

@@ -30,8 +30,8 @@ impl Stage {
             configuration(&servers, free_port(), "auth_type = \"trust\"\ndatabases = [\"postgres\"]"),
         )
         .expect("a temporary file can be written");
-        let mut holder = Client::connect(&past(servers.primary())).unwrap();
-        holder.rows("BEGIN; SELECT 'the holder'").unwrap();
+        let mut holder = Client::connect(&past(servers.primary())).expect("a log-in");
+        holder.rows("BEGIN; SELECT 'the holder'").expect("an open transaction");
         Stage { servers, config, holder }
     }
 

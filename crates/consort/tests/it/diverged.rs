@@ -12,28 +12,28 @@ use crate::load::{ANYWHERE, Client, Console, READ_QUIET, TABLES, THROUGH, served
 const WRITE_LOST: &str = "UPDATE quiet SET v = 666";
 
 fn shows(node: &Node, sql: &str) -> Option<String> {
-    node.query("postgres", sql).unwrap()[0][0].clone()
+    node.query("postgres", sql).expect("an answer")[0][0].clone()
 }
 
 /// WAL beyond every position of before, so that the standby's is one that the primary has had.
 fn write_much(node: &Node) {
     let much = "SELECT pg_logical_emit_message(true, '', repeat('x', 1000000))";
-    node.query("postgres", &format!("{much}; SELECT pg_switch_wal(); {much}")).unwrap();
+    node.query("postgres", &format!("{much}; SELECT pg_switch_wal(); {much}")).expect("WAL");
 }
 
 /// Reads again and again, at every level, while its watcher looks at the standby.
 fn reads_are_right(console: &mut Console, client: &mut Client, standby: &str) {
     let mut why = String::new();
     eventually("the standby's history compared", || {
-        assert_eq!(client.one(READ_QUIET).unwrap(), "7");
+        assert_eq!(client.one(READ_QUIET).expect("a row"), "7");
         why = console.node(standby).why;
         why.contains("diverged")
     });
     assert!(why.contains("pg_rewind") && why.contains("base backup"), "{why}");
     for level in ["strong", "session", "weak"] {
-        client.rows(&format!("SET consort.consistency = '{level}'")).unwrap();
+        client.rows(&format!("SET consort.consistency = '{level}'")).expect("a level");
         for _ in 0..20 {
-            assert_eq!(client.one(READ_QUIET).unwrap(), "7", "{level}");
+            assert_eq!(client.one(READ_QUIET).expect("a row"), "7", "{level}");
         }
     }
     assert_eq!(console.node(standby).served, 0, "{why}");

@@ -198,7 +198,8 @@ pub static KEYS: &[Key] = &[
         "databases",
         "[\"*\"]",
         "Databases that are followed, so that their reads may leave the primary; `*` is all. Each takes one replication \
-         slot at the primary. Others are served by the primary alone.",
+         slot at the primary, which is read from the start. Others are served by the primary alone; a slot that one of \
+         them has from before is left over (`consort detach`).",
         |config, value| put(&mut config.databases, texts(value)),
     ),
     global(

@@ -32,8 +32,11 @@ fn runs(out: &mut Vec<u8>, text: &str) {
     out.execute(b"", 0);
 }
 
+/// A SQLSTATE, and the messages that end in it.
+type Failing = (&'static str, fn(&mut Vec<u8>));
+
 /// Errors that are found in a Parse or a Bind.
-const EARLY: [(&str, fn(&mut Vec<u8>)); 4] = [
+const EARLY: [Failing; 4] = [
     ("42601", |out| parses(out, "SELEC 1")),
     ("42P01", |out| parses(out, "SELECT * FROM nowhere")),
     ("42703", |out| runs(out, "SELECT nothing FROM items")),
@@ -41,7 +44,7 @@ const EARLY: [(&str, fn(&mut Vec<u8>)); 4] = [
 ];
 
 /// Those that are found at the execution.
-const LATE: [(&str, fn(&mut Vec<u8>)); 2] = [
+const LATE: [Failing; 2] = [
     ("22012", |out| runs(out, "SELECT 1 / (id - id) FROM items")),
     ("23505", |out| {
         runs(out, "INSERT INTO items VALUES (1000, 'taken back')");
@@ -50,7 +53,7 @@ const LATE: [(&str, fn(&mut Vec<u8>)); 2] = [
 ];
 
 /// Each error comes before the Sync, and what follows up to that is passed over.
-fn tells_at_once(raw: &mut Raw, errors: &[(&str, fn(&mut Vec<u8>))]) {
+fn tells_at_once(raw: &mut Raw, errors: &[Failing]) {
     for (sqlstate, write) in errors {
         for block in [None, Some("BEGIN")] {
             block.into_iter().for_each(|begin| drop(query(raw, begin)));

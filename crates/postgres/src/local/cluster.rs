@@ -2,10 +2,11 @@
 
 use super::node::{Node, Role, Stop};
 use super::port::free_port;
-use super::programs::{MAJOR, Programs};
+use super::programs::Programs;
 use super::settings::{self, LogIns, NodeSettings};
 use super::template::Templates;
 use crate::Error;
+use crate::version::MAJOR;
 use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.

@@ -30,7 +30,7 @@ pub use backup::{BackedUp, KeptLog, Origin, Seed, SeedLog};
 pub use cluster::{Cluster, Options};
 pub use node::{Node, NodeState, Role, Stop, wait_until};
 pub use port::{can_listen, free_port};
-pub use programs::{MAJOR, Programs};
+pub use programs::Programs;
 pub use scratch::Scratch;
 pub use settings::LogIns;
 pub use small_machines::{SmallMachine, SmallMachines};

@@ -2,12 +2,9 @@
 
 use super::account::Account;
 use crate::Error;
+use crate::version::MAJOR;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The major version that this engine is tested with: what it reads (the text of query trees, the meaning of log
-/// positions) changes with the major version.
-pub const MAJOR: u32 = 15;
 
 /// Where distributions put the programs of a major version.
 const USUAL_FOLDERS: [&str; 5] = [
