@@ -96,6 +96,14 @@ impl Builtin {
         }
     }
 
+    /// Whether the table has functions of this name, and all are harmless, or are called by the server alone (`textrecv`).
+    pub fn is_harmless(&self, name: &str) -> bool {
+        let is_named = |signature: &str| signature.split('(').next() == Some(name);
+        let mut named = self.entries().filter(|(_, _, signature)| is_named(signature)).peekable();
+        named.peek().is_some()
+            && named.all(|(_, class, _)| matches!(class, Class::Harmless | Class::Uncallable))
+    }
+
     /// Every line of the table: OID, class, signature.
     pub fn entries(&self) -> impl Iterator<Item = (u32, Class, &'static str)> + '_ {
         self.classes.iter().map(|(oid, (class, signature))| (*oid, *class, *signature))

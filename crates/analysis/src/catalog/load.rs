@@ -94,7 +94,7 @@ const FUNCTIONS: &str = "
     SELECT p.oid, n.nspname, p.proname, e.extname,
            CASE WHEN g.aggfnoid IS NOT NULL THEN array_to_string(ARRAY[g.aggtransfn, g.aggfinalfn, g.aggcombinefn,
                 g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn]::oid[], ',') END,
-           p.provolatile, l.lanname IN ('c', 'internal')
+           p.provolatile, l.lanname IN ('c', 'internal'), CASE l.lanname WHEN 'internal' THEN p.prosrc END
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
     LEFT JOIN pg_aggregate g ON g.aggfnoid = p.oid
     LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
@@ -387,6 +387,8 @@ fn function(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         extension: row.text(3).map(str::to_owned),
         parts: parts.map(|parts| parts.into_iter().filter(|part| *part != 0).collect()),
         volatility: match row.text(5)? {
+            // One of PostgreSQL's own under another name, as `citextsend` is `textsend`.
+            _ if row.text(7).is_some_and(|own| catalog.builtin.is_harmless(own)) => Volatility::Immutable,
             "i" => Volatility::Immutable,
             "s" => Volatility::Stable,
             _ => Volatility::Volatile,
