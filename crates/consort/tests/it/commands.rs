@@ -87,7 +87,7 @@ fn kill_client_sends_one_away() {
     other.rows("SELECT 1").unwrap();
     let clients = psql(&console, "SHOW CLIENTS").worked();
     let line = clients.lines().find(|line| line.contains(&format!("|{pid}|"))).expect("it is listed");
-    let id = line.rsplit('|').nth(1).unwrap();
+    let id = line.rsplit('|').nth(2).unwrap();
     psql(&console, &format!("KILL_CLIENT {id}")).worked();
     let trouble = one.rows("SELECT 1").expect_err("it was sent away");
     assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
