@@ -31,7 +31,7 @@ use crate::config::auth_file::AuthFile;
 use crate::config::{Config, Server, in_one};
 use crate::console::Shutdown;
 use crate::door::{self, ClientTls, Door, Lookup, Memberships, Seat, Secrets};
-use crate::follow::{RECONNECT_AFTER, answered};
+use crate::follow::{RECONNECT_AFTER, answered, slots};
 use crate::members;
 use crate::metrics;
 use crate::open_files;
@@ -174,6 +174,8 @@ async fn run(mut start: Start) -> Result<Ended, StartError> {
             Some((heir, places))
         }
     };
+    // Databases that have a slot are followed before their first use.
+    spawn_local(slots::run(process.cluster.clone()));
     spawn_local(end_periods(process.cluster.clone()));
     spawn_local(overdue::look(Rc::downgrade(&process)));
     spawn_local(supervisor::lives());

@@ -135,7 +135,7 @@ fn fail_over_by_hand_follows_the_run_book() {
     serving.start_again();
     reads_at(&serving, "c");
 
-    book.follow_to("psql \"$a\" -c \"ALTER SYSTEM");
+    book.follow_to("pg_ctl start -D \"$a_data\"");
     let text = book.configure(port, &["b", "c", "a"]);
     book.follow_to("consort check");
     assert!(book.commands.next().is_none(), "the run-book goes on");

@@ -529,7 +529,7 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
 }
 
 /// In which processes hand over, as `node::takeover` has it.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Somebody who speaks with the process that serves as a new one does.
 struct Stranger(UnixStream);

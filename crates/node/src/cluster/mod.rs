@@ -224,7 +224,6 @@ impl Cluster {
         tokio::task::spawn_local(follow::backends::run(cluster.clone()));
         tokio::task::spawn_local(follow::roles::run(cluster.clone()));
         tokio::task::spawn_local(barrier::run(cluster.clone()));
-        tokio::task::spawn_local(follow::slots::run(cluster.clone()));
         for standby in cluster.setup().standbys.clone() {
             cluster.join(standby);
         }

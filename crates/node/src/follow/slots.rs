@@ -30,7 +30,8 @@ async fn follow(cluster: &Cluster, seen: &mut Seen) -> Result<(), Error> {
     while !cluster.stopping() {
         let slots = answered(attach::slots(&control)).await?;
         let there = answered(attach::databases(&control)).await?;
-        let followed = slots.iter().filter_map(|slot| slot.database.as_deref());
+        // An active slot has its reader: this process, the one before, or another Consort.
+        let followed = slots.iter().filter(|slot| !slot.active).filter_map(|slot| slot.database.as_deref());
         for name in followed.filter(|name| cluster.follows(name) && there.iter().any(|known| known == name)) {
             drop(cluster.database(name));
         }

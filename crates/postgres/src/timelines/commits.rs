@@ -8,6 +8,11 @@ const PAGE_MAGIC: [u8; 2] = [0x10, 0xD1];
 const GOES_ON: u8 = 0x01;
 /// The first page of a segment has more in its header (`XLP_LONG_HEADER`).
 const LONG_HEADER: u8 = 0x02;
+/// The record of the page before was cut off by a crash; another one begins here (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+const OVERWRITTEN: u8 = 0x08;
+/// The resource manager of WAL itself (`RM_XLOG_ID`), and its record before the empty rest of a segment (`XLOG_SWITCH`).
+const WAL_ITSELF: u8 = 0;
+const SWITCH: u8 = 0x40;
 /// The header of a record.
 const RECORD_HEADER_BYTES: usize = 24;
 /// The number of the resource manager that writes the ends of transactions (`RM_XACT_ID`).
@@ -16,22 +21,45 @@ const TRANSACTIONS: u8 = 1;
 const ENDS: [u8; 4] = [0x00, 0x20, 0x30, 0x40];
 const OPERATION: u8 = 0x70;
 
-/// The times at which transactions ended, microseconds since 2000 as the records have them. `pages` are whole pages of one
-/// segment, of which all below `end` is there; `None` if they are no WAL that is understood here.
-pub(super) fn ends_of_transactions(pages: &[u8], end: usize) -> Option<Vec<i64>> {
-    let mut reader = Reader { pages: pages.get(..end)?, at: 0 };
-    let mut times = Vec::new();
-    reader.enter_first_page()?;
-    while let Some(record) = reader.record() {
-        times.extend(end_of_transaction(&record));
-    }
-    Some(times)
+/// The ends of transactions beside a position in WAL: microseconds since 2000, as the records have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    /// Those at or below the position, in the order of their records.
+    pub(super) below: Vec<i64>,
+    /// The first one that ends above it.
+    pub(super) next: Option<i64>,
+    /// A record ends at the position, or is the switch to the next segment.
+    pub(super) is_boundary: bool,
 }
 
-/// Where reading stands: between two records.
+/// Reads whole pages of WAL; `position` is an offset in them. `None` if they are no WAL that is understood here, or all of a
+/// record that began before.
+pub(super) fn ends_of_transactions(pages: &[u8], position: usize) -> Option<Ends> {
+    let mut reader = Reader { pages, at: 0, is_inside: true, is_overwritten: false };
+    reader.enter_first_page()?;
+    let mut ends = Ends { is_boundary: reader.is_at(position), ..Ends::default() };
+    while let Some(record) = reader.record() {
+        match end_of_transaction(&record) {
+            Some(time) if reader.at <= position => ends.below.push(time),
+            Some(time) => {
+                ends.next = Some(time);
+                break;
+            }
+            None => {}
+        }
+        ends.is_boundary |= reader.is_at(position) || is_switch(&record) && reader.at <= position;
+    }
+    Some(ends)
+}
+
+/// Where reading stands: between two records, or inside of one.
 struct Reader<'a> {
     pages: &'a [u8],
     at: usize,
+    /// A record has begun.
+    is_inside: bool,
+    /// The record that had begun was cut off by a crash: other records begin on the page after it.
+    is_overwritten: bool,
 }
 
 impl Reader<'_> {
@@ -43,9 +71,18 @@ impl Reader<'_> {
         }
         if page[2] & GOES_ON != 0 {
             let rest = u32::from_le_bytes(page[16..20].try_into().ok()?);
-            self.take(usize::try_from(rest).ok()?)?;
+            if self.take(usize::try_from(rest).ok()?).is_none() && !self.is_overwritten {
+                return None;
+            }
         }
         Some(())
+    }
+
+    /// Whether records end here. Behind the last one of a page the next begins after the page's header.
+    fn is_at(&self, position: usize) -> bool {
+        let at = self.at.next_multiple_of(8);
+        let longest_header = 40;
+        at == position || at.is_multiple_of(PAGE_BYTES) && position > at && position - at <= longest_header
     }
 
     /// The next bytes of records, without the headers of pages between them.
@@ -53,8 +90,12 @@ impl Reader<'_> {
         let mut taken = Vec::with_capacity(count.min(PAGE_BYTES));
         while count > 0 {
             if self.at.is_multiple_of(PAGE_BYTES) {
-                let is_long = self.pages.get(self.at + 2)? & LONG_HEADER != 0;
-                self.at += if is_long { 40 } else { 24 };
+                let flags = *self.pages.get(self.at + 2)?;
+                self.is_overwritten = self.is_inside && self.at > 0 && flags & OVERWRITTEN != 0;
+                self.at += if flags & LONG_HEADER != 0 { 40 } else { 24 };
+                if self.is_overwritten {
+                    return None;
+                }
             }
             let part = count.min(PAGE_BYTES - self.at % PAGE_BYTES);
             taken.extend_from_slice(self.pages.get(self.at..self.at + part)?);
@@ -66,12 +107,30 @@ impl Reader<'_> {
 
     /// The next record, if it is whole. Records begin at multiples of 8.
     fn record(&mut self) -> Option<Vec<u8>> {
-        self.at = self.at.next_multiple_of(8);
+        loop {
+            self.at = self.at.next_multiple_of(8);
+            self.is_overwritten = false;
+            match self.whole_record() {
+                None if self.is_overwritten => {}
+                record => return record,
+            }
+        }
+    }
+
+    fn whole_record(&mut self) -> Option<Vec<u8>> {
+        self.is_inside = false;
         let mut record = self.take(4)?;
+        self.is_inside = true;
         let length = usize::try_from(u32::from_le_bytes(record.as_slice().try_into().ok()?)).ok()?;
         record.extend(self.take(length.checked_sub(4)?)?);
         (length >= RECORD_HEADER_BYTES).then_some(record)
     }
+}
+
+/// The rest of the segment is empty.
+fn is_switch(record: &[u8]) -> bool {
+    let (info, manager) = (record[16], record[17]);
+    manager == WAL_ITSELF && info & 0xF0 == SWITCH
 }
 
 /// The time in a record that ends a transaction: the first that its data have.
@@ -145,11 +204,29 @@ mod tests {
             commit(&[252, 0, 0, 0, 0], -3),
         ];
         let pages = pages(&records.concat(), 13);
-        assert_eq!(ends_of_transactions(&pages, pages.len()), Some(vec![7, 8, -3]));
-        // One that ends beyond the position does not count.
-        assert_eq!(ends_of_transactions(&pages, 24 + 16 + 46), Some(vec![7]));
-        assert_eq!(ends_of_transactions(&pages, 24 + 16 + 45), Some(vec![]));
+        let ends = |position| ends_of_transactions(&pages, position);
+        let both = |below: &[i64], next, is_boundary| Some(Ends { below: below.to_vec(), next, is_boundary });
+        let first_end = 24 + 16 + 48;
+        assert_eq!(ends(pages.len() - 1).map(|ends| (ends.below, ends.next)), Some((vec![7, 8, -3], None)));
+        // One that ends beyond the position is the next.
+        assert_eq!(ends(first_end), both(&[7], Some(8), true));
+        assert_eq!(ends(first_end - 8), both(&[], Some(7), false));
+        assert_eq!(ends(24 + 16), both(&[], Some(7), true), "behind the rest of the record before");
         assert_eq!(ends_of_transactions(&[0; PAGE_BYTES], PAGE_BYTES), None);
-        assert_eq!(ends_of_transactions(&pages, pages.len() + 1), None);
+    }
+
+    /// A crash cut a record off: the page on which it would go on begins with other records.
+    #[test]
+    fn ends_behind_a_record_cut_off_by_a_crash_are_found() {
+        let cut_off = record(10, 0, &[], 9000);
+        let mut all = pages(&[vec![0; 16], commit(&[], 7), cut_off].concat(), 13);
+        all.truncate(PAGE_BYTES);
+        let mut after = pages(&commit(&[], 8), 0);
+        after[2] |= OVERWRITTEN;
+        all.extend(after);
+        let ends = ends_of_transactions(&all, PAGE_BYTES + 24 + 48);
+        assert_eq!(ends, Some(Ends { below: vec![7, 8], next: None, is_boundary: true }));
+        all[PAGE_BYTES + 2] = 0;
+        assert_ne!(ends_of_transactions(&all, PAGE_BYTES + 24 + 48), ends);
     }
 }

@@ -6,7 +6,7 @@
 //! how that came to be. The *WAL* below the replay position, for two servers may have been promoted at the same position to
 //! timelines of the same number. And because a WAL receiver begins at a segment's start, and overwrites what was replayed of
 //! that segment with what it receives: the *last checkpoint* in the standby's control file, and the *last transaction* that it
-//! saw end.
+//! saw end, with the position itself, at which a record of the primary's must end.
 
 mod commits;
 mod wal;
@@ -17,6 +17,7 @@ use crate::attach::Finding;
 use crate::facts::rows;
 use crate::incarnation::{NEWEST_HISTORY, Sighting};
 use crate::link::{Link, Rows};
+use commits::Ends;
 use history::{Epoch, Fork, Incarnation, Lsn, Timeline, TimelineHistory};
 use wal::{Checkpoint, Segment};
 
@@ -174,9 +175,9 @@ impl Standby {
             Err(fork) => return Ok(Err(self.may_follow(&fork))),
         };
         if let Some(control) = asked
-            && let Some(how) = self.differs(primary, control).await?
+            && let Some(finding) = self.differs(primary, control).await?
         {
-            return Ok(Err(diverged(how)));
+            return Ok(Err(finding));
         }
         Ok(Ok(Proof {
             primary: primary.incarnation,
@@ -196,15 +197,15 @@ impl Standby {
         Finding { what, mend: LEAD_BACK.to_owned(), fatal: true }
     }
 
-    /// How its WAL differs from the primary's, as far as both still have it.
+    /// How its WAL differs from the primary's, or why that cannot be told.
     async fn differs(
         &mut self,
         primary: &PrimaryHistory,
         control: &Control,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<Finding>, Error> {
         let end = rows(control, "SELECT pg_current_wal_insert_lsn()").await?;
         if first(&end).and_then(|end| end.parse().ok()).is_some_and(|end: Lsn| self.replayed > end) {
-            return Ok(Some("it replayed more than the primary has written".to_owned()));
+            return Ok(Some(diverged("it replayed more than the primary has written")));
         }
         if self.replayed == Lsn::ZERO {
             return Ok(None);
@@ -214,23 +215,91 @@ impl Standby {
         let theirs = Segment::below(self.replayed, &primary.history, bytes);
         let own = self.link.query(&own.digest()).await?;
         let digest = rows(control, &theirs.digest()).await?;
-        if let (Some(own), Some(theirs)) = (first(&own), first(&digest))
-            && own != theirs
-        {
-            return Ok(Some("the WAL below its replay position is not the primary's".to_owned()));
+        let Some(digest) = first(&digest) else {
+            return Ok(Some(uncompared("the primary has no WAL any more of where the standby stands")));
+        };
+        if first(&own).is_some_and(|own| own != digest) {
+            return Ok(Some(diverged("the WAL below its replay position is not the primary's")));
         }
-        let end = rows(control, &theirs.end()).await?;
-        if let (Some(end), Some(time)) = (first(&end), self.last_end)
-            && theirs.has_end(end, time) == Some(false)
+        if let Some(time) = self.last_end
+            && let Some(finding) = last_end(control, &theirs, &primary.history, bytes).await?.lacks(time)
         {
-            return Ok(Some("the primary's WAL has no such transaction as it replayed last".to_owned()));
+            return Ok(Some(finding));
         }
         let at = self.checkpoint.at;
         let segment = Segment::below(Lsn::new(at.get() + 1), &primary.history, bytes);
         let pages = rows(control, &segment.pages()).await?;
         let is_there = first(&pages).and_then(|pages| self.checkpoint.is_in(pages));
-        Ok((is_there == Some(false)).then(|| format!("the primary has no such checkpoint as it has at {at}")))
+        Ok((is_there == Some(false))
+            .then(|| diverged(format!("the primary has no such checkpoint as it has at {at}"))))
     }
+}
+
+/// The ends of transactions about a position of the primary's WAL.
+enum Last {
+    Found(Ends),
+    /// None ends in the segments that are searched, or they are not there any more.
+    Unknown,
+    /// The same, and no record ends at the position.
+    NoBoundary,
+}
+
+impl Last {
+    /// Why a standby that stands there has not replayed these as it should, if its last transaction ended at this time.
+    fn lacks(&self, time: i64) -> Option<Finding> {
+        let no_boundary = || diverged("no record of the primary's WAL ends where the standby stands");
+        match self {
+            Last::Found(ends) if ends.below.last() == Some(&time) || ends.next == Some(time) => {
+                (!ends.is_boundary).then(no_boundary)
+            }
+            // A standby notes when a transaction ended after its position has moved.
+            Last::Found(ends) if ends.below.contains(&time) => {
+                Some(uncompared("it replays the end of a transaction just now"))
+            }
+            Last::Found(_) => Some(diverged("the primary's WAL has no such transaction as it replayed last")),
+            Last::Unknown => {
+                Some(uncompared("no transaction ends in the primary's last WAL below the standby's position"))
+            }
+            Last::NoBoundary => Some(no_boundary()),
+        }
+    }
+}
+
+/// Segments before that of the position in which the end of a transaction is looked for: a bulk load, or a quiet server that
+/// switches segments, has none for long.
+const SEARCHED_SEGMENTS: usize = 2;
+
+async fn last_end(
+    control: &Control,
+    segment: &Segment,
+    history: &TimelineHistory,
+    segment_bytes: u64,
+) -> Result<Last, Error> {
+    let mut ends = Ends::default();
+    for all in [false, true] {
+        let pages = rows(control, &segment.around(all)).await?;
+        if let Some(found) = first(&pages).and_then(|pages| segment.ends(pages, all)) {
+            ends = found;
+        }
+        if !ends.below.is_empty() {
+            return Ok(Last::Found(ends));
+        }
+    }
+    if !ends.is_boundary {
+        return Ok(Last::NoBoundary);
+    }
+    let mut after = None;
+    for _ in 0..SEARCHED_SEGMENTS {
+        let here = after.as_ref().unwrap_or(segment);
+        let Some(before) = here.before(history, segment_bytes) else { break };
+        let pages = rows(control, &before.whole(here)).await?;
+        let Some(pages) = first(&pages) else { break };
+        if let Some(last) = Segment::last_end(pages) {
+            return Ok(Last::Found(Ends { below: vec![last], ..ends }));
+        }
+        after = Some(before);
+    }
+    Ok(Last::Unknown)
 }
 
 /// When the last transaction ended that a standby has replayed since it started.
@@ -245,6 +314,15 @@ fn diverged(how: impl std::fmt::Display) -> Finding {
         what: format!("the standby has diverged from the primary: {how}"),
         mend: REMEDY.to_owned(),
         fatal: true,
+    }
+}
+
+/// A standby of which nothing is known serves nothing. It is compared again and again.
+fn uncompared(why: &str) -> Finding {
+    Finding {
+        what: format!("the standby cannot be compared with the primary: {why}"),
+        mend: "it is compared again, and serves once it has replayed a transaction of WAL that the primary still has".to_owned(),
+        fatal: false,
     }
 }
 

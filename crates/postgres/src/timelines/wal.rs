@@ -1,11 +1,11 @@
 //! WAL of two servers compared: bytes of segments by their digests, a checkpoint and the end of a transaction by their records.
 
-use super::commits::ends_of_transactions;
+use super::commits::{Ends, ends_of_transactions};
 use history::{Lsn, TimelineHistory};
 
 /// Bytes that are compared at either end of what was replayed of a segment. Its end alone may be nothing but zeros.
 const COMPARED_BYTES: u64 = 64 << 10;
-/// Bytes in which the end of the last transaction is looked for.
+/// Bytes in which the end of the last transaction is looked for at first; and those above the position, in which the next ends.
 const SEARCHED_BYTES: u64 = 128 << 10;
 /// Bytes of a page of WAL.
 const PAGE_BYTES: u64 = 8192;
@@ -19,6 +19,7 @@ const RECORD_HEADER_BYTES: usize = 26;
 /// A segment of WAL, and how much of it lies below a position.
 pub(super) struct Segment {
     file: String,
+    start: u64,
     below: u64,
 }
 
@@ -32,13 +33,19 @@ impl Segment {
         let (high, low) = (number / in_one_file, number % in_one_file);
         Segment {
             file: format!("pg_wal/{:08X}{high:08X}{low:08X}", timeline.get()),
+            start,
             below: end.get() - start,
         }
     }
 
+    /// The whole segment before this one, if there is one.
+    pub(super) fn before(&self, history: &TimelineHistory, segment_bytes: u64) -> Option<Segment> {
+        (self.start > 0).then(|| Segment::below(Lsn::new(self.start), history, segment_bytes))
+    }
+
     /// Asks for a digest of its beginning and of its end below the position; null if the server does not have it any more.
     pub(super) fn digest(&self) -> String {
-        let Segment { file, below } = self;
+        let Segment { file, below, .. } = self;
         let length = COMPARED_BYTES.min(*below);
         format!(
             "SELECT encode(sha256(pg_read_binary_file('{file}', 0, {length}, true) \
@@ -47,23 +54,39 @@ impl Segment {
         )
     }
 
-    /// Asks for the last pages up to the position, in hexadecimal digits.
-    pub(super) fn end(&self) -> String {
-        let page = self.end_begins();
-        let Segment { file, below } = self;
-        format!("SELECT encode(pg_read_binary_file('{file}', {page}, {}, true), 'hex')", below - page)
+    /// Asks for pages around the position, in hexadecimal digits: the last ones, or all from the segment's beginning.
+    pub(super) fn around(&self, all: bool) -> String {
+        let page = self.begins(all);
+        let Segment { file, below, .. } = self;
+        let length = below - page + SEARCHED_BYTES;
+        format!("SELECT encode(pg_read_binary_file('{file}', {page}, {length}, true), 'hex')")
     }
 
-    fn end_begins(&self) -> u64 {
-        self.below.saturating_sub(SEARCHED_BYTES) / PAGE_BYTES * PAGE_BYTES
+    fn begins(&self, all: bool) -> u64 {
+        if all { 0 } else { self.below.saturating_sub(SEARCHED_BYTES) / PAGE_BYTES * PAGE_BYTES }
     }
 
-    /// Whether a transaction ended at this time (microseconds since 2000), by these [last pages](Segment::end); `None` if they do
-    /// not tell: no transaction ends there.
-    pub(super) fn has_end(&self, hexadecimal: &str, time: i64) -> Option<bool> {
+    /// The ends of transactions beside the position, by the answer to [`Segment::around`].
+    pub(super) fn ends(&self, hexadecimal: &str, all: bool) -> Option<Ends> {
+        let position = usize::try_from(self.below - self.begins(all)).ok()?;
+        ends_of_transactions(&bytes(hexadecimal)?, position)
+    }
+
+    /// Asks for the whole segment, with the beginning of the one after it, up to its position.
+    pub(super) fn whole(&self, after: &Segment) -> String {
+        let Segment { file, below, .. } = self;
+        format!(
+            "SELECT encode(pg_read_binary_file('{file}', 0, {below}, true) \
+               || pg_read_binary_file('{}', 0, {}, true), 'hex')",
+            after.file,
+            SEARCHED_BYTES.min(after.below)
+        )
+    }
+
+    /// When the last transaction ended in the answer to [`Segment::whole`].
+    pub(super) fn last_end(hexadecimal: &str) -> Option<i64> {
         let pages = bytes(hexadecimal)?;
-        let times = ends_of_transactions(&pages, usize::try_from(self.below - self.end_begins()).ok()?)?;
-        (!times.is_empty()).then(|| times.contains(&time))
+        ends_of_transactions(&pages, pages.len())?.below.pop()
     }
 
     /// Asks for the page on which the position's last byte lies, and the next one, in hexadecimal digits.
@@ -127,8 +150,9 @@ impl Checkpoint {
 }
 
 fn bytes(hexadecimal: &str) -> Option<Vec<u8>> {
-    let pairs = hexadecimal.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = hexadecimal.as_bytes().chunks_exact(2);
+    pairs.map(|pair| Some(digit(&pair[0])? << 4 | digit(&pair[1])?)).collect()
 }
 
 #[cfg(test)]

@@ -235,12 +235,12 @@ async fn timelines_of_the_same_number_are_told_apart() {
     diverged(c, b, "no such checkpoint").await;
 }
 
-/// The primary has lost the end of its WAL, as a copy of its folder does that is started without recovery, and writes other
-/// WAL in its place. Timeline and history are the same.
-#[tokio::test]
-async fn standby_ahead_of_the_primary_has_diverged() {
+/// A primary that loses the end of its WAL, as a copy of its folder does that is started without recovery: its standby has
+/// replayed more. Timeline and history stay the same.
+async fn restored() -> Scratch {
     let scratch = servers(1);
     let (a, c) = (scratch.primary(), scratch.standby(0));
+    a.query("postgres", "CREATE TABLE filler (v text)").unwrap();
     a.stop(Stop::Fast).unwrap();
     let copy = scratch.cluster().folder().join("copy");
     let copied = |from: &std::path::Path, to: &std::path::Path| {
@@ -251,15 +251,46 @@ async fn standby_ahead_of_the_primary_has_diverged() {
     a.start().unwrap();
     let before = incarnation(a).await;
     a.query("postgres", "INSERT INTO t VALUES ('lost')").unwrap();
+    // The last record below the standby's position is no commit.
+    a.query(
+        "postgres",
+        "SELECT pg_logical_emit_message(false, '', repeat('x', 1000000)); SELECT pg_switch_wal()",
+    )
+    .unwrap();
     comes(c, READ, "kept lost");
+    scratch.catch_up(SOON);
     a.stop(Stop::Immediate).unwrap();
     std::fs::remove_dir_all(a.data_folder()).unwrap();
     copied(&copy, &a.data_folder());
     a.start().unwrap();
     assert_ne!(incarnation(a).await, before);
+    scratch
+}
+
+#[tokio::test]
+async fn standby_ahead_of_the_primary_has_diverged() {
+    let scratch = restored().await;
+    let (a, c) = (scratch.primary(), scratch.standby(0));
     diverged(c, a, "").await;
     write_much(a);
     diverged(c, a, "").await;
+}
+
+/// The primary passes the standby's position with WAL in which no transaction ends: by one large statement, or by the empty
+/// rest of a segment. The standby's own segment is overwritten with that, so that the bytes are equal.
+#[tokio::test]
+async fn standby_passed_without_a_commit_has_diverged() {
+    let bulk = "INSERT INTO filler SELECT repeat('x', 900) FROM generate_series(1, 40000)";
+    let switch = "SELECT pg_switch_wal(); INSERT INTO filler VALUES ('x')";
+    for pass in [bulk, switch] {
+        let scratch = restored().await;
+        let (a, c) = (scratch.primary(), scratch.standby(0));
+        let replayed: Lsn = asked(c, "SELECT pg_last_wal_replay_lsn()").parse().unwrap();
+        a.query("postgres", pass).unwrap();
+        assert!(asked(a, "SELECT pg_current_wal_lsn()").parse::<Lsn>().unwrap() > replayed, "{pass}");
+        comes(c, "SELECT (pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn())::text", "true");
+        diverged(c, a, "").await;
+    }
 }
 
 /// The segment with the beginning of its second timeline.
