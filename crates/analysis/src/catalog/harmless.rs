@@ -16,7 +16,7 @@ pub enum Volatility {
     Volatile,
 }
 
-/// What makes a function harmless at a replica.
+/// The reason why a function is harmless at a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Harmless {
     /// Nothing: the function is not named, or its name is not enough.
@@ -38,7 +38,7 @@ impl fmt::Display for Volatility {
     }
 }
 
-/// So many functions of an extension are named in one sentence.
+/// The limit of functions of an extension that one sentence names.
 const NAMED_AT_MOST: usize = 4;
 
 impl Catalog {
@@ -78,7 +78,7 @@ impl Catalog {
         (found, wrong)
     }
 
-    /// How many of these functions are harmless; the names of the others, and why not.
+    /// The number of these functions that are harmless; the names of the others, and why not.
     fn vouch(&mut self, which: impl Fn(&Function) -> bool) -> (usize, Vec<(String, String)>) {
         let named = self.functions.iter().filter(|(_, function)| which(function));
         let judged: Vec<_> = named.map(|(id, function)| (*id, self.credible(function))).collect();
@@ -96,7 +96,7 @@ impl Catalog {
         (found, others)
     }
 
-    /// What makes the name of this function credible. The error: what it lacks.
+    /// The reason why the name of this function is credible. The error: what it lacks.
     fn credible(&self, function: &Function) -> Result<Harmless, String> {
         let volatility = self.volatility(function);
         let Some(touches) = &function.declared else {
@@ -135,7 +135,7 @@ impl Catalog {
         }
     }
 
-    /// How volatile it is; an aggregate is as volatile as its worst part.
+    /// The volatility of a function; an aggregate is as volatile as its worst part.
     fn volatility(&self, function: &Function) -> Volatility {
         let is_immutable = |part: &u32| match self.functions.get(part) {
             Some(part) => part.volatility == Volatility::Immutable,
