@@ -27,6 +27,16 @@ impl fmt::Display for DoubtId {
     }
 }
 
+/// A doubt as the order keeps it.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    pub(crate) database: DatabaseId,
+    pub(crate) footprint: Footprint,
+    pub(crate) state: DoubtState,
+    /// It began before a change of the catalog came out: what it touches is not known any more, and will not be.
+    pub(crate) outdated: bool,
+}
+
 /// How far a doubt has come. It only moves downwards in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoubtState {

@@ -5,19 +5,9 @@
 //!               \--connection_lost--> Lost --backend_gone--^
 //! ```
 
-use crate::doubt::DoubtView;
+use crate::doubt::{Doubt, DoubtView};
 use crate::{DoubtId, DoubtState, Order};
 use history::{Commit, DatabaseId, Footprint};
-
-/// One doubt.
-#[derive(Debug)]
-pub(crate) struct Doubt {
-    pub(crate) database: DatabaseId,
-    pub(crate) footprint: Footprint,
-    pub(crate) state: DoubtState,
-    /// It began before a change of the catalog came out: what it touches is not known any more, and will not be.
-    pub(crate) outdated: bool,
-}
 
 impl Order {
     /// What may commit is about to be sent: `footprint` of the database is in doubt from now on.

@@ -1,10 +1,10 @@
 //! One state machine of one primary: gauges, slots and what has settled. Doubts are in [`crate::doubting`].
 
 use crate::database::{Database, Newborn};
-use crate::doubting::Doubt;
+use crate::doubt::Doubt;
 use crate::gauge::Gauging;
 use crate::owed::{Limits, Owed};
-use crate::versions::keep;
+use crate::placing::keep;
 use crate::{Boundary, Bugs, Counts, DoubtId, Gauge, GaugeNumber, RunNumber, Void};
 use history::{Commit, DatabaseId, Incarnation, Lsn, Watermark};
 use std::collections::{BTreeMap, VecDeque};

@@ -162,6 +162,17 @@ fn cut(waiting: &BTreeMap<Lsn, (Xid, Lsn)>, seen: impl Fn(Xid) -> bool, bugs: &B
     vec![all]
 }
 
+/// Keeps a boundary until it is taken. One without commits takes the place of another without.
+pub(crate) fn keep(boundaries: &mut Vec<Boundary>, boundary: Boundary) {
+    let last = boundaries.iter_mut().rev().find(|last| last.database == boundary.database);
+    match last {
+        Some(last) if last.commits.is_empty() && boundary.commits.is_empty() && last.run == boundary.run => {
+            *last = boundary;
+        }
+        _ => boundaries.push(boundary),
+    }
+}
+
 /// The gauge, as if it did not see what waits. It does not, but for planted bugs.
 fn without(gauge: &Arc<Gauge>, waiting: impl Iterator<Item = Xid>) -> Arc<Gauge> {
     let hidden: Vec<Xid> = waiting.filter(|xid| gauge.snapshot.sees(*xid)).collect();

@@ -130,14 +130,3 @@ impl Order {
         }
     }
 }
-
-/// Keeps a boundary until it is taken. One without commits takes the place of another without.
-pub(crate) fn keep(boundaries: &mut Vec<Boundary>, boundary: Boundary) {
-    let last = boundaries.iter_mut().rev().find(|last| last.database == boundary.database);
-    match last {
-        Some(last) if last.commits.is_empty() && boundary.commits.is_empty() && last.run == boundary.run => {
-            *last = boundary;
-        }
-        _ => boundaries.push(boundary),
-    }
-}

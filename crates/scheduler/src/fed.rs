@@ -20,41 +20,14 @@
 //! The replica's marks belong to a life of it. In another life, or when the connection was lost over which they are
 //! heard, they are unknown, and a read that ran in another life than the one it was proven for is thrown away.
 
-use crate::freshness::Freshness;
+use crate::placed_commits::Fed;
 use crate::question::{Proof, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::Standby;
 use crate::{Kind, Reason, StandbyId};
-use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, RelationId, Version};
+use history::{DatabaseId, Footprint, Incarnation, Lsn, RelationId, Version};
 use order::{Boundary, RunNumber};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-/// The commits of one database by version, in one run of the order.
-///
-/// Invariants: `freshness` has every commit up to `placed`; what came out in this run and is above it is in `unplaced`.
-/// `unplaced` is bounded by what the order lets wait.
-#[derive(Debug)]
-pub(crate) struct Fed {
-    run: RunNumber,
-    placed: Version,
-    freshness: Freshness<Version>,
-    /// By the ends of their records.
-    unplaced: BTreeMap<Lsn, Arc<Commit>>,
-}
-
-impl Fed {
-    /// What was placed before the run began may have been written as late as `placed`.
-    fn new(database: DatabaseId, run: RunNumber, placed: Version) -> Fed {
-        let mut freshness = Freshness::new(database);
-        freshness.raise_floor(placed);
-        Fed { run, placed, freshness, unplaced: BTreeMap::new() }
-    }
-
-    pub(crate) fn came_out(&mut self, commit: &Arc<Commit>) {
-        self.unplaced.insert(commit.end, commit.clone());
-    }
-}
+use std::collections::BTreeSet;
 
 impl Scheduler {
     /// A replica that Consort feeds is in the cluster. It takes no reads before it is

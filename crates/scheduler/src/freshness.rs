@@ -5,15 +5,9 @@
 //! wrote both a column (or rows came or went) and a row that the read touches, so the newest by columns and the newest
 //! by rows are both upper bounds, and the smaller one is the answer.
 
-use crate::rows::{RowId, Rows};
+use crate::rows::{RowId, Rows, Stamp};
 use history::{Access, ColumnSet, DatabaseId, Footprint, RelationId, Rows as RowSet};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-
-/// When something was written. Its default is before everything.
-pub(crate) trait Stamp: Copy + Ord + Default + Debug {}
-
-impl<T: Copy + Ord + Default + Debug> Stamp for T {}
 
 /// When each item of one database was last written.
 ///

@@ -4,10 +4,15 @@
 //!   written  -->  young  --full-->  old  --young full again-->  floor (only the newest stamp is left)
 //! ```
 
-use crate::freshness::Stamp;
 use history::{DatabaseId, Key, KeyBuilder, RelationId};
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hasher};
+
+/// When something was written. Its default is before everything.
+pub(crate) trait Stamp: Copy + Ord + Default + Debug {}
+
+impl<T: Copy + Ord + Default + Debug> Stamp for T {}
 
 /// The identity of one row of one table of one database, hashed. Two rows with the same identity count as one, which
 /// can only make a row newer than it is.

@@ -1,16 +1,16 @@
 //! What the scheduler knows, and how it learns it. Decisions before a read are in `route`, those after it in `judge`.
 
-use crate::Bugs;
 use crate::ages::Ages;
-use crate::fed::Fed;
 use crate::freshness::Freshness;
 use crate::patience::Patience;
+use crate::placed_commits::Fed;
 use crate::question::{End, Proof, Ticket};
 use crate::recent::{Limits, Recent};
 use crate::rows::Rows;
 use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
-use crate::turns::Turns;
-use crate::whole::Waiters;
+use crate::turns::{TurnId, Turns};
+use crate::waiting_reads::Waiters;
+use crate::{Bugs, Reason};
 use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::{Gauge, GaugeNumber, Order, Void};
 use std::collections::{BTreeMap, VecDeque};
@@ -107,7 +107,7 @@ pub struct Scheduler {
     pub(crate) ages: Ages,
     patience: Patience,
     pub(crate) waiters: Waiters,
-    pub(crate) turns: Turns,
+    turns: Turns,
     /// The life of the primary that `databases`, `rows` and `ages` are about.
     life: u64,
     /// So often a slot was forgotten.
@@ -470,6 +470,37 @@ impl Scheduler {
         if let Some(standby) = self.standbys.all.get_mut(&replica) {
             standby.served += 1;
         }
+    }
+
+    /// A commit in this database asks for the turn.
+    ///
+    /// Errors: [`Reason::TimedOut`]: as many wait as may ([`max_turns`](crate::Options::max_turns)).
+    pub fn turn_asked(&mut self, database: DatabaseId) -> Result<TurnId, Reason> {
+        self.turns.ask(database, self.options.max_turns, &self.order)
+    }
+
+    /// Whether this one has the turn. If not, ask again when something has moved.
+    pub fn has_turn(&mut self, id: TurnId) -> bool {
+        self.turns.has(id, &self.order)
+    }
+
+    /// Its commit was answered, or it commits nothing, or it waits no more.
+    pub fn turn_ended(&mut self, id: TurnId) {
+        self.turns.end(id, &self.order);
+    }
+
+    /// Its connection was lost with the commit unanswered: say it when the doubt is said to be lost. The turn goes on until
+    /// the backend is gone.
+    pub fn turn_lost(&mut self, id: TurnId) {
+        if self.options.bugs.turn_ends_with_connection {
+            return self.turn_ended(id);
+        }
+        self.turns.lose(id, &self.order);
+    }
+
+    /// How many wait for the turn.
+    pub fn turns_waiting(&self) -> usize {
+        self.turns.waiting()
     }
 
     /// How much is kept: rows, tables, recent commits, unseen commits. For metrics and tests of the bounds.

@@ -10,9 +10,8 @@
 //! IMMEDIATE` is sent before the turn is asked for. Else the holder waits for one who waits for the turn.
 
 use crate::Reason;
-use crate::scheduler::Scheduler;
 use history::DatabaseId;
-use order::{DoubtId, DoubtState};
+use order::{DoubtId, DoubtState, Order};
 use std::collections::{BTreeSet, VecDeque};
 
 /// One commit's turn.
@@ -31,57 +30,49 @@ pub(crate) struct Turns {
     waiting: VecDeque<(TurnId, DatabaseId)>,
 }
 
-impl Scheduler {
-    /// A commit in this database asks for the turn.
-    ///
-    /// Errors: [`Reason::TimedOut`]: as many wait as may ([`max_turns`](crate::Options::max_turns)).
-    pub fn turn_asked(&mut self, database: DatabaseId) -> Result<TurnId, Reason> {
-        if self.turns.waiting.len() >= self.options.max_turns {
+impl Turns {
+    /// A commit in this database waits for the turn; an error if `most` wait already.
+    pub(crate) fn ask(&mut self, database: DatabaseId, most: usize, order: &Order) -> Result<TurnId, Reason> {
+        if self.waiting.len() >= most {
             return Err(Reason::TimedOut);
         }
-        self.turns.next += 1;
-        let id = TurnId(self.turns.next);
-        self.turns.waiting.push_back((id, database));
-        self.pass_turn();
+        self.next += 1;
+        let id = TurnId(self.next);
+        self.waiting.push_back((id, database));
+        self.pass(order);
         Ok(id)
     }
 
-    /// Whether this one has the turn. If not, ask again when something has moved.
-    pub fn has_turn(&mut self, id: TurnId) -> bool {
-        let order = &self.order;
-        self.turns.lost.retain(|doubt| order.doubt_state(*doubt) == Some(DoubtState::Lost));
-        self.pass_turn();
-        self.turns.has == Some(id)
+    /// Whether this one has the turn, after backends that have gone gave theirs back.
+    pub(crate) fn has(&mut self, id: TurnId, order: &Order) -> bool {
+        self.lost.retain(|doubt| order.doubt_state(*doubt) == Some(DoubtState::Lost));
+        self.pass(order);
+        self.has == Some(id)
     }
 
-    /// Its commit was answered, or it commits nothing, or it waits no more.
-    pub fn turn_ended(&mut self, id: TurnId) {
-        self.turns.waiting.retain(|(waiting, _)| *waiting != id);
-        self.turns.has.take_if(|has| *has == id);
-        self.pass_turn();
+    pub(crate) fn end(&mut self, id: TurnId, order: &Order) {
+        self.waiting.retain(|(waiting, _)| *waiting != id);
+        self.has.take_if(|has| *has == id);
+        self.pass(order);
     }
 
-    /// Its connection was lost with the commit unanswered: say it when the doubt is said to be lost. The turn goes on until
-    /// the backend is gone.
-    pub fn turn_lost(&mut self, id: TurnId) {
-        let lost = self.order.doubts().filter(|doubt| doubt.state == DoubtState::Lost);
-        let doubts: BTreeSet<DoubtId> = lost.map(|doubt| doubt.id).collect();
-        if self.turns.has == Some(id) && !self.options.bugs.turn_ends_with_connection {
-            self.turns.lost = doubts;
+    /// The holder's connection was lost: the turn goes on until the backends of all doubts that are lost now are gone.
+    pub(crate) fn lose(&mut self, id: TurnId, order: &Order) {
+        if self.has == Some(id) {
+            let lost = order.doubts().filter(|doubt| doubt.state == DoubtState::Lost);
+            self.lost = lost.map(|doubt| doubt.id).collect();
         }
-        self.turn_ended(id);
+        self.end(id, order);
     }
 
-    /// How many wait for the turn.
-    pub fn turns_waiting(&self) -> usize {
-        self.turns.waiting.len()
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
-    fn pass_turn(&mut self) {
-        let (order, turns) = (&self.order, &mut self.turns);
-        if turns.has.is_none() && turns.lost.is_empty() {
-            let first = turns.waiting.pop_front_if(|(_, database)| order.clear(*database));
-            turns.has = first.map(|(id, _)| id);
+    fn pass(&mut self, order: &Order) {
+        if self.has.is_none() && self.lost.is_empty() {
+            let first = self.waiting.pop_front_if(|(_, database)| order.clear(*database));
+            self.has = first.map(|(id, _)| id);
         }
     }
 }

@@ -41,25 +41,11 @@
 use crate::question::{Consistency, Pass, Proof, Question, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::{Place, Standby};
+use crate::waiting_reads::{Arrival, Waiter, WholeId};
 use crate::{Kind, Reason, StandbyId};
 use history::{DatabaseId, Footprint, Incarnation, Lsn, Version};
-use order::{GaugeNumber, RunNumber};
-use std::collections::BTreeMap;
+use order::RunNumber;
 use std::sync::Arc;
-
-/// An instant, and what a replica must show to have all that the primary had shown by then.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    database: DatabaseId,
-    life: u64,
-    /// The gauge sent after it that says what is needed; `None`: nothing was in doubt.
-    wanted: Option<GaugeNumber>,
-    needs: Option<(RunNumber, Version)>,
-}
-
-/// One whole read that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WholeId(u64);
 
 /// Where a whole read runs.
 #[derive(Debug)]
@@ -71,41 +57,6 @@ pub enum Whole {
     Wait(Reason),
     /// At the primary: there is no replica that could run it as the primary would, now or soon. It does not wait any more.
     Primary(Reason),
-}
-
-#[derive(Debug)]
-struct Waiter {
-    question: Question,
-    arrival: Arrival,
-    /// It was let in before a refresh, and has not been told yet.
-    admitted: Option<Ticket>,
-}
-
-/// Who reads one database of one replica, where a refresh locks.
-///
-/// Invariants: nobody reads while it is refreshed; `reading` counts those who came in this `era`.
-#[derive(Debug, Default)]
-struct Gate {
-    reading: usize,
-    refreshing: bool,
-    /// A refresh waits for the readers.
-    asked: bool,
-    /// How often readers were let go.
-    era: u64,
-}
-
-impl Gate {
-    fn is_open(&self) -> bool {
-        !self.refreshing && !self.asked
-    }
-}
-
-/// All whole reads that wait, and the gates of those who are refreshed.
-#[derive(Debug, Default)]
-pub(crate) struct Waiters {
-    next: u64,
-    all: BTreeMap<WholeId, Waiter>,
-    gates: BTreeMap<(StandbyId, DatabaseId), Gate>,
 }
 
 impl Scheduler {
@@ -130,10 +81,7 @@ impl Scheduler {
             return Err(Reason::TimedOut);
         }
         let arrival = self.arrival(question.database);
-        self.waiters.next += 1;
-        let id = WholeId(self.waiters.next);
-        self.waiters.all.insert(id, Waiter { question: question.clone(), arrival, admitted: None });
-        Ok(id)
+        Ok(self.waiters.add(Waiter { question: question.clone(), arrival, admitted: None }))
     }
 
     /// Where the read runs, as things stand now: of the replicas that show what it must see, the one with the least

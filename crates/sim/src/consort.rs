@@ -2,7 +2,7 @@
 //! flows see of it is [`Handle`].
 
 use crate::executor::{Micros, Signal, either};
-use crate::feeding::Buffer;
+use crate::feed_buffer::Buffer;
 use crate::model::primary::Primary;
 use crate::model::schema::{Cell as Place, SERVED, Table, database};
 use crate::model::standby::Standby;

@@ -9,8 +9,8 @@ use crate::model::schema::{CELLS, Cell, Table, number};
 use crate::model::standby::Standby;
 use crate::random::Random;
 use crate::record::Breach;
-use history::{DatabaseId, Footprint, Incarnation, Lsn, Shown, Version};
-use order::{Boundary, RunNumber};
+use history::{DatabaseId, Footprint, Incarnation, Shown, Version};
+use order::Boundary;
 use scheduler::Serving;
 use scheduler::parallel::{self, Class, Executor, Place, Sets};
 use std::collections::BTreeMap;
@@ -20,43 +20,6 @@ use std::time::Duration;
 
 /// A refresh that locks waits no longer for those who read.
 const REFRESH_LIMIT: Duration = Duration::from_millis(10);
-
-/// What came out and who needs it.
-#[derive(Default)]
-pub struct Buffer {
-    /// What each commit did, by the end of its record.
-    commits: BTreeMap<(DatabaseId, Lsn), Rc<Committed>>,
-    /// In their order.
-    boundaries: Vec<Rc<Boundary>>,
-}
-
-impl Buffer {
-    /// A commit came out.
-    pub fn came_out(&mut self, end: Lsn, commit: &Rc<Committed>) {
-        self.commits.insert((commit.database, end), commit.clone());
-    }
-
-    /// Boundaries were taken.
-    pub fn extend(&mut self, boundaries: Vec<Boundary>) {
-        self.boundaries.extend(boundaries.into_iter().map(Rc::new));
-    }
-
-    /// The boundaries of a run, from a place on.
-    fn next(&self, of: DatabaseId, run: RunNumber, from: usize) -> Vec<(usize, Rc<Boundary>)> {
-        let all = self.boundaries.iter().enumerate().skip(from);
-        let mine = all.filter(|(_, boundary)| boundary.database == of && boundary.run == run);
-        mine.map(|(place, boundary)| (place, boundary.clone())).collect()
-    }
-
-    /// What a replica at this position lacks of these boundaries.
-    fn lacks(&self, these: &[(usize, Rc<Boundary>)], at: &Shown) -> Vec<Rc<Committed>> {
-        let missing = |(_, boundary): &(usize, Rc<Boundary>)| -> Vec<Rc<Committed>> {
-            let ends = boundary.missing(at).map(|commit| commit.end);
-            ends.map(|end| self.commits[&(boundary.database, end)].clone()).collect()
-        };
-        these.iter().flat_map(missing).collect()
-    }
-}
 
 /// What a commit does at a replica: as far as it is in the stream.
 fn published(commit: &Committed) -> Vec<(Cell, u32)> {

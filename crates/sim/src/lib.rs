@@ -12,6 +12,7 @@ mod directed_fed;
 mod directed_whole;
 pub mod env;
 pub mod executor;
+pub mod feed_buffer;
 pub mod feeding;
 pub mod model;
 pub mod planted;

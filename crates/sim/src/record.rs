@@ -1,7 +1,7 @@
 //! What clients did and got: the only thing that the checkers see, besides the ghost.
 
 use crate::executor::Micros;
-use crate::model::primary::Isolation;
+use crate::model::request::{Fact, Isolation};
 use crate::model::schema::{Cell, Table};
 use crate::model::statement::{Select, Surroundings};
 use history::DatabaseId;
@@ -83,21 +83,6 @@ pub struct Sent {
     pub sent: Micros,
     /// When it was answered; `None` if never.
     pub answered: Option<Micros>,
-}
-
-/// A commit, as a fact.
-#[derive(Clone, Debug)]
-pub struct Fact {
-    /// By which backend.
-    pub pid: i32,
-    /// Of which database.
-    pub database: DatabaseId,
-    /// What it did.
-    pub effects: Vec<(Cell, u32)>,
-    /// The number of the first state that shows it.
-    pub shown: usize,
-    /// When.
-    pub at: Micros,
 }
 
 /// A commit whose client heard of it when so many replicas had shown it.

@@ -483,7 +483,7 @@ fn rest(world: &Rc<World>, cluster: &Cluster) {
             breaches.push(Breach::NotLive("the mode of writers switched"));
         }
         if consort.number == 0
-            && world.standbys.iter().any(|replica| replica.is_fed() && !replica.has_come(world))
+            && world.standbys.iter().any(|replica| replica.is_fed() && !replica.has_come(&world.primary()))
         {
             breaches.push(Breach::NotLive("at rest, a fed replica does not show what the primary shows"));
         }

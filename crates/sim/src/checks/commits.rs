@@ -3,8 +3,9 @@
 
 use super::{Checker, Violation};
 use crate::executor::Micros;
+use crate::model::request::Fact;
 use crate::model::schema::number;
-use crate::record::{Acknowledged, Fact, Record};
+use crate::record::{Acknowledged, Record};
 use crate::world::World;
 use history::{Lsn, Xid};
 

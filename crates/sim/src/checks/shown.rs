@@ -106,7 +106,7 @@ fn one_snapshot(record: &Record, read: &Read) -> bool {
 }
 
 /// What the block committed.
-pub fn fact_of(world: &World, record: &Record, place: usize) -> Option<crate::record::Fact> {
+pub fn fact_of(world: &World, record: &Record, place: usize) -> Option<crate::model::request::Fact> {
     let block = &record.blocks[place];
     let begun = block.first?.0.at;
     let ended = block.ended?;
@@ -115,7 +115,12 @@ pub fn fact_of(world: &World, record: &Record, place: usize) -> Option<crate::re
 }
 
 /// Whether all that was written is as the snapshot had it, up to the commit.
-fn untouched(ghost: &Ghost, database: DatabaseId, snapshot: usize, fact: &crate::record::Fact) -> bool {
+fn untouched(
+    ghost: &Ghost,
+    database: DatabaseId,
+    snapshot: usize,
+    fact: &crate::model::request::Fact,
+) -> bool {
     let (seen, before) = (ghost.state(database, snapshot), ghost.state(database, fact.shown - 1));
     fact.effects.iter().all(|(cell, _)| seen.get(*cell) == before.get(*cell))
 }

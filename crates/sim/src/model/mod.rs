@@ -4,6 +4,7 @@ pub mod fed;
 pub mod primary;
 pub mod request;
 pub mod schema;
+pub mod serial;
 mod server;
 pub mod standby;
 pub mod statement;

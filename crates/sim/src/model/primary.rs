@@ -6,12 +6,11 @@
 
 pub use super::request::*;
 use super::schema::{Cell, DATABASES, State, Table, number};
+use super::serial::{SerialTransaction, has_cycle};
 use super::server::{Server, Transaction, serial_of};
 use super::statement::{Change, Select, Surroundings};
-use crate::checks::serial::{SerialTransaction, has_cycle};
 use crate::env::Env;
 use crate::executor::{Micros, Signal, Take, once};
-use crate::record::Fact;
 use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, Snapshot, Timeline, TimelineHistory, Xid};
 use std::cell::{Cell as Var, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 //! SERIALIZABLE transactions.
 
 use super::schema::{Cell, Table};
+use super::serial::SerialTransaction;
 use super::statement::{Change, Select};
-use crate::checks::serial::SerialTransaction;
 use crate::executor::Micros;
 use history::{DatabaseId, Footprint};
 use std::rc::Rc;
@@ -106,6 +106,21 @@ pub enum Reply {
     Failed,
     /// 25P02: the block has failed before.
     InFailedBlock,
+}
+
+/// A commit, as a fact.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    /// By which backend.
+    pub pid: i32,
+    /// Of which database.
+    pub database: DatabaseId,
+    /// What it did.
+    pub effects: Vec<(Cell, u32)>,
+    /// The number of the first state that shows it.
+    pub shown: usize,
+    /// When.
+    pub at: Micros,
 }
 
 /// A SERIALIZABLE transaction that the primary let commit.

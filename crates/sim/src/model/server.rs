@@ -1,10 +1,9 @@
 //! What a primary holds in memory: transactions, locks, the log and its positions. Every change of it is one step.
 
-use super::request::{Committed, HeldLock, Isolation, Record, SerialFact};
+use super::request::{Committed, Fact, HeldLock, Isolation, Record, SerialFact};
 use super::schema::{Cell, State, Table};
-use crate::checks::serial::SerialTransaction;
+use super::serial::SerialTransaction;
 use crate::executor::Micros;
-use crate::record::Fact;
 use history::{DatabaseId, Footprint, Incarnation, Lsn, TimelineHistory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -6,7 +6,6 @@ use super::primary::{Primary, Record, SERVERS};
 use super::schema::{Cell as Value, DATABASES, SERVED, State, Table, database, number};
 use crate::env::Env;
 use crate::executor::{Micros, Signal, either};
-use crate::world::World;
 use history::{DatabaseId, Epoch, Incarnation, Lsn, Shown, Timeline, TimelineHistory};
 use scheduler::StandbyId;
 use std::cell::{Cell, RefCell};
@@ -106,9 +105,9 @@ impl Standby {
     }
 
     /// Whether a fed replica shows what the primary shows now, in every database that has a slot.
-    pub fn has_come(&self, world: &World) -> bool {
+    pub fn has_come(&self, primary: &Primary) -> bool {
         (0..SERVED).map(database).all(|of| {
-            let newest = world.primary().states(of).pop().expect("never empty").1;
+            let newest = primary.states(of).pop().expect("never empty").1;
             self.look(of).without(Table::Outside) == newest.without(Table::Outside)
         })
     }

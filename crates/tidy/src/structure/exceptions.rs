@@ -10,12 +10,7 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
         "barrier cluster console_access door follow listening log_in members overdue places plan pool process room scheduled servers service session shown standby takeover understanding verify",
     ),
     ("node", "config console hba"),
-    ("order", "doubting order versions"),
     ("postgres", "apply attach catalogs clone decoder facts local sequences"),
-    ("scheduler", "fed scheduler turns whole"),
-    ("scheduler", "freshness rows"),
-    ("sim", "checks model record world"),
-    ("sim", "consort feeding"),
 ];
 
 /// Lines of `src` of a crate.
@@ -62,7 +57,7 @@ pub(super) const METHODS: &[Exception] = &[
     ("crates/node/src/session/primary.rs", "Primary", 56),
     ("crates/node/src/session/statements.rs", "Statements", 61),
     ("crates/order/src/order.rs", "Order", 67),
-    ("crates/scheduler/src/scheduler.rs", "Scheduler", 103),
+    ("crates/scheduler/src/scheduler.rs", "Scheduler", 102),
     ("crates/sim/src/model/primary.rs", "Primary", 47),
 ];
 
@@ -72,7 +67,7 @@ pub(super) const FILES: &[Exception] = &[
     ("crates/node/src/cluster/mod.rs", "Cluster", 7),
     ("crates/node/src/follow/fed.rs", "Line", 5),
     ("crates/node/src/session/mod.rs", "Session", 34),
-    ("crates/scheduler/src/scheduler.rs", "Scheduler", 7),
+    ("crates/scheduler/src/scheduler.rs", "Scheduler", 6),
     ("crates/workloads/src/tpcw/mod.rs", "Page", 6),
 ];
 
