@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{AsyncMessage, Config, Connection, NoTls, Notification};
+use tokio_postgres::{AsyncMessage, Config, Connection, NoTls, Notification, SimpleQueryMessage};
 
 /// Connecting and logging in take no longer than this: a server under load makes a process for each, and that may last.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -180,6 +180,20 @@ impl Control {
         };
         let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
         Ok(Control { client, driver: tokio::spawn(driven(connection, heard)) })
+    }
+
+    /// The rows of all statements in this text, by the simple protocol: each value as text.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn rows(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let mut rows = Vec::new();
+        for message in self.simple_query(sql).await? {
+            if let SimpleQueryMessage::Row(row) = message {
+                rows.push((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect());
+            }
+        }
+        Ok(rows)
     }
 }
 

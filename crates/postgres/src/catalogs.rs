@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::attach::PUBLICATION;
+use crate::objects::PUBLICATION;
 use analysis::catalog::{Catalog, load as plan};
 use history::{DatabaseId, Lsn, Snapshot};
 use tokio_postgres::SimpleQueryMessage;

@@ -3,11 +3,10 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::clone::backup;
+use crate::base_backup;
 use crate::incarnation::Sighting;
 use history::{Epoch, Incarnation};
 use std::collections::BTreeMap;
-use tokio_postgres::SimpleQueryMessage;
 
 /// What a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub struct Facts {
     pub system: u64,
     /// Its life.
     pub life: Incarnation,
-    /// Whether its configuration says that it came of a base backup to be fed ([`crate::clone::backup`]).
+    /// Whether its configuration says that it came of a base backup to be fed ([`crate::base_backup`]).
     pub base_backup: bool,
     /// `server_version`, as it says it.
     pub version: String,
@@ -59,19 +58,19 @@ const BRINGS: &str = "\
 /// # Errors
 /// As every query; [`Error::NotReady`] while it recovers from a crash.
 pub async fn facts(control: &Control) -> Result<Facts, Error> {
-    let sighting = rows(control, Sighting::QUERY).await?;
+    let sighting = control.rows(Sighting::QUERY).await?;
     let sighting = Sighting::from_row(sighting.first().map_or(&[], Vec::as_slice), Epoch::default())?;
-    let more = rows(
-        control,
-        "SELECT current_setting('server_version'), \
+    let more = control
+        .rows(
+            "SELECT current_setting('server_version'), \
          (SELECT sender_host || ':' || sender_port FROM pg_stat_wal_receiver WHERE status = 'streaming')",
-    )
-    .await?;
+        )
+        .await?;
     let [version, upstream] = more.first().map_or(&[][..], Vec::as_slice) else {
         return Err(Error::Protocol("the server does not say its version".to_owned()));
     };
     let mut brings = BTreeMap::new();
-    for row in rows(control, BRINGS).await? {
+    for row in control.rows(BRINGS).await? {
         if let [Some(name), value] = row.as_slice() {
             brings.insert(name.clone(), value.clone().unwrap_or_default());
         }
@@ -80,22 +79,11 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
         in_recovery: sighting.in_recovery,
         system: sighting.system,
         life: sighting.incarnation,
-        base_backup: backup::is_marked(control).await?,
+        base_backup: base_backup::is_marked(control).await?,
         version: version.clone().unwrap_or_default(),
         upstream: upstream.clone(),
         brings,
     })
-}
-
-/// The rows of all statements in this text.
-pub(crate) async fn rows(control: &Control, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
-    let mut rows = Vec::new();
-    for message in control.simple_query(sql).await? {
-        if let SimpleQueryMessage::Row(row) = message {
-            rows.push((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect());
-        }
-    }
-    Ok(rows)
 }
 
 /// Why this standby may not answer for this primary, a sentence each; nothing if it may, unless its history is another one
@@ -137,7 +125,7 @@ pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
         found.push(format!(
             "the server is the primary itself, or was copied from it: make it by initdb, or say {} = on in the \
              configuration of a base backup that was made to be fed",
-            backup::SETTING
+            base_backup::SETTING
         ));
         return found;
     }

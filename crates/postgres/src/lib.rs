@@ -19,10 +19,12 @@
 //! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
 //! to be sent between threads.
 
+mod account;
 pub mod address;
 pub mod analyst;
 pub mod apply;
 pub mod attach;
+pub mod base_backup;
 pub mod catalogs;
 pub mod clone;
 pub mod decoder;
@@ -34,16 +36,21 @@ pub mod lead;
 mod link;
 pub mod listening;
 pub mod local;
+pub mod objects;
 mod own_settings;
+pub mod programs;
 pub mod roles;
 pub mod sequences;
+pub mod sql;
 pub mod tcp;
 pub mod timelines;
 pub mod tls;
 pub mod verify;
 pub mod version;
 pub mod watcher;
+pub mod write_guard;
 
+pub use account::Account;
 pub use address::{APPLICATION_NAME, Address, Control, Host};
 pub use analyst::{Analysed, Analyst};
 pub use attach::{Attached, State, attach, attached};

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::address::{Address, Control};
-use crate::apply::quoted;
+use crate::sql::quoted;
 use std::cell::RefCell;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};

@@ -5,8 +5,7 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::apply::quoted;
-use crate::facts::rows;
+use crate::sql::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many are asked for, or set, by one statement: it locks each until it ends, and a server has room for so many locks.
@@ -82,7 +81,7 @@ impl Look {
     pub async fn read(&mut self, control: &Control) -> Result<Sequences, Error> {
         self.round += 1;
         let names: BTreeMap<u32, Name> =
-            rows(control, NAMES).await?.into_iter().filter_map(identified).collect();
+            control.rows(NAMES).await?.into_iter().filter_map(identified).collect();
         let ids: Vec<u32> = names.keys().copied().collect();
         let (mut standing, mut not_called) = (Sequences::new(), BTreeSet::new());
         for row in ask(control, &ids, last_values).await? {
@@ -127,7 +126,7 @@ async fn ask(control: &Control, ids: &[u32], sql: impl Fn(&[u32]) -> String) -> 
     let mut parts: Vec<&[u32]> = ids.chunks(AT_ONCE).collect();
     let mut all = Vec::new();
     while let Some(part) = parts.pop() {
-        match rows(control, &format!("{PATIENCE}; {}", sql(part))).await {
+        match control.rows(&format!("{PATIENCE}; {}", sql(part))).await {
             Ok(answer) => all.extend(answer),
             Err(Error::Refused { .. }) if part.len() > 1 => {
                 let (one, other) = part.split_at(part.len() / 2);

@@ -29,9 +29,9 @@
 use super::build::{Build, Stop, With};
 use super::logged::{self, Run, Statement, Step};
 use super::{Batch, Error, Feeder, Unrun, Wrong, answers, learn, may_be_tried_again, opening, synced};
-use super::{quoted, script::Script, transaction};
-use crate::clone::literal;
+use super::{script::Script, transaction};
 use crate::decoder::message::Relation;
+use crate::sql::{literal, quoted};
 use history::Xid;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What the replica's catalog says of a table.
 
 use super::Error;
-use super::table::{Found, Table, Unique, quoted};
-use crate::clone::literal;
+use super::table::{Found, Table, Unique};
 use crate::decoder::message::Relation;
 use crate::link::Link;
+use crate::sql::{literal, quoted};
 use std::collections::BTreeMap;
 
 /// What is said of a table that the replica does not have.

@@ -48,7 +48,6 @@ pub use error::{Error, Unrun};
 pub(crate) use position::prepare;
 pub use position::settle;
 pub use rerun::{Rerun, Under};
-pub use table::quoted;
 
 use crate::address::Address;
 use crate::decoder::{Archive, Changes, SETTINGS};

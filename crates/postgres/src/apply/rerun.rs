@@ -14,11 +14,10 @@
 
 use super::build::is_own;
 use super::script::{About, Check, Script, unbound};
-use super::table::quoted;
 use super::{Batch, Error, Part};
-use crate::clone::literal;
 use crate::decoder::Changes;
 use crate::decoder::message::{self, Message, Rows};
+use crate::sql::{literal, quoted};
 use bytes::BufMut;
 use history::RelationId;
 use postgres_protocol::IsNull;

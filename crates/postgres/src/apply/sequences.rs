@@ -2,8 +2,8 @@
 //! down of that: for who opens the feeder again they may stand anywhere.
 
 use super::{Error, Feeder};
-use crate::clone::literal;
 use crate::sequences::{AT_ONCE, PATIENCE, Sequence};
+use crate::sql::literal;
 
 impl Feeder {
     /// Has these sequences stand where they are said to stand, behind all that was sent before. One that is not there, is no

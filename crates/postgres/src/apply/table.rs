@@ -3,6 +3,7 @@
 use super::encode::Encoding;
 use super::net::Cells;
 use crate::decoder::message::Relation;
+use crate::sql::quoted;
 use history::{Key, KeyBuilder, RelationId};
 
 /// One table, to be written by what the stream says of it.
@@ -145,11 +146,6 @@ fn choose<'a>(relation: &Relation, unique: &'a [Unique]) -> Option<&'a Unique> {
     };
     let wider = |index: &&Unique| (!index.primary, index.columns.len());
     unique.iter().filter(fits).min_by_key(wider)
-}
-
-/// A name as it stands in SQL: between quotes.
-pub fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! One attempt to attach a database, which leaves nothing behind if it fails or is interrupted.
 
-use super::{PUBLICATION, detach, find_slot, slot_here};
+use super::{detach, find_slot, slot_here};
 use crate::Error;
 use crate::address::Control;
+use crate::objects::PUBLICATION;
 use std::time::Duration;
 
 /// The end of an interrupted attempt's backend is waited for so long.

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::address::Control;
+use crate::sql::quoted;
 use crate::version;
 
 /// Something that is not as it should be.
@@ -156,7 +157,7 @@ pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Findin
         findings.push(Finding::new(
             true,
             format!("the role {role} is no superuser: it can create neither the event triggers nor see every query tree"),
-            format!("ALTER ROLE \"{}\" SUPERUSER; or configure a role that is", role.replace('"', "\"\"")),
+            format!("ALTER ROLE {} SUPERUSER; or configure a role that is", quoted(role)),
         ));
     }
     findings.extend(server.advice());

@@ -1,9 +1,10 @@
 //! The log of DDL commands, for replicas that run them: made where replicas are fed, only there.
 
 use super::open_transactions::{Patience, Scope, wait_for_older};
-use super::{COMMAND_TABLE, Unproven, in_short};
+use super::{Unproven, in_short};
 use crate::Error;
 use crate::address::Control;
+use crate::objects::COMMAND_TABLE;
 
 /// What becomes of DDL that is known, before it runs, not to run at replicas with the same effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

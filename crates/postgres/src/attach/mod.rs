@@ -17,24 +17,15 @@ pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 
 use crate::Error;
 use crate::address::Control;
-use crate::clone::unguard;
+use crate::objects::{LOG_TABLE, MARK, PUBLICATION};
 use crate::version;
+use crate::write_guard::unguard;
 use history::{DatabaseId, Lsn, Xid};
 use open_transactions::{Scope, holders_of_slot, wait_for_older};
 use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::PgLsn;
 
-/// The schema of the log table.
-pub const SCHEMA: &str = "consort";
-/// The log table.
-pub const LOG_TABLE: &str = "log";
-/// The log of commands, for replicas that run them ([`log_commands`]).
-pub const COMMAND_TABLE: &str = "command";
-/// What stands in the log table for a change that has no event trigger.
-pub(crate) const MARK: &str = "mark";
-/// The publication.
-pub const PUBLICATION: &str = "consort";
 /// A slot's name has at most 63 characters; the database's part of it at most this many.
 const NAME_PART: usize = 40;
 /// Attaching waits no longer for a lock: it would hold up who comes after.

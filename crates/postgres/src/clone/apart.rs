@@ -7,10 +7,10 @@
 //! | an exclusion by such an index | nothing: the primary excludes |
 
 use super::chosen::{Chosen, NOT_CHOSEN};
-use super::roles::literal;
 use crate::Error;
 use crate::address::Control;
-use crate::apply::{may_pass, quoted};
+use crate::apply::may_pass;
+use crate::sql::{literal, quoted};
 use analysis::load::UNLIKE;
 use std::collections::BTreeSet;
 

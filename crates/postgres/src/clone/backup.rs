@@ -13,7 +13,7 @@
 //! replayed what the primary had written by then (T).
 //!
 //! **Only who says so is taken.** The server is the primary's by its system identifier, as are standbys that somebody has
-//! promoted to work there. So its own configuration must say [`SETTING`]: what is there may be changed and replaced. A table
+//! promoted to work there. So its own configuration must say [`base_backup::SETTING`]: what is there may be changed and replaced. A table
 //! that is not as it came would be found, or not, when rows do not fit.
 //!
 //! **It becomes what a dump would have made** (`backup.sql`): what replicas leave out goes, what would disturb the feeder goes,
@@ -21,24 +21,19 @@
 
 use super::apart::Apart;
 use super::shared::SharedWriter;
-use super::{CONTROL_DATABASE, Chosen, TAME, demand_two_servers, guard, identity, roles, sighting};
+use super::{Chosen, TAME, demand_two_servers, guard, identity, roles, sighting};
 use crate::Error;
 use crate::address::{Address, Control};
 use crate::apply;
+use crate::base_backup;
+use crate::objects::CONTROL_DATABASE;
+use crate::sql::literal;
 use history::{Lsn, Shown};
 use std::time::Duration;
 use tokio_postgres::types::PgLsn;
 
-/// The line of a server's configuration that says that it came of a base backup to be fed.
-pub const SETTING: &str = "consort.base_backup";
-
 /// A server that is promoted takes no longer until it takes writes.
 const PROMOTE_LIMIT: Duration = Duration::from_secs(60);
-
-/// What the files of the server say; a session could say anything.
-const MARKED: &str = "\
-    SELECT coalesce((SELECT setting = 'on' FROM pg_file_settings WHERE name = 'consort.base_backup' \
-      ORDER BY seqno DESC LIMIT 1), false)";
 
 /// Nothing fires, nobody is waited for. Names mean the system's.
 const SESSION: &str = "\
@@ -62,18 +57,6 @@ const ALONE: &str = "\
 /// Transactions that were prepared when the server left the log. If they commit at the primary their rows come.
 const PREPARED: &str = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
 
-/// Whether the configuration of this server says that it came of a base backup to be fed.
-///
-/// # Errors
-/// As every query.
-pub(crate) async fn is_marked(control: &Control) -> Result<bool, Error> {
-    match control.query_one(MARKED, &[]).await.map_err(Error::from) {
-        // Who may not see that may not be a superuser, and makes no replicas.
-        Err(error) if error.is("42501") => Ok(false),
-        row => Ok(row?.get(0)),
-    }
-}
-
 /// Whether the server is a base backup that is to be fed and follows the primary's log still.
 ///
 /// # Errors
@@ -81,7 +64,7 @@ pub(crate) async fn is_marked(control: &Control) -> Result<bool, Error> {
 pub async fn follows(primary: &Address, replica: &Address) -> Result<bool, Error> {
     let there = Control::connect(replica).await?;
     let seen = sighting(&there).await?;
-    if !seen.in_recovery || !is_marked(&there).await? {
+    if !seen.in_recovery || !base_backup::is_marked(&there).await? {
         return Ok(false);
     }
     let source = sighting(&Control::connect(primary).await?).await?;
@@ -136,7 +119,10 @@ pub async fn left_at(primary: &Address, replica: &Address) -> Result<Option<Lsn>
     let Some(there) = super::enter(replica).await? else { return Ok(None) };
     let (source, seen) = (Control::connect(primary).await?, sighting(&there).await?);
     let of = sighting(&source).await?;
-    if seen.system != of.system || seen.incarnation == of.incarnation || !is_marked(&there).await? {
+    if seen.system != of.system
+        || seen.incarnation == of.incarnation
+        || !base_backup::is_marked(&there).await?
+    {
         return Ok(None);
     }
     let number = "SELECT oid, to_regclass('consort.position') IS NOT NULL FROM pg_database \
@@ -186,7 +172,7 @@ pub async fn take(
     guard::set(&there, &writer).await?;
     drop(writer);
     for row in there.query(PREPARED, &[]).await? {
-        there.batch_execute(&format!("ROLLBACK PREPARED {}", roles::literal(row.get(0)))).await?;
+        there.batch_execute(&format!("ROLLBACK PREPARED {}", literal(row.get(0)))).await?;
     }
     let owners = roles::owners(&there).await?;
     there.batch_execute("BEGIN").await?;

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::clone::literal;
+use crate::sql::literal;
 use history::RelationId;
 use std::collections::BTreeSet;
 

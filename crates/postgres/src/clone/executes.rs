@@ -4,9 +4,8 @@
 
 use crate::Error;
 use crate::address::{Address, Control};
-use crate::apply;
 
-use super::literal;
+use crate::sql::{literal, quoted};
 
 /// The sequences that are every server's. Those that are not logged are copied without their numbers, but who draws from them is
 /// executed, too; and a table that is made like another's may take over how many numbers its sequence gives in advance.
@@ -40,7 +39,7 @@ const EVENT_TRIGGER: &str = "\
 pub async fn executes(primary: &Address, replica: &Address) -> Result<(), Error> {
     let (source, there) = (Control::connect(primary).await?, Control::connect(replica).await?);
     if let Some(row) = source.query_opt(EVENT_TRIGGER, &[]).await? {
-        let name = apply::quoted(row.get(0));
+        let name = quoted(row.get(0));
         return Err(Error::Setup(format!(
             "the event trigger {name} is at the primary alone, where DDL would do more than at a replica: \
              ALTER EVENT TRIGGER {name} DISABLE at the primary itself, or DROP it"
@@ -55,7 +54,7 @@ pub async fn executes(primary: &Address, replica: &Address) -> Result<(), Error>
     }
     let mut sql = "BEGIN; ".to_owned();
     for row in source.query(SEQUENCES, &[]).await? {
-        let name = format!("{}.{}", apply::quoted(row.get(0)), apply::quoted(row.get(1)));
+        let name = format!("{}.{}", quoted(row.get(0)), quoted(row.get(1)));
         if row.get::<_, i64>(2) > 1 {
             return Err(Error::Setup(format!(
                 "the sequence {name} has a CACHE, which gives each session other numbers: ALTER SEQUENCE {name} CACHE 1"

@@ -12,9 +12,7 @@
 use super::shared::SharedWriter;
 use crate::Error;
 use crate::address::{Address, Control};
-
-/// The setting.
-pub(super) const SETTING: &str = "default_transaction_read_only";
+use crate::write_guard::{run, unguard};
 
 /// The commands that guard the database of the connection; none if it is guarded. A dump, or a base backup, has brought along what
 /// the primary has for roles in this database.
@@ -27,13 +25,6 @@ const MISSING: &str = "\
     FROM pg_database d JOIN pg_db_role_setting s ON s.setdatabase = d.oid JOIN pg_roles r ON r.oid = s.setrole \
       CROSS JOIN LATERAL unnest(s.setconfig) AS c (setting) \
     WHERE d.datname = current_database() AND split_part(c.setting, '=', 1) = 'default_transaction_read_only'";
-
-/// The command that takes the guard away from the database of the connection; none if it has none, or is no copy.
-const NEEDLESS: &str = "\
-    SELECT format('ALTER DATABASE %I RESET default_transaction_read_only', d.datname) \
-    FROM pg_database d JOIN pg_db_role_setting s ON s.setdatabase = d.oid AND s.setrole = 0 \
-    WHERE d.datname = current_database() AND 'default_transaction_read_only=on' = ANY (s.setconfig) \
-      AND to_regclass('consort.position') IS NOT NULL";
 
 /// The databases of a server that may be guarded.
 const GUARDED: &str = "\
@@ -57,14 +48,6 @@ pub(super) async fn set(there: &Control, _writer: &SharedWriter) -> Result<(), E
     run(there, MISSING).await
 }
 
-/// Takes the guard away from the database of this connection if that is, or was, a copy: it is going to be written to.
-///
-/// # Errors
-/// As every query.
-pub(crate) async fn unguard(control: &Control) -> Result<(), Error> {
-    run(control, NEEDLESS).await
-}
-
 /// Takes the guard away from the copies of these databases at a server that is fed no more: what is done there is its owner's business.
 ///
 /// # Errors
@@ -80,13 +63,4 @@ pub async fn release(server: &Address, of: impl Fn(&str) -> bool) -> Result<(), 
         }
     }
     first
-}
-
-/// Runs the commands that a query tells.
-async fn run(control: &Control, query: &str) -> Result<(), Error> {
-    for row in control.query(query, &[]).await? {
-        let command: String = row.get(0);
-        control.batch_execute(&command).await?;
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@ use super::apart::Apart;
 use super::chosen::Chosen;
 use crate::Error;
 use crate::address::{Address, Control};
-use crate::apply::quoted;
+use crate::sql::quoted;
 use history::{Lsn, Shown, Snapshot};
 use tokio_postgres::types::PgLsn;
 

@@ -40,12 +40,14 @@ mod tools;
 use crate::Error;
 use crate::address::{Address, Control};
 use crate::apply;
+use crate::base_backup;
 use crate::gauge::Gauger;
 use crate::incarnation::Sighting;
-use crate::local::Programs;
+use crate::objects::CONTROL_DATABASE;
+use crate::programs::Programs;
+use crate::sql::quoted;
 pub use chosen::{Chosen, NOT_CHOSEN, held};
 pub use executes::executes;
-pub(crate) use guard::unguard;
 pub use guard::{guard, release};
 use held::Held;
 pub(crate) use held::lockable;
@@ -53,14 +55,9 @@ use history::{Epoch, Lsn, Shown};
 pub use owned::Gives;
 pub use progress::Progress;
 use progress::{Looking, Step};
-pub(crate) use roles::literal;
 use shared::SharedWriter;
 use std::collections::BTreeSet;
-use tokio_postgres::SimpleQueryMessage;
 use tools::{Definitions, Tools};
-
-/// The database at a fed replica in which connections live that are about the whole server: any other may be made anew.
-pub const CONTROL_DATABASE: &str = "template1";
 
 /// What there is of a database at a fed replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +77,7 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
     let Some(control) = enter(replica).await? else { return Ok(Found::Nothing) };
     let row = control.query_one(CONTENTS, &[]).await?;
     let (ours, filled): (bool, bool) = (row.get(0), row.get(1));
-    if !ours && filled && backup::is_marked(&control).await? {
+    if !ours && filled && base_backup::is_marked(&control).await? {
         return Ok(Found::Nothing);
     }
     if !ours && filled {
@@ -259,7 +256,7 @@ pub async fn remove(replica: &Address) -> Result<(), Error> {
 /// The replica is a server of its own that takes writes, or came of a base backup to be one.
 async fn demand_two_servers(primary: &Control, replica: &Control, address: &Address) -> Result<(), Error> {
     let (primary, there) = (sighting(primary).await?, sighting(replica).await?);
-    let is_marked = backup::is_marked(replica).await?;
+    let is_marked = base_backup::is_marked(replica).await?;
     let refused = |why: &str| {
         Err(Error::Setup(format!(
             "{}:{} {why}: Consort feeds a server of its own, made by initdb",
@@ -279,13 +276,8 @@ async fn demand_two_servers(primary: &Control, replica: &Control, address: &Addr
 }
 
 async fn sighting(control: &Control) -> Result<Sighting, Error> {
-    let mut row = Vec::new();
-    for message in control.simple_query(Sighting::QUERY).await? {
-        if let SimpleQueryMessage::Row(values) = message {
-            row = (0..values.len()).map(|column| values.get(column).map(str::to_owned)).collect();
-        }
-    }
-    Sighting::from_row(&row, Epoch::default())
+    let rows = control.rows(Sighting::QUERY).await?;
+    Sighting::from_row(rows.last().map_or(&[], Vec::as_slice), Epoch::default())
 }
 
 /// What a database is in the life of its server: the server, its line of descent, the database.
@@ -297,6 +289,6 @@ async fn identity(source: &Control) -> Result<String, Error> {
 }
 
 async fn drop_database(server: &Control, database: &str) -> Result<(), Error> {
-    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", apply::quoted(database));
+    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", quoted(database));
     Ok(server.batch_execute(&sql).await?)
 }

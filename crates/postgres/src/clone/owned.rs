@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::address::Control;
-use crate::apply::quoted;
+use crate::sql::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// By kind and name: the owner, and who may do what. A policy has no owner, but roles for which it counts.

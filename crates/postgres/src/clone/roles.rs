@@ -5,11 +5,11 @@
 //! another name there gets it here and stays who it is, with all that it owns and may do: the copy keeps which role is which by
 //! their numbers.
 
-use super::guard;
 use super::shared::SharedWriter;
 use crate::Error;
 use crate::address::{Address, Control};
-use crate::apply::quoted;
+use crate::sql::{literal, quoted};
+use crate::write_guard;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every role of its own, with what its definition says of it.
@@ -254,7 +254,7 @@ fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
 /// Whether a line says if transactions are read-only by default. In a copy the guard says so, and what the primary has for a role
 /// would count for more; what it has for every role in every database counts for less, and is brought over.
 fn is_the_guards((role, database, name): &(String, String, String)) -> bool {
-    name == guard::SETTING && !(role.is_empty() && database.is_empty())
+    name == write_guard::SETTING && !(role.is_empty() && database.is_empty())
 }
 
 fn whose(role: &str, database: &str) -> String {
@@ -263,16 +263,6 @@ fn whose(role: &str, database: &str) -> String {
         ("", database) => format!("ALTER DATABASE {}", quoted(database)),
         (role, "") => format!("ALTER ROLE {}", quoted(role)),
         (role, database) => format!("ALTER ROLE {} IN DATABASE {}", quoted(role), quoted(database)),
-    }
-}
-
-/// A value between quotes.
-pub(crate) fn literal(value: &str) -> String {
-    let quoted = value.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!(" E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
     }
 }
 
@@ -329,7 +319,7 @@ mod tests {
 
     #[test]
     fn whether_transactions_are_read_only_by_default_is_a_copys_own() {
-        let read_only = |role, database, value| (role, database, guard::SETTING, value);
+        let read_only = |role, database, value| (role, database, write_guard::SETTING, value);
         let guarded = [read_only("", "shop", "on")];
         let own = [
             read_only("", "shop", "off"),

@@ -2,9 +2,9 @@
 //! database has a feeder of its own, and PostgreSQL fails the second of two concurrent updates of a row of its catalogs
 //! ("tuple concurrently updated").
 
-use super::CONTROL_DATABASE;
 use crate::Error;
 use crate::address::{Address, Control};
+use crate::objects::CONTROL_DATABASE;
 use std::ops::Deref;
 
 /// An advisory lock of [`CONTROL_DATABASE`]: "cons", "ortr".

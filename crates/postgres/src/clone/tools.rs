@@ -3,9 +3,10 @@
 use super::apart::Apart;
 use crate::Error;
 use crate::address::{Address, Host};
-use crate::attach::SCHEMA;
-use crate::local::Programs;
+use crate::objects::{CONTROL_DATABASE, SCHEMA};
 use crate::own_settings::OWN_DEFAULTS;
+use crate::programs::Programs;
+use crate::sql::conninfo_value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -84,7 +85,7 @@ impl<'a> Tools<'a> {
 
     /// The database itself: encoding, locale, owner, grants, settings.
     pub(super) async fn make_database(&self, definitions: &Definitions) -> Result<(), Error> {
-        let server = self.replica.with_database(super::CONTROL_DATABASE);
+        let server = self.replica.with_database(CONTROL_DATABASE);
         let mut restore = self.restore_into(&server);
         restore.args(["--create", "--use-list"]).arg(&definitions.database).arg(&definitions.archive);
         finished("pg_restore", restore.spawn()).await
@@ -126,7 +127,7 @@ impl<'a> Tools<'a> {
     fn restore_into(&self, server: &Address) -> Command {
         let mut restore = self.program("pg_restore", server);
         restore.args(["--exit-on-error", "--no-tablespaces", "--dbname"]);
-        restore.arg(format!("dbname={}", in_conninfo(&server.database)));
+        restore.arg(format!("dbname={}", conninfo_value(&server.database)));
         restore
     }
 
@@ -178,11 +179,6 @@ fn sorted(list: &str, apart: &Apart) -> (String, String) {
         }
     }
     (database, rest)
-}
-
-/// A value in a connection string.
-fn in_conninfo(value: &str) -> String {
-    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 fn started(name: &str, child: std::io::Result<Child>) -> Result<Child, Error> {
@@ -249,6 +245,5 @@ mod tests {
              216; 1259 16390 MATERIALIZED VIEW public m owner\n\
              3191; 0 0 COMMENT public TABLE t owner\n"
         );
-        assert_eq!(in_conninfo(r"it's \ one"), r"'it\'s \\ one'");
     }
 }

@@ -32,10 +32,11 @@ pub(crate) use changes::{Change, Reader};
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
-use crate::attach::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::catalogs::Loaded;
 use crate::incarnation::Sighting;
+use crate::objects::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
+use crate::sql::literal;
 use bytes::Bytes;
 use changes::Kept;
 use history::{Access, Commit, DatabaseId, Epoch, Footprint, Lsn, RelationId, Snapshot, Xid};
@@ -469,8 +470,8 @@ fn config(address: &Address, folder: Option<&Path>, slot: &str) -> ReplicationCo
 fn look_at(slot: &str) -> String {
     format!(
         "SELECT confirmed_flush_lsn, pg_snapshot_xmax(pg_current_snapshot()), active FROM pg_replication_slots \
-         WHERE slot_name = '{}' AND coalesce(wal_status <> 'lost', true) AND confirmed_flush_lsn IS NOT NULL",
-        slot.replace('\'', "''")
+         WHERE slot_name = {} AND coalesce(wal_status <> 'lost', true) AND confirmed_flush_lsn IS NOT NULL",
+        literal(slot)
     )
 }
 

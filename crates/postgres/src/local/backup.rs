@@ -16,10 +16,10 @@ use super::cluster::{
 };
 use super::node::{Node, Role};
 use super::probe::Probe;
-use super::programs::Programs;
 use super::settings::{self, NodeSettings};
 use crate::Error;
-use crate::clone::CONTROL_DATABASE;
+use crate::objects::CONTROL_DATABASE;
+use crate::programs::Programs;
 use history::Lsn;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

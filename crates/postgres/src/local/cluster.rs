@@ -2,10 +2,10 @@
 
 use super::node::{Node, Role, Stop};
 use super::port::free_port;
-use super::programs::Programs;
 use super::settings::{self, LogIns, NodeSettings};
 use super::template::Templates;
 use crate::Error;
+use crate::programs::Programs;
 use crate::version::MAJOR;
 use std::path::{Path, PathBuf};
 

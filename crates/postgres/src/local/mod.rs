@@ -11,7 +11,6 @@
 //! Everything here blocks and takes its time (a base backup copies the whole database): call it outside the runtime or
 //! through `spawn_blocking`. PostgreSQL refuses to run as root; Consort as root runs it as the system's user `postgres`.
 
-mod account;
 mod backup;
 mod cluster;
 mod guard;
@@ -19,18 +18,15 @@ mod node;
 mod port;
 mod probe;
 mod processes;
-mod programs;
 mod scratch;
 mod settings;
 mod small_machines;
 mod template;
 
-pub use account::Account;
 pub use backup::{BackedUp, KeptLog, Origin, Seed, SeedLog};
 pub use cluster::{Cluster, Options};
 pub use node::{Node, NodeState, Role, Stop, wait_until};
 pub use port::{can_listen, free_port};
-pub use programs::Programs;
 pub use scratch::Scratch;
 pub use settings::LogIns;
 pub use small_machines::{SmallMachine, SmallMachines};

@@ -2,10 +2,10 @@
 
 use super::probe::Probe;
 use super::processes;
-use super::programs::Programs;
 use super::settings::quoted;
 use crate::Error;
 use crate::address::{Address, Host};
+use crate::programs::Programs;
 use rustix::process::Signal;
 use std::fs::File;
 use std::os::unix::process::CommandExt;

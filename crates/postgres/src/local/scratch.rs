@@ -3,9 +3,9 @@
 use super::cluster::{Cluster, Options};
 use super::guard::Guard;
 use super::node::{Node, wait_until};
-use super::programs::Programs;
 use super::template::Templates;
 use crate::address::Address;
+use crate::programs::Programs;
 use history::Lsn;
 use std::path::PathBuf;
 use std::sync::LazyLock;

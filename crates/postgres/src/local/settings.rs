@@ -1,6 +1,7 @@
 //! The configuration of the local servers: one file of ours that PostgreSQL's own includes, so that what a person adds
 //! to `postgresql.conf` below the include, or by ALTER SYSTEM, has the last word.
 
+use crate::sql::conninfo_value;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -38,7 +39,7 @@ pub(super) fn of_a_backup() -> String {
     format!(
         "synchronous_standby_names = ''\narchive_mode = 'off'\nmax_logical_replication_workers = '0'\n\
          primary_slot_name = ''\n{} = 'on'\n",
-        crate::clone::backup::SETTING
+        crate::base_backup::SETTING
     )
 }
 
@@ -83,8 +84,8 @@ pub(super) fn file(node: &NodeSettings<'_>, more: &[(String, String)]) -> String
 
 /// How a standby reaches its primary.
 fn conninfo(node: &NodeSettings<'_>, (sockets, port): (&Path, u16)) -> String {
-    let host = sockets.display().to_string().replace('\\', "\\\\").replace('\'', "\\'");
-    format!("host='{host}' port={port} user=postgres application_name={}", node.name)
+    let host = conninfo_value(&sockets.display().to_string());
+    format!("host={host} port={port} user=postgres application_name={}", node.name)
 }
 
 /// The physical slot at the primary that keeps the log for this standby.

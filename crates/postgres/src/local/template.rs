@@ -2,8 +2,8 @@
 //! PostgreSQL's own tests do the same (`INITDB_TEMPLATE`, since 17).
 
 use super::guard::Guard;
-use super::programs::Programs;
 use crate::Error;
+use crate::programs::Programs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

@@ -14,7 +14,6 @@ mod wal;
 use crate::Error;
 use crate::address::{Address, Control};
 use crate::attach::Finding;
-use crate::facts::rows;
 use crate::incarnation::{NEWEST_HISTORY, Sighting};
 use crate::link::{Link, Rows};
 use commits::Ends;
@@ -77,14 +76,14 @@ impl PrimaryHistory {
     /// # Errors
     /// [`Error::Protocol`] if it is a standby; [`Error::Setup`] if the history of its timeline is not there.
     pub async fn read(control: &Control, epoch: Epoch) -> Result<PrimaryHistory, Error> {
-        let said = rows(control, Sighting::QUERY).await?;
+        let said = control.rows(Sighting::QUERY).await?;
         let sighting = Sighting::from_row(said.first().map_or(&[], Vec::as_slice), epoch)?;
         if sighting.in_recovery {
             return Err(Error::Protocol("the server is a standby, not the primary".to_owned()));
         }
         let timeline = sighting.incarnation.timeline;
         let file = format!("pg_wal/{:08X}.history", timeline.get());
-        let said = rows(control, &format!("SELECT pg_read_file('{file}', 0, {FILE_LIMIT}, true)")).await?;
+        let said = control.rows(&format!("SELECT pg_read_file('{file}', 0, {FILE_LIMIT}, true)")).await?;
         let history = match first(&said) {
             None if timeline > FIRST => return Err(no_history(timeline, "primary")),
             text => read_history(timeline, text.unwrap_or_default())?,
@@ -203,7 +202,7 @@ impl Standby {
         primary: &PrimaryHistory,
         control: &Control,
     ) -> Result<Option<Finding>, Error> {
-        let end = rows(control, "SELECT pg_current_wal_insert_lsn()").await?;
+        let end = control.rows("SELECT pg_current_wal_insert_lsn()").await?;
         if first(&end).and_then(|end| end.parse().ok()).is_some_and(|end: Lsn| self.replayed > end) {
             return Ok(Some(diverged("it replayed more than the primary has written")));
         }
@@ -214,7 +213,7 @@ impl Standby {
         let own = Segment::below(self.replayed, &self.history, bytes);
         let theirs = Segment::below(self.replayed, &primary.history, bytes);
         let own = self.link.query(&own.digest()).await?;
-        let digest = rows(control, &theirs.digest()).await?;
+        let digest = control.rows(&theirs.digest()).await?;
         let Some(digest) = first(&digest) else {
             return Ok(Some(uncompared("the primary has no WAL any more of where the standby stands")));
         };
@@ -228,7 +227,7 @@ impl Standby {
         }
         let at = self.checkpoint.at;
         let segment = Segment::below(Lsn::new(at.get() + 1), &primary.history, bytes);
-        let pages = rows(control, &segment.pages()).await?;
+        let pages = control.rows(&segment.pages()).await?;
         let is_there = first(&pages).and_then(|pages| self.checkpoint.is_in(pages));
         Ok((is_there == Some(false))
             .then(|| diverged(format!("the primary has no such checkpoint as it has at {at}"))))
@@ -277,7 +276,7 @@ async fn last_end(
 ) -> Result<Last, Error> {
     let mut ends = Ends::default();
     for all in [false, true] {
-        let pages = rows(control, &segment.around(all)).await?;
+        let pages = control.rows(&segment.around(all)).await?;
         if let Some(found) = first(&pages).and_then(|pages| segment.ends(pages, all)) {
             ends = found;
         }
@@ -292,7 +291,7 @@ async fn last_end(
     for _ in 0..SEARCHED_SEGMENTS {
         let here = after.as_ref().unwrap_or(segment);
         let Some(before) = here.before(history, segment_bytes) else { break };
-        let pages = rows(control, &before.whole(here)).await?;
+        let pages = control.rows(&before.whole(here)).await?;
         let Some(pages) = first(&pages) else { break };
         if let Some(last) = Segment::last_end(pages) {
             return Ok(Last::Found(Ends { below: vec![last], ..ends }));

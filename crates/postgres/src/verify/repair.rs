@@ -18,10 +18,9 @@ use super::side::Side;
 use super::table::{Table, hash_of, list_of};
 use crate::Error;
 use crate::address::Address;
-use crate::apply::quoted;
-use crate::clone::literal;
 use crate::decoder::SETTINGS;
 use crate::link::Link;
+use crate::sql::{literal, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many rows of a replica's database are repaired at most; if more differ, copying it is hardly more work.

@@ -2,8 +2,7 @@
 
 use super::side::Side;
 use crate::Error;
-use crate::apply::quoted;
-use crate::clone::literal;
+use crate::sql::{literal, quoted};
 use analysis::load::UNLIKE;
 use std::collections::BTreeMap;
 

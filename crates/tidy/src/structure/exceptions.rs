@@ -10,7 +10,6 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
         "barrier cluster console_access door follow listening log_in members overdue places plan pool process room scheduled servers service session shown standby takeover understanding verify",
     ),
     ("node", "config console hba"),
-    ("postgres", "apply attach catalogs clone decoder facts local sequences"),
 ];
 
 /// Lines of `src` of a crate.

@@ -1,7 +1,7 @@
 //! PostgreSQL's own programs on this machine.
 
-use super::account::Account;
 use crate::Error;
+use crate::account::Account;
 use crate::version::MAJOR;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,0 +1,14 @@
+//! Names of Consort's own objects inside a served database, and of the database for connections about a whole replica.
+
+/// The schema of the log table.
+pub const SCHEMA: &str = "consort";
+/// The log table.
+pub const LOG_TABLE: &str = "log";
+/// The log of commands, for replicas that run them ([`log_commands`](crate::attach::log_commands)).
+pub const COMMAND_TABLE: &str = "command";
+/// The entry of the log table for a change that has no event trigger.
+pub const MARK: &str = "mark";
+/// The publication.
+pub const PUBLICATION: &str = "consort";
+/// The database at a fed replica in which connections live that are about the whole server: any other may be made anew.
+pub const CONTROL_DATABASE: &str = "template1";
