@@ -4,9 +4,9 @@ use clap::Args;
 use node::config::{AuthType, Server};
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
-use postgres::clone::CONTROL_DATABASE;
 use postgres::facts::{facts, fed_differences};
-use postgres::local::Programs;
+use postgres::objects::CONTROL_DATABASE;
+use postgres::programs::Programs;
 use postgres::timelines;
 
 use crate::attach::{MEND_ABSENT, followed, in_words, no_database};

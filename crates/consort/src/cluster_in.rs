@@ -6,7 +6,8 @@ use clap::Args;
 use node::config::auth_file::AuthFile;
 use node::config::{Config, Server};
 use postgres::address::Address;
-use postgres::local::{Cluster, NodeState, Programs, Seed};
+use postgres::local::{Cluster, NodeState, Seed};
+use postgres::programs::Programs;
 
 use crate::failure::Failure;
 use crate::home::Home;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use node::config::Config;
-use postgres::local::{Cluster, Node, Programs, free_port};
+use postgres::local::{Cluster, Node, free_port};
+use postgres::programs::Programs;
 use tokio::runtime::Runtime;
 use workloads::mix::{self, Report};
 use workloads::pause::whole_seconds;

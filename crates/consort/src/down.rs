@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use node::config::Config;
-use postgres::local::{Cluster, NodeState, Programs, Stop};
+use postgres::local::{Cluster, NodeState, Stop};
+use postgres::programs::Programs;
 
 use crate::failure::Failure;
 use crate::home::Home;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use node::config::Config;
-use postgres::local::{self, Cluster, LogIns, Node, Programs, Stop};
+use postgres::local::{self, Cluster, LogIns, Node, Stop};
+use postgres::programs::Programs;
 
 use crate::core_files::CoreFiles;
 use crate::failure::Failure;

@@ -574,7 +574,7 @@ impl Reach {
     fn read_node(&self, kind: Kind, server: &Server) -> StandbySetup {
         let address = match kind {
             Kind::Standby => self.address(server),
-            Kind::Fed => self.address(server).with_database(postgres::clone::CONTROL_DATABASE),
+            Kind::Fed => self.address(server).with_database(postgres::objects::CONTROL_DATABASE),
         };
         StandbySetup {
             name: server.name.clone(),

@@ -186,5 +186,5 @@ impl In<'_> {
 /// A name, in quotes if it needs them.
 fn word(name: &str) -> String {
     let plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    if plain { name.to_owned() } else { postgres::sql::quoted(name) }
 }

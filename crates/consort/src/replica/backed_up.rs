@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use postgres::local::{BackedUp, Cluster, Node, NodeState, Origin};
+use postgres::sql::quoted;
 
 use super::{Add, LOOK_EVERY, MAKE_ONE, Said, ask, home, made, options_of, remove, until_copied};
 use crate::cluster_in::Found;
@@ -54,7 +55,7 @@ pub(super) fn copy(found: &Found, source: &str, options: &Add) -> Result<(), Fai
     let name = cluster.next_replica();
     // Consort keeps for it what it is going to lack, until it has joined or we are gone.
     let mut session = Session::open(found)?;
-    session.tell(&format!("ADD REPLICA {} FROM {}", named(&name), named(source)))?;
+    session.tell(&format!("ADD REPLICA {} FROM {}", quoted(&name), quoted(source)))?;
     let origin = Origin::Replica(source);
     eprintln!("copying {} to {name} ..", what(origin));
     cluster.add_backed_up_replica(origin, &options_of(&file)?, &mut teller(&name))?;
@@ -74,11 +75,6 @@ fn what(origin: Origin<'_>) -> &str {
         Origin::Seed => "the seed",
         Origin::Replica(source) => source,
     }
-}
-
-/// A name as the console reads it.
-fn named(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Starts the server that was made, and has Consort know of it; if that fails it goes.

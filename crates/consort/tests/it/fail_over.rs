@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use postgres::local::{Node, Programs, Scratch, Stop};
+use postgres::local::{Node, Scratch, Stop};
+use postgres::programs::Programs;
 
 use crate::fixture::{CONSORT, Done, LIMIT, Serving, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console, READ_QUIET, TABLES};

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postgres::local::{
-    Cluster, Node, NodeState, Options, Programs, Role, SmallMachine, SmallMachines, free_port, wait_until,
+    Cluster, Node, NodeState, Options, Role, SmallMachine, SmallMachines, free_port, wait_until,
 };
+use postgres::programs::Programs;
 use workloads::session::{Protocol, Session, Trouble};
 
 use super::pgpool::Pgpool;

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use postgres::local::{Cluster, Programs};
+use postgres::local::Cluster;
+use postgres::programs::Programs;
 use testkit::{UpFolder, eventually};
 
 use crate::fixture::{BENCH, bench};

@@ -35,7 +35,7 @@ use postgres::apply::{self, Batch, Feeder, Part, Unrun};
 use postgres::attach::{self, CommandLog, Patience};
 use postgres::clone::{self, Chosen, Found};
 use postgres::facts;
-use postgres::local::Programs;
+use postgres::programs::Programs;
 use scheduler::StandbyId;
 use sequences::Told;
 use std::cell::Cell;

@@ -16,7 +16,7 @@ use super::{Ended, Session};
 use crate::door::{Leave, Seat};
 use crate::listening::{Ear, Names, Notification, PASS};
 use analysis::session::Dirt;
-use postgres::apply::quoted;
+use postgres::sql::quoted;
 use std::rc::Rc;
 use wire::{Answers, Complaint, Frame, Problem, Status};
 

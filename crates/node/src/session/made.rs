@@ -8,7 +8,7 @@
 use super::understand::{Several, Todo};
 use super::{Ended, Session};
 use analysis::utility::{Name, Utility, What};
-use postgres::apply::quoted;
+use postgres::sql::quoted;
 use wire::Status;
 
 /// The relations that a request makes so.

@@ -8,7 +8,7 @@ use super::{Session, described::Described, described::other_columns};
 use crate::cluster::NamesAt;
 use analysis::session::{Settings, literal};
 use analysis::utility::{Statement, Utility, What};
-use postgres::apply::quoted;
+use postgres::sql::quoted;
 use std::rc::Rc;
 use wire::Status;
 

@@ -2,7 +2,7 @@
 
 use crate::session::query;
 use crate::stage::{Open, Raw, SERVERS, database};
-use postgres::local::Programs;
+use postgres::programs::Programs;
 use scheduler::Writers;
 use std::process::Command;
 use wire::Asks;

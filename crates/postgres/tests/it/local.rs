@@ -2,7 +2,8 @@
 
 use crate::{SOON, one};
 use postgres::Error;
-use postgres::local::{Cluster, LogIns, NodeState, Options, Programs, Scratch, Stop};
+use postgres::local::{Cluster, LogIns, NodeState, Options, Scratch, Stop};
+use postgres::programs::Programs;
 use std::time::Duration;
 
 #[test]

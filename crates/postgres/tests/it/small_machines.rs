@@ -1,7 +1,8 @@
 //! Servers in control groups of their own: as slow as their quota, counted, and gone in the end with all that they were.
 
 use postgres::local::{Cluster, Node, wait_until};
-use postgres::local::{NodeState, Options, Programs, Scratch, SmallMachines, free_port};
+use postgres::local::{NodeState, Options, Scratch, SmallMachines, free_port};
+use postgres::programs::Programs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -4,7 +4,8 @@ use crate::{SOON, one, soon};
 use history::{Epoch, Incarnation, Lsn, Timeline};
 use postgres::Error;
 use postgres::address::{Address, Control};
-use postgres::local::{Node, Programs, Scratch, Stop, wait_until};
+use postgres::local::{Node, Scratch, Stop, wait_until};
+use postgres::programs::Programs;
 use postgres::timelines::{self, PrimaryHistory, Proof};
 use postgres::watcher::Watcher;
 

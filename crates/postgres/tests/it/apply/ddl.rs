@@ -10,7 +10,8 @@ use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::clone::{Chosen, clone};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
-use postgres::local::{Programs, Scratch};
+use postgres::local::Scratch;
+use postgres::programs::Programs;
 use std::process::Command;
 
 /// The rows around each command.

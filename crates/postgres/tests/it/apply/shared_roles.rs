@@ -2,7 +2,7 @@
 
 use super::{another_server, server};
 use postgres::clone::{self, Chosen, Found, Gives, clone};
-use postgres::local::Programs;
+use postgres::programs::Programs;
 
 /// So often both databases find the same settings to write.
 const ROUNDS: u32 = 10;

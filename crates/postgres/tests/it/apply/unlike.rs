@@ -8,7 +8,8 @@ use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::clone::{Chosen, clone};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
-use postgres::local::{Programs, Scratch};
+use postgres::local::Scratch;
+use postgres::programs::Programs;
 
 /// Settings under which values and definitions would mean something else.
 const SETTINGS: &str = "ALTER DATABASE shop SET array_nulls = off; ALTER DATABASE shop SET transform_null_equals = on; \
