@@ -8,6 +8,7 @@
 mod cell;
 mod columns;
 mod commit;
+mod consistency;
 mod footprint;
 mod incarnation;
 mod key;
@@ -24,6 +25,7 @@ mod xid;
 pub use cell::Cell;
 pub use columns::ColumnSet;
 pub use commit::Commit;
+pub use consistency::{Consistency, ParseConsistencyError};
 pub use footprint::{Access, Footprint, Grain, MAX_KEYS, MAX_TABLES, Rows};
 pub use incarnation::{Epoch, Incarnation, Timeline};
 pub use key::{Key, KeyBuilder};

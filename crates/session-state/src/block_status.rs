@@ -1,0 +1,13 @@
+//! Where a session stands: outside a transaction block, in one, or in one that has failed.
+
+/// Where a session is, as ReadyForQuery says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockStatus {
+    /// Outside a transaction block.
+    #[default]
+    Idle,
+    /// In a transaction block.
+    Open,
+    /// In a block that has failed.
+    Failed,
+}

@@ -1,0 +1,65 @@
+//! What happened to a session that no statement tells: until a probe has looked, or for as long as it lasts.
+
+use std::fmt;
+
+/// What happened to a session that nobody can follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dirt {
+    /// Nothing is known of it yet: it has just begun.
+    Fresh,
+    /// Code ran that may have changed settings, taken locks, or made temporary objects.
+    Function,
+    /// A statement ran of which nothing is known.
+    Unknown,
+    /// A statement ran whose tree was not known yet. The tree tells what it did.
+    Unjudged,
+    /// A setting was given a value that only the server knows.
+    Setting,
+    /// The server's configuration was loaded anew since its settings were asked for.
+    Reload,
+    /// A temporary object was made, or is there.
+    Temporary,
+    /// It listens to a channel.
+    Listen,
+    /// It holds an advisory lock.
+    AdvisoryLock,
+    /// A library was loaded into its process: that never ends.
+    Library,
+}
+
+impl Dirt {
+    pub(crate) const ALL: [Dirt; 10] = [
+        Dirt::Fresh,
+        Dirt::Function,
+        Dirt::Unknown,
+        Dirt::Unjudged,
+        Dirt::Setting,
+        Dirt::Reload,
+        Dirt::Temporary,
+        Dirt::Listen,
+        Dirt::AdvisoryLock,
+        Dirt::Library,
+    ];
+
+    /// Its name in metrics and explanations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dirt::Fresh => "session_not_probed",
+            Dirt::Function => "session_ran_code",
+            Dirt::Unknown => "session_ran_unknown",
+            Dirt::Unjudged => "session_not_judged_yet",
+            Dirt::Setting => "session_setting_unknown",
+            Dirt::Reload => "session_before_reload",
+            Dirt::Temporary => "session_has_temporary_objects",
+            Dirt::Listen => "session_listens",
+            Dirt::AdvisoryLock => "session_holds_advisory_lock",
+            Dirt::Library => "session_loaded_library",
+        }
+    }
+}
+
+impl fmt::Display for Dirt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

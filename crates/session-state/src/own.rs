@@ -1,0 +1,158 @@
+//! Consort's own settings, `consort.*`: set and shown like any other, answered by Consort, sent to no server.
+
+use history::Consistency;
+use statement_analysis::Parameter;
+use statement_analysis::declared_tables::Declared;
+use statement_analysis::key::unquote;
+use statement_analysis::shape::{Literal, Shape};
+
+/// The settings that there are.
+pub const OWN_SETTINGS: [&str; 4] =
+    ["consort.consistency", "consort.read_only_snapshots", "consort.tables_read", "consort.tables_written"];
+
+/// How their names begin.
+const PREFIX: &str = "consort.";
+/// What a list of tables is.
+const TABLES: &str = "A list of tables is wanted, such as 'orders, shop.items', or '*' for all.";
+/// The function that sets a setting.
+pub(crate) const SET_CONFIG: &str = "set_config";
+
+/// Consort's own settings of a session, a block, or a database and user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// How fresh a read must be.
+    pub consistency: Consistency,
+    /// Declared REPEATABLE READ READ ONLY transactions may leave the primary.
+    pub read_only_snapshots: bool,
+    /// Those that are declared READ ONLY at READ COMMITTED count as such too, and see one snapshot. No setting: the design
+    /// says so.
+    pub read_only_is_repeatable: bool,
+    /// The tables that transactions will read, where the design wants to know before they begin.
+    pub tables_read: Declared,
+    /// Those that they will write.
+    pub tables_written: Declared,
+}
+
+/// Why a setting was refused: an error for the client, in PostgreSQL's form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SettingError {
+    /// Its code.
+    pub sqlstate: &'static str,
+    /// Its message.
+    pub message: String,
+    /// What would be right.
+    pub hint: Option<String>,
+}
+
+impl Own {
+    /// Sets one by its name in small letters; `None` sets it to what it is in `defaults`.
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        defaults: &Own,
+    ) -> Result<(), SettingError> {
+        let refused = |hint: &str| SettingError {
+            sqlstate: "22023",
+            message: format!("invalid value for parameter \"{name}\": \"{}\"", value.unwrap_or_default()),
+            hint: Some(hint.to_owned()),
+        };
+        match (name, value) {
+            ("consort.consistency", None) => self.consistency = defaults.consistency,
+            ("consort.consistency", Some(value)) => {
+                let hint = "Available values: strong, session, bounded <age> (such as bounded 200ms), weak, primary.";
+                self.consistency = value.parse().map_err(|_| refused(hint))?;
+            }
+            ("consort.read_only_snapshots", None) => self.read_only_snapshots = defaults.read_only_snapshots,
+            ("consort.read_only_snapshots", Some(value)) => {
+                self.read_only_snapshots =
+                    boolean(value).ok_or_else(|| refused("Available values: on, off."))?;
+            }
+            ("consort.tables_read", None) => self.tables_read = defaults.tables_read.clone(),
+            ("consort.tables_read", Some(value)) => {
+                self.tables_read = Declared::read(value).ok_or_else(|| refused(TABLES))?;
+            }
+            ("consort.tables_written", None) => self.tables_written = defaults.tables_written.clone(),
+            ("consort.tables_written", Some(value)) => {
+                self.tables_written = Declared::read(value).ok_or_else(|| refused(TABLES))?;
+            }
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+
+    /// The value of one, as SHOW says it.
+    pub(crate) fn show(&self, name: &str) -> Result<String, SettingError> {
+        match name {
+            "consort.consistency" => Ok(self.consistency.to_string()),
+            "consort.read_only_snapshots" => {
+                Ok(if self.read_only_snapshots { "on" } else { "off" }.to_owned())
+            }
+            "consort.tables_read" => Ok(self.tables_read.text().to_owned()),
+            "consort.tables_written" => Ok(self.tables_written.text().to_owned()),
+            _ => Err(unknown(name)),
+        }
+    }
+}
+
+/// Whether `set_config` is called for a setting of Consort's own, as far as the text and its parameters tell. The server
+/// would do that, and nobody would heed it.
+pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) -> bool {
+    let called = |literal: &Literal| {
+        let range = literal.range();
+        let name = unquote(&text[range.clone()]);
+        name.is_some_and(|name| is_own(name.as_bytes())) && is_first_argument(&text[..range.start])
+    };
+    shape.literals().iter().any(called)
+        || (1..).zip(parameters).any(|(number, parameter)| match parameter {
+            Parameter::Text(value) | Parameter::Binary(value) if is_own(value) => {
+                let place = format!("${number}");
+                let places = text.match_indices(&place);
+                places.into_iter().any(|(at, _)| {
+                    is_first_argument(&text[..at])
+                        && !text[at + place.len()..].starts_with(|c: char| c.is_ascii_digit())
+                })
+            }
+            _ => false,
+        })
+}
+
+fn is_own(name: &[u8]) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
+}
+
+/// Whether the first argument of `set_config` follows.
+fn is_first_argument(before: &str) -> bool {
+    let Some(called) = before.trim_end().strip_suffix('(') else { return false };
+    let called = called.trim_end().trim_end_matches('"').as_bytes();
+    let Some((rest, name)) = called.split_last_chunk::<{ SET_CONFIG.len() }>() else { return false };
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
+    let server_s = match rest.strip_suffix(b".") {
+        // One of a user's own in another schema is nobody's business.
+        Some(schema) => schema.to_ascii_lowercase().trim_ascii_end().ends_with(b"pg_catalog"),
+        None => !rest.last().is_some_and(word),
+    };
+    server_s && name.eq_ignore_ascii_case(SET_CONFIG.as_bytes())
+}
+
+fn unknown(name: &str) -> SettingError {
+    SettingError {
+        sqlstate: "42704",
+        message: format!("unrecognized configuration parameter \"{name}\""),
+        hint: Some(format!("Consort's settings are {}.", OWN_SETTINGS.join(", "))),
+    }
+}
+
+/// A truth value as PostgreSQL reads it: on, true, yes, 1, and their unambiguous beginnings.
+fn boolean(value: &str) -> Option<bool> {
+    let value = value.trim().to_ascii_lowercase();
+    let begins = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);
+    if begins("on", 2) || begins("true", 1) || begins("yes", 1) || value == "1" {
+        Some(true)
+    } else if begins("off", 2) || begins("false", 1) || begins("no", 1) || value == "0" {
+        Some(false)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,288 @@
+//! The catalogs of one database as plain data: what the analysis must know beyond a statement's own tree. Children,
+//! foreign keys, triggers and generated columns are in no query tree; keys, publication and persistence decide at which
+//! grain and whether at all a read may leave.
+//!
+//! Nothing here asks a server: [`load`] has the queries and builds this from their rows.
+
+pub mod builtin;
+mod closure;
+mod harmless;
+pub mod load;
+mod procedure;
+
+use history::{ColumnSet, DatabaseId, RelationId};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use builtin::{Builtin, Class};
+pub use harmless::{Harmless, Volatility};
+pub use procedure::{Procedure, Touches};
+
+/// One database's catalogs, as far as they decide what a statement touches.
+///
+/// It says what was committed when it was loaded; who holds it replaces it when DDL comes out of the decoder.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// The database.
+    pub database: DatabaseId,
+    /// Every relation that is not PostgreSQL's own.
+    pub relations: BTreeMap<RelationId, Relation>,
+    /// Every foreign key, by the table that is referred to.
+    pub foreign_keys: BTreeMap<RelationId, Vec<ForeignKey>>,
+    /// Functions, aggregates and window functions that are not in the table of built-ins.
+    pub functions: BTreeMap<u32, Function>,
+    /// Operators that are not PostgreSQL's own, with the function that each calls.
+    pub operators: BTreeMap<u32, u32>,
+    /// Types, PostgreSQL's own included.
+    pub types: BTreeMap<u32, Type>,
+    /// Which operators are the equality of which B-tree operator family: (family, operator).
+    pub equalities: BTreeSet<(u32, u32)>,
+    /// Collations in which strings of different bytes may be equal.
+    pub nondeterministic_collations: BTreeSet<u32>,
+    /// Relations, functions, types and operators that are dropped, unheard, when a session ends or discards what is
+    /// temporary: they are in its temporary schema, or depend on what is there.
+    pub fleeting: BTreeSet<u32>,
+    /// Footprints go by what functions are declared to touch. Else that says no more than whether a statement may be executed
+    /// again.
+    pub trusts_declarations: bool,
+    /// What is known of PostgreSQL's own functions.
+    pub builtin: Builtin,
+}
+
+/// A table or something that can stand where a table stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// Its schema's name.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: RelationKind,
+    /// What becomes of its rows in a crash.
+    pub persistence: Persistence,
+    /// Changes of it come out of the decoder.
+    pub published: bool,
+    /// What the decoder gives of a row that was updated or deleted.
+    pub identity: Identity,
+    /// The columns that a replica that Consort feeds holds otherwise, or not at all; all: of the relation nothing is alike.
+    pub unlike: ColumnSet,
+    /// Its columns by attribute number; dropped ones are left out.
+    pub columns: BTreeMap<i16, Column>,
+    /// The primary key, if its rows can be told apart by it: all column types have one canonical form, it is checked at
+    /// once, and the decoder gives the old key when it changes.
+    pub key: Option<PrimaryKey>,
+    /// Tables that inherit from it directly, partitions included.
+    pub children: Vec<RelationId>,
+    /// Tables that it inherits from directly.
+    pub parents: Vec<RelationId>,
+    /// Triggers that are not PostgreSQL's own checks of keys, enabled ones only.
+    pub triggers: Vec<Trigger>,
+    /// It has a rule other than a view's own.
+    pub rules: bool,
+    /// Functions that run when a row is written: checks, indexes, generated columns, partition keys.
+    pub write_functions: Vec<u32>,
+}
+
+/// `pg_class.relkind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationKind {
+    /// An ordinary table.
+    Table,
+    /// A table whose rows lie in its partitions.
+    Partitioned,
+    /// A view.
+    View,
+    /// A materialized view.
+    Materialized,
+    /// A foreign table.
+    Foreign,
+    /// A sequence.
+    Sequence,
+    /// Anything else: indexes, TOAST tables, composite types.
+    Other,
+}
+
+/// `pg_class.relpersistence`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// Logged.
+    Permanent,
+    /// Not in the log, so on no standby.
+    Unlogged,
+    /// Of one session.
+    Temporary,
+}
+
+/// `pg_class.relreplident`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The old primary key, when it changed.
+    Default,
+    /// The whole old row.
+    Full,
+    /// The old value of another unique index.
+    Index,
+    /// Nothing.
+    Nothing,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type's OID.
+    pub type_id: u32,
+    /// For a generated column the columns it is computed from, else empty. The decoder leaves generated columns out.
+    pub generated_from: ColumnSet,
+}
+
+/// A primary key whose values have one canonical form each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrimaryKey {
+    /// Its columns in the order of the index; never empty.
+    pub columns: Vec<KeyColumn>,
+    /// Another unique index has one of them under another collation or operator class: to it the key may equal another.
+    pub rivals: bool,
+}
+
+/// One column of a primary key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyColumn {
+    /// Its attribute number in this table.
+    pub attribute: i16,
+    /// The form of its values.
+    pub form: KeyForm,
+    /// The B-tree operator family of the index column: only its equality identifies a row.
+    pub family: u32,
+}
+
+/// The types whose equal values have one canonical form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyForm {
+    /// int2, int4, int8.
+    Integer,
+    /// uuid.
+    Uuid,
+    /// text and varchar under a deterministic collation.
+    Text,
+    /// bytea.
+    Bytes,
+    /// date.
+    Date,
+}
+
+/// A foreign key, seen from the table that is referred to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The table that refers.
+    pub child: RelationId,
+    /// Its columns, in the order of `parent_columns`.
+    pub child_columns: Vec<i16>,
+    /// The columns referred to.
+    pub parent_columns: Vec<i16>,
+    /// What a delete of the parent does to the child.
+    pub on_delete: ForeignAction,
+    /// What an update of the parent's columns does to the child.
+    pub on_update: ForeignAction,
+}
+
+/// What a foreign key does to the child's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignAction {
+    /// Nothing but a check.
+    Check,
+    /// Deletes the row, or follows the parent's new value.
+    Cascade,
+    /// Sets the child's columns to NULL or to their defaults.
+    Set,
+}
+
+/// A user's trigger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// The function it calls.
+    pub function: u32,
+    /// Fires on INSERT.
+    pub insert: bool,
+    /// Fires on UPDATE.
+    pub update: bool,
+    /// Fires on DELETE.
+    pub delete: bool,
+    /// It fires whoever writes (ENABLE ALWAYS), or where rows are applied alone (ENABLE REPLICA): copies have it not.
+    pub not_at_copies: bool,
+    /// It fires at the end of the transaction.
+    pub deferred: bool,
+    /// What its WHEN calls; `u32::MAX` for what cannot be told.
+    pub condition: Vec<u32>,
+}
+
+/// A function that is not in the table of built-ins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its schema's name.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// The extension it belongs to.
+    pub extension: Option<String>,
+    /// For an aggregate, the functions it is made of.
+    pub parts: Option<Vec<u32>>,
+    /// `pg_proc.provolatile`. PostgreSQL has IMMUTABLE for every aggregate: its parts decide.
+    pub volatility: Volatility,
+    /// The language is C or internal: nothing keeps it from changing the session.
+    pub is_native: bool,
+    /// The setting `harmless_functions` names it, and this is what makes that credible.
+    pub harmless: Harmless,
+    /// What it touches, where whoever runs Consort has declared that it does the same at every server.
+    pub declared: Option<Touches>,
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Type {
+    /// Its schema's name.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// What it is made of.
+    pub kind: TypeKind,
+    /// The functions that make and print its values, where they are not PostgreSQL's own; also a domain's checks.
+    pub functions: Vec<u32>,
+}
+
+/// What a type is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeKind {
+    /// A base or pseudo type.
+    Base,
+    /// An enumeration.
+    Enum,
+    /// An array of this type.
+    Array(u32),
+    /// A domain over this type.
+    Domain(u32),
+    /// A range, or a multirange, over this type.
+    Range(u32),
+    /// A row with columns of these types.
+    Composite(Vec<u32>),
+}
+
+impl Catalog {
+    /// `schema.name` for people, the OID if it is unknown.
+    pub fn relation_name(&self, relation: RelationId) -> String {
+        match self.relations.get(&relation) {
+            Some(known) if known.schema == "public" => known.name.clone(),
+            Some(known) => format!("{}.{}", known.schema, known.name),
+            None => relation.to_string(),
+        }
+    }
+
+    /// The tables that foreign keys bind to this one, in either direction.
+    pub fn bound_by_keys(&self, table: RelationId) -> impl Iterator<Item = RelationId> {
+        let bound = self.foreign_keys.iter().flat_map(move |(parent, keys)| {
+            let of_this = move |child: RelationId| child == table || *parent == table;
+            keys.iter().filter(move |key| of_this(key.child)).flat_map(|key| [*parent, key.child])
+        });
+        bound.filter(move |other| *other != table)
+    }
+}

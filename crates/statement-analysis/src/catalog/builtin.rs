@@ -1,0 +1,119 @@
+//! What is known of PostgreSQL's own functions: the reviewed table `builtin.txt`. Volatility alone does not tell: a
+//! STABLE `current_setting` must stay, a VOLATILE `random` may leave, an IMMUTABLE `pg_visible_in_snapshot` must stay.
+
+use crate::oid::FIRST_UNPINNED_OID;
+use std::collections::BTreeMap;
+
+/// `nextval`, both forms of `setval`.
+pub(crate) const MOVES: [u32; 3] = [1574, 1576, 1765];
+/// `now()` and `transaction_timestamp()`.
+pub(crate) const NOW: [u32; 2] = [1299, 2647];
+/// `random()` and `gen_random_uuid()`.
+pub(crate) const DRAWS: [u32; 2] = [1598, 3432];
+
+const TABLE: &str = include_str!("builtin.txt");
+
+/// What a function's result depends on, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Its arguments, mirrored settings, and the tables of its statement.
+    Harmless,
+    /// As harmless, but for the order in which rows come.
+    ByOrder,
+    /// The time.
+    Clock,
+    /// It makes values of any type out of text.
+    TextInput,
+    /// The running transactions.
+    Transaction,
+    /// A sequence.
+    Sequence,
+    /// What belongs to the session.
+    Session,
+    /// It changes what belongs to the session.
+    SessionChange,
+    /// What belongs to one server.
+    Node,
+    /// It has a server load its configuration anew, which changes settings of open sessions.
+    Reload,
+    /// Objects of the database, looked up by name or OID.
+    Catalog,
+    /// It runs SQL that it is given as text.
+    RunsText,
+    /// Large objects.
+    LargeObject,
+    /// It writes what is in no table's stream.
+    Effect,
+    /// No statement can call it.
+    Uncallable,
+    /// It was declared, with the tables that it touches.
+    Declared,
+    /// Nothing is known of it.
+    Unknown,
+}
+
+impl Class {
+    const NAMES: [(&str, Class); 15] = [
+        ("harmless", Class::Harmless),
+        ("by_order", Class::ByOrder),
+        ("clock", Class::Clock),
+        ("text_input", Class::TextInput),
+        ("transaction", Class::Transaction),
+        ("sequence", Class::Sequence),
+        ("session", Class::Session),
+        ("session_change", Class::SessionChange),
+        ("node", Class::Node),
+        ("reload", Class::Reload),
+        ("catalog", Class::Catalog),
+        ("runs_text", Class::RunsText),
+        ("large_object", Class::LargeObject),
+        ("effect", Class::Effect),
+        ("uncallable", Class::Uncallable),
+    ];
+}
+
+/// The table of PostgreSQL's own functions.
+#[derive(Clone, Debug)]
+pub struct Builtin {
+    classes: BTreeMap<u32, (Class, &'static str)>,
+}
+
+impl Default for Builtin {
+    fn default() -> Self {
+        Builtin { classes: lines().collect() }
+    }
+}
+
+impl Builtin {
+    /// What is known of the function with this OID below that of the first user's.
+    pub fn class(&self, function: u32) -> Class {
+        match self.classes.get(&function) {
+            Some((class, _)) => *class,
+            None if function < FIRST_UNPINNED_OID => Class::Harmless,
+            None => Class::Catalog,
+        }
+    }
+
+    /// Whether the table has functions of this name, and all are harmless, or are called by the server alone (`textrecv`).
+    pub fn is_harmless(&self, name: &str) -> bool {
+        let is_named = |signature: &str| signature.split('(').next() == Some(name);
+        let mut named = self.entries().filter(|(_, _, signature)| is_named(signature)).peekable();
+        named.peek().is_some()
+            && named.all(|(_, class, _)| matches!(class, Class::Harmless | Class::Uncallable))
+    }
+
+    /// Every line of the table: OID, class, signature.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, Class, &'static str)> + '_ {
+        self.classes.iter().map(|(oid, (class, signature))| (*oid, *class, *signature))
+    }
+}
+
+fn lines() -> impl Iterator<Item = (u32, (Class, &'static str))> {
+    TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
+        let mut words = line.splitn(3, ' ');
+        let mut word = || words.next().expect("three words on a line of builtin.txt");
+        let (oid, name, signature) = (word(), word(), word());
+        let class = Class::NAMES.iter().find(|(known, _)| *known == name).expect("a class in builtin.txt").1;
+        (oid.parse().expect("an OID in builtin.txt"), (class, signature))
+    })
+}
