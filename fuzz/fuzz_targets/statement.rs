@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/analysis/tests/fuzzed/statement.rs"]
+#[path = "../../crates/session-state/tests/fuzzed/statement.rs"]
 mod statement;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| statement::check(bytes));

@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/analysis/tests/fuzzed/tree.rs"]
+#[path = "../../crates/statement-analysis/tests/fuzzed/tree.rs"]
 mod tree;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tree::check(bytes));

@@ -5,10 +5,6 @@ mod ordered;
 
 use std::collections::BTreeMap;
 
-use analysis::session::{Interner, Settings};
-use analysis::shape::{Hint, Shape, Strings};
-use analysis::utility::{Utility, What, split};
-use analysis::{Catalog, Input, Template, Values, judge};
 use clap::Args;
 use design::Design;
 use history::{Access, Footprint, RelationId, Rows};
@@ -16,6 +12,10 @@ use node::config::Config;
 use ordered::In;
 use postgres::attach;
 use postgres::{Address, Analyst, Control};
+use session_state::utility::{Utility, What, split};
+use session_state::{Interner, Settings};
+use statement_analysis::shape::{Hint, Shape, Strings};
+use statement_analysis::{Catalog, Input, Template, Values, judge};
 
 use crate::cluster_in::Which;
 use crate::failure::Failure;

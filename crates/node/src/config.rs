@@ -21,10 +21,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use analysis::catalog::Procedure;
-use analysis::session::{Consistency, Own};
 use design::{Design, Reads};
-use history::Grain;
+use history::{Consistency, Grain};
 use ipnet::IpNet;
 use postgres::Tls;
 use postgres::address::{Address, Host};
@@ -32,6 +30,8 @@ use postgres::attach::UnreplicableDdl;
 use postgres::clone::Chosen;
 use postgres::tls::Checks;
 use scheduler::Writers;
+use session_state::Own;
+use statement_analysis::catalog::Procedure;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -3,12 +3,12 @@
 
 use crate::cluster::{Cluster, Database};
 use crate::understanding::Statement;
-use analysis::session::{self, Dirt, SessionState, SessionStay};
-use analysis::shape::{Hint, Strings};
-use analysis::utility::Utility;
-use analysis::{Kind, Stay, Template, Values};
-use history::{Footprint, RelationId, Rows};
-use scheduler::{Consistency, Question, Reason, SessionMarks, StandbyId};
+use history::{Consistency, Footprint, RelationId, Rows};
+use scheduler::{Question, Reason, SessionMarks, StandbyId};
+use session_state::utility::Utility;
+use session_state::{Dirt, SessionState, SessionStay};
+use statement_analysis::shape::{Hint, Strings};
+use statement_analysis::{Kind, Stay, Template, Values};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -253,19 +253,8 @@ fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
 /// How fresh the statement's answer must be: its own hint, else the session's.
 fn consistency(asker: Asker<'_>, statement: Statement<'_>) -> Consistency {
     match statement.shape.hint() {
-        Some(Hint::Level(level)) => level_of(level),
+        Some(Hint::Level(level)) => level,
         Some(Hint::Unknown) => Consistency::Primary,
-        Some(Hint::Declares) | None => level_of(asker.session.consistency()),
-    }
-}
-
-/// How fresh, in the scheduler's words.
-pub(crate) fn level_of(level: session::Consistency) -> Consistency {
-    match level {
-        session::Consistency::Strong => Consistency::Strong,
-        session::Consistency::Session => Consistency::Session,
-        session::Consistency::Bounded(age) => Consistency::Bounded(age),
-        session::Consistency::Weak => Consistency::Weak,
-        session::Consistency::Primary => Consistency::Primary,
+        Some(Hint::Declares) | None => asker.session.consistency(),
     }
 }

@@ -15,12 +15,12 @@ use std::process::Child;
 use std::rc::Rc;
 use std::time::Duration;
 
-use analysis::session::Own;
 use postgres::Tls;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
 use postgres::version;
 use scheduler::Kind;
+use session_state::Own;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};

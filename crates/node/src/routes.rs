@@ -1,8 +1,8 @@
 //! Where statements of each shape went, and why: what SHOW ROUTES tells. Bounded; what is seldom is forgotten first.
 
-use analysis::shape::{Shape, Verb};
 use history::{Key, KeyBuilder};
 use scheduler::{Reason, StandbyId};
+use statement_analysis::shape::{Shape, Verb};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -148,7 +148,7 @@ fn behind_password(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analysis::shape::Strings;
+    use statement_analysis::shape::Strings;
 
     fn went(routes: &Routes, text: &str) {
         let shape = Shape::of(text, Strings::Standard);

@@ -4,14 +4,14 @@
 use crate::cluster::{Cluster, Database};
 use crate::follow::RECONNECT_AFTER;
 use crate::follow::database::Task;
-use analysis::cache::{Cache, CacheKey, Counters, Found, Outcome, Ticket};
-use analysis::session::Settings;
-use analysis::shape::Shape;
-use analysis::{Input, Template};
 use history::DatabaseId;
 use postgres::Error;
 use postgres::address::Address;
 use postgres::analyst::Analyst;
+use session_state::Settings;
+use statement_analysis::cache::{Cache, CacheKey, Counters, Found, Outcome, Ticket};
+use statement_analysis::shape::Shape;
+use statement_analysis::{Input, Template};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -241,9 +241,9 @@ async fn answer(
     }
     let (text, literals) = (&*asked.text, &*asked.literals);
     let input = Input { trees: &analysed.trees, text, literals, parameters: &analysed.parameters };
-    let mut template = analysis::judge(&input, &loaded.catalog);
+    let mut template = statement_analysis::judge(&input, &loaded.catalog);
     if analysed.warns {
-        template.stays_for(analysis::Stay::Warns);
+        template.stays_for(statement_analysis::Stay::Warns);
     }
     template.columns = analysed.columns;
     let template = Rc::new(template);

@@ -14,12 +14,13 @@
 use crate::Error;
 use crate::address::Address;
 use crate::link::Link;
-use analysis::session::{Settings, SettingsId};
-use analysis::template::Described;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{Field, Message, NoticeResponseBody};
 use postgres_protocol::message::frontend;
+use session_state::Settings;
+use statement_analysis::cache::SettingsId;
+use statement_analysis::template::Described;
 
 /// Makes Parse send its tree, to us and not to the server's log, with every warning, and bounds how long it waits for a lock.
 const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -c debug_pretty_print=off \

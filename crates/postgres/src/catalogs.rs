@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::address::Control;
 use crate::objects::PUBLICATION;
-use analysis::catalog::{Catalog, load as plan};
 use history::{DatabaseId, Lsn, Snapshot};
+use statement_analysis::catalog::{Catalog, load as plan};
 use tokio_postgres::SimpleQueryMessage;
 
 /// A catalog and the instant it is of.

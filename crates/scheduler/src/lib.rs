@@ -38,7 +38,7 @@ mod waiting_reads;
 mod whole;
 
 pub use bugs::Bugs;
-pub use question::{Consistency, End, Pass, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
+pub use question::{End, Pass, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
 pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};
 pub use standby::{Kind, Mark, Serving, StandbyId, StandbyView};

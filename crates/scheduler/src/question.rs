@@ -3,26 +3,10 @@
 use crate::bugs::Bugs;
 use crate::standby::Standby;
 use crate::{Kind, Reason, StandbyId};
-use history::{DatabaseId, Footprint, Incarnation, Lsn};
+use history::{Consistency, DatabaseId, Footprint, Incarnation, Lsn};
 use order::GaugeNumber;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How fresh an answer must be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consistency {
-    /// As from one server.
-    #[default]
-    Strong,
-    /// Never without what the session itself has written, and never older than what it has seen.
-    Session,
-    /// Never older than this.
-    Bounded(Duration),
-    /// However old.
-    Weak,
-    /// From the primary itself.
-    Primary,
-}
 
 /// How far a session has come: what a read with [`Consistency::Session`] must not be older than.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

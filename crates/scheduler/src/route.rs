@@ -1,10 +1,10 @@
 //! Before a read runs: whether a standby's answer is likely to be proven, and which standby shall give it.
 
-use crate::question::{Consistency, Proof, Question, Route, Ticket};
+use crate::question::{Proof, Question, Route, Ticket};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::{Place, Standby};
 use crate::{Kind, Reason, StandbyId};
-use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn};
+use history::{Consistency, DatabaseId, Epoch, Footprint, Incarnation, Lsn};
 use std::time::Duration;
 
 impl Scheduler {

@@ -38,12 +38,12 @@
 //!
 //! [`Options::refresh_locks`]: crate::Options::refresh_locks
 
-use crate::question::{Consistency, Pass, Proof, Question, Ticket, Verdict};
+use crate::question::{Pass, Proof, Question, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::{Place, Standby};
 use crate::waiting_reads::{Arrival, Waiter, WholeId};
 use crate::{Kind, Reason, StandbyId};
-use history::{DatabaseId, Footprint, Incarnation, Lsn, Version};
+use history::{Consistency, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::RunNumber;
 use std::sync::Arc;
 

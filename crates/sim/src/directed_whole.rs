@@ -9,8 +9,9 @@ use crate::model::schema::Table::Full;
 use crate::model::statement::Select;
 use crate::run::Outcome;
 use crate::world::{Ways, World};
+use history::Consistency;
+use scheduler::Options;
 use scheduler::Writers::ThroughConsort;
-use scheduler::{Consistency, Options};
 
 const WHOLE: Ways =
     Ways { whole: true, locking: false, serial: false, parallel: false, making: false, shown_by: 0 };

@@ -3,8 +3,8 @@
 
 use crate::read::{at_primary, deliver, proven, ready};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
-use history::{DatabaseId, Footprint, RelationId};
-use scheduler::{CatalogMark, Consistency, Question, Reason, Route};
+use history::{Consistency, DatabaseId, Footprint, RelationId};
+use scheduler::{CatalogMark, Question, Reason, Route};
 use std::collections::BTreeSet;
 
 /// The block has failed, or its state is not known: every statement belongs to the primary.

@@ -1,13 +1,12 @@
 //! What the flows promise when they are dropped half-way; the rest of their behaviour is tested by the simulator.
 
 use history::{
-    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows, Snapshot,
-    Timeline, Xid,
+    Access, ColumnSet, Commit, Consistency, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows,
+    Snapshot, Timeline, Xid,
 };
 use order::{DoubtId, DoubtState, Gauge};
 use scheduler::{
-    Consistency, End, Options, Proof, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId,
-    Ticket, Whole,
+    End, Options, Proof, Question, Ran, Reason, Scheduler, Serving, SessionMarks, StandbyId, Ticket, Whole,
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;

@@ -1,16 +1,16 @@
 //! What a statement is in a design that orders transactions before they are executed: whether every server executes it, why not,
 //! and which tables are to be declared for it.
 
-use analysis::Catalog;
-use analysis::catalog::FIRST_USER_OID;
-use analysis::session::{Declaration, Declared};
-use analysis::shape::Strings;
-use analysis::template::Ordered;
-use analysis::utility::called::{Arguments, called};
-use analysis::utility::{Utility, alike};
-use analysis::{Template, Values};
 use design::Design;
 use history::RelationId;
+use session_state::utility::called::{Arguments, called};
+use session_state::utility::{Utility, alike};
+use statement_analysis::Catalog;
+use statement_analysis::declared_tables::{Declaration, Declared};
+use statement_analysis::oid::FIRST_USER_OID;
+use statement_analysis::shape::Strings;
+use statement_analysis::template::Ordered;
+use statement_analysis::{Template, Values};
 use std::collections::BTreeSet;
 
 /// Such a design, with one database's catalog.

@@ -2,7 +2,7 @@
 
 use super::value::Read;
 use super::{Choice, Config, Server};
-use analysis::catalog::Procedure;
+use statement_analysis::catalog::Procedure;
 use toml::de::DeValue;
 
 /// One key of the file.

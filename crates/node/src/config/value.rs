@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use analysis::session::Declared;
 use ipnet::IpNet;
 use postgres::clone::Chosen;
+use statement_analysis::declared_tables::Declared;
 use toml::Spanned;
 use toml::de::DeValue;
 

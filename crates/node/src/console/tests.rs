@@ -386,9 +386,9 @@ fn what_is_no_command_gets_a_hint() {
 fn the_manual_explains_every_reason() {
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let manual = std::fs::read_to_string(root.join("docs/offload.md")).expect("docs/offload.md is there");
-    let statement = analysis::Stay::ALL.map(analysis::Stay::name);
-    let text = analysis::shape::Unsure::ALL.map(analysis::shape::Unsure::name);
-    let session = analysis::session::SessionStay::all().map(analysis::session::SessionStay::name);
+    let statement = statement_analysis::Stay::ALL.map(statement_analysis::Stay::name);
+    let text = statement_analysis::shape::Unsure::ALL.map(statement_analysis::shape::Unsure::name);
+    let session = session_state::SessionStay::all().map(session_state::SessionStay::name);
     let moment = scheduler::Reason::ALL.map(scheduler::Reason::name);
     let names = statement.into_iter().chain(text).chain(session).chain(moment).map(str::to_owned);
     let mut names: Vec<String> = names.collect();

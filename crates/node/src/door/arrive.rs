@@ -14,7 +14,7 @@ use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
 use crate::session::{Line, Session};
 use crate::socket::{Origin, Socket};
-use analysis::session::Startup as Settings;
+use session_state::Startup as Settings;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -4,9 +4,9 @@
 use crate::log_in::{Wish, log_in};
 use crate::peer::{Peer, Rooms, malformed};
 use crate::service::said;
-use analysis::session::{Interner, Settings};
 use history::Incarnation;
 use scheduler::StandbyId;
+use session_state::{Interner, Settings};
 use std::cell::RefCell;
 use std::io;
 use wire::tag::back;

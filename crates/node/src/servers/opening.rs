@@ -9,7 +9,7 @@ use crate::peer::{Peer, Rooms, malformed};
 use crate::pooling::Pooling;
 use crate::service::said;
 use crate::session::statements::There;
-use analysis::session::Settings;
+use session_state::Settings;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};

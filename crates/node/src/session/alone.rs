@@ -4,7 +4,7 @@
 use super::Session;
 use super::understand::Todo;
 use crate::pooling::PoolMode;
-use analysis::utility::{Statement, Utility, What};
+use session_state::utility::{Statement, Utility, What};
 
 impl Session {
     /// Its statements stand alone.

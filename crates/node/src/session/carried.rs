@@ -14,7 +14,7 @@ use crate::service::Service;
 use crate::session::request::REQUEST_HELD_BYTES;
 use crate::socket::{Place, Socket};
 use crate::takeover::carries;
-use analysis::session::{BlockStatus, CarriedState, Pairs, SessionState, SessionStay, Startup};
+use session_state::{BlockStatus, CarriedState, Pairs, SessionState, SessionStay, Startup};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;

@@ -9,9 +9,9 @@ use super::request::{Kind, Request};
 use super::statements::Lacking;
 use super::{Session, described};
 use crate::cluster::NamesAt;
-use analysis::session::{PARSED_UNDER, Settings};
 use described::Described;
 use history::Footprint;
+use session_state::{PARSED_UNDER, Settings};
 use wire::tag::front;
 use wire::{Bind, Close, Describe, Malformed, Parse, Splitter, Status, Step, Target};
 

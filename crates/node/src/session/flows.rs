@@ -15,12 +15,12 @@ use crate::pool::{self, Shelf};
 use crate::routes::Went;
 use crate::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
 use crate::understanding::{self, Statement as Asked};
-use analysis::utility::{Statement, Utility, What};
-use analysis::{Template, Values};
 use history::{Footprint, Incarnation};
 use order::DoubtId;
 use postgres::apply::Rerun;
 use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
+use session_state::utility::{Statement, Utility, What};
+use statement_analysis::{Template, Values};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -589,21 +589,21 @@ enum Kept {
 }
 
 impl Kept {
-    fn of(parameter: &analysis::Parameter<'_>) -> Kept {
+    fn of(parameter: &statement_analysis::Parameter<'_>) -> Kept {
         match parameter {
-            analysis::Parameter::Null => Kept::Null,
-            analysis::Parameter::Text(value) => Kept::Text(value.to_vec()),
-            analysis::Parameter::Binary(value) => Kept::Binary(value.to_vec()),
-            analysis::Parameter::Unknown => Kept::Unknown,
+            statement_analysis::Parameter::Null => Kept::Null,
+            statement_analysis::Parameter::Text(value) => Kept::Text(value.to_vec()),
+            statement_analysis::Parameter::Binary(value) => Kept::Binary(value.to_vec()),
+            statement_analysis::Parameter::Unknown => Kept::Unknown,
         }
     }
 
-    fn parameter(&self) -> analysis::Parameter<'_> {
+    fn parameter(&self) -> statement_analysis::Parameter<'_> {
         match self {
-            Kept::Null => analysis::Parameter::Null,
-            Kept::Text(value) => analysis::Parameter::Text(value),
-            Kept::Binary(value) => analysis::Parameter::Binary(value),
-            Kept::Unknown => analysis::Parameter::Unknown,
+            Kept::Null => statement_analysis::Parameter::Null,
+            Kept::Text(value) => statement_analysis::Parameter::Text(value),
+            Kept::Binary(value) => statement_analysis::Parameter::Binary(value),
+            Kept::Unknown => statement_analysis::Parameter::Unknown,
         }
     }
 }

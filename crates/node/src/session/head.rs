@@ -7,8 +7,8 @@ use super::batch::{self, Batch};
 use super::primary::Ended;
 use super::request::{Kind, Request};
 use super::understand::Todo;
-use analysis::session::BlockStatus;
-use analysis::utility::{Statement, Utility, What};
+use session_state::BlockStatus;
+use session_state::utility::{Statement, Utility, What};
 use wire::{Answers, Status};
 
 impl Session {

@@ -15,8 +15,8 @@
 use super::{Ended, Session};
 use crate::door::{Leave, Seat};
 use crate::listening::{Ear, Names, Notification, PASS};
-use analysis::session::Dirt;
 use postgres::sql::quoted;
+use session_state::Dirt;
 use std::rc::Rc;
 use wire::{Answers, Complaint, Frame, Problem, Status};
 

@@ -7,8 +7,8 @@
 
 use super::understand::{Several, Todo};
 use super::{Ended, Session};
-use analysis::utility::{Name, Utility, What};
 use postgres::sql::quoted;
+use session_state::utility::{Name, Utility, What};
 use wire::Status;
 
 /// The relations that a request makes so.

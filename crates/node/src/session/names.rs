@@ -2,8 +2,8 @@
 //! known by names alone. So after each change of the catalog the primary is asked whether they still fit.
 
 use super::{Ended, Session};
-use analysis::session::BlockStatus;
 use scheduler::CatalogMark;
+use session_state::BlockStatus;
 
 /// Every name in it is qualified. The settings hold the names as they were given, the functions those of today.
 const FIT: &str = "SELECT session_user::pg_catalog.text OPERATOR(pg_catalog.=) \

@@ -5,8 +5,8 @@ use super::Session;
 use super::request::Request;
 use super::understand::{Several, Todo};
 use crate::barrier;
-use analysis::utility::{Utility, What};
 use postgres::objects::SCHEMA;
+use session_state::utility::{Utility, What};
 
 /// What follows the schema's name in the names of the event triggers.
 const OF_TRIGGERS: [&[u8]; 3] = [b"_ddl_command_", b"_sql_drop", b"_table_rewrite"];

@@ -16,8 +16,8 @@ use super::request::{Kind, Request};
 use super::understand::Todo;
 use super::{Ended, Session};
 use crate::plan::Plan;
-use analysis::session::{Answer as Said, BlockStatus};
-use analysis::utility::{Statement, Utility, What};
+use session_state::utility::{Statement, Utility, What};
+use session_state::{Answer as Said, BlockStatus};
 use transaction::{Block, Standing};
 use wire::{Answers, Frame, Problem, Status};
 

@@ -3,8 +3,8 @@
 use super::request::{Kind, Request};
 use super::statements::Statement as Prepared;
 use super::{Session, understand};
-use analysis::session::Answer;
-use analysis::utility::{Statement, What};
+use session_state::Answer;
+use session_state::utility::{Statement, What};
 use std::rc::Rc;
 use wire::tag::front;
 use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Status, Step, Target};

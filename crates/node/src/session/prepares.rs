@@ -6,9 +6,9 @@ use super::primary::Ended;
 use super::statements::{Again, deallocated, executed, types};
 use super::{Session, described::Described, described::other_columns};
 use crate::cluster::NamesAt;
-use analysis::session::{Settings, literal};
-use analysis::utility::{Statement, Utility, What};
 use postgres::sql::quoted;
+use session_state::utility::{Statement, Utility, What};
+use session_state::{Settings, literal};
 use std::rc::Rc;
 use wire::Status;
 

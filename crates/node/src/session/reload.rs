@@ -7,7 +7,7 @@ use super::understand::GAUGE_LIMIT;
 use super::words::Words;
 use crate::barrier::{Change, Everywhere};
 use crate::cluster::Cluster;
-use analysis::{Stay, Template};
+use statement_analysis::{Stay, Template};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use transaction::Cluster as _;

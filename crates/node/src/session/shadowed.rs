@@ -6,7 +6,7 @@ use super::flows::proof_name;
 use crate::plan::Leaving;
 use crate::shadow::{self, Compared};
 use crate::standby::Answer;
-use analysis::session::BlockStatus;
+use session_state::BlockStatus;
 use transaction::Cluster as _;
 
 /// What the primary said before a read left.

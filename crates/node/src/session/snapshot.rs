@@ -15,12 +15,12 @@ use crate::cluster::Cluster;
 use crate::plan::{Leaving, Plan, Writing};
 use crate::routes::Went;
 use crate::standby::{Answer, CutOff, Failed, Form, Standby};
-use analysis::Stay;
-use analysis::session::Answer as Said;
-use analysis::utility::{Utility, What};
 use apart::Part;
 use history::Incarnation;
 use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
+use session_state::Answer as Said;
+use session_state::utility::{Utility, What};
+use statement_analysis::Stay;
 use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Pinned, Placed, StandbyFailed};
@@ -72,9 +72,9 @@ impl Session {
     /// The first statement of a transaction that may run at a standby as a whole.
     pub(super) async fn begin_snapshot(&mut self, leaving: &Leaving) -> Result<(), Ended> {
         let mut question = leaving.question.clone();
-        if question.consistency != scheduler::Consistency::Primary {
+        if question.consistency != history::Consistency::Primary {
             // A hint is about one statement; the snapshot is for all of them.
-            question.consistency = crate::plan::level_of(self.state.consistency());
+            question.consistency = self.state.consistency();
         }
         match self.open_for_all(&question).await {
             Ok(Placed::At(pinned)) => self.snapshot_opened(pinned),
@@ -426,7 +426,7 @@ impl Session {
             plan => plan,
         };
         match plan {
-            Plan::Leaves(leaving) if leaving.question.consistency == scheduler::Consistency::Primary => {
+            Plan::Leaves(leaving) if leaving.question.consistency == history::Consistency::Primary => {
                 Ok(self.fail(part, needs_the_primary(Reason::AskedForPrimary.name())))
             }
             Plan::Leaves(leaving) if self.is_at_copy() && !leaving.question.at_copies => {

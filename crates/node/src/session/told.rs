@@ -22,12 +22,13 @@ use crate::cluster::{Cluster, Told};
 use crate::plan::{Again, Writing};
 use crate::session::turns::Way;
 use crate::standby::may_be_bound;
-use analysis::session::{Settings, SettingsId};
-use analysis::utility::Utility;
 use history::{DatabaseId, Footprint, LoadTime, Snapshot, Version, Xid};
 use order::RunNumber;
 use postgres::apply::{Rerun, Under};
 use scheduler::Reason;
+use session_state::Settings;
+use session_state::utility::Utility;
+use statement_analysis::cache::SettingsId;
 use std::sync::Arc;
 use transaction::AtPrimary;
 

@@ -7,9 +7,9 @@ use super::statements::{SettingsAt, Under};
 use super::understand::Todo;
 use crate::cluster::{Cluster, Database, NamesAt};
 use crate::understanding::{NoTree, Statement as Asked, Understanding};
-use analysis::session::{Dirt, Settings};
-use analysis::shape::Shape;
 use order::GaugeNumber;
+use session_state::{Dirt, Settings};
+use statement_analysis::shape::Shape;
 
 /// So many different statements are kept; of more only a probe tells what they did.
 const KEPT: usize = 64;

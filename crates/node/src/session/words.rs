@@ -3,7 +3,7 @@
 use super::Session;
 use super::request::Request;
 use super::statements::Statement;
-use analysis::shape::{Shape, Strings};
+use statement_analysis::shape::{Shape, Strings};
 use std::rc::Rc;
 use wire::{Frame, Malformed};
 

@@ -2,7 +2,7 @@
 //! it parses, so a statement is another one under other settings. Bounded: the one that was used longest ago makes place.
 
 use crate::session::statements::Statement;
-use analysis::session::SettingsId;
+use statement_analysis::cache::SettingsId;
 use std::collections::HashMap;
 use std::rc::Rc;
 

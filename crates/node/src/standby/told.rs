@@ -2,8 +2,8 @@
 //! describes the result of a statement is part of what is known of it; what is PostgreSQL's own has the same OID
 //! everywhere.
 
-use analysis::Template;
-use analysis::catalog::FIRST_USER_OID;
+use statement_analysis::Template;
+use statement_analysis::oid::FIRST_USER_OID;
 use wire::tag::back;
 use wire::{Bind, Frame, Malformed, Numbers};
 
@@ -65,8 +65,8 @@ pub fn may_be_bound(template: &Template, types: &[u8], bind: &Bind<'_>) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analysis::Stay;
-    use analysis::template::{AtCopies, Described, Kind};
+    use statement_analysis::Stay;
+    use statement_analysis::template::{AtCopies, Described, Kind};
     use wire::Asks;
 
     const OWN: u32 = FIRST_USER_OID;

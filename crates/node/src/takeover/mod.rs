@@ -24,7 +24,7 @@
 //! beside each other as two Consorts do, the old one at the primary alone.
 //!
 //! What a session takes along: `session/carried.rs`, `session/statements/carried.rs`, `door/seat/carried.rs`,
-//! `analysis::session::CarriedState`. Secrets go over this socket and nowhere else.
+//! `session_state::CarriedState`. Secrets go over this socket and nowhere else.
 
 mod channel;
 mod letter;

@@ -151,7 +151,7 @@ impl Line {
 }
 
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../analysis/corpus")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../statement-analysis/corpus")
 }
 
 /// The files of the corpus, as far as they read or write: what is said there of a statement decides.

@@ -1,7 +1,6 @@
 //! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
 //! that speak raw bytes.
 
-use analysis::session::Own;
 use node::cluster::{Cluster, Setup, StandbySetup};
 use node::door::{Door, Listen, Listener, Options, Secrets};
 use node::pooling::Pools;
@@ -12,6 +11,7 @@ use postgres::attach::UnreplicableDdl;
 use postgres::clone::Chosen;
 use postgres::local::{Node, Scratch, wait_until};
 use scheduler::{Kind, Writers};
+use session_state::Own;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;

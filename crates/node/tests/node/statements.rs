@@ -4,12 +4,12 @@
 use crate::session::query;
 use crate::stage::{Open, Raw, until};
 use crate::turns::{by_batch, by_query};
-use analysis::catalog::Procedure;
-use analysis::session::Declared;
 use design::Effects;
 use node::cluster::{Cluster, Setup};
 use postgres::local::{Options, Scratch};
 use scheduler::Writers;
+use statement_analysis::catalog::Procedure;
+use statement_analysis::declared_tables::Declared;
 use std::collections::BTreeMap;
 use wire::{Asks, Target};
 

@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 /// The functions that a replica needs for it.
 pub(crate) fn install() -> String {
-    let functions = include_str!("ddl.sql").replace("{unlike}", analysis::load::UNLIKE);
+    let functions = include_str!("ddl.sql").replace("{unlike}", statement_analysis::load::UNLIKE);
     format!("BEGIN READ WRITE; {} {functions} COMMIT", include_str!("../attach/look.sql"))
 }
 

@@ -12,8 +12,8 @@ use super::Error;
 use super::build::is_command;
 use crate::decoder::message::{self, Message, Relation, Rows, Value};
 use crate::decoder::{Change, Changes};
-use analysis::shape::Strings;
-use analysis::utility::{Told, standard_strings, tagged};
+use session_state::utility::{Told, standard_strings, tagged};
+use statement_analysis::shape::Strings;
 use std::collections::HashMap;
 
 /// Commands that are nothing at a replica: publications and subscriptions are not there, and rows of materialized views
@@ -223,7 +223,7 @@ impl Reading {
         let source = source(place, query, strings)?;
         if let Source::Numbered(number) = source {
             let body = standard_strings(row.text("body")?, strings)?;
-            let all = analysis::utility::split(&body, Strings::Standard);
+            let all = session_state::utility::split(&body, Strings::Standard);
             let range = all.get(number.checked_sub(1)?)?.range.clone();
             return only(tagged(&body[range], tag, Strings::Standard)?);
         }
@@ -289,14 +289,14 @@ fn source<'a>(place: &'a str, query: &'a str, strings: Strings) -> Option<Source
     });
     let understood = |text: &&str| {
         let Some(text) = standard_strings(text, strings) else { return false };
-        let all = analysis::utility::split(&text, Strings::Standard);
+        let all = session_state::utility::split(&text, Strings::Standard);
         !all.is_empty() && !all.iter().any(|statement| is_unknown(&statement.what))
     };
     ends.map(|at| &rest[..at]).find(understood).map(Source::Text)
 }
 
-fn is_unknown(what: &analysis::utility::What) -> bool {
-    use analysis::utility::{Utility, What};
+fn is_unknown(what: &session_state::utility::What) -> bool {
+    use session_state::utility::{Utility, What};
     matches!(what, What::Utility(Utility::Unknown))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | at the primary | at the replica |
 //! |---|---|
-//! | a table that replicas cannot hold alike (`analysis::load::UNLIKE`), or that this one is not to have (`chosen.rs`) | its definition, no rows; neither foreign keys from it nor to it |
+//! | a table that replicas cannot hold alike (`statement_analysis::load::UNLIKE`), or that this one is not to have (`chosen.rs`) | its definition, no rows; neither foreign keys from it nor to it |
 //! | an index over somebody's function | made by itself, if that works there: the function may look for names |
 //! | an exclusion by such an index | nothing: the primary excludes |
 
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::address::Control;
 use crate::apply::may_pass;
 use crate::sql::{literal, quoted};
-use analysis::load::UNLIKE;
+use statement_analysis::load::UNLIKE;
 use std::collections::BTreeSet;
 
 /// What is apart, in the snapshot of a connection.

@@ -1,9 +1,10 @@
 //! What a changed row means as a footprint: which row it is, which of its columns changed.
 
 use super::message::{self, Old, Relation, Rows, Value};
-use analysis::catalog::{Catalog, FIRST_USER_OID, PrimaryKey, TypeKind};
-use analysis::key;
 use history::{Access, ColumnSet, Key, RelationId, Rows as Which};
+use statement_analysis::catalog::{Catalog, PrimaryKey, TypeKind};
+use statement_analysis::key;
+use statement_analysis::oid::FIRST_USER_OID;
 
 /// Types of PostgreSQL's own whose text does not tell all of a value: names that stand for numbers.
 const NAMES_OF_NUMBERS: [u32; 11] = [24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191];

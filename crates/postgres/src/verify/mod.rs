@@ -16,7 +16,7 @@
 //!
 //! **Repaired** are the rows that differ of tables with such an index, if they are not too many (`repair.rs`).
 //!
-//! **Left out**: what a replica does not have rows of, and columns that it may compute otherwise (`analysis::load::UNLIKE`).
+//! **Left out**: what a replica does not have rows of, and columns that it may compute otherwise (`statement_analysis::load::UNLIKE`).
 //! They are read at the primary, and tables are named with the reason.
 
 mod repair;

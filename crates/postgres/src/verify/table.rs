@@ -3,7 +3,7 @@
 use super::side::Side;
 use crate::Error;
 use crate::sql::{literal, quoted};
-use analysis::load::UNLIKE;
+use statement_analysis::load::UNLIKE;
 use std::collections::BTreeMap;
 
 /// Every relation with rows of its own that is not temporary and not Consort's.

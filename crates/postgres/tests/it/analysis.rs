@@ -1,19 +1,19 @@
 //! Analysis connections, facts and the digest of roles.
 
 use crate::soon;
-use analysis::session::Settings;
 use history::Epoch;
 use postgres::gauge::Gauger;
 use postgres::local::{Options, Scratch};
 use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
+use session_state::Settings;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Settings of a session.
 fn settings(values: &[(&str, &str)]) -> Settings {
     thread_local! {
-        static INTERNER: std::cell::RefCell<analysis::session::Interner> =
-            std::cell::RefCell::new(analysis::session::Interner::new(100));
+        static INTERNER: std::cell::RefCell<session_state::Interner> =
+            std::cell::RefCell::new(session_state::Interner::new(100));
     }
     let values: BTreeMap<String, String> =
         values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -193,8 +193,8 @@ async fn what_is_loaded_can_be_judged() {
     let plain = settings(&[("search_path", "public"), ("session_authorization", "postgres")]);
     let text = "SELECT n FROM t WHERE id = $1";
     let trees = analyst.analyse(&plain, text, &[]).await.unwrap().trees;
-    let template = analysis::judge(
-        &analysis::Input { trees: &trees, text, literals: &[], parameters: &[] },
+    let template = statement_analysis::judge(
+        &statement_analysis::Input { trees: &trees, text, literals: &[], parameters: &[] },
         &loaded.catalog,
     );
     assert_eq!(template.stay, None);
@@ -225,8 +225,8 @@ async fn operator_classes_of_indexes_keep_no_type_at_home() {
         ("SELECT v FROM p", false),
     ] {
         let trees = analyst.analyse(&plain, text, &[]).await.unwrap().trees;
-        let input = analysis::Input { trees: &trees, text, literals: &[], parameters: &[] };
-        let template = analysis::judge(&input, &loaded.catalog);
+        let input = statement_analysis::Input { trees: &trees, text, literals: &[], parameters: &[] };
+        let template = statement_analysis::judge(&input, &loaded.catalog);
         assert_eq!(template.stay.is_none(), leaves, "{text}: {:?}", template.stay);
     }
 }

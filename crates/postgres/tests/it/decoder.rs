@@ -1,7 +1,6 @@
 //! What comes out of the slot, and at which grain.
 
 use crate::{one, soon};
-use analysis::key;
 use history::{Access, ColumnSet, DatabaseId, Epoch, Footprint, Key, Lsn, RelationId, Rows};
 use postgres::Error;
 use postgres::address::Control;
@@ -10,6 +9,7 @@ use postgres::catalogs::{Loaded, load};
 use postgres::decoder::{Decoded, Decoder};
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
+use statement_analysis::key;
 use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

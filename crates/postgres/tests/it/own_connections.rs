@@ -1,13 +1,13 @@
 //! Consort's own connections, whatever somebody has set for a database or a role.
 
 use crate::soon;
-use analysis::session::Interner;
 use history::Epoch;
 use postgres::address::{Address, Control};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
 use postgres::local::Scratch;
 use postgres::{Analyst, attach, digest};
+use session_state::Interner;
 use std::collections::BTreeMap;
 
 /// Settings that reach Consort's connections: an answer takes longer by them, or a stream ends, in that database alone.

@@ -4,12 +4,13 @@
 
 use crate::chance::Chance;
 use history::{
-    Access, Commit, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Snapshot, Timeline, Xid,
+    Access, Commit, Consistency, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Snapshot,
+    Timeline, Xid,
 };
 use order::{DoubtId, Gauge, GaugeNumber};
 use scheduler::{
-    Bugs, Consistency, End, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks,
-    StandbyId, Ticket, Verdict, Writers,
+    Bugs, End, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks, StandbyId,
+    Ticket, Verdict, Writers,
 };
 use std::sync::Arc;
 use std::time::Duration;

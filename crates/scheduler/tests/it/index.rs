@@ -5,12 +5,10 @@
 
 use crate::chance::Chance;
 use history::{
-    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows,
-    Timeline, Xid,
+    Access, ColumnSet, Commit, Consistency, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId,
+    Rows, Timeline, Xid,
 };
-use scheduler::{
-    Consistency, End, Options, Question, Reason, Route, Scheduler, Serving, SessionMarks, StandbyId,
-};
+use scheduler::{End, Options, Question, Reason, Route, Scheduler, Serving, SessionMarks, StandbyId};
 use std::sync::Arc;
 use std::time::Duration;
 

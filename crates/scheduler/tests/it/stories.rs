@@ -11,13 +11,13 @@ mod whole;
 
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::{
-    Access, ColumnSet, Commit, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId, Rows,
-    Snapshot, Timeline, Xid,
+    Access, ColumnSet, Commit, Consistency, DatabaseId, Epoch, Footprint, Incarnation, Key, Lsn, RelationId,
+    Rows, Snapshot, Timeline, Xid,
 };
 use order::{Boundary, DoubtId, Gauge, GaugeNumber};
 use scheduler::{
-    Arrival, Consistency, End, Kind, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving,
-    SessionMarks, StandbyId, Ticket, TurnId, Verdict, WholeId, Writers,
+    Arrival, End, Kind, Options, Proof, Question, Ran, Reason, Route, Scheduler, Serving, SessionMarks,
+    StandbyId, Ticket, TurnId, Verdict, WholeId, Writers,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -5,10 +5,10 @@ use crate::scheduled::writing;
 use crate::session::Session;
 use crate::session::primary::Seen;
 use crate::session::understand::types;
-use analysis::utility::called::{Arguments, called, may_mean_clock};
-use analysis::utility::{Statement, What};
-use analysis::{Kind, Parameter, Values};
 use history::RelationId;
+use session_state::utility::called::{Arguments, called, may_mean_clock};
+use session_state::utility::{Statement, What};
+use statement_analysis::{Kind, Parameter, Values};
 use wire::{Answers, Bind, Problem, Severity};
 
 /// A procedure that ends transactions was executed in one of ours.

@@ -2,13 +2,13 @@
 
 use super::Session;
 use crate::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, touching_everything, writing};
-use analysis::Catalog;
-use analysis::catalog::FIRST_USER_OID;
-use analysis::session::{Declaration, Declared};
-use analysis::utility::{Assignment, NewValue, Utility};
 use history::RelationId;
 use postgres::catalogs::Loaded;
 use scheduler::scheduled::Tables;
+use session_state::utility::{Assignment, NewValue, Utility};
+use statement_analysis::Catalog;
+use statement_analysis::declared_tables::{Declaration, Declared};
+use statement_analysis::oid::FIRST_USER_OID;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -120,8 +120,8 @@ pub(super) fn without_catalogs(mut tables: Tables) -> Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analysis::catalog::{Identity, Persistence, Relation, RelationKind};
     use history::ColumnSet;
+    use statement_analysis::catalog::{Identity, Persistence, Relation, RelationKind};
 
     fn catalog() -> Catalog {
         let relation = |name: &str, kind: RelationKind, children: &[u32]| Relation {

@@ -11,9 +11,9 @@
 use super::at_copies::{self, Ground};
 use super::uses::Use;
 use crate::scheduled::{Copy, Following};
-use analysis::instant::Instant;
-use analysis::session::Settings;
 use scheduler::scheduled::Step;
+use session_state::Settings;
+use session_state::instant::Instant;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;

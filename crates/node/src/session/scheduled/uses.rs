@@ -13,15 +13,16 @@ use crate::session::understand::{parameter, types};
 use crate::session::words::Words;
 use crate::standby::may_be_bound;
 use crate::understanding::Statement as Looked;
-use analysis::instant::Instant;
-use analysis::session::{Declaration, set_by_function};
-use analysis::shape::{Hint, Strings};
-use analysis::template::{FootprintTemplate, Ordered};
-use analysis::utility::alike::SEE;
-use analysis::utility::{Held, Statement, Utility, What, alike, copied};
-use analysis::{Parameter, Stay, Template, Values};
 use history::RelationId;
 use scheduler::scheduled::Tables;
+use session_state::instant::Instant;
+use session_state::set_by_function;
+use session_state::utility::alike::SEE;
+use session_state::utility::{Held, Statement, Utility, What, alike, copied};
+use statement_analysis::declared_tables::Declaration;
+use statement_analysis::shape::{Hint, Strings};
+use statement_analysis::template::{FootprintTemplate, Ordered};
+use statement_analysis::{Parameter, Stay, Template, Values};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -566,7 +567,7 @@ impl Session {
         if ordered == Ordered::SeemsToRead {
             // A function of which nothing is known: in a block nobody could keep it from writing.
             return match self.state.block() {
-                analysis::session::BlockStatus::Idle => Ok((Does::SeemsToRead, reading_everything())),
+                session_state::BlockStatus::Idle => Ok((Does::SeemsToRead, reading_everything())),
                 _ => Err(unknown_function()),
             };
         }
@@ -578,13 +579,13 @@ impl Session {
                 return Ok((Does::Reads, writing(reads.clone(), reads, false)));
             }
             let leaves = self.state.may_leave().is_ok()
-                && self.state.block() == analysis::session::BlockStatus::Idle
+                && self.state.block() == session_state::BlockStatus::Idle
                 && template.stay_with(values).is_none()
                 && !template.dirties
                 && !template.at_copies.never
                 && !(template.random && self.state.is_seeded())
-                && !matches!(words.shape.hint(), Some(Hint::Level(analysis::session::Consistency::Primary)))
-                && self.state.consistency() != analysis::session::Consistency::Primary;
+                && !matches!(words.shape.hint(), Some(Hint::Level(history::Consistency::Primary)))
+                && self.state.consistency() != history::Consistency::Primary;
             let does = if leaves { Does::ReadsAnywhere(template.clone()) } else { Does::Reads };
             return Ok((does, reading(reads)));
         }
@@ -785,7 +786,7 @@ fn tables(footprint: &FootprintTemplate) -> Option<Vec<RelationId>> {
 /// The parameter types that are the same everywhere; the others are left to the server.
 pub(super) fn common(types: &[u8]) -> Box<[u8]> {
     let own = |oid: &[u8]| {
-        oid.try_into().is_ok_and(|oid| u32::from_be_bytes(oid) >= analysis::catalog::FIRST_USER_OID)
+        oid.try_into().is_ok_and(|oid| u32::from_be_bytes(oid) >= statement_analysis::oid::FIRST_USER_OID)
     };
     types.chunks_exact(4).flat_map(|oid| if own(oid) { &[0; 4] } else { oid }).copied().collect()
 }

@@ -6,7 +6,7 @@
 use super::{Kept, Parsed, STATEMENTS_FOLLOWED, Statement, Statements, TEXT_FOLLOWED_BYTES, Under, key};
 use crate::cluster::NamesAt;
 use crate::session::described::Described;
-use analysis::session::Settings;
+use session_state::Settings;
 use std::rc::Rc;
 
 /// A statement that SQL's PREPARE made.

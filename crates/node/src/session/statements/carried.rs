@@ -5,7 +5,7 @@ use super::{BySql, Kept, Parsed, SettingsAt, Statement, Statements, Under, Unnam
 use crate::cluster::NamesAt;
 use crate::session::described::Described;
 use crate::takeover::carries;
-use analysis::session::{Interner, Pairs, Settings, pairs};
+use session_state::{Interner, Pairs, Settings, pairs};
 use std::rc::Rc;
 
 /// All of them.

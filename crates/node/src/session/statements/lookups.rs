@@ -7,14 +7,14 @@
 
 use super::{Statements, Under};
 use crate::cluster::{Names, NamesAt};
-use analysis::session::Settings;
+use session_state::Settings;
 
 /// The state of a session under which names are looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LookedUp {
     /// The settings, where they are known.
     settings: Option<Settings>,
-    /// What the session itself has changed so far: see [`analysis::session::SessionState::name_changes`].
+    /// What the session itself has changed so far: see [`session_state::SessionState::name_changes`].
     changes: u64,
     /// What names stood for.
     names: NamesAt,
