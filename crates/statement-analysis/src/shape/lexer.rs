@@ -33,13 +33,15 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
         strings,
         key,
         literals,
-        unkeyed: (text.len() > MAX_TEXT).then_some(Unsure::TooLong),
-        verb: Verb::Empty,
+        found: Read {
+            verb: Verb::Empty,
+            several: false,
+            hint: None,
+            said: 0..0,
+            end: text.len(),
+            unsure: (text.len() > MAX_TEXT).then_some(Unsure::TooLong),
+        },
         ended: false,
-        end: text.len(),
-        several: false,
-        hint: None,
-        said: 0..0,
         begins_block: false,
         last: Last::Nothing,
         depth: 0,
@@ -47,11 +49,15 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
         modifier: None,
     };
     let unsure = if text.len() > MAX_LOOK { Err(Unsure::TooLong) } else { lexer.run() }.err();
+    let mut found = lexer.found;
     // Where the lexer lost its way it does not know what follows; a long text was looked through to its end.
     let lost = unsure.is_some();
-    let verb = if lost && lexer.verb == Verb::Empty { Verb::Utility } else { lexer.verb };
-    let (hint, said, end) = (lexer.hint, lexer.said, lexer.end);
-    Read { verb, several: lexer.several || lost, hint, said, end, unsure: unsure.or(lexer.unkeyed) }
+    if lost && found.verb == Verb::Empty {
+        found.verb = Verb::Utility;
+    }
+    found.several |= lost;
+    found.unsure = unsure.or(found.unsure);
+    found
 }
 
 /// The last token, as far as it matters for a number behind it.
@@ -81,16 +87,10 @@ struct Lexer<'t> {
     strings: Strings,
     key: &'t mut Vec<u8>,
     literals: &'t mut Vec<Literal>,
-    /// Why there will be no key: from then on only the end of the first statement is looked for.
-    unkeyed: Option<Unsure>,
-    verb: Verb,
+    /// With a reason to be unsure there will be no key: from then on only the end of the first statement is looked for.
+    found: Read,
     /// A semicolon has been seen behind something.
     ended: bool,
-    /// The place of that semicolon, else of the end of the text.
-    end: usize,
-    several: bool,
-    hint: Option<Hint>,
-    said: Range<usize>,
     /// Its first word begins a block.
     begins_block: bool,
     last: Last,
@@ -185,7 +185,7 @@ impl<'t> Lexer<'t> {
 
     /// Copies the text up to `to` into the key.
     fn flush(&mut self, to: usize) {
-        if self.unkeyed.is_none() && !self.ended {
+        if self.found.unsure.is_none() && !self.ended {
             self.key.extend_from_slice(&self.text[self.copied..to]);
         }
         self.copied = to;
@@ -194,17 +194,17 @@ impl<'t> Lexer<'t> {
     /// Leaves out the text up to the current place, and puts `byte` there instead.
     fn replace(&mut self, byte: u8) {
         self.copied = self.at;
-        if self.unkeyed.is_none() && !self.ended {
+        if self.found.unsure.is_none() && !self.ended {
             self.key.push(byte);
         }
     }
 
     /// A token of the statement begins: it has a verb, and if a semicolon came before there are several.
     fn begins(&mut self, verb: Verb) {
-        if self.verb == Verb::Empty {
-            self.verb = verb;
+        if self.found.verb == Verb::Empty {
+            self.found.verb = verb;
         }
-        self.several |= self.ended;
+        self.found.several |= self.ended;
     }
 
     /// Blanks and comments: one space in the key, none at its beginning.
@@ -219,10 +219,10 @@ impl<'t> Lexer<'t> {
             }
         }
         let one_space = self.at == from + 1 && self.text[from] == b' ';
-        if !one_space || self.verb == Verb::Empty {
+        if !one_space || self.found.verb == Verb::Empty {
             self.flush(from);
             self.copied = self.at;
-            if self.verb != Verb::Empty {
+            if self.found.verb != Verb::Empty {
                 self.replace(b' ');
             }
         }
@@ -253,13 +253,13 @@ impl<'t> Lexer<'t> {
                 break;
             }
         }
-        let heard = self.verb == Verb::Empty || self.begins_block && !self.ended;
+        let heard = self.found.verb == Verb::Empty || self.begins_block && !self.ended;
         if heard
-            && self.hint.is_none()
+            && self.found.hint.is_none()
             && let Some((hint, word)) = hint(&self.text[from..self.at - 2])
         {
-            self.hint = Some(hint);
-            self.said = from + word..self.at - 2;
+            self.found.hint = Some(hint);
+            self.found.said = from + word..self.at - 2;
         }
         Ok(())
     }
@@ -302,12 +302,12 @@ impl<'t> Lexer<'t> {
     }
 
     fn semicolon(&mut self) {
-        if self.verb != Verb::Empty && !self.ended {
+        if self.found.verb != Verb::Empty && !self.ended {
             self.flush(self.at);
             if self.key.last() == Some(&b' ') {
                 self.key.pop();
             }
-            (self.ended, self.end) = (true, self.at);
+            (self.ended, self.found.end) = (true, self.at);
         }
         self.at += 1;
         self.copied = self.at;
@@ -342,7 +342,7 @@ impl<'t> Lexer<'t> {
         {
             return done;
         }
-        if self.verb == Verb::Empty {
+        if self.found.verb == Verb::Empty {
             self.begins_block = words::begins_block(word);
         }
         self.begins(if words::has_tree(word) { Verb::Tree } else { Verb::Utility });
@@ -524,11 +524,11 @@ impl<'t> Lexer<'t> {
     fn literal(&mut self, from: usize, class: Class, clock: bool) -> Result<(), Unsure> {
         self.begins(Verb::Utility);
         self.last = Last::Other;
-        if self.unkeyed.is_some() || self.ended {
+        if self.found.unsure.is_some() || self.ended {
             return Ok(());
         }
         if self.literals.len() == MAX_LITERALS {
-            self.unkeyed = Some(Unsure::TooManyLiterals);
+            self.found.unsure = Some(Unsure::TooManyLiterals);
             return Ok(());
         }
         self.flush(from);
