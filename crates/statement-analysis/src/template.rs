@@ -57,54 +57,86 @@ pub enum Kind {
 pub struct Template {
     /// What it is.
     pub kind: Kind,
-    /// What its names were taken for ([`Tree::meaning`](crate::tree::Tree::meaning)); `None` if that cannot be told: a literal
-    /// of it may be a name too.
-    pub meaning: Option<u64>,
+    /// For which statements of the shape it holds.
+    pub validity: Validity,
     /// What its result depends on.
     pub reads: FootprintTemplate,
     /// What it may change, foreign keys' actions included. *Nothing* is a proof that it only reads.
     pub writes: FootprintTemplate,
-    /// Why it must stay at the primary, the first of `stays`. Ask [`Template::stay_with`] about one execution.
-    pub stay: Option<Stay>,
-    /// All that keeps it at the primary.
+    /// All that keeps it at the primary. Ask [`Template::stay_with`] about one execution.
     pub stays: BTreeSet<Stay>,
     /// Why two runs over the same data may give different answers.
     pub chance: Option<Chance>,
     /// How it may run at a replica that Consort feeds.
     pub at_copies: AtCopies,
-    /// Whether it writes the same when it is executed again on the same rows: the one table that it writes then. Ask
-    /// [`Template::again_with`] about one execution.
-    pub again: Result<RelationId, Otherwise>,
-    /// What it touches then, if that goes by what was declared of functions.
-    pub by_declaration: Option<Box<ByDeclaration>>,
-    /// The result's columns as the primary describes them; empty as long as it was not asked.
-    pub columns: Vec<Described>,
+    /// Whether it may be executed again.
+    pub again: Again,
+    /// Whether several servers may execute it, each by itself.
+    pub replay: Replay,
+    /// The columns of its result.
+    pub results: ResultColumns,
     /// It calls `random()`, or may: what it draws depends on the session, if that has set a seed.
     pub random: bool,
     /// It may change the session's state in a way that cannot be told.
     pub dirties: bool,
-    /// A literal decides more than a value: it holds for this text alone.
-    pub exact: bool,
     /// Types of the parameters, `$1` first; 0 if it does not occur.
     pub parameters: Vec<u32>,
-    /// Types of the result's columns; 0 if unknown.
-    pub results: Vec<u32>,
-    /// Places of the result's columns by which its rows are sorted, from 0; further ones of the order may not be shown.
-    pub order: Vec<usize>,
-    /// Relations that its author named, views before what they stand for.
-    pub named: Vec<RelationId>,
-    /// All relations that it depends on.
-    pub relations: BTreeSet<RelationId>,
+    /// The relations that it depends on.
+    pub depends_on: Dependencies,
     /// Its own error can only come from rows that it reads by its footprint, and not from others that the plan meets.
     pub fails_on_chosen_rows_alone: bool,
-    /// The relations that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
+    /// Where a text such as `today` may stand for the clock.
+    pub clock_words: ClockWords,
+}
+
+/// For which statements of a shape a template holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validity {
+    /// What its names were taken for ([`Tree::meaning`](crate::tree::Tree::meaning)); `None` if that cannot be told: a literal
+    /// of it may be a name too.
+    pub meaning: Option<u64>,
+    /// A literal decides more than a value: it holds for this text alone.
+    pub exact: bool,
+}
+
+/// Whether a statement writes the same when it is executed again on the same rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// The one table that it writes then. Ask [`Template::again_with`] about one execution.
+    pub table: Result<RelationId, Otherwise>,
+    /// What it touches then, if that goes by what was declared of functions.
+    pub by_declaration: Option<Box<ByDeclaration>>,
+}
+
+/// The columns of a statement's result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResultColumns {
+    /// Their types; 0 if unknown.
+    pub types: Vec<u32>,
+    /// Places of the columns by which the rows are sorted, from 0; further ones of the order may not be shown.
+    pub order: Vec<usize>,
+    /// The columns as the primary describes them; empty as long as it was not asked.
+    pub described: Vec<Described>,
+}
+
+/// The relations that a statement depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// All of them.
+    pub relations: BTreeSet<RelationId>,
+    /// Those that its author named, views before what they stand for.
+    pub named: Vec<RelationId>,
+    /// Those that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
     pub locks: Option<BTreeSet<RelationId>>,
-    /// A literal such as `'today'` may stand for the clock.
-    pub clock_literals: bool,
-    /// Numbers of the parameters in which a text such as `today` may stand for the clock.
-    pub clock_parameters: Vec<u32>,
-    /// Whether several servers may execute it, each by itself.
-    pub replay: Replay,
+}
+
+/// Where a text such as `today` may stand for the clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClockWords {
+    /// In a literal.
+    pub literals: bool,
+    /// In the parameters with these numbers, from 1.
+    pub parameters: Vec<u32>,
 }
 
 /// The values of one execution.
@@ -145,30 +177,27 @@ impl Template {
     pub fn everything(kind: Kind, stay: Stay) -> Template {
         Template {
             kind,
-            meaning: None,
+            validity: Validity { meaning: None, exact: true },
             reads: FootprintTemplate::Everything,
             writes: FootprintTemplate::Everything,
-            stay: Some(stay),
             stays: BTreeSet::from([stay]),
             chance: None,
             at_copies: AtCopies { never: true, text_parameters: true, text_results: true },
-            again: Err(Otherwise::Stays(stay)),
-            by_declaration: None,
-            columns: Vec::new(),
+            again: Again { table: Err(Otherwise::Stays(stay)), by_declaration: None },
+            replay: Replay::unknown(),
+            results: ResultColumns::default(),
             random: true,
             dirties: true,
-            exact: true,
             parameters: Vec::new(),
-            results: Vec::new(),
-            order: Vec::new(),
-            named: Vec::new(),
-            relations: BTreeSet::new(),
+            depends_on: Dependencies::default(),
             fails_on_chosen_rows_alone: false,
-            locks: None,
-            clock_literals: true,
-            clock_parameters: Vec::new(),
-            replay: Replay::unknown(),
+            clock_words: ClockWords { literals: true, parameters: Vec::new() },
         }
+    }
+
+    /// Why it must stay at the primary: the first reason. Ask [`Template::stay_with`] about one execution.
+    pub fn stay(&self) -> Option<Stay> {
+        self.stays.first().copied()
     }
 
     /// Its error may come from rows that its footprint lacks: it asks for rows by their keys, and the plan may meet others, and
@@ -183,26 +212,36 @@ impl Template {
         by_key && !self.fails_on_chosen_rows_alone
     }
 
-    /// It must stay at the primary for this, too.
-    pub fn stays_for(&mut self, stay: Stay) {
-        self.stays.insert(stay);
-        self.stay = self.stays.first().copied();
-    }
-
     /// Why this execution must stay at the primary: the template's own reason, or a word that means the clock.
     pub fn stay_with(&self, values: &Values<'_>) -> Option<Stay> {
-        self.stay.or_else(|| self.may_mean_clock(values).then_some(Stay::Clock))
+        self.stay().or_else(|| self.clock_words.are_among(values).then_some(Stay::Clock))
     }
 
     /// Why executions of it with these values may differ.
     pub fn differs_with(&self, values: &Values<'_>) -> Option<Differs> {
-        self.replay.differs.or_else(|| self.may_mean_clock(values).then_some(Differs::Clock))
+        self.replay.differs.or_else(|| self.clock_words.are_among(values).then_some(Differs::Clock))
     }
 
+    /// How much memory it takes, roughly.
+    pub fn bytes(&self) -> usize {
+        let ResultColumns { types, order, described } = &self.results;
+        let types = self.parameters.len() + types.len() + order.len();
+        let relations = self.depends_on.relations.len() + self.depends_on.named.len() + types;
+        let columns = described.len() * size_of::<Described>();
+        let declared = self.again.by_declaration.as_ref();
+        let declared = declared.map_or(0, |declared| {
+            let fires = declared.fires.as_ref().map_or(0, BTreeSet::len);
+            declared.reads.bytes() + declared.writes.bytes() + 16 * fires
+        });
+        size_of::<Template>() + columns + 16 * relations + self.reads.bytes() + self.writes.bytes() + declared
+    }
+}
+
+impl ClockWords {
     /// A word among the values may mean the clock.
-    fn may_mean_clock(&self, values: &Values<'_>) -> bool {
+    fn are_among(&self, values: &Values<'_>) -> bool {
         let literal =
-            || self.clock_literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
+            || self.literals && values.literals.iter().any(|literal| means_clock(literal.as_bytes()));
         let parameter = |number: &u32| {
             let place = usize::try_from(*number).map_or(0, |number| number.wrapping_sub(1));
             match values.parameters.get(place) {
@@ -211,20 +250,7 @@ impl Template {
                 Some(Parameter::Unknown) | None => true,
             }
         };
-        literal() || self.clock_parameters.iter().any(parameter)
-    }
-
-    /// How much memory it takes, roughly.
-    pub fn bytes(&self) -> usize {
-        let types = self.parameters.len() + self.results.len() + self.order.len();
-        let relations = self.relations.len() + self.named.len() + types;
-        let columns = self.columns.len() * size_of::<Described>();
-        let declared = self.by_declaration.as_ref();
-        let declared = declared.map_or(0, |declared| {
-            let fires = declared.fires.as_ref().map_or(0, BTreeSet::len);
-            declared.reads.bytes() + declared.writes.bytes() + 16 * fires
-        });
-        size_of::<Template>() + columns + 16 * relations + self.reads.bytes() + self.writes.bytes() + declared
+        literal() || self.parameters.iter().any(parameter)
     }
 }
 

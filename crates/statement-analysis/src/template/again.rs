@@ -150,18 +150,18 @@ impl Template {
     ///
     /// Errors: why it may not.
     pub fn again_with(&self, values: &Values<'_>) -> Result<RelationId, Otherwise> {
-        let target = self.again?;
-        if self.may_mean_clock(values) { Err(Otherwise::Stays(Stay::Clock)) } else { Ok(target) }
+        let target = self.again.table?;
+        if self.clock_words.are_among(values) { Err(Otherwise::Stays(Stay::Clock)) } else { Ok(target) }
     }
 
     /// Where it is executed again, triggers are to fire, and may write these tables; `None`: nothing is to fire.
     pub fn fires_again(&self) -> Option<&BTreeSet<RelationId>> {
-        self.by_declaration.as_ref()?.fires.as_ref()
+        self.again.by_declaration.as_ref()?.fires.as_ref()
     }
 
     /// What it reads, and what it writes, where it is executed again.
     pub fn touched_again(&self) -> (&FootprintTemplate, &FootprintTemplate) {
-        match &self.by_declaration {
+        match &self.again.by_declaration {
             Some(declared) => (&declared.reads, &declared.writes),
             None => (&self.reads, &self.writes),
         }

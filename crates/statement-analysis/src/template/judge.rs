@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::literals::Literals;
 use super::replay::{Found, replay};
 use super::writes::{Trust, writes};
-use super::{Input, Kind, Stay, Template};
+use super::{Again, ClockWords, Dependencies, Input, Kind, ResultColumns, Stay, Template, Validity};
 use crate::catalog::{Catalog, Class, Harmless, Persistence, RelationKind, Touches};
 use crate::oid::FIRST_USER_OID;
 use crate::tree::query::{Command, Relation};
@@ -43,7 +43,6 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
             Some(declared) => declared.writes == FootprintTemplate::Everything,
             None => judge.unknown || writes == FootprintTemplate::Everything,
         };
-    let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
     let results = results(&tree, &facts);
     let at_copies = at_copies(&facts, catalog, (&reads, &relations), &results);
     let chance = chance(&tree, &facts, catalog, &keys);
@@ -60,31 +59,27 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let replay = replay(&tree, &facts, catalog, &keys, &found);
     Template {
         kind: kind(&commands),
-        meaning: (!names_an_object(&facts)).then(|| tree.meaning()),
+        validity: Validity {
+            meaning: (!names_an_object(&facts)).then(|| tree.meaning()),
+            exact: literals.unclaimed,
+        },
         reads,
         writes,
-        stay: judge.stays.first().copied(),
         chance,
-        again,
-        by_declaration,
+        again: Again { table: again, by_declaration },
         replay,
         random: facts.functions.iter().any(|function| may_draw(*function, catalog)),
         dirties,
-        exact: literals.unclaimed,
         parameters: parameters(&facts),
         at_copies,
-        columns: Vec::new(),
-        results,
-        order: order(&tree, &facts),
-        named: facts.named.iter().copied().collect(),
+        results: ResultColumns { types: results, order: order(&tree, &facts), described: Vec::new() },
         fails_on_chosen_rows_alone: keys.fails_on_chosen_rows_alone(&facts),
-        locks: judge.locks(&relations),
-        relations,
-        clock_literals: facts
-            .constants
-            .iter()
-            .any(|constant| constant.location.is_some() && clock(constant.type_id)),
-        clock_parameters: clock_parameters(&facts, catalog),
+        depends_on: Dependencies {
+            named: facts.named.iter().copied().collect(),
+            locks: judge.locks(&relations),
+            relations,
+        },
+        clock_words: clock_words(&facts, catalog),
         stays: judge.stays,
     }
 }
@@ -109,9 +104,18 @@ fn not_traced(facts: &Facts, commands: &[Command]) -> Option<(Kind, Stay)> {
     (facts.marks.untraced || facts.marks.unknown_node).then_some((Kind::Write, Stay::UnreadableTree))
 }
 
-fn clock_parameters(facts: &Facts, catalog: &Catalog) -> Vec<u32> {
-    let clock = |of: &u32| catalog.type_traits(*of).clock_words;
-    facts.parameters.iter().filter(|(_, of)| clock(of)).map(|(number, _)| *number).collect()
+fn clock_words(facts: &Facts, catalog: &Catalog) -> ClockWords {
+    let clock = |type_id: u32| catalog.type_traits(type_id).clock_words;
+    let mut constants = facts.constants.iter();
+    ClockWords {
+        literals: constants.any(|constant| constant.location.is_some() && clock(constant.type_id)),
+        parameters: facts
+            .parameters
+            .iter()
+            .filter(|(_, of)| clock(**of))
+            .map(|(number, _)| *number)
+            .collect(),
+    }
 }
 
 /// Types whose values are objects of the catalog, found by their names: `reg..`, and arrays of them.

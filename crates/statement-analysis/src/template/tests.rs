@@ -118,8 +118,8 @@ fn blanks_that_may_be_cut_off_are_no_keys() {
 
 #[test]
 fn words_for_the_clock_stay() {
-    let mut template =
-        Template { stay: None, clock_parameters: vec![1], ..Template::everything(Kind::Read, Stay::Writes) };
+    let mut template = Template { stays: BTreeSet::new(), ..Template::everything(Kind::Read, Stay::Writes) };
+    template.clock_words.parameters.push(1);
     let ask = |template: &Template, literal, parameter| template.stay_with(&values(&[literal], &[parameter]));
     for word in ["'now'", "'TODAY'", "' Tomorrow 12:00'", "'[2024-01-01,yesterday)'", "E'\\156ow'"] {
         assert_eq!(ask(&template, word, Parameter::Null), Some(Stay::Clock), "{word}");
@@ -128,10 +128,9 @@ fn words_for_the_clock_stay() {
     assert_eq!(ask(&template, "'2024-01-01'", Parameter::Binary(b"now")), None);
     assert_eq!(ask(&template, "'2024-01-01'", Parameter::Text(b"Now")), Some(Stay::Clock));
     assert_eq!(ask(&template, "'2024-01-01'", Parameter::Unknown), Some(Stay::Clock));
-    template.clock_literals = false;
-    template.clock_parameters.clear();
+    template.clock_words = ClockWords::default();
     assert_eq!(ask(&template, "'now'", Parameter::Text(b"now")), None);
-    template.stay = Some(Stay::Node);
+    template.stays.insert(Stay::Node);
     assert_eq!(ask(&template, "'x'", Parameter::Null), Some(Stay::Node));
 }
 

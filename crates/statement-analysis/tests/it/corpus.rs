@@ -6,7 +6,7 @@ use crate::server::Server;
 use history::{ColumnSet, RelationId};
 use statement_analysis::oid::FIRST_USER_OID;
 use statement_analysis::template::{
-    AccessTemplate, FootprintTemplate, Kind, RowsTemplate, Slot, Source, Template,
+    AccessTemplate, ClockWords, FootprintTemplate, Kind, RowsTemplate, Slot, Source, Template,
 };
 use statement_analysis::{Catalog, Parameter, Values};
 use std::fmt::Write;
@@ -120,7 +120,7 @@ fn describe(template: &Template, catalog: &Catalog) -> String {
         let _ = write!(text, " | chance: {}", chance.name());
     }
     if template.kind == Kind::Write {
-        match template.again {
+        match template.again.table {
             Ok(_) => text += " | again",
             Err(why) => {
                 let _ = write!(text, " | not again: {}", why.name());
@@ -133,8 +133,8 @@ fn describe(template: &Template, catalog: &Catalog) -> String {
         (leaves && at_copies.text_parameters, "text parameters at copies"),
         (leaves && at_copies.text_results, "text results at copies"),
         (template.dirties, "dirties"),
-        (template.exact && template.kind != Kind::Utility, "exact"),
-        (template.clock_literals || !template.clock_parameters.is_empty(), "clock words"),
+        (template.validity.exact && template.kind != Kind::Utility, "exact"),
+        (template.clock_words != ClockWords::default(), "clock words"),
     ];
     for (_, mark) in marks.iter().filter(|(there, _)| *there && template.kind != Kind::Utility) {
         let _ = write!(text, " | {mark}");

@@ -22,7 +22,7 @@ fn an_order_is_known_as_far_as_it_is_shown() {
             ("VALUES (1, 2), (3, 4) ORDER BY 2", &[1]),
         ] {
             let (template, _) = crate::judged(statement, &mut analyst, &catalog).await.unwrap();
-            assert_eq!(template.order, order, "{statement}");
+            assert_eq!(template.results.order, order, "{statement}");
         }
     });
 }

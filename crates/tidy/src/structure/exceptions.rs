@@ -21,8 +21,6 @@ pub(super) const LINES: &[Exception] = &[
 /// Fields of a struct.
 pub(super) const FIELDS: &[Exception] = &[
     ("crates/session-state/src/state.rs", "SessionState", 23),
-    ("crates/statement-analysis/src/shape/lexer.rs", "Lexer", 18),
-    ("crates/statement-analysis/src/template.rs", "Template", 24),
     ("crates/experiments/src/experiment/table.rs", "Experiment", 17),
     ("crates/node/src/cluster/database.rs", "Database", 22),
     ("crates/node/src/cluster/mod.rs", "Setup", 24),
