@@ -243,12 +243,12 @@ async fn answer(
     let input = Input { trees: &analysed.trees, text, literals, parameters: &analysed.parameters };
     let mut template = statement_analysis::judge(&input, &loaded.catalog);
     if analysed.warns {
-        template.stays_for(statement_analysis::Stay::Warns);
+        template.stays.insert(statement_analysis::Stay::Warns);
     }
-    template.columns = analysed.columns;
+    template.results.described = analysed.columns;
     let template = Rc::new(template);
     let bytes = template.bytes();
-    Ok(if template.exact {
+    Ok(if template.validity.exact {
         Outcome::Exact { value: template, bytes }
     } else {
         Outcome::Ready { value: template, bytes }

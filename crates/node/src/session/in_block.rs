@@ -48,7 +48,7 @@ impl Session {
             self.block = Some(block);
             return self.writes(Writing::everything(Reason::CatalogChanged)).await;
         }
-        let ended = block.read(self, &leaving.question, leaving.template.locks.as_ref()).await;
+        let ended = block.read(self, &leaving.question, leaving.template.depends_on.locks.as_ref()).await;
         self.block = Some(block);
         if matches!(ended, transaction::Ended::Standby { .. }) {
             self.line.primary.read_ran_elsewhere();

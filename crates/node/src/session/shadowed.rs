@@ -32,7 +32,7 @@ impl Session {
                 leaving.question.now = self.service.cluster.now();
                 self.current.before = Some(Before {
                     answer,
-                    order: leaving.template.order.clone(),
+                    order: leaving.template.results.order.clone(),
                     chance: leaving.template.chance.map_or("", |chance| chance.name()),
                 });
             }

@@ -383,7 +383,7 @@ impl Session {
         let settings = self.state.settings().clone();
         let statement =
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
-        self.meaning = template.as_ref().and_then(|template| template.meaning);
+        self.meaning = template.as_ref().and_then(|template| template.validity.meaning);
         let mut plan = plan::tree(self.asker(), statement, &values, template);
         if let Plan::Writes(writing) = &mut plan
             && writing.unknown
@@ -474,7 +474,7 @@ impl Session {
         }
         if let Some(words) = self.reads_prepared(prepared).filter(|words| words.may_be_a_read()) {
             let template = self.template(&words, &types(prepared)).await;
-            let meaning = template.and_then(|template| template.meaning);
+            let meaning = template.and_then(|template| template.validity.meaning);
             self.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
         }
     }
@@ -683,7 +683,7 @@ impl Session {
                 let values = Values { literals: &literals, parameters, utf8: false };
                 let template = self.service.cluster.understanding().look(&self.database, statement);
                 self.heed_demand(template.as_deref(), words);
-                self.meaning = template.as_ref().and_then(|template| template.meaning);
+                self.meaning = template.as_ref().and_then(|template| template.validity.meaning);
                 let plan = plan::tree(self.asker(), statement, &values, template);
                 self.or_refused(plan, words, parameters)
             }

@@ -30,7 +30,7 @@ pub(super) fn in_the_primarys_numbers(
 }
 
 fn column(template: Option<&Template>, place: usize, here: Numbers) -> Option<Numbers> {
-    let there = template.and_then(|template| template.columns.get(place));
+    let there = template.and_then(|template| template.results.described.get(place));
     let (table, attribute) = match (here.table, there) {
         (0, None) => (0, here.attribute),
         (0, Some(there)) if there.table == 0 => (0, here.attribute),
@@ -66,7 +66,7 @@ pub fn may_be_bound(template: &Template, types: &[u8], bind: &Bind<'_>) -> bool 
 mod tests {
     use super::*;
     use statement_analysis::Stay;
-    use statement_analysis::template::{AtCopies, Described, Kind};
+    use statement_analysis::template::{AtCopies, Described, Kind, ResultColumns};
     use wire::Asks;
 
     const OWN: u32 = FIRST_USER_OID;
@@ -78,7 +78,10 @@ mod tests {
             type_id: *type_id,
         };
         Template {
-            columns: columns.iter().map(described).collect(),
+            results: ResultColumns {
+                described: columns.iter().map(described).collect(),
+                ..ResultColumns::default()
+            },
             parameters: parameters.to_vec(),
             at_copies: AtCopies::default(),
             ..Template::everything(Kind::Read, Stay::Utility)

@@ -197,8 +197,8 @@ async fn what_is_loaded_can_be_judged() {
         &statement_analysis::Input { trees: &trees, text, literals: &[], parameters: &[] },
         &loaded.catalog,
     );
-    assert_eq!(template.stay, None);
-    assert!(template.relations.contains(id), "{template:?}");
+    assert_eq!(template.stay(), None);
+    assert!(template.depends_on.relations.contains(id), "{template:?}");
 }
 
 /// An extension's functions for GIN and GiST run in such indexes alone: they are no part of `text` and `int` where there is none.
@@ -227,7 +227,7 @@ async fn operator_classes_of_indexes_keep_no_type_at_home() {
         let trees = analyst.analyse(&plain, text, &[]).await.unwrap().trees;
         let input = statement_analysis::Input { trees: &trees, text, literals: &[], parameters: &[] };
         let template = statement_analysis::judge(&input, &loaded.catalog);
-        assert_eq!(template.stay.is_none(), leaves, "{text}: {:?}", template.stay);
+        assert_eq!(template.stay().is_none(), leaves, "{text}: {:?}", template.stay());
     }
 }
 

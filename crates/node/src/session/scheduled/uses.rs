@@ -388,7 +388,7 @@ impl Session {
         for (name, prepared) in parsed.iter().filter(|(name, _)| !name.is_empty()) {
             let Some(words) = self.words_of(&prepared.text) else { continue };
             let template = self.tree_of(&words, &types(prepared), MEANING_LIMIT).await;
-            let meaning = template.and_then(|template| template.meaning);
+            let meaning = template.and_then(|template| template.validity.meaning);
             self.meanings.extend(meaning.map(|meaning| ((*name).into(), meaning)));
         }
     }
@@ -519,7 +519,7 @@ impl Session {
         words.shape.texts(&words.text, &mut literals);
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
         let values = Values { literals: &literals, parameters, utf8 };
-        self.meaning = template.meaning;
+        self.meaning = template.validity.meaning;
         self.current.template = Some(template.clone());
         if template.dirties && set_by_function(&words.shape, &words.text, parameters) {
             return Err(No::Refused("own_setting", own::set_at_server()));
