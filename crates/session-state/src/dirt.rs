@@ -63,3 +63,53 @@ impl fmt::Display for Dirt {
         f.write_str(self.name())
     }
 }
+
+/// Several kinds of dirt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DirtSet(u16);
+
+impl DirtSet {
+    /// Just these.
+    pub(crate) fn of(all: &[Dirt]) -> DirtSet {
+        DirtSet(all.iter().fold(0, |bits, dirt| bits | DirtSet::bit(*dirt)))
+    }
+
+    fn bit(dirt: Dirt) -> u16 {
+        1 << dirt as u8
+    }
+
+    /// Whether there is this.
+    pub(crate) fn has(self, dirt: Dirt) -> bool {
+        self.0 & DirtSet::bit(dirt) != 0
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The dirtiest.
+    pub(crate) fn first(self) -> Option<Dirt> {
+        Dirt::ALL.into_iter().find(|dirt| self.has(*dirt))
+    }
+
+    /// All but these.
+    pub(crate) fn without(self, others: &[Dirt]) -> DirtSet {
+        DirtSet(self.0 & !DirtSet::of(others).0)
+    }
+
+    /// Adds this.
+    pub(crate) fn add(&mut self, dirt: Dirt) {
+        self.0 |= DirtSet::bit(dirt);
+    }
+
+    /// Takes this away.
+    pub(crate) fn remove(&mut self, dirt: Dirt) {
+        self.0 &= !DirtSet::bit(dirt);
+    }
+
+    /// Takes all away but this.
+    pub(crate) fn keep(&mut self, dirt: Dirt) {
+        self.0 &= DirtSet::bit(dirt);
+    }
+}

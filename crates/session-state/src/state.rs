@@ -1,27 +1,32 @@
 //! The state of a session, and how statements change it.
 
 mod anew;
+mod beginning;
 mod carried;
 mod named;
+mod reports;
+mod transaction;
 
+use beginning::Beginning;
 pub use carried::{CarriedState, Pairs, pairs};
 use named::Named;
 pub use named::calls_set_config;
+use reports::Reports;
+use transaction::Transaction;
 
+use crate::dirt::DirtSet;
 use crate::own::{Own, SettingError};
 use crate::probe::{self, Found, Probed, Temporary};
-use crate::settings::{Interner, Kind, MIRRORED, Settings, kind};
+use crate::settings::{Interner, Kind, Settings, kind};
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
 use crate::{BlockStatus, Dirt, SessionStay, Startup};
-use history::{Consistency, LoadTime};
+use history::Consistency;
 use statement_analysis::cache::SettingsId;
 use statement_analysis::declared_tables::Declared;
 use statement_analysis::shape::Strings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// More savepoints than this in one block, and going back to one is not followed.
-const MAX_SAVEPOINTS: usize = 256;
 /// A setting longer than this is not followed.
 const MAX_SETTING: usize = 2 * 1024;
 
@@ -41,113 +46,55 @@ pub enum Answer {
     },
 }
 
-/// What a transaction can take back.
-#[derive(Clone, Debug)]
-struct Layer {
-    settings: Settings,
-    own: Own,
-    /// SET LOCAL of Consort's own settings: `own` as it will be when the block ends.
-    own_after: Option<Own>,
-    modes: Modes,
-}
-
-/// One block, explicit or implicit.
-#[derive(Clone, Debug, Default)]
-struct Block {
-    /// BEGIN was seen, so its isolation is known.
-    known: bool,
-    set_local: bool,
-    /// One of them says what names stand for, or who reads.
-    names_set_local: bool,
-    /// The one before it had some, and the server has not been ready since: what it reports is that it puts them back.
-    puts_back: bool,
-    ddl: bool,
-    snapshot: bool,
-    savepoints: Vec<(String, Layer)>,
-    /// Going back to a savepoint cannot be followed any more.
-    lost_savepoints: bool,
-}
-
-/// One client's session.
-///
-/// Invariants: outside a block, with the server ready, `now` is `committed`; dirt ends only by a probe or DISCARD ALL, and
-/// never by a rollback.
-#[derive(Clone, Debug)]
-pub struct SessionState {
-    defaults: Own,
-    committed: Layer,
-    now: Layer,
-    block: Block,
-    status: BlockStatus,
-    /// An error came since the server was last ready.
-    failed: bool,
-    /// One bit for each [`Dirt`].
-    dirt: u16,
+/// When a probe is worth asking, and how closely it looks.
+#[derive(Clone, Copy, Debug)]
+struct Probing {
     /// A probe may find the session clean.
-    probe_due: bool,
+    due: bool,
     /// A command has run since the last probe that may have ended what the session has at its process.
     may_have_ended: bool,
     /// It has had a temporary object once, so that a probe must look closer.
     had_temporary: bool,
+}
+
+/// One client's session.
+///
+/// Invariant: dirt ends only by a probe or DISCARD ALL, and never by a rollback.
+#[derive(Clone, Debug)]
+pub struct SessionState {
+    defaults: Own,
+    transaction: Transaction,
+    dirt: DirtSet,
+    probing: Probing,
     /// `random()` may be a sequence that lives at the primary.
     seeded: bool,
     /// It has had settings of an application, which are empty and not absent when they are taken back.
     application_settings: bool,
-    /// The settings with which its connection began; known if a probe came before any SET, or if others share the connection.
-    /// What differs from them the session has set itself.
-    first: Option<Settings>,
-    /// RESET goes back to them: no reload came between.
-    resets: bool,
-    any_set: bool,
-    /// What ParameterStatus said of mirrored settings.
-    reported: BTreeMap<&'static str, String>,
-    /// Settings may have moved since the reports were last believed.
-    moved: bool,
+    beginning: Beginning,
+    reports: Reports,
     /// More or longer settings than are followed.
     overflown: bool,
     /// See [`SessionState::name_changes`].
     name_changes: u64,
     /// Settings of applications that the next probe asks for, too: the client has named them.
     named: Named,
-    client_utf8: bool,
-    server_utf8: bool,
-    /// When its process had last read the configuration, as the last probe found it.
-    loaded: LoadTime,
-}
-
-fn bit(dirt: Dirt) -> u16 {
-    1 << dirt as u8
 }
 
 impl SessionState {
     /// A session that has just logged in. It is dirty until a probe has made it known.
     pub fn new(startup: &Startup, interner: &mut Interner) -> SessionState {
-        let settings = interner.intern(BTreeMap::new());
-        let layer = Layer { settings, own: startup.own.clone(), own_after: None, modes: Modes::default() };
         SessionState {
             defaults: startup.own.clone(),
-            committed: layer.clone(),
-            now: layer,
-            block: Block::default(),
-            status: BlockStatus::Idle,
-            failed: false,
-            dirt: bit(Dirt::Fresh),
-            probe_due: true,
-            may_have_ended: false,
-            had_temporary: false,
+            transaction: Transaction::new(interner.intern(BTreeMap::new()), startup.own.clone()),
+            dirt: DirtSet::of(&[Dirt::Fresh]),
+            probing: Probing { due: true, may_have_ended: false, had_temporary: false },
             seeded: false,
             application_settings: startup.sets_for_applications(),
-            first: None,
-            resets: false,
-            any_set: false,
-            reported: BTreeMap::new(),
-            moved: false,
+            beginning: Beginning::default(),
+            reports: Reports::default(),
             overflown: false,
             name_changes: 0,
             named: Named::default(),
-            client_utf8: false,
-            server_utf8: false,
-            loaded: LoadTime::UNKNOWN,
         }
     }
 
@@ -157,10 +104,10 @@ impl SessionState {
     /// server is ready: between ReadyForQuery and the next byte that goes to the primary.
     pub fn may_leave(&self) -> Result<(), SessionStay> {
         self.known()?;
-        let isolation = match self.status {
+        let isolation = match self.transaction.status {
             BlockStatus::Failed => return Err(SessionStay::FailedBlock),
             BlockStatus::Open => self.isolation(),
-            BlockStatus::Idle => self.default_isolation(),
+            BlockStatus::Idle => self.transaction.default_isolation(),
         };
         if isolation.is_read_committed() { Ok(()) } else { Err(SessionStay::Isolation) }
     }
@@ -168,27 +115,31 @@ impl SessionState {
     /// A session that begins as this one did, with settings of Consort's own that may be others. This one has been found
     /// clean, and nothing else has happened to it.
     pub fn another(&self, startup: &Startup) -> SessionState {
-        let layer = Layer { own: startup.own.clone(), own_after: None, ..self.committed.clone() };
-        SessionState { defaults: startup.own.clone(), committed: layer.clone(), now: layer, ..self.clone() }
+        let transaction = self.transaction.with_own(startup.own.clone());
+        SessionState { defaults: startup.own.clone(), transaction, ..self.clone() }
     }
 
     /// It begins as if its first act had been to set this: nothing has happened to it but that it was looked at.
     pub fn begins_with(&mut self, name: &str, value: &str, interner: &mut Interner) {
-        self.any_set = true;
+        self.beginning.any_set = true;
         self.set(name, Some(value), interner);
-        self.committed.settings = self.now.settings.clone();
+        self.transaction.keep_settings();
     }
 
     /// Whether the session may go on at another connection of the same role and the same beginnings, once that is brought to
     /// its settings: nothing of it lives in its process. To be asked while the server is ready, outside a block.
     pub fn may_move(&self) -> Result<(), SessionStay> {
-        if self.status == BlockStatus::Idle { self.known() } else { Err(SessionStay::UnknownBlock) }
+        if self.transaction.status == BlockStatus::Idle {
+            self.known()
+        } else {
+            Err(SessionStay::UnknownBlock)
+        }
     }
 
     /// The settings that the session has changed, as the server names them: code may have changed others than a probe asks for.
     pub fn changed(&mut self, settings: &[(&str, &str)], interner: &mut Interner) {
         self.came_with_a_reload(settings, interner);
-        let mut known = self.now.settings.clone();
+        let mut known = self.transaction.now.settings.clone();
         for (name, value) in settings {
             // Names are the same whatever their case; the server says some as DateStyle.
             let name = name.to_ascii_lowercase();
@@ -197,26 +148,26 @@ impl SessionState {
             }
         }
         self.overflown |= known.are_too_many();
-        self.now.settings = known.clone();
-        self.committed.settings = known;
+        self.transaction.now.settings = known.clone();
+        self.transaction.committed.settings = known;
     }
 
     /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
     /// another table, and what the statement writes is not known either.
     pub fn knows_settings(&self) -> bool {
-        self.knows_settings_if_judged() && self.dirt & bit(Dirt::Unjudged) == 0
+        self.knows_settings_if_judged() && !self.dirt.has(Dirt::Unjudged)
     }
 
     /// The same, if nothing that ran before its tree was known changed the session.
     fn knows_settings_if_judged(&self) -> bool {
         let unknown =
             [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Reload, Dirt::Library];
-        !self.overflown && unknown.iter().all(|dirt| self.dirt & bit(*dirt) == 0)
+        !self.overflown && unknown.iter().all(|dirt| !self.dirt.has(*dirt))
     }
 
     /// Which settings the session has, if they are known.
     pub fn known_settings(&self) -> Option<SettingsId> {
-        self.knows_settings().then(|| self.now.settings.id())
+        self.knows_settings().then(|| self.transaction.now.settings.id())
     }
 
     /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
@@ -226,13 +177,13 @@ impl SessionState {
 
     /// The same, if nothing that ran before its tree was known changed the session.
     pub fn knows_names_if_judged(&self) -> bool {
-        self.knows_settings_if_judged() && !self.may_hide() && !self.block.set_local
+        self.knows_settings_if_judged() && !self.may_hide() && !self.transaction.block.set_local
     }
 
     /// Whether a name may stand for something that hides what the analysis took it for: a temporary view, or one that a
     /// search_path of this block alone finds first. Reading it may call what writes.
     pub fn may_hide(&self) -> bool {
-        self.dirt & bit(Dirt::Temporary) != 0 || self.block.names_set_local
+        self.dirt.has(Dirt::Temporary) || self.transaction.block.names_set_local
     }
 
     /// How often the session itself may have changed what names stand for: by DDL, by the end of a block that takes some back, and by
@@ -243,32 +194,32 @@ impl SessionState {
 
     /// Whether the block has changed the catalog: what is known of statements is not known of it.
     pub fn block_has_ddl(&self) -> bool {
-        self.block.ddl
+        self.transaction.block.ddl
     }
 
     /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole; or one that counts
     /// as such.
     pub fn read_only_snapshot(&self) -> bool {
-        let own = &self.now.own;
+        let own = &self.transaction.now.own;
         let one_snapshot = |isolation: Isolation| {
             isolation == Isolation::RepeatableRead
                 || (own.read_only_is_repeatable && isolation.is_read_committed())
         };
-        self.status == BlockStatus::Open
+        self.transaction.status == BlockStatus::Open
             && own.read_only_snapshots
-            && self.now.modes.isolation.is_some_and(one_snapshot)
-            && self.now.modes.read_only == Some(true)
+            && self.transaction.now.modes.isolation.is_some_and(one_snapshot)
+            && self.transaction.now.modes.read_only == Some(true)
             && self.known().is_ok()
     }
 
     /// Whether the block that stands is declared to read only.
     pub fn block_reads_only(&self) -> bool {
-        self.status == BlockStatus::Open && self.now.modes.read_only == Some(true)
+        self.transaction.status == BlockStatus::Open && self.transaction.now.modes.read_only == Some(true)
     }
 
     /// Whether declared REPEATABLE READ READ ONLY transactions may run at a standby.
     pub fn wants_snapshots(&self) -> bool {
-        self.now.own.read_only_snapshots
+        self.transaction.now.own.read_only_snapshots
     }
 
     /// Everything but the isolation.
@@ -278,13 +229,13 @@ impl SessionState {
 
     /// The same with this as the dirtiest thing about it.
     fn known_but_for(&self, dirt: Option<Dirt>) -> Result<(), SessionStay> {
-        let in_block = self.status == BlockStatus::Open;
-        let decided = self.now.settings.decided();
+        let in_block = self.transaction.status == BlockStatus::Open;
+        let decided = self.transaction.now.settings.decided();
         let stays = [
-            (in_block && !self.block.known, SessionStay::UnknownBlock),
-            (self.block.set_local, SessionStay::SetLocal),
-            (self.block.ddl, SessionStay::BlockHasDdl),
-            (self.block.snapshot, SessionStay::ImportedSnapshot),
+            (in_block && !self.transaction.block.known, SessionStay::UnknownBlock),
+            (self.transaction.block.set_local, SessionStay::SetLocal),
+            (self.transaction.block.ddl, SessionStay::BlockHasDdl),
+            (self.transaction.block.snapshot, SessionStay::ImportedSnapshot),
             (dirt.is_some(), SessionStay::Dirty(dirt.unwrap_or(Dirt::Unknown))),
             (in_block && decided.ends_idle_blocks, SessionStay::IdleLimit),
             (decided.stays.is_some(), decided.stays.unwrap_or(SessionStay::ReplicationRole)),
@@ -295,111 +246,95 @@ impl SessionState {
 
     /// The primary ends the session when it is idle for so long outside a block.
     pub fn idle_limit(&self) -> Option<Duration> {
-        self.now.settings.idle_limit()
+        self.transaction.now.settings.idle_limit()
     }
 
     /// Where the session is.
     pub fn block(&self) -> BlockStatus {
-        self.status
+        self.transaction.status
     }
 
     /// The isolation of the current transaction, or of the next one outside a block. SERIALIZABLE where it is not known.
     pub fn isolation(&self) -> Isolation {
-        self.now.modes.isolation.unwrap_or_else(|| self.default_isolation())
-    }
-
-    fn default_isolation(&self) -> Isolation {
-        self.now.settings.decided().isolation
+        self.transaction.now.modes.isolation.unwrap_or_else(|| self.transaction.default_isolation())
     }
 
     /// How fresh reads must be now.
     pub fn consistency(&self) -> Consistency {
-        self.now.own.consistency
+        self.transaction.now.own.consistency
     }
 
     /// The tables that the next transaction, or this one, will read, and those that it will write.
     pub fn declared(&self) -> (&Declared, &Declared) {
-        (&self.now.own.tables_read, &self.now.own.tables_written)
+        (&self.transaction.now.own.tables_read, &self.transaction.now.own.tables_written)
     }
 
     /// The known settings now.
     pub fn settings(&self) -> &Settings {
-        &self.now.settings
+        &self.transaction.now.settings
     }
 
     /// How plain string literals are read now.
     pub fn strings(&self) -> Strings {
-        let off = |value: &str| value == "off";
-        match self.reported.get("standard_conforming_strings") {
-            Some(value) if off(value) => Strings::Escaping,
-            _ => Strings::Standard,
-        }
+        self.reports.strings()
     }
 
     /// Whether this text means the same here as at the server, byte by byte: both sides speak UTF-8, or it is ASCII.
     pub fn text_is_plain(&self, text: &[u8]) -> bool {
-        (self.client_utf8 && self.server_utf8) || text.is_ascii()
+        self.reports.are_utf8() || text.is_ascii()
     }
 
     /// Whether `random()` may be a sequence that was begun at the primary.
     pub fn is_seeded(&self) -> bool {
-        self.seeded || self.dirt & bit(Dirt::Unjudged) != 0
+        self.seeded || self.dirt.has(Dirt::Unjudged)
     }
 
     /// Whether it may have, or have had, settings of an application (`app.user`): those that it has set, and those that nobody can
     /// ask for, because it began with them or code that ran has set them.
     pub fn may_have_application_settings(&self) -> bool {
-        self.application_settings || self.dirt & bit(Dirt::Unjudged) != 0
+        self.application_settings || self.dirt.has(Dirt::Unjudged)
     }
 
     /// The dirtiest thing about it.
     pub fn dirt(&self) -> Option<Dirt> {
-        Dirt::ALL.into_iter().find(|dirt| self.dirt & bit(*dirt) != 0)
+        self.dirt.first()
     }
 
     // What the node says.
 
     /// A ParameterStatus came.
     pub fn reported(&mut self, name: &str, value: &str) {
-        match name {
-            "client_encoding" => self.client_utf8 = value == "UTF8",
-            "server_encoding" => self.server_utf8 = value == "UTF8",
-            _ => {}
-        }
-        let known = MIRRORED.iter().find(|mirrored| mirrored.eq_ignore_ascii_case(name));
-        if let Some(known) = known {
-            self.reported.insert(known, value.to_owned());
-            self.moved = true;
-        }
+        self.reports.hear(name, value);
     }
 
     /// Something is about to run that may do this to the session. To be said before its first byte is sent.
     pub fn dirtied(&mut self, dirt: Dirt) {
-        self.dirt |= bit(dirt);
-        self.probe_due = true;
+        self.dirt.add(dirt);
+        self.probing.due = true;
         self.named.code_runs();
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
         self.application_settings |= matches!(dirt, Dirt::Function | Dirt::Unknown);
-        self.any_set |= matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
+        self.beginning.any_set |=
+            matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
     }
 
     /// It listens, or did when that was last known.
     pub fn listens(&self) -> bool {
-        self.dirt & bit(Dirt::Listen) != 0
+        self.dirt.has(Dirt::Listen)
     }
 
     /// Its process listens to nothing for it any more: what it hears it hears elsewhere, or it has ended that.
     pub fn hears_elsewhere(&mut self) {
-        self.dirt &= !bit(Dirt::Listen);
+        self.dirt.remove(Dirt::Listen);
     }
 
     /// All that ran before its tree was known has been judged: it changed nothing, or did this.
     pub fn judged(&mut self, dirt: Option<Dirt>) {
         self.application_settings |= matches!(dirt, Some(Dirt::Function | Dirt::Unknown));
-        if self.dirt & bit(Dirt::Unjudged) == 0 {
+        if !self.dirt.has(Dirt::Unjudged) {
             return;
         }
-        self.dirt &= !bit(Dirt::Unjudged);
+        self.dirt.remove(Dirt::Unjudged);
         if let Some(dirt) = dirt {
             self.dirtied(dirt);
         }
@@ -411,16 +346,16 @@ impl SessionState {
             self.dirtied(dirt);
         }
         match utility {
-            Utility::Begin(modes) => self.begin(modes),
-            Utility::Commit { chain } => self.end(!self.aborted(), *chain),
+            Utility::Begin(modes) => self.transaction.begin(modes),
+            Utility::Commit { chain } => self.end(!self.transaction.aborted(), *chain),
             Utility::Rollback { chain } => self.end(false, *chain),
-            Utility::PrepareTransaction(_) => self.end(!self.aborted(), false),
-            Utility::Savepoint(name) => self.savepoint(name),
-            Utility::Release(name) => self.release(name),
+            Utility::PrepareTransaction(_) => self.end(!self.transaction.aborted(), false),
+            Utility::Savepoint(name) => self.transaction.savepoint(name),
+            Utility::Release(name) => self.transaction.release(name),
             Utility::RollbackTo(name) => self.rollback_to(name),
             Utility::Set(assignment) => self.assign(assignment, interner),
             Utility::ResetAll => self.reset_all(),
-            Utility::SetTransaction(modes) => self.set_transaction(modes),
+            Utility::SetTransaction(modes) => self.transaction.set_transaction(modes),
             Utility::SetCharacteristics(modes) => self.set_characteristics(modes, interner),
             Utility::Discard(Discard::All) => {
                 self.name_changes += 1;
@@ -428,15 +363,15 @@ impl SessionState {
             }
             Utility::Discard(_) | Utility::Unlisten => {
                 self.name_changes += 1;
-                self.probe_due = self.dirt != 0;
-                self.may_have_ended = true;
+                self.probing.due = !self.dirt.is_empty();
+                self.probing.may_have_ended = true;
             }
-            Utility::Maintain => self.block.ddl = true,
+            Utility::Maintain => self.transaction.block.ddl = true,
             Utility::Ddl { .. } | Utility::Unknown => {
                 self.name_changes += 1;
-                self.block.ddl = true;
-                self.probe_due = true;
-                self.may_have_ended = true;
+                self.transaction.block.ddl = true;
+                self.probing.due = true;
+                self.probing.may_have_ended = true;
             }
             _ => {}
         }
@@ -452,120 +387,56 @@ impl SessionState {
 
     /// An ErrorResponse came to a statement that has a query tree.
     pub fn statement_failed(&mut self) {
-        self.failed = true;
+        self.transaction.failed = true;
     }
 
     /// A ReadyForQuery came, with this status: `I`, `T` or `E`.
     pub fn ready(&mut self, status: u8, interner: &mut Interner) {
         match status {
             b'I' => {
-                if self.status != BlockStatus::Idle && !self.failed {
+                if self.transaction.status != BlockStatus::Idle && !self.transaction.failed {
                     // The block's end was not seen: nobody knows whether its settings were kept.
                     self.dirtied(Dirt::Unknown);
                 }
-                self.end(!self.failed, false);
-                self.failed = false;
+                self.end(!self.transaction.failed, false);
+                self.transaction.failed = false;
             }
             b'T' => {
-                self.status = BlockStatus::Open;
-                self.failed = false;
+                self.transaction.status = BlockStatus::Open;
+                self.transaction.failed = false;
             }
-            _ => self.status = BlockStatus::Failed,
+            _ => self.transaction.status = BlockStatus::Failed,
         }
         self.believe_reports(interner);
-        self.block.puts_back = false;
+        self.transaction.block.puts_back = false;
     }
 
     /// What the server reports is true, however it came to be.
     fn believe_reports(&mut self, interner: &mut Interner) {
-        if !std::mem::take(&mut self.moved) {
+        if !std::mem::take(&mut self.reports.moved) {
             return;
         }
         self.hear_of_a_reload(interner);
-        for (name, value) in &self.reported {
-            self.now.settings = interner.with(&self.now.settings, name, Some(value));
+        for (name, value) in &self.reports.values {
+            self.transaction.now.settings = interner.with(&self.transaction.now.settings, name, Some(value));
         }
-        if self.status == BlockStatus::Idle {
-            self.committed.settings = self.now.settings.clone();
+        if self.transaction.status == BlockStatus::Idle {
+            self.transaction.keep_settings();
         }
     }
 
     // Blocks.
 
-    fn aborted(&self) -> bool {
-        self.failed || self.status == BlockStatus::Failed
-    }
-
-    fn begin(&mut self, modes: &Modes) {
-        if self.status == BlockStatus::Idle {
-            // What the block begins with it keeps, whatever happens to the defaults.
-            let read_only = self.now.settings.get("default_transaction_read_only") == Some("on");
-            self.block.known = true;
-            let isolation = self.default_isolation();
-            self.now.modes.isolation.get_or_insert(isolation);
-            self.now.modes.read_only.get_or_insert(read_only);
-        }
-        self.status = BlockStatus::Open;
-        self.set_transaction(modes);
-    }
-
-    fn set_transaction(&mut self, modes: &Modes) {
-        let now = &mut self.now.modes;
-        now.isolation = modes.isolation.or(now.isolation);
-        now.read_only = modes.read_only.or(now.read_only);
-        now.deferrable = modes.deferrable.or(now.deferrable);
-        self.block.snapshot |= modes.snapshot;
-    }
-
     fn end(&mut self, committed: bool, chain: bool) {
-        // A failed block has lost its isolation before it is chained (15.x: to the default; not documented).
-        let lost = self.aborted();
-        self.name_changes += u64::from(self.block.ddl);
-        let modes = if lost { Modes::default() } else { self.now.modes };
-        if committed {
-            if let Some(own) = self.now.own_after.take() {
-                self.now.own = own;
-            }
-            self.committed = self.now.clone();
-        }
-        self.now = self.committed.clone();
-        self.now.modes = if chain { modes } else { Modes::default() };
-        self.committed.modes = Modes::default();
-        let known = chain && self.block.known && !lost;
-        let puts_back = self.block.set_local || self.block.puts_back;
-        self.block = Block { known, puts_back, ..Block::default() };
-        self.status = if chain { BlockStatus::Open } else { BlockStatus::Idle };
-        if chain {
-            self.failed = false;
-        }
-    }
-
-    fn savepoint(&mut self, name: &str) {
-        if self.block.savepoints.len() == MAX_SAVEPOINTS {
-            self.block.lost_savepoints = true;
-            return;
-        }
-        self.block.savepoints.push((name.to_owned(), self.now.clone()));
-    }
-
-    fn release(&mut self, name: &str) {
-        if let Some(at) = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name) {
-            self.block.savepoints.truncate(at);
-        }
+        self.name_changes += u64::from(self.transaction.block.ddl);
+        self.transaction.end(committed, chain);
     }
 
     fn rollback_to(&mut self, name: &str) {
-        self.name_changes += u64::from(self.block.ddl);
-        let at = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name);
-        match at {
-            Some(at) if !self.block.lost_savepoints => {
-                self.block.savepoints.truncate(at + 1);
-                self.now = self.block.savepoints[at].1.clone();
-            }
-            _ => self.dirtied(Dirt::Setting),
+        self.name_changes += u64::from(self.transaction.block.ddl);
+        if !self.transaction.rollback_to(name) {
+            self.dirtied(Dirt::Setting);
         }
-        self.failed = false;
-        self.status = BlockStatus::Open;
     }
 
     // Settings.
@@ -578,12 +449,12 @@ impl SessionState {
             Kind::PrimarysOwn if assignment.local => {}
             Kind::Seed => self.seeded = true,
             Kind::Mirrored if assignment.local => {
-                self.block.set_local = true;
-                self.block.names_set_local |=
+                self.transaction.block.set_local = true;
+                self.transaction.block.names_set_local |=
                     matches!(name, "search_path" | "role" | "session_authorization" | "row_security");
             }
             Kind::Mirrored | Kind::PrimarysOwn => {
-                self.any_set = true;
+                self.beginning.any_set = true;
                 match &assignment.value {
                     NewValue::To(value) => {
                         self.set(name, Some(value), interner);
@@ -602,14 +473,15 @@ impl SessionState {
     }
 
     fn set(&mut self, name: &str, value: Option<&str>, interner: &mut Interner) {
-        self.moved = true;
-        let room = self.now.settings.get(name).is_some() || !self.now.settings.are_too_many();
+        self.reports.moved = true;
+        let room = self.transaction.now.settings.get(name).is_some()
+            || !self.transaction.now.settings.are_too_many();
         let fits = room && value.is_none_or(|value| name.len() + value.len() <= MAX_SETTING);
         if !fits {
             self.overflown = true;
             return;
         }
-        self.now.settings = interner.with(&self.now.settings, name, value);
+        self.transaction.now.settings = interner.with(&self.transaction.now.settings, name, value);
     }
 
     /// Back to what the session began with.
@@ -625,7 +497,7 @@ impl SessionState {
     }
 
     fn set_characteristics(&mut self, modes: &Modes, interner: &mut Interner) {
-        self.any_set = true;
+        self.beginning.any_set = true;
         if let Some(isolation) = modes.isolation {
             self.set("default_transaction_isolation", Some(isolation.as_str()), interner);
         }
@@ -639,18 +511,18 @@ impl SessionState {
     }
 
     fn reset_all(&mut self) {
-        self.any_set = true;
-        self.moved = true;
-        self.now.own = self.defaults.clone();
-        self.now.own_after = self.now.own_after.take().map(|_| self.defaults.clone());
+        self.beginning.any_set = true;
+        self.reports.moved = true;
+        self.transaction.now.own = self.defaults.clone();
+        self.transaction.now.own_after = self.transaction.now.own_after.take().map(|_| self.defaults.clone());
         match self.resets_to() {
             // The role stays: it is not reset by RESET ALL. A probe tells what it is.
             Some(first)
-                if first.get("role") == self.now.settings.get("role")
+                if first.get("role") == self.transaction.now.settings.get("role")
                     && first.get("session_authorization")
-                        == self.now.settings.get("session_authorization") =>
+                        == self.transaction.now.settings.get("session_authorization") =>
             {
-                self.now.settings = first;
+                self.transaction.now.settings = first;
             }
             _ => self.dirtied(Dirt::Setting),
         }
@@ -658,84 +530,83 @@ impl SessionState {
 
     fn discard_all(&mut self) {
         let first = self.resets_to();
-        self.now.own = self.defaults.clone();
-        self.now.own_after = None;
+        self.transaction.now.own = self.defaults.clone();
+        self.transaction.now.own_after = None;
         self.seeded = self.is_seeded();
-        self.dirt &= bit(Dirt::Library);
+        self.dirt.keep(Dirt::Library);
         self.overflown = false;
-        self.moved = true;
+        self.reports.moved = true;
         match first {
-            Some(first) => self.now.settings = first,
+            Some(first) => self.transaction.now.settings = first,
             None => {
                 // As at the beginning: the next probe tells what that is.
-                self.dirt |= bit(Dirt::Fresh);
-                self.any_set = false;
+                self.dirt.add(Dirt::Fresh);
+                self.beginning.any_set = false;
             }
         }
-        self.probe_due = self.dirt != 0;
+        self.probing.due = !self.dirt.is_empty();
         // It is committed by itself, whatever becomes of the statements behind it before the Sync.
-        self.committed = self.now.clone();
+        self.transaction.committed = self.transaction.now.clone();
     }
 
     // Probes.
 
     /// Whether a probe may find the session clean, once it is idle outside a block.
     pub fn may_be_clean(&self) -> bool {
-        self.probe_due && self.dirt & !bit(Dirt::Library) != 0
+        self.probing.due && !self.dirt.without(&[Dirt::Library]).is_empty()
     }
 
     /// Temporary objects keep it where it is, and no command has run that drops any. Code may have dropped them; nobody is
     /// wronged who learns that a moment later.
     pub fn has_temporary_still(&self) -> bool {
-        self.dirt & bit(Dirt::Temporary) != 0 && !self.may_have_ended
+        self.dirt.has(Dirt::Temporary) && !self.probing.may_have_ended
     }
 
     /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
     /// the session is idle outside a block. Its answer is one row.
     pub fn probe(&self) -> Option<String> {
-        let due = self.may_be_clean() && self.status == BlockStatus::Idle;
-        let temporary = if self.had_temporary { Temporary::Objects } else { Temporary::Schema };
+        let due = self.may_be_clean() && self.transaction.status == BlockStatus::Idle;
+        let temporary = if self.probing.had_temporary { Temporary::Objects } else { Temporary::Schema };
         due.then(|| probe::question(self.asked(), temporary))
     }
 
     /// The probe's answer. What is still wrong, if anything is.
     pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
-        (self.probe_due, self.may_have_ended) = (false, false);
+        (self.probing.due, self.probing.may_have_ended) = (false, false);
         let Some(Probed { settings, loaded, found }) = probe::answer(row, self.asked(), interner) else {
             return Err(self.dirt().unwrap_or(Dirt::Unknown));
         };
-        let begun = bit(Dirt::Fresh) | bit(Dirt::Reload);
-        self.resets &= loaded == self.loaded;
-        self.loaded = loaded;
-        if !self.any_set && self.dirt & !begun == 0 {
-            (self.first, self.resets) = (Some(settings.clone()), true);
+        self.beginning.resets &= loaded == self.beginning.loaded;
+        self.beginning.loaded = loaded;
+        if !self.beginning.any_set && self.dirt.without(&[Dirt::Fresh, Dirt::Reload]).is_empty() {
+            (self.beginning.settings, self.beginning.resets) = (Some(settings.clone()), true);
         }
         self.overflown |= settings.are_too_many();
         // The answer is newer than every report; one that came with it may not have been told yet.
-        for (name, value) in &mut self.reported {
+        for (name, value) in &mut self.reports.values {
             if let Some(found) = settings.get(name) {
                 found.clone_into(value);
             }
         }
-        self.now.settings = settings;
+        self.transaction.now.settings = settings;
         self.named.were_asked();
-        self.committed.settings = self.now.settings.clone();
+        self.transaction.keep_settings();
         self.seeded = self.is_seeded();
-        let had = (self.had_temporary, self.dirt & bit(Dirt::Temporary) != 0);
-        self.dirt &= bit(Dirt::Library);
+        let had = (self.probing.had_temporary, self.dirt.has(Dirt::Temporary));
+        self.dirt.keep(Dirt::Library);
         self.application_settings |= found.contains(&Found::ApplicationSettings);
         for found in found {
-            self.dirt |= bit(match found {
+            self.dirt.add(match found {
                 Found::ApplicationSettings => continue,
                 Found::Temporary => Dirt::Temporary,
                 Found::Listening => Dirt::Listen,
                 Found::AdvisoryLock => Dirt::AdvisoryLock,
             });
             // There is a temporary schema: the next probe looks whether anything is in it.
-            self.probe_due |= found == Found::Temporary && !self.had_temporary;
-            self.had_temporary |= found == Found::Temporary;
+            self.probing.due |= found == Found::Temporary && !self.probing.had_temporary;
+            self.probing.had_temporary |= found == Found::Temporary;
         }
-        let has = (self.had_temporary, self.dirt & bit(Dirt::Temporary) != 0);
+        let has = (self.probing.had_temporary, self.dirt.has(Dirt::Temporary));
         self.name_changes += u64::from(has != had);
         self.dirt().map_or(Ok(()), Err)
     }
@@ -743,14 +614,14 @@ impl SessionState {
     /// No probe, or none that could be read: what is known stays as it is, and it is not asked again until something
     /// happens.
     pub fn probe_failed(&mut self) {
-        self.probe_due = false;
+        self.probing.due = false;
     }
 
     // Consort's own settings.
 
     /// Answers SET, RESET or SHOW of one of Consort's own settings ([`Utility::consort_setting`]).
     pub fn consort(&mut self, utility: &Utility) -> Result<Answer, SettingError> {
-        if self.status == BlockStatus::Failed {
+        if self.transaction.status == BlockStatus::Failed {
             return Err(SettingError {
                 sqlstate: "25P02",
                 message: "current transaction is aborted, commands ignored until end of transaction block"
@@ -759,37 +630,15 @@ impl SessionState {
             });
         }
         match utility {
-            Utility::Show(name) => Ok(Answer::Row { column: name.clone(), value: self.now.own.show(name)? }),
-            Utility::Set(assignment) => self.set_own(assignment),
+            Utility::Show(name) => {
+                Ok(Answer::Row { column: name.clone(), value: self.transaction.now.own.show(name)? })
+            }
+            Utility::Set(assignment) => self.transaction.set_own(assignment, &self.defaults),
             _ => Err(SettingError {
                 sqlstate: "XX000",
                 message: "this is not a setting of Consort's own".to_owned(),
                 hint: None,
             }),
         }
-    }
-
-    fn set_own(&mut self, assignment: &Assignment) -> Result<Answer, SettingError> {
-        let value = match &assignment.value {
-            NewValue::To(value) => Some(value.as_str()),
-            NewValue::Default | NewValue::Reset => None,
-            NewValue::Unknown => Some(""),
-        };
-        let mut own = self.now.own.clone();
-        own.set(&assignment.name, value, &self.defaults)?;
-        let in_block = self.status == BlockStatus::Open;
-        if assignment.local && !in_block {
-            return Ok(Answer::TagWithWarning("SET", "SET LOCAL can only be used in transaction blocks"));
-        }
-        if assignment.local {
-            self.now.own_after.get_or_insert_with(|| self.now.own.clone());
-        } else if let Some(after) = &mut self.now.own_after {
-            after.set(&assignment.name, value, &self.defaults)?;
-        }
-        if !in_block {
-            self.committed.own = own.clone();
-        }
-        self.now.own = own;
-        Ok(Answer::Tag(if assignment.value == NewValue::Reset { "RESET" } else { "SET" }))
     }
 }

@@ -1,7 +1,7 @@
 //! Reloads of the server's configuration: what was found before may be otherwise, and what a session that goes on at another
 //! connection takes along.
 
-use super::{BlockStatus, Dirt, Interner, SessionState, Settings, bit};
+use super::{BlockStatus, Dirt, DirtSet, Interner, SessionState, Settings};
 use crate::settings::IDENTITY;
 use history::LoadTime;
 use std::collections::BTreeSet;
@@ -10,46 +10,48 @@ impl SessionState {
     /// Processes of the primary that began at this moment or heeded its last reload have read the configuration at `floor`
     /// or later. Settings that were found before may be others now, and so may what RESET goes back to.
     pub fn reloaded(&mut self, floor: LoadTime) {
-        if self.loaded < floor && self.dirt & bit(Dirt::Fresh) == 0 {
+        if self.beginning.loaded < floor && !self.dirt.has(Dirt::Fresh) {
             self.dirtied(Dirt::Reload);
         }
     }
 
     /// When its process had read the configuration, as it said last.
     pub fn loaded(&self) -> LoadTime {
-        self.loaded
+        self.beginning.loaded
     }
 
     /// What RESET goes back to, if that is known.
     pub(super) fn resets_to(&self) -> Option<Settings> {
-        let is_known = self.resets && self.dirt & bit(Dirt::Reload) == 0;
-        self.first.clone().filter(|_| is_known)
+        let is_known = self.beginning.resets && !self.dirt.has(Dirt::Reload);
+        self.beginning.settings.clone().filter(|_| is_known)
     }
 
     /// Its connection, which others share, began with these settings, and its process read the configuration at `loaded`, as it said
     /// last before the session came. For a session of whose beginnings nothing is known.
     pub fn began_with(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) {
-        if self.first.is_some() {
+        if self.beginning.settings.is_some() {
             return;
         }
-        if self.dirt & bit(Dirt::Fresh) != 0 {
-            self.loaded = loaded;
+        if self.dirt.has(Dirt::Fresh) {
+            self.beginning.loaded = loaded;
             // What its role and its database have made goes along with it, too: the probe asks for what is known.
             let others = first.others().filter_map(|name| Some((name, first.get(name)?)));
             for (name, value) in others {
-                if self.now.settings.get(name).is_none() {
-                    self.now.settings = interner.with(&self.now.settings, name, Some(value));
+                if self.transaction.now.settings.get(name).is_none() {
+                    self.transaction.now.settings =
+                        interner.with(&self.transaction.now.settings, name, Some(value));
                 }
             }
-            self.committed.settings = self.now.settings.clone();
+            self.transaction.keep_settings();
         }
-        (self.first, self.resets) = (Some(first.clone()), self.loaded == loaded);
+        (self.beginning.settings, self.beginning.resets) =
+            (Some(first.clone()), self.beginning.loaded == loaded);
     }
 
     /// A reload came between the beginnings of its connection and what was found there: only with what it has changed
     /// ([`SessionState::changed`]) it is known what it has set itself.
     pub fn is_to_be_told_apart(&self) -> bool {
-        self.first.is_some() && !self.resets
+        self.beginning.settings.is_some() && !self.beginning.resets
     }
 
     /// The session has changed these settings alone: all else that differs from how its connection began came with a reload.
@@ -57,16 +59,16 @@ impl SessionState {
         if !self.is_to_be_told_apart() {
             return;
         }
-        let Some(mut first) = self.first.take() else { return };
+        let Some(mut first) = self.beginning.settings.take() else { return };
         let changed: BTreeSet<String> = changed.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         // No view lists who it is, nor settings of applications (`app.user`).
         let came = |name: &str| !changed.contains(name) && !IDENTITY.contains(&name) && !name.contains('.');
-        for (name, value) in self.now.settings.iter().filter(|(name, _)| came(name)) {
+        for (name, value) in self.transaction.now.settings.iter().filter(|(name, _)| came(name)) {
             if first.get(name) != Some(value) {
                 first = interner.with(&first, name, Some(value));
             }
         }
-        self.first = Some(first);
+        self.beginning.settings = Some(first);
     }
 
     /// What is reported of a setting that the session has left as it was came with a reload, and no rollback takes it back. What
@@ -74,41 +76,41 @@ impl SessionState {
     pub(super) fn hear_of_a_reload(&mut self, interner: &mut Interner) {
         let in_doubt = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
         let is_followed = !self.overflown
-            && !self.block.set_local
-            && !self.block.puts_back
-            && !self.block.lost_savepoints
-            && in_doubt.iter().all(|dirt| self.dirt & bit(*dirt) == 0);
-        let Some(mut first) = self.first.clone().filter(|_| is_followed) else { return };
-        for (name, value) in &self.reported {
+            && !self.transaction.block.set_local
+            && !self.transaction.block.puts_back
+            && !self.transaction.block.lost_savepoints
+            && in_doubt.iter().all(|dirt| !self.dirt.has(*dirt));
+        let Some(mut first) = self.beginning.settings.clone().filter(|_| is_followed) else { return };
+        for (name, value) in &self.reports.values {
             let is_other = |was: &&str| was != value && !IDENTITY.contains(name);
             let Some(was) = first.get(name).filter(is_other).map(str::to_owned) else { continue };
-            let saved = self.block.savepoints.iter().map(|(_, layer)| layer);
+            let saved = self.transaction.block.savepoints.iter().map(|(_, layer)| layer);
             let is_set = saved
-                .chain([&self.committed, &self.now])
+                .chain([&self.transaction.committed, &self.transaction.now])
                 .any(|layer| layer.settings.get(name) != Some(was.as_str()));
             if is_set {
                 continue;
             }
             first = interner.with(&first, name, Some(value));
-            self.resets = false;
-            let saved = self.block.savepoints.iter_mut().map(|(_, layer)| layer);
-            for layer in saved.chain([&mut self.committed]) {
+            self.beginning.resets = false;
+            let saved = self.transaction.block.savepoints.iter_mut().map(|(_, layer)| layer);
+            for layer in saved.chain([&mut self.transaction.committed]) {
                 layer.settings = interner.with(&layer.settings, name, Some(value));
             }
         }
-        self.first = Some(first);
+        self.beginning.settings = Some(first);
     }
 
     /// Nothing is known of it, and it has set nothing: it begins as whoever logs in.
     pub fn has_just_begun(&self) -> bool {
-        self.dirt() == Some(Dirt::Fresh) && !self.any_set
+        self.dirt() == Some(Dirt::Fresh) && !self.beginning.any_set
     }
 
     /// Nothing keeps it from going on at another connection but that the configuration was loaded anew.
     pub fn may_begin_anew(&self) -> bool {
-        self.first.is_some()
-            && self.status == BlockStatus::Idle
-            && self.dirt == bit(Dirt::Reload)
+        self.beginning.settings.is_some()
+            && self.transaction.status == BlockStatus::Idle
+            && self.dirt == DirtSet::of(&[Dirt::Reload])
             && self.known_but_for(None).is_ok()
     }
 
@@ -116,29 +118,30 @@ impl SessionState {
     /// Whether it has other settings there: where a reload came between, it takes along what it has set itself, and all else is as
     /// that connection has it.
     pub fn goes_on_at(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) -> bool {
-        let came_reload = self.dirt & bit(Dirt::Reload) != 0 || !self.resets || self.loaded != loaded;
-        (self.loaded, self.resets) = (loaded, true);
-        let before = self.first.replace(first.clone());
+        let came_reload =
+            self.dirt.has(Dirt::Reload) || !self.beginning.resets || self.beginning.loaded != loaded;
+        (self.beginning.loaded, self.beginning.resets) = (loaded, true);
+        let before = self.beginning.settings.replace(first.clone());
         let Some(before) = before.filter(|before| came_reload && before != first) else {
             // It is given there what it has, also what it began with and has not set itself.
-            self.any_set |= self.now.settings != *first;
+            self.beginning.any_set |= self.transaction.now.settings != *first;
             return false;
         };
         let mut settings = first.clone();
-        for (name, value) in self.now.settings.iter() {
+        for (name, value) in self.transaction.now.settings.iter() {
             if before.get(name) != Some(value) {
                 settings = interner.with(&settings, name, Some(value));
             }
         }
-        self.any_set |= settings != *first;
+        self.beginning.any_set |= settings != *first;
         // That is newer than every report.
-        for (name, value) in &mut self.reported {
+        for (name, value) in &mut self.reports.values {
             if let Some(known) = settings.get(name) {
                 known.clone_into(value);
             }
         }
-        self.now.settings = settings;
-        self.committed.settings = self.now.settings.clone();
+        self.transaction.now.settings = settings;
+        self.transaction.keep_settings();
         true
     }
 }

@@ -1,6 +1,8 @@
 //! What is known of a session, for another process in which it goes on: as values, for interned settings are this process's.
 
-use super::{BlockStatus, SessionState};
+use super::beginning::Beginning;
+use super::reports::Reports;
+use super::{DirtSet, SessionState};
 use crate::{Interner, MIRRORED, OWN_SETTINGS, Own, Settings, Startup};
 use history::LoadTime;
 use std::collections::BTreeMap;
@@ -70,40 +72,30 @@ impl SessionState {
         // Whoever adds a field decides here whether it goes along.
         let SessionState {
             defaults,
-            committed: _,
-            now,
-            block: _,
-            status: _,
-            failed,
+            transaction,
             dirt: _,
-            probe_due: _,
-            may_have_ended: _,
-            had_temporary,
+            probing,
             seeded,
             application_settings: _,
-            first,
-            resets,
-            any_set,
-            reported,
-            moved,
+            beginning,
+            reports,
             overflown: _,
             name_changes: _,
             named: _,
-            client_utf8,
-            server_utf8,
-            loaded,
         } = self;
-        if *failed || now.own_after.is_some() {
+        let (now, Beginning { settings: first, resets, any_set, loaded }) = (&transaction.now, beginning);
+        let Reports { values, moved, client_utf8, server_utf8 } = reports;
+        if transaction.failed || now.own_after.is_some() {
             return None;
         }
-        let reported = reported.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let reported = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         Some(CarriedState {
             settings: pairs(&now.settings),
             first: first.as_ref().map(pairs),
             resets: *resets,
             own: shown(&now.own),
             defaults: shown(defaults),
-            had_temporary: *had_temporary,
+            had_temporary: probing.had_temporary,
             seeded: *seeded,
             any_set: *any_set,
             reported: reported.collect(),
@@ -120,26 +112,26 @@ impl SessionState {
         let defaults = own(&carried.defaults, begins)?;
         let startup = Startup { own: defaults.clone(), forward: Vec::new() };
         let mut state = SessionState::new(&startup, interner);
-        state.now.settings = interned(&carried.settings, interner);
-        state.now.own = own(&carried.own, &defaults)?;
-        state.committed = state.now.clone();
-        state.first = carried.first.as_ref().map(|first| interned(first, interner));
-        state.resets = carried.resets;
+        state.transaction.now.settings = interned(&carried.settings, interner);
+        state.transaction.now.own = own(&carried.own, &defaults)?;
+        state.transaction.committed = state.transaction.now.clone();
+        state.beginning.settings = carried.first.as_ref().map(|first| interned(first, interner));
+        state.beginning.resets = carried.resets;
         let reported: BTreeMap<&str, &str> =
             carried.reported.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         for name in MIRRORED {
             if let Some(value) = reported.get(name) {
-                state.reported.insert(name, (*value).to_owned());
+                state.reports.values.insert(name, (*value).to_owned());
             }
         }
-        (state.dirt, state.probe_due, state.status) = (0, false, BlockStatus::Idle);
-        (state.had_temporary, state.seeded, state.any_set) =
+        (state.dirt, state.probing.due) = (DirtSet::default(), false);
+        (state.probing.had_temporary, state.seeded, state.beginning.any_set) =
             (carried.had_temporary, carried.seeded, carried.any_set);
         // What it began with is not carried.
         state.application_settings = true;
-        state.moved = carried.moved;
-        (state.client_utf8, state.server_utf8) = (carried.client_utf8, carried.server_utf8);
-        state.loaded = LoadTime::new(carried.loaded_us);
+        state.reports.moved = carried.moved;
+        (state.reports.client_utf8, state.reports.server_utf8) = (carried.client_utf8, carried.server_utf8);
+        state.beginning.loaded = LoadTime::new(carried.loaded_us);
         Some(state)
     }
 }
@@ -156,12 +148,12 @@ mod tests {
         let startup = Startup::of(pairs, Own::default()).unwrap();
         let mut state = SessionState::new(&startup, &mut here);
         assert_eq!(state.carried(), None, "nothing is known of it yet");
-        state.dirt = 0;
+        state.dirt = DirtSet::default();
         state.reported("TimeZone", "UTC");
-        state.now.own.set("consort.tables_read", Some("a, b"), &Own::default()).unwrap();
-        state.committed = state.now.clone();
-        state.first = Some(here.intern(BTreeMap::new()));
-        (state.resets, state.loaded) = (true, LoadTime::new(7));
+        state.transaction.now.own.set("consort.tables_read", Some("a, b"), &Own::default()).unwrap();
+        state.transaction.committed = state.transaction.now.clone();
+        state.beginning.settings = Some(here.intern(BTreeMap::new()));
+        (state.beginning.resets, state.beginning.loaded) = (true, LoadTime::new(7));
         let carried = state.carried().unwrap();
         // Another process has other numbers for the same settings.
         let mut there = Interner::new(8);
@@ -173,7 +165,7 @@ mod tests {
         arrived.ready(b'I', &mut there);
         assert_eq!(arrived.settings().get("timezone"), Some("UTC"));
         assert_eq!(arrived.consistency(), startup.own.consistency);
-        assert!(arrived.now.own.read_only_is_repeatable, "that is this process's design");
+        assert!(arrived.transaction.now.own.read_only_is_repeatable, "that is this process's design");
         let unknown = CarriedState { own: vec![("consort.unheard".to_owned(), String::new())], ..carried };
         assert!(SessionState::of_carried(&unknown, &begins, &mut there).is_none());
         state.dirtied(Dirt::Temporary);

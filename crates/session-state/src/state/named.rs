@@ -67,7 +67,7 @@ impl SessionState {
 
     /// The settings that not every session is asked for: those that are known, and those that were named.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
-        let settings = &self.now.settings;
+        let settings = &self.transaction.now.settings;
         let named = self.named.names.iter().map(String::as_str).filter(|name| settings.get(name).is_none());
         settings.others().chain(named)
     }
