@@ -84,8 +84,6 @@ pub struct Config {
     /// The replicas that Consort feeds.
     pub replicas: Vec<Server>,
     design: Option<Design>,
-    /// Designs may be chosen that are known to be wrong.
-    pub flawed_designs: bool,
     writers: Option<Writers>,
     /// Databases that are followed, so that their reads may leave; `*` is all.
     pub databases: Vec<String>,

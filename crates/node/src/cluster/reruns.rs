@@ -10,11 +10,10 @@
 //! A statement stands for its rows at every replica or at none. Its rows are kept all the same.
 
 use super::Cluster;
-use design::Effects;
 use history::{DatabaseId, Footprint, Lsn, Snapshot, Version, Xid};
 use order::{Boundary, RunNumber};
 use postgres::apply::Rerun;
-use scheduler::parallel::{Bugs, Guard};
+use scheduler::parallel::Guard;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,9 +68,9 @@ struct Of {
 }
 
 impl Of {
-    fn new(run: Option<RunNumber>, next: Version, bugs: Bugs) -> Of {
+    fn new(run: Option<RunNumber>, next: Version) -> Of {
         let before = Version::new(next.get().saturating_sub(1));
-        let guard = Guard::new(before, MAX_WINDOW, bugs);
+        let guard = Guard::new(before, MAX_WINDOW);
         Of {
             run,
             guard,
@@ -130,21 +129,21 @@ pub(crate) struct Reruns {
 
 impl Reruns {
     /// The order goes on in this run: what was told in another one says nothing.
-    fn follow(&self, of: DatabaseId, run: Option<RunNumber>, bugs: Bugs) {
+    fn follow(&self, of: DatabaseId, run: Option<RunNumber>) {
         let mut all = self.of.borrow_mut();
         if all.get(&of).is_none_or(|known| known.run != run) {
-            all.insert(of, Of::new(run, Version::ZERO, bugs));
+            all.insert(of, Of::new(run, Version::ZERO));
         }
     }
 
-    fn place(&self, boundary: &Boundary, bugs: Bugs) -> Vec<(Lsn, Result<Told, &'static str>)> {
+    fn place(&self, boundary: &Boundary) -> Vec<(Lsn, Result<Told, &'static str>)> {
         let Some(first) = boundary.commits.first() else { return Vec::new() };
-        self.follow(boundary.database, Some(boundary.run), bugs);
+        self.follow(boundary.database, Some(boundary.run));
         let mut all = self.of.borrow_mut();
         let Some(of) = all.get_mut(&boundary.database) else { return Vec::new() };
         if of.next != first.version {
             // What was placed meanwhile is not known one by one.
-            let fresh = Of::new(of.run, first.version, bugs);
+            let fresh = Of::new(of.run, first.version);
             (of.guard, of.next, of.xids) = (fresh.guard, fresh.next, fresh.xids);
         }
         of.place(boundary)
@@ -155,12 +154,6 @@ impl Cluster {
     /// Statements travel to replicas, where they may.
     pub(crate) fn statements_travel(&self) -> bool {
         self.setup().design.effects.are_statements()
-    }
-
-    /// What the guard leaves out.
-    fn guard_bugs(&self) -> Bugs {
-        let statement_in_commit_order = self.setup().design.effects == Effects::StatementsInCommitOrder;
-        Bugs { statement_in_commit_order, ..Bugs::default() }
     }
 
     /// From when on a transaction that begins now counts; `None`: whatever it runs, nobody wants to hear of it.
@@ -190,7 +183,7 @@ impl Cluster {
     /// The order of the database goes on in its run, if in any.
     pub(super) fn reruns_follow(&self, of: DatabaseId, run: Option<RunNumber>) {
         if self.statements_travel() {
-            self.reruns().follow(of, run, self.guard_bugs());
+            self.reruns().follow(of, run);
         }
     }
 
@@ -207,7 +200,7 @@ impl Cluster {
         if !self.statements_travel() {
             return;
         }
-        for (end, told) in self.reruns().place(boundary, self.guard_bugs()) {
+        for (end, told) in self.reruns().place(boundary) {
             self.feeds().change(boundary.database, end, |rows| {
                 let stands = told.and_then(|told| {
                     let same = rows.part.is_written_by(&told.reruns);

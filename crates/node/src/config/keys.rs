@@ -216,12 +216,6 @@ pub static KEYS: &[Key] = &[
          `weak` (anywhere: stale reads, for comparison only), or the design of a paper ([designs](designs.md)).",
         |config, value| put(&mut config.design, design(value).map(Some)),
     ),
-    global(
-        "flawed_designs",
-        "false",
-        "For experiments: designs may be chosen that are known to be wrong ([which](designs.md)).",
-        |config, value| put(&mut config.flawed_designs, flag(value)),
-    ),
     reloaded(global(
         "writers",
         "\"anywhere\"",

@@ -58,9 +58,6 @@ impl Config {
                 "is for designs whose reads may go to the primary: here replicas have all tables",
             );
         }
-        if let Some(flaw) = self.design().flaw().filter(|_| !self.flawed_designs) {
-            refuse("design", &format!("is for experiments alone, which say flawed_designs = true: {flaw}"));
-        }
         let takes_turns = self.design().orderer == Orderer::PrimaryOneByOne;
         if self.acknowledged_by > if takes_turns { self.replicas.len() } else { 0 } {
             refuse("acknowledged_by", "needs so many [[replica]]s, and a design in which commits take turns");

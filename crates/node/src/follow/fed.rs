@@ -477,9 +477,6 @@ impl<'a> Feeding<'a> {
         let intake = self.cluster.setup().design.intake;
         let connections = if intake.is_one_by_one() { 1 } else { self.cluster.setup().apply_connections };
         let mut feeder = Feeder::open(&self.replica, FIRST_EPOCH).await?.on_connections(connections);
-        if intake.shows_as_done() {
-            feeder = feeder.showing_as_done();
-        }
         feeder.end_others().await?;
         let (key, life) = ((self.of, self.id), feeder.sighting().incarnation);
         let feeds = self.cluster.feeds();
@@ -498,7 +495,7 @@ impl<'a> Feeding<'a> {
             line.step().await?;
         }
         line.reach().await?;
-        let together = !intake.is_one_by_one() && !intake.shows_as_done();
+        let together = !intake.is_one_by_one();
         let most = if together { STRETCH_BYTES } else { 0 };
         let (mut joins_at, mut tries) = (Instant::now(), 0);
         loop {

@@ -19,12 +19,6 @@ fn travel(setup: &mut Setup) {
     setup.design = *design::ALL.iter().find(travel).unwrap();
 }
 
-/// The one in which they do whatever was committed beside them.
-fn without_the_guard() -> design::Design {
-    let unguarded = |design: &design::Design| design.effects == Effects::StatementsInCommitOrder;
-    design::FLAWED.into_iter().find(unguarded).unwrap()
-}
-
 fn servers(sql: &str) -> Scratch {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
     servers.query("CREATE TABLE marker (n serial PRIMARY KEY)");
@@ -275,13 +269,6 @@ fn what_declared_triggers_touch_is_guarded_too() {
         assert_eq!(are_equal(&servers), Ok(()));
         travelled(&open).0 > before
     });
-}
-
-#[test]
-fn without_the_guard_the_replica_would_not_have_what_the_primary_has() {
-    let servers = servers(TWO);
-    let (open, mut raw) = stage(&servers, |setup| setup.design = without_the_guard());
-    until(|| committed_in_between(&open, &servers, &mut raw) == Err("r".to_owned()));
 }
 
 const KINDS: &str = "CREATE TABLE many (id int PRIMARY KEY, v double precision, at timestamptz, u uuid, t text); \

@@ -36,7 +36,5 @@ pub(super) const WRITERS: &[(&str, Writers)] =
     &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];
 
 pub(super) fn design(value: &DeValue<'_>) -> Read<Design> {
-    let flawed = design::FLAWED.iter().find(|design| value.as_str() == Some(design.name));
-    flawed
-        .map_or_else(|| one_of(value, &design::ALL.map(|design| (design.name, design))), |flawed| Ok(*flawed))
+    one_of(value, &design::ALL.map(|design| (design.name, design)))
 }
