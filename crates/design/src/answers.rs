@@ -29,14 +29,12 @@ pub enum Effects {
     Rows,
     /// The statements themselves; the rows where a statement would do something else at a replica.
     Statements,
-    /// Every statement whose text is deterministic, in the order of the commits, whatever was committed beside it.
-    StatementsInCommitOrder,
 }
 
 impl Effects {
     /// Whether statements travel.
     pub fn are_statements(self) -> bool {
-        matches!(self, Effects::Statements | Effects::StatementsInCommitOrder)
+        self == Effects::Statements
     }
 }
 
@@ -69,8 +67,6 @@ pub enum Intake {
     OneByOneLocking,
     /// What is independent in parallel, shown in order.
     ParallelByFootprint,
-    /// What is independent in parallel, each shown as soon as it is done, whatever is not yet in front of it.
-    ParallelAsDone,
     /// As a part of the transaction itself.
     InsideTheTransaction,
     /// In the order of the declared tables' versions.
@@ -85,9 +81,9 @@ impl Intake {
         matches!(self, Intake::OneByOne | Intake::OneByOneLocking)
     }
 
-    /// What is done is shown before its turn.
-    pub fn shows_as_done(self) -> bool {
-        self == Intake::ParallelAsDone
+    /// Every replica executes what the scheduler has ordered.
+    pub(crate) fn executes(self) -> bool {
+        matches!(self, Intake::InsideTheTransaction | Intake::InTableOrder)
     }
 
     /// Nothing reads at a replica while it takes something in.

@@ -15,7 +15,7 @@ const RULES: &[Rule] = &[
         "what the primary orders at its commit cannot run at a replica inside the same transaction",
     ),
     (
-        |row| row.orderer.is_scheduler() && !executes(row.intake),
+        |row| row.orderer.is_scheduler() && !row.intake.executes(),
         "what the scheduler orders is executed by every replica, in that order",
     ),
     (
@@ -35,14 +35,6 @@ const RULES: &[Rule] = &[
         "statements are executed by a replica that asks what depends on what",
     ),
     (
-        |row| row.effects == Effects::StatementsInCommitOrder,
-        "statements that are executed in the order of their commits alone diverge from the primary",
-    ),
-    (
-        |row| row.intake.shows_as_done(),
-        "a replica that shows a commit before others in front of it shows states that the primary never had",
-    ),
-    (
         |row| row.reads == Reads::AnyReplica && row.acknowledgement != Acknowledgement::AppliedByAll,
         "a read at any replica sees what was acknowledged only if all have applied it",
     ),
@@ -53,7 +45,7 @@ const RULES: &[Rule] = &[
         "all can have applied it before the acknowledgement only inside the transaction",
     ),
     (
-        |row| row.durability == Durability::EveryEngine && !executes(row.intake),
+        |row| row.durability == Durability::EveryEngine && !row.intake.executes(),
         "an engine makes durable what it has executed itself, not what it was fed later",
     ),
     (
@@ -66,22 +58,12 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// Whether every replica executes what the scheduler has ordered.
-fn executes(intake: Intake) -> bool {
-    matches!(intake, Intake::InsideTheTransaction | Intake::InTableOrder)
-}
-
 /// Whether a replica applies what it is given without asking what depends on what.
 fn plain(intake: Intake) -> bool {
     matches!(intake, Intake::ByBoundary | Intake::OneByOne | Intake::OneByOneLocking | Intake::AsItComes)
 }
 
 impl Design {
-    /// Its replicas are those that Consort feeds: what travels is no log, and standbys are of no use.
-    pub fn is_fed(&self) -> bool {
-        self.effects != Effects::LogOrRows && !executes(self.intake)
-    }
-
     /// Whether the answers can stand together.
     ///
     /// Errors: the sentence that says why not.
@@ -90,10 +72,9 @@ impl Design {
     }
 }
 
-#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, HIHOOI, HIHOOI_AS_PUBLISHED, ONE_COPY, Orderer, WEAK};
+    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, ONE_COPY, Orderer, WEAK};
     use std::collections::BTreeSet;
 
     #[test]
@@ -105,8 +86,6 @@ mod tests {
             Design { reads: Reads::AnyReplica, ..CONFLICT_AWARE },
             Design { reads: Reads::TableVersions, ..CONSORT },
             Design { effects: Effects::Statements, ..GANYMED },
-            HIHOOI_AS_PUBLISHED,
-            Design { intake: Intake::ParallelAsDone, ..HIHOOI },
             Design { reads: Reads::AnyReplica, ..GANYMED },
             Design { acknowledgement: Acknowledgement::AppliedByAll, ..CONSORT },
             Design { durability: Durability::EveryEngine, ..CONSORT },

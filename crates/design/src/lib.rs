@@ -2,13 +2,14 @@
 //!
 //! There is one order of committed transactions, and a system is six answers: who makes the order and finds conflicts,
 //! what travels, what makes it durable, what "committed" waits for, how a replica takes it in, and what a read may see.
-//! The answers are in `answers`, the rows are here, and what cannot stand together is said by `check`.
+//! The answers are in `answers`, the rows are here, and what cannot stand together is tested by `check`.
 //!
 //! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section 5.3; Amza et
 //! al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V of Manassiev and Amza,
 //! "DMV"; Cecchet, "C-JDBC" (2004).
 
 mod answers;
+#[cfg(test)]
 mod check;
 
 pub use answers::{Acknowledgement, Durability, Effects, Intake, Orderer, Reads};
@@ -46,9 +47,9 @@ impl Design {
         self.orderer == Orderer::SchedulerByTable
     }
 
-    /// What is wrong with it, if anything is: why its answers cannot stand together.
-    pub fn flaw(&self) -> Option<&'static str> {
-        self.check().err()
+    /// Its replicas are those that Consort feeds: what travels is no log, and standbys are of no use.
+    pub fn is_fed(&self) -> bool {
+        self.effects != Effects::LogOrRows && !self.intake.executes()
     }
 
     /// All reads that leave the primary go to replicas that Consort feeds or has execute; a standby is of no use.
@@ -99,16 +100,6 @@ const HIHOOI: Design = Design {
     ..CONSORT
 };
 
-/// Without what corrects it: what was committed while a statement ran does not keep it from travelling, and what is done at a
-/// replica is shown before others in front of it.
-const HIHOOI_AS_PUBLISHED: Design = Design {
-    name: "hihooi-as-published",
-    summary: "as hihooi, without what keeps replicas equal and commits in order: for experiments alone",
-    effects: Effects::StatementsInCommitOrder,
-    intake: Intake::ParallelAsDone,
-    ..HIHOOI
-};
-
 /// Lazy replication with queries that wait for a replica which has the whole latest version.
 const FORWARD: Design = Design {
     name: "forward",
@@ -145,40 +136,28 @@ const CONFLICT_AWARE: Design = Design {
 /// Every design, the default first.
 pub const ALL: [Design; 7] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY, CONFLICT_AWARE];
 
-/// Designs as papers describe them that are wrong: they run where somebody says that he knows.
-pub const FLAWED: [Design; 1] = [HIHOOI_AS_PUBLISHED];
-
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
 /// A table in TOML, so that a design or an experiment more is a row more.
 pub const EXPERIMENTS: &str = include_str!("../experiments.toml");
 
-/// Why a design cannot be chosen.
+/// The error of [`chosen`]: no design has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No design has this name.
-    Unknown,
-    /// Its answers cannot stand together, for this reason.
-    Senseless(&'static str),
-}
+pub struct Unknown;
 
 /// A sentence for a person.
-impl fmt::Display for Refused {
+impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Unknown => f.write_str("there is no design of this name"),
-            Refused::Senseless(why) => f.write_str(why),
-        }
+        f.write_str("there is no design of this name")
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for Unknown {}
 
-/// The design with this name, if it works.
+/// The design with this name.
 ///
-/// Errors: [`Refused`].
-pub fn chosen(name: &str) -> Result<Design, Refused> {
-    let design = ALL.into_iter().chain(FLAWED).find(|design| design.name == name).ok_or(Refused::Unknown)?;
-    design.flaw().map_or(Ok(design), |why| Err(Refused::Senseless(why)))
+/// Errors: [`Unknown`].
+pub fn chosen(name: &str) -> Result<Design, Unknown> {
+    ALL.into_iter().find(|design| design.name == name).ok_or(Unknown)
 }
 
 #[cfg(test)]
@@ -187,7 +166,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_name_finds_its_row_if_it_works() {
+    fn a_name_finds_its_row() {
         assert_eq!(chosen("consort"), Ok(CONSORT));
         assert_eq!(chosen("weak"), Ok(WEAK));
         assert_eq!(chosen("ganymed"), Ok(GANYMED));
@@ -195,16 +174,7 @@ mod tests {
         assert_eq!(chosen("forward"), Ok(FORWARD));
         assert_eq!(chosen("1sr"), Ok(ONE_COPY));
         assert_eq!(chosen("conflict-aware"), Ok(CONFLICT_AWARE));
-        assert_eq!(chosen("Consort"), Err(Refused::Unknown));
-    }
-
-    #[test]
-    fn what_is_wrong_is_refused_with_the_reason() {
-        for design in FLAWED {
-            assert!(!ALL.contains(&design));
-            let why = chosen(design.name).unwrap_err();
-            assert_eq!(Some(why.to_string().as_str()), design.flaw());
-        }
+        assert_eq!(chosen("Consort"), Err(Unknown));
     }
 
     #[test]

@@ -144,7 +144,7 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     let mut primary = Primary {
         states: vec![State::default()],
         open: Vec::new(),
-        guard: Guard::new(Version::ZERO, WINDOW, planted.parallel),
+        guard: Guard::new(Version::ZERO, WINDOW).with_bugs(planted.parallel),
         sent: Vec::new(),
         as_statements: 0,
     };

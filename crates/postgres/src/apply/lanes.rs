@@ -23,10 +23,6 @@
 //! rows. DDL, TRUNCATE, and what does not fit into one script wait until nothing is under
 //! way, and so does all behind them.
 //!
-//! **As published** (Hihooi's Algorithm 2; for experiments alone) a batch of whatever size of which nothing waits is visible as
-//! soon as it is executed: its rows are committed before its turn, the position alone when that comes. What readers see meanwhile
-//! the primary never showed, and after a crash such a batch is executed once more.
-//!
 //! **What fails** in any way but a lost connection (unique values that were swapped, a lock that somebody else held too long) is
 //! rolled back with all that is behind it. Then all of them are applied one after the other, as if there were one connection.
 
@@ -42,7 +38,6 @@ use crate::link::Link;
 use history::{Epoch, Shown};
 use postgres_protocol::message::backend::Message;
 use scheduler::parallel::{Ahead, Group};
-use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -84,8 +79,6 @@ struct UnderWay {
     group: Group,
     work: Pin<Box<dyn Future<Output = Ended>>>,
     ended: Option<Ended>,
-    /// Whether its rows are visible before its turn.
-    early: Rc<Cell<bool>>,
     /// Says to the next one that this one is visible.
     visible: Option<oneshot::Receiver<()>>,
 }
@@ -99,8 +92,6 @@ pub(super) struct Lanes {
     epoch: Epoch,
     /// So many batches are executed at once; one: none beside another.
     most: usize,
-    /// What depends on nothing in front of it is visible before its turn.
-    as_done: bool,
     lanes: Vec<Lane>,
     next: usize,
     ahead: Ahead,
@@ -113,7 +104,6 @@ impl Lanes {
             address: address.clone(),
             epoch,
             most: 1,
-            as_done: false,
             lanes: Vec::new(),
             next: 0,
             ahead: Ahead::default(),
@@ -132,8 +122,8 @@ impl Lanes {
 
     /// Whether a batch is large enough to be executed beside others.
     pub(super) fn takes(&self, batch: &Batch) -> bool {
-        let is_large = || batch.parts.iter().map(|part| part.changes().bytes()).sum::<u64>() >= MIN_BYTES;
-        self.most > 1 && (self.as_done || is_large())
+        let bytes = || batch.parts.iter().map(|part| part.changes().bytes()).sum::<u64>();
+        self.most > 1 && bytes() >= MIN_BYTES
     }
 
     /// Ends the connections, and with them what is under way there.
@@ -184,9 +174,7 @@ impl Lanes {
         match made {
             Ok(false) => {
                 self.next += 1;
-                // Of it the position alone is for later.
-                let as_done = self.as_done && later.checks.len() == 1 && !batch.parts.is_empty();
-                Ok(Some(Made { link: Rc::clone(&lane.link), group, now, later, as_done }))
+                Ok(Some(Made { link: Rc::clone(&lane.link), group, now, later }))
             }
             Ok(true) | Err(Stop::OneByOne(_) | Stop::Barrier) => {
                 lane.now.unsend(mark);
@@ -222,13 +210,8 @@ impl Lanes {
             if self.under_way.is_empty() || self.first_has_ended() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        let UnderWay { mut batch, group, ended, early, .. } = self.under_way.pop_front()?;
-        let ended = ended?;
-        if ended.is_err() && early.get() {
-            // Its rows are there, the position that says so is not.
-            batch.parts.clear();
-        }
-        Some((batch, group, ended))
+        let UnderWay { batch, group, ended, .. } = self.under_way.pop_front()?;
+        Some((batch, group, ended?))
     }
 }
 
@@ -238,8 +221,6 @@ struct Made {
     group: Group,
     now: Script,
     later: Script,
-    /// It may be visible before its turn.
-    as_done: bool,
 }
 
 impl Feeder {
@@ -247,13 +228,6 @@ impl Feeder {
     #[must_use]
     pub fn on_connections(mut self, connections: usize) -> Feeder {
         self.lanes.set_most(connections.max(1));
-        self
-    }
-
-    /// For experiments: with several connections, what depends on nothing in front of it is visible as soon as it is done.
-    #[must_use]
-    pub fn showing_as_done(mut self) -> Feeder {
-        self.lanes.as_done = true;
         self
     }
 
@@ -273,10 +247,10 @@ impl Feeder {
         let in_front = self.lanes.under_way.back_mut();
         self.counts.beside += u64::from(in_front.is_some());
         let turn = in_front.and_then(|last| last.visible.take());
-        let (group, early) = (made.group, Rc::<Cell<bool>>::default());
-        let work = Box::pin(run(made, turn, tell, Rc::clone(&early)));
+        let group = made.group;
+        let work = Box::pin(run(made, turn, tell));
         let visible = Some(visible);
-        self.lanes.under_way.push_back(UnderWay { batch, group, work, ended: None, early, visible });
+        self.lanes.under_way.push_back(UnderWay { batch, group, work, ended: None, visible });
         poll_fn(|cx| {
             self.lanes.poll_all(cx);
             Poll::Ready(())
@@ -335,15 +309,10 @@ impl Feeder {
 
 /// The life of a batch on its connection: what depends on nobody in front, its turn, the rest, COMMIT. Then it is the next
 /// one's turn.
-async fn run(
-    made: Made,
-    turn: Option<oneshot::Receiver<()>>,
-    visible: oneshot::Sender<()>,
-    early: Rc<Cell<bool>>,
-) -> Ended {
+async fn run(made: Made, turn: Option<oneshot::Receiver<()>>, visible: oneshot::Sender<()>) -> Ended {
     let lane = Rc::clone(&made.link);
     let mut link = lane.lock().await;
-    match apply(&mut link, made, turn, &early).await {
+    match apply(&mut link, made, turn).await {
         Ok(true) => {
             // Whoever waits for it may have been given up.
             _ = visible.send(());
@@ -358,26 +327,11 @@ async fn run(
 }
 
 /// Whether it is visible. If not its transaction is open still, and has failed or not.
-async fn apply(
-    link: &mut Link,
-    made: Made,
-    turn: Option<oneshot::Receiver<()>>,
-    early: &Cell<bool>,
-) -> Result<bool, Error> {
-    let Made { mut now, mut later, as_done, .. } = made;
+async fn apply(link: &mut Link, made: Made, turn: Option<oneshot::Receiver<()>>) -> Result<bool, Error> {
+    let Made { mut now, mut later, .. } = made;
     link.push(&synced(&mut now), 1).await?;
     if answers(link, &mut now.checks).await?.is_some() {
         return Ok(false);
-    }
-    if as_done && turn.is_some() {
-        commit(link).await?;
-        early.set(true);
-        let mut begin = Script::default();
-        begin.run_texts("begin", &[], transaction())?;
-        link.push(&synced(&mut begin), 1).await?;
-        if answers(link, &mut begin.checks).await?.is_some() {
-            return Ok(false);
-        }
     }
     if let Some(turn) = turn
         && turn.await.is_err()

@@ -34,8 +34,14 @@ pub struct Guard {
 impl Guard {
     /// Nothing is known of commits up to and including `newest`. At most `max_window` commits are remembered: who began
     /// before the oldest of them travels as rows.
-    pub fn new(newest: Version, max_window: usize, bugs: Bugs) -> Guard {
-        Guard { bugs, max_window, floor: newest, window: VecDeque::new() }
+    pub fn new(newest: Version, max_window: usize) -> Guard {
+        Guard { bugs: Bugs::default(), max_window, floor: newest, window: VecDeque::new() }
+    }
+
+    /// The guard with these bugs planted.
+    #[must_use]
+    pub fn with_bugs(self, bugs: Bugs) -> Guard {
+        Guard { bugs, ..self }
     }
 
     /// Whether the transaction that gets the next version may be executed again by its statements. `started`: every commit
@@ -82,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_was_committed_since_decides() {
-        let mut guard = Guard::new(Version::new(7), 2, Bugs::default());
+        let mut guard = Guard::new(Version::new(7), 2);
         let began = Version::new(7);
         assert!(guard.stands(began, &touches(1)), "nothing was committed since");
         guard.placed(Arc::new(touches(2)));
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_does_not_count_as_committed_since() {
-        let mut guard = Guard::new(Version::new(7), 9, Bugs::default());
+        let mut guard = Guard::new(Version::new(7), 9);
         (1..=3).for_each(|table| guard.placed(Arc::new(touches(table))));
         let (began, saw_the_ninth) = (Version::new(7), |version: Version| version == Version::new(9));
         assert!(guard.stands_seeing(began, &touches(2), saw_the_ninth));
@@ -103,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_not_taken_for_nothing() {
-        let mut guard = Guard::new(Version::ZERO, 2, Bugs::default());
+        let mut guard = Guard::new(Version::ZERO, 2);
         (1..=3).for_each(|table| guard.placed(Arc::new(touches(table))));
         assert!(!guard.stands(Version::ZERO, &touches(9)));
         assert!(guard.stands(Version::new(1), &touches(9)) && !guard.stands(Version::new(1), &touches(3)));

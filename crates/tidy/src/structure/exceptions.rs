@@ -24,7 +24,7 @@ pub(super) const FIELDS: &[Exception] = &[
     ("crates/node/src/cluster/database.rs", "Database", 22),
     ("crates/node/src/cluster/mod.rs", "Setup", 24),
     ("crates/node/src/cluster/mod.rs", "Shared", 27),
-    ("crates/node/src/config.rs", "Config", 64),
+    ("crates/node/src/config.rs", "Config", 63),
     ("crates/node/src/console/view.rs", "Feed", 18),
     ("crates/node/src/door/mod.rs", "Door", 29),
     ("crates/node/src/door/seat.rs", "Seat", 29),
@@ -46,7 +46,7 @@ pub(super) const FIELDS: &[Exception] = &[
 /// Methods of a type.
 pub(super) const METHODS: &[Exception] = &[
     ("crates/session-state/src/state.rs", "SessionState", 69),
-    ("crates/node/src/cluster/mod.rs", "Cluster", 130),
+    ("crates/node/src/cluster/mod.rs", "Cluster", 129),
     ("crates/node/src/door/mod.rs", "Door", 50),
     ("crates/node/src/session/mod.rs", "Session", 321),
     ("crates/node/src/session/primary.rs", "Primary", 56),

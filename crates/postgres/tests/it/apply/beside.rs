@@ -98,32 +98,6 @@ async fn batches_are_executed_at_once_and_shown_in_their_order() {
     assert!(seen > 2, "the reader saw {seen} states");
 }
 
-/// For experiments: what depends on nothing in front is visible before that. What is in front fails beside it and passes alone;
-/// what was visible by then is not written once more.
-#[tokio::test]
-async fn what_was_shown_before_its_turn_is_not_applied_again() {
-    let mut fed = Fed::with(TABLES, "").await;
-    let feeder = Feeder::open(&fed.replica.address("postgres"), EPOCH).await.unwrap();
-    fed.feeder = feeder.on_connections(3).showing_as_done();
-    // Both tables are known.
-    fed.primary.query("UPDATE mailed SET id = id WHERE id = 1; UPDATE stock SET n = n WHERE id = 1");
-    fed.feed().await.unwrap();
-    fed.primary.query(
-        "BEGIN; UPDATE mailed SET mail = 'x' WHERE id = 50; UPDATE mailed SET mail = 'm50' WHERE id = 51; \
-         UPDATE mailed SET mail = 'm51' WHERE id = 50; COMMIT",
-    );
-    let front = fed.batch().await;
-    fed.primary.query("INSERT INTO stock VALUES (9001, 1, 'behind')");
-    let behind = fed.batch().await;
-    for batch in [front, behind] {
-        soon("a batch", fed.feeder.send(batch)).await.unwrap();
-    }
-    soon("the end", fed.feeder.finish()).await.unwrap();
-    fed.compare();
-    let counts = fed.feeder.counts();
-    assert!(counts.beside == 1 && counts.again > 0, "{counts:?}");
-}
-
 /// What cannot be done beside others, each between batches that can.
 const BARRIERS: &[&str] = &[
     "TRUNCATE counted; INSERT INTO counted VALUES (1, 'one')",
