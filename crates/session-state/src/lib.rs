@@ -21,7 +21,7 @@ pub mod utility;
 pub use block_status::BlockStatus;
 pub use dirt::Dirt;
 pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
-pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, WRITTEN_UNDER, literal};
+pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, WRITTEN_UNDER};
 pub use startup::Startup;
 pub use state::{Answer, CarriedState, Pairs, SessionState, calls_set_config, pairs};
 pub use stay::SessionStay;

@@ -3,8 +3,9 @@
 //! array of text, an element for each thing asked. It costs a busy server 0.3 ms: one function over one list is parsed and planned, and the catalogs of
 //! temporary objects are only read in a session that has ever had one.
 
-use crate::settings::{Interner, MIRRORED, NOT_KEPT, Settings, literal};
+use crate::settings::{Interner, MIRRORED, NOT_KEPT, Settings};
 use history::LoadTime;
+use statement_analysis::sql::literal;
 use std::collections::BTreeMap;
 
 /// How exactly temporary objects are asked for.

@@ -7,6 +7,7 @@
 use crate::SessionStay;
 use crate::utility::Isolation;
 use statement_analysis::cache::SettingsId;
+use statement_analysis::sql::literal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -405,12 +406,6 @@ fn select_set_config(steps: &[(&str, Option<&str>)]) -> String {
         format!("pg_catalog.set_config({}, {value}, false)", literal(name))
     };
     format!("SELECT {}", steps.iter().map(step).collect::<Vec<String>>().join(", "))
-}
-
-/// A string literal that means the same whatever `standard_conforming_strings` is.
-pub fn literal(value: &str) -> String {
-    let quoted = value.replace('\'', "''");
-    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
 /// Makes equal settings one value. One per thread; all sessions of a thread share it.

@@ -167,7 +167,7 @@ fn a_connection_follows_in_one_statement() {
     let tenant = with(&mut interner, &[("app.tenant", "it's \\7"), ("search_path", "a")]);
     assert_eq!(
         base.to_become(&tenant).unwrap(),
-        "SELECT pg_catalog.set_config('app.tenant', E'it''s \\\\7', false), pg_catalog.set_config('search_path', 'a', false)"
+        "SELECT pg_catalog.set_config('app.tenant',  E'it''s \\\\7', false), pg_catalog.set_config('search_path', 'a', false)"
     );
     assert_eq!(
         tenant.to_become(&base).unwrap(),

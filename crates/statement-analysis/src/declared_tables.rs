@@ -1,5 +1,6 @@
 //! The tables that a transaction says it will touch, before it begins: `SET consort.tables_written = 'orders, shop.items'`.
 
+use crate::sql::unquoted;
 use std::sync::Arc;
 
 /// A list of tables.
@@ -44,7 +45,7 @@ impl Declaration {
         let (mut declaration, mut rest) = (Declaration::default(), said.trim());
         loop {
             let (name, value) = rest.split_once('=')?;
-            let (text, behind) = quoted(value.trim_start())?;
+            let (text, behind) = unquoted(value.trim_start(), '\'')?;
             let list = match name.trim().to_ascii_lowercase().as_str() {
                 "tables_read" => &mut declaration.read,
                 "tables_written" => &mut declaration.written,
@@ -58,24 +59,6 @@ impl Declaration {
                 return Some(declaration);
             }
             rest = rest.strip_prefix(',')?;
-        }
-    }
-}
-
-/// The text between quotes, of which two stand for one, and what is behind it.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let inner = text.strip_prefix('\'')?;
-    let mut found = String::new();
-    let mut rest = inner;
-    loop {
-        let (piece, behind) = rest.split_once('\'')?;
-        found.push_str(piece);
-        match behind.strip_prefix('\'') {
-            Some(more) => {
-                found.push('\'');
-                rest = more;
-            }
-            None => return Some((found, behind)),
         }
     }
 }

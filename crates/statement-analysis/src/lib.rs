@@ -9,6 +9,7 @@ pub mod declared_tables;
 pub mod key;
 pub mod oid;
 pub mod shape;
+pub mod sql;
 pub mod template;
 pub mod tree;
 

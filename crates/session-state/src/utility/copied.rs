@@ -4,6 +4,7 @@ use super::flat;
 use pg_query::NodeEnum;
 use pg_query::protobuf::Node;
 use statement_analysis::shape::Strings;
+use statement_analysis::sql::quoted;
 
 /// Longer commands are not looked into: nobody writes them.
 const MAX_LOOKED_INTO: usize = 16 * 1024;
@@ -27,10 +28,6 @@ fn column(node: &Node) -> Option<String> {
         Some(NodeEnum::String(name)) => Some(quoted(&name.sval)),
         _ => None,
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

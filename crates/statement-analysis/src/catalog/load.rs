@@ -7,6 +7,7 @@ use super::{
     Persistence, PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind, Volatility,
 };
 use crate::oid::FIRST_USER_OID;
+use crate::sql::literal;
 use crate::tree::{Tree, walk};
 use history::{ColumnSet, DatabaseId, RelationId};
 use std::collections::BTreeMap;
@@ -151,7 +152,7 @@ pub const UNLIKE: &str = include_str!("unlike.sql");
 
 /// The queries, in the order in which [`build`] wants their answers. `publication` is the one that Consort's slot sends.
 pub fn queries(publication: &str) -> Vec<String> {
-    let publication = format!("'{}'", publication.replace('\'', "''"));
+    let publication = literal(publication);
     [
         &*RELATIONS.replace("{publication}", &publication),
         COLUMNS,
