@@ -20,6 +20,7 @@ use postgres_protocol::message::backend::{Field, Message, NoticeResponseBody};
 use postgres_protocol::message::frontend;
 use session_state::Settings;
 use statement_analysis::cache::SettingsId;
+use statement_analysis::sql::literal;
 use statement_analysis::template::Described;
 
 /// Makes Parse send its tree, to us and not to the server's log, with every warning, and bounds how long it waits for a lock.
@@ -200,8 +201,7 @@ fn local_step(name: &str, value: &str) -> String {
 
 fn set(name: &str, value: &str, local: bool) -> String {
     // Whatever `standard_conforming_strings` is by now: no backslash is left to be read in two ways.
-    let quoted = value.replace('\\', "\\\\").replace('\'', "''");
-    format!("pg_catalog.set_config('{name}', E'{quoted}', {local})")
+    format!("pg_catalog.set_config('{name}', {}, {local})", literal(value))
 }
 
 fn described(field: &Field<'_>) -> Described {

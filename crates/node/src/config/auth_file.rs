@@ -1,6 +1,7 @@
 //! Roles and their secrets, in PgBouncer's format: one `"role" "secret"` a line, a doubled quote inside quotes, comments
 //! behind `;` or `#`. What a secret is good for is the door's business.
 
+use statement_analysis::sql::unquoted;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -53,7 +54,8 @@ impl AuthFile {
             if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
                 continue;
             }
-            let pair = quoted(trimmed).and_then(|(role, rest)| Some((role, quoted(rest.trim_start())?.0)));
+            let pair = unquoted(trimmed, '"')
+                .and_then(|(role, rest)| Some((role, unquoted(rest.trim_start(), '"')?.0)));
             let message = || "expected \"role\" \"secret\", both in quotes".to_owned();
             let (role, secret) = pair.ok_or_else(|| BadLine { line: at + 1, message: message() })?;
             // As at a server, nobody comes in with an empty password.
@@ -76,23 +78,6 @@ impl AuthFile {
             secret.starts_with("SCRAM-SHA-256$") || (secret.starts_with("md5") && secret.len() == 35);
         (!hashed).then_some(secret)
     }
-}
-
-/// A quoted word and what follows it.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let mut word = String::new();
-    let mut chars = text.strip_prefix('"')?.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' if chars.peek().is_some_and(|(_, next)| *next == '"') => {
-                word.push('"');
-                chars.next();
-            }
-            '"' => return Some((word, &text[at + 2..])),
-            c => word.push(c),
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::config::auth_file::{AuthFile, BadLine};
 
 use super::foreign::{At, Entry, Foreign, Product, Role, Setting};
 use super::{Reads, Wrong, unreadable};
+use statement_analysis::sql;
 
 /// Files may include files this deep, as PgBouncer has it.
 const DEEPEST: usize = 10;
@@ -180,23 +181,11 @@ fn connection_string(text: &str) -> Result<Vec<(String, String)>, String> {
 
 /// The value at the beginning, and what follows.
 fn value(text: &str) -> Option<(String, &str)> {
-    let Some(quoted) = text.strip_prefix('\'') else {
-        let end = text.find([' ', '\t']).unwrap_or(text.len());
-        return Some((text[..end].to_owned(), &text[end..]));
-    };
-    let mut value = String::new();
-    let mut rest = quoted;
-    loop {
-        let (part, behind) = rest.split_once('\'')?;
-        value.push_str(part);
-        match behind.strip_prefix('\'') {
-            Some(more) => {
-                value.push('\'');
-                rest = more;
-            }
-            None => return Some((value, behind)),
-        }
+    if text.starts_with('\'') {
+        return sql::unquoted(text, '\'');
     }
+    let end = text.find([' ', '\t']).unwrap_or(text.len());
+    Some((text[..end].to_owned(), &text[end..]))
 }
 
 /// The last word of a setting counts.

@@ -7,8 +7,9 @@ use super::statements::{Again, deallocated, executed, types};
 use super::{Session, described::Described, described::other_columns};
 use crate::cluster::NamesAt;
 use postgres::sql::quoted;
+use session_state::Settings;
 use session_state::utility::{Statement, Utility, What};
-use session_state::{Settings, literal};
+use statement_analysis::sql::literal;
 use std::rc::Rc;
 use wire::Status;
 

@@ -1,5 +1,7 @@
 //! Names of prepared statements in the text of SQL.
 
+use statement_analysis::sql::unquoted;
+
 /// The name in `DEALLOCATE [PREPARE] name`, if the text is that and nothing else.
 pub(crate) fn deallocated(text: &[u8]) -> Option<Box<[u8]>> {
     let text = std::str::from_utf8(text).ok()?.trim_matches(|c: char| c.is_ascii_whitespace() || c == ';');
@@ -41,24 +43,14 @@ fn is_of_word(byte: u8) -> bool {
 /// The name with which a text begins, as PostgreSQL folds it, and the rest. Unquoted names in other letters than ASCII's depend on
 /// the server's language: none.
 fn identifier(text: &str) -> Option<(Box<[u8]>, &str)> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.bytes().position(|byte| !is_of_word(byte)).unwrap_or(text.len());
-        let (name, rest) = text.split_at(end);
-        let is_plain = !name.is_empty() && name.is_ascii();
-        return is_plain.then(|| (name.to_ascii_lowercase().into_bytes().into(), rest));
-    };
-    let (mut name, mut rest) = (String::new(), quoted);
-    loop {
-        let (part, behind) = rest.split_once('"')?;
-        name.push_str(part);
-        match behind.strip_prefix('"') {
-            Some(more) => {
-                name.push('"');
-                rest = more;
-            }
-            None => return Some((name.into_bytes().into(), behind)),
-        }
+    if text.starts_with('"') {
+        let (name, rest) = unquoted(text, '"')?;
+        return Some((name.into_bytes().into(), rest));
     }
+    let end = text.bytes().position(|byte| !is_of_word(byte)).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let is_plain = !name.is_empty() && name.is_ascii();
+    is_plain.then(|| (name.to_ascii_lowercase().into_bytes().into(), rest))
 }
 
 #[cfg(test)]
