@@ -1,5 +1,5 @@
 //! What a statement costs before it is routed: its shape, and the look-up of what is known of it, in nanoseconds (the best
-//! of nine runs). `cargo run --release -p analysis --example look_up_cost`
+//! of nine runs). `cargo run --release -p session-state --example look_up_cost`
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

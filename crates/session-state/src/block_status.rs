@@ -1,4 +1,4 @@
-//! Where a session stands: outside a transaction block, in one, or in one that has failed.
+//! The status of a transaction block, as ReadyForQuery reports it.
 
 /// Where a session is, as ReadyForQuery says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

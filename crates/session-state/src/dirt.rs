@@ -1,4 +1,4 @@
-//! What happened to a session that no statement tells: until a probe has looked, or for as long as it lasts.
+//! Dirt of a session: events whose effects on its state no statement tells. Most of it ends with a probe.
 
 use std::fmt;
 
@@ -64,12 +64,12 @@ impl fmt::Display for Dirt {
     }
 }
 
-/// Several kinds of dirt.
+/// A set of dirt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirtSet(u16);
 
 impl DirtSet {
-    /// Just these.
+    /// The set of these.
     pub(crate) fn of(all: &[Dirt]) -> DirtSet {
         DirtSet(all.iter().fold(0, |bits, dirt| bits | DirtSet::bit(*dirt)))
     }
@@ -78,37 +78,37 @@ impl DirtSet {
         1 << dirt as u8
     }
 
-    /// Whether there is this.
+    /// Whether the set has this dirt.
     pub(crate) fn has(self, dirt: Dirt) -> bool {
         self.0 & DirtSet::bit(dirt) != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The dirtiest.
+    /// The first in the order of [`Dirt::ALL`].
     pub(crate) fn first(self) -> Option<Dirt> {
         Dirt::ALL.into_iter().find(|dirt| self.has(*dirt))
     }
 
-    /// All but these.
+    /// The set without these.
     pub(crate) fn without(self, others: &[Dirt]) -> DirtSet {
         DirtSet(self.0 & !DirtSet::of(others).0)
     }
 
-    /// Adds this.
+    /// Adds a dirt.
     pub(crate) fn add(&mut self, dirt: Dirt) {
         self.0 |= DirtSet::bit(dirt);
     }
 
-    /// Takes this away.
+    /// Removes a dirt.
     pub(crate) fn remove(&mut self, dirt: Dirt) {
         self.0 &= !DirtSet::bit(dirt);
     }
 
-    /// Takes all away but this.
+    /// Removes every other dirt.
     pub(crate) fn keep(&mut self, dirt: Dirt) {
         self.0 &= DirtSet::bit(dirt);
     }

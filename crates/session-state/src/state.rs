@@ -46,7 +46,7 @@ pub enum Answer {
     },
 }
 
-/// When a probe is worth asking, and how closely it looks.
+/// The need of a probe, and how closely it must look.
 #[derive(Clone, Copy, Debug)]
 struct Probing {
     /// A probe may find the session clean.

@@ -1,4 +1,4 @@
-//! Why a session's statements stay at the primary.
+//! Reasons that keep a session's statements at the primary.
 
 use crate::dirt::Dirt;
 

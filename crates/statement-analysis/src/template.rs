@@ -57,7 +57,7 @@ pub enum Kind {
 pub struct Template {
     /// What it is.
     pub kind: Kind,
-    /// For which statements of the shape it holds.
+    /// Its extent among the statements of the shape.
     pub validity: Validity,
     /// What its result depends on.
     pub reads: FootprintTemplate,
@@ -69,7 +69,7 @@ pub struct Template {
     pub chance: Option<Chance>,
     /// How it may run at a replica that Consort feeds.
     pub at_copies: AtCopies,
-    /// Whether it may be executed again.
+    /// Its execution again elsewhere.
     pub again: Again,
     /// Whether several servers may execute it, each by itself.
     pub replay: Replay,
@@ -85,11 +85,11 @@ pub struct Template {
     pub depends_on: Dependencies,
     /// Its own error can only come from rows that it reads by its footprint, and not from others that the plan meets.
     pub fails_on_chosen_rows_alone: bool,
-    /// Where a text such as `today` may stand for the clock.
+    /// Places where a text such as `today` may stand for the clock.
     pub clock_words: ClockWords,
 }
 
-/// For which statements of a shape a template holds.
+/// The extent of a template among the statements of its shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
     /// What its names were taken for ([`Tree::meaning`](crate::tree::Tree::meaning)); `None` if that cannot be told: a literal
@@ -99,7 +99,7 @@ pub struct Validity {
     pub exact: bool,
 }
 
-/// Whether a statement writes the same when it is executed again on the same rows.
+/// The execution of a statement again on the same rows, if it writes the same then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Again {
     /// The one table that it writes then. Ask [`Template::again_with`] about one execution.
@@ -122,20 +122,20 @@ pub struct ResultColumns {
 /// The relations that a statement depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// All of them.
+    /// All relations.
     pub relations: BTreeSet<RelationId>,
-    /// Those that its author named, views before what they stand for.
+    /// Relations that its author named, views before what they stand for.
     pub named: Vec<RelationId>,
-    /// Those that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
+    /// Relations that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
     pub locks: Option<BTreeSet<RelationId>>,
 }
 
-/// Where a text such as `today` may stand for the clock.
+/// Places where a text such as `today` may stand for the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockWords {
-    /// In a literal.
+    /// Literals are such places.
     pub literals: bool,
-    /// In the parameters with these numbers, from 1.
+    /// Numbers of the parameters that are, from 1.
     pub parameters: Vec<u32>,
 }
 

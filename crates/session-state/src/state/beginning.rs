@@ -1,9 +1,9 @@
-//! With what a session began, and whether RESET goes back to that.
+//! The beginning of a session: its first settings, and whether RESET goes back to them.
 
 use crate::settings::Settings;
 use history::LoadTime;
 
-/// What is known of a session's beginning.
+/// The beginning of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     /// The settings with which its connection began; known if a probe came before any SET, or if others share the connection.

@@ -1,4 +1,4 @@
-//! What the server reports of a session's settings (ParameterStatus).
+//! Reports of a session's settings by the server (ParameterStatus).
 
 use crate::settings::MIRRORED;
 use statement_analysis::shape::Strings;
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 /// The reports so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    /// What was said of mirrored settings.
+    /// Values of mirrored settings, by name.
     pub(super) values: BTreeMap<&'static str, String>,
     /// Settings may have moved since the reports were last believed.
     pub(super) moved: bool,
     /// The client speaks UTF-8.
     pub(super) client_utf8: bool,
-    /// So does the database.
+    /// The database is encoded in UTF-8.
     pub(super) server_utf8: bool,
 }
 
 impl Reports {
-    /// A report came.
+    /// Takes in a report.
     pub(super) fn hear(&mut self, name: &str, value: &str) {
         match name {
             "client_encoding" => self.client_utf8 = value == "UTF8",
@@ -32,7 +32,7 @@ impl Reports {
         }
     }
 
-    /// How plain string literals are read.
+    /// The reading of plain string literals.
     pub(super) fn strings(&self) -> Strings {
         match self.values.get("standard_conforming_strings") {
             Some(value) if value == "off" => Strings::Escaping,
@@ -40,7 +40,7 @@ impl Reports {
         }
     }
 
-    /// Both sides speak UTF-8.
+    /// Client and database use UTF-8.
     pub(super) fn are_utf8(&self) -> bool {
         self.client_utf8 && self.server_utf8
     }

@@ -1,4 +1,4 @@
-//! The transaction of a session: what is committed, what holds now, and what a rollback takes back.
+//! The transaction of a session: committed settings, settings now, and the block with its savepoints.
 
 use super::{Answer, BlockStatus};
 use crate::own::{Own, SettingError};
@@ -49,7 +49,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Outside a block, with these settings.
+    /// A session outside a block, with these settings.
     pub(super) fn new(settings: Settings, own: Own) -> Transaction {
         let layer = Layer { settings, own, own_after: None, modes: Modes::default() };
         Transaction {
@@ -61,13 +61,13 @@ impl Transaction {
         }
     }
 
-    /// The same outside a block, with other settings of Consort's own.
+    /// The committed state with other settings of Consort's own.
     pub(super) fn with_own(&self, own: Own) -> Transaction {
         let layer = Layer { own, own_after: None, ..self.committed.clone() };
         Transaction { committed: layer.clone(), now: layer, ..self.clone() }
     }
 
-    /// What holds now holds whatever becomes of the block.
+    /// Commits the settings at once: a rollback keeps them.
     pub(super) fn keep_settings(&mut self) {
         self.committed.settings = self.now.settings.clone();
     }
@@ -77,12 +77,12 @@ impl Transaction {
         self.now.settings.decided().isolation
     }
 
-    /// Whether an error came in the block, or in what runs outside one.
+    /// Whether the block has failed, or a statement since the server was last ready.
     pub(super) fn aborted(&self) -> bool {
         self.failed || self.status == BlockStatus::Failed
     }
 
-    /// A block begins.
+    /// Begins a block, or goes on in the one that is open.
     pub(super) fn begin(&mut self, modes: &Modes) {
         if self.status == BlockStatus::Idle {
             // What the block begins with it keeps, whatever happens to the defaults.
@@ -96,7 +96,7 @@ impl Transaction {
         self.set_transaction(modes);
     }
 
-    /// What a block says of itself.
+    /// Takes over the modes of BEGIN or SET TRANSACTION.
     pub(super) fn set_transaction(&mut self, modes: &Modes) {
         let now = &mut self.now.modes;
         now.isolation = modes.isolation.or(now.isolation);
@@ -105,7 +105,7 @@ impl Transaction {
         self.block.snapshot |= modes.snapshot;
     }
 
-    /// The block ends, or what ran outside one. What it has not committed it takes back.
+    /// Ends the transaction. Without `committed` the settings go back; with `chain` the next block begins at once.
     pub(super) fn end(&mut self, committed: bool, chain: bool) {
         // A failed block has lost its isolation before it is chained (15.x: to the default; not documented).
         let lost = self.aborted();
@@ -128,7 +128,7 @@ impl Transaction {
         }
     }
 
-    /// A savepoint is made.
+    /// Makes a savepoint.
     pub(super) fn savepoint(&mut self, name: &str) {
         if self.block.savepoints.len() == MAX_SAVEPOINTS {
             self.block.lost_savepoints = true;
@@ -137,14 +137,14 @@ impl Transaction {
         self.block.savepoints.push((name.to_owned(), self.now.clone()));
     }
 
-    /// A savepoint is released, with those after it.
+    /// Releases a savepoint and the later ones.
     pub(super) fn release(&mut self, name: &str) {
         if let Some(at) = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name) {
             self.block.savepoints.truncate(at);
         }
     }
 
-    /// The block goes back to a savepoint. Whether that could be followed.
+    /// Goes back to a savepoint. `false`: the savepoint is not known, and neither are the settings.
     pub(super) fn rollback_to(&mut self, name: &str) -> bool {
         let at = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name);
         let followed = at.filter(|_| !self.block.lost_savepoints);
@@ -157,7 +157,7 @@ impl Transaction {
         followed.is_some()
     }
 
-    /// Sets one of Consort's own settings, for the block alone where that is asked for.
+    /// Sets one of Consort's own settings; with SET LOCAL for the block alone.
     pub(super) fn set_own(
         &mut self,
         assignment: &Assignment,
