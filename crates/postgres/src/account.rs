@@ -48,7 +48,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Error::Setup`] with the folder's name.
-    pub(crate) fn make_folder_around(self, folder: &Path) -> Result<(), Error> {
+    pub fn make_folder_around(self, folder: &Path) -> Result<(), Error> {
         use std::os::unix::fs::PermissionsExt;
         let made = std::fs::create_dir_all(folder)
             .and_then(|()| std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711)));
@@ -59,7 +59,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Error::Setup`] with the folder's name.
-    pub(crate) fn make_new_folder(self, folder: &Path) -> Result<(), Error> {
+    pub fn make_new_folder(self, folder: &Path) -> Result<(), Error> {
         let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
         made.map_err(|error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display())))?;
         self.own(folder)
@@ -69,7 +69,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Error::Setup`] with the folder's name.
-    pub(crate) fn make_folder(self, folder: &Path) -> Result<(), Error> {
+    pub fn make_folder(self, folder: &Path) -> Result<(), Error> {
         use std::os::unix::fs::PermissionsExt;
         let wrong = |error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(wrong)?;
@@ -82,7 +82,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Error::Setup`] with the file's name.
-    pub(crate) fn write(self, path: &Path, text: &str, appended: bool) -> Result<(), Error> {
+    pub fn write(self, path: &Path, text: &str, appended: bool) -> Result<(), Error> {
         let wrong = |why: &str| Error::Setup(format!("cannot write {}: {why}", path.display()));
         let into = if appended { "cat >> \"$1\"" } else { "cat > \"$1\"" };
         let mut shell = self.command(Path::new("sh"));
@@ -109,7 +109,7 @@ impl Account {
     }
 
     /// Whether this account can enter a folder.
-    pub(crate) fn can_enter(self, folder: &Path) -> bool {
+    pub fn can_enter(self, folder: &Path) -> bool {
         let mut test = self.command(Path::new("test"));
         test.arg("-x").arg(folder).status().is_ok_and(|status| status.success())
     }

@@ -54,7 +54,7 @@ impl Sighting {
     ///
     /// # Errors
     /// As [`Sighting::from_row`].
-    pub(crate) async fn read(link: &mut Link, epoch: Epoch) -> Result<Sighting, Error> {
+    pub async fn read(link: &mut Link, epoch: Epoch) -> Result<Sighting, Error> {
         let rows = link.query(Sighting::QUERY).await?;
         Sighting::from_row(rows.first().map_or(&[], Vec::as_slice), epoch)
     }

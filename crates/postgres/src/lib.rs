@@ -1,20 +1,17 @@
-//! The PostgreSQL engine: everything that speaks to PostgreSQL servers except the path of clients' data.
+//! The PostgreSQL engine: control connections to PostgreSQL servers, and what Consort reads from them.
 //!
-//! * [`local`]: the servers of `consort up`: made, cloned, started, stopped. Also the fixture of everybody's tests.
 //! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
 //! * [`timelines`]: whether a standby is on the primary's history, or has diverged.
 //! * [`lead`]: which of several Consorts leads.
 //! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
-//! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
-//! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
-//! * [`sequences`]: where the sequences of a database stand.
-//! * [`verify`]: whether such a replica has the primary's rows.
 //! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
 //! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
 //! * [`listening`]: what is notified in a database, for many who listen.
-//! * [`address`], [`tcp`], [`tls`]: where a server is, who asks, and how that is carried and encrypted.
+//! * [`address`], [`link`], [`tcp`], [`tls`]: where a server is, who asks, and how that is carried and encrypted.
+//! * [`programs`]: PostgreSQL's own programs on this machine.
 //! * [`version`]: the one major version of PostgreSQL that is supported.
 //! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
+//! * [`objects`], [`sql`]: names of Consort's own objects, and quoting.
 //!
 //! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
 //! to be sent between threads.
@@ -22,30 +19,26 @@
 mod account;
 pub mod address;
 pub mod analyst;
-pub mod apply;
 pub mod attach;
 pub mod base_backup;
 pub mod catalogs;
-pub mod clone;
 pub mod decoder;
 mod error;
 pub mod facts;
 pub mod gauge;
 pub mod incarnation;
 pub mod lead;
-mod link;
+pub mod link;
 pub mod listening;
-pub mod local;
 pub mod objects;
-mod own_settings;
+pub mod own_settings;
 pub mod programs;
 pub mod roles;
-pub mod sequences;
 pub mod sql;
 pub mod tcp;
+mod temporary;
 pub mod timelines;
 pub mod tls;
-pub mod verify;
 pub mod version;
 pub mod watcher;
 pub mod write_guard;
@@ -62,5 +55,6 @@ pub use gauge::{Gauge, Gauger};
 pub use incarnation::Sighting;
 pub use listening::Listening;
 pub use roles::digest;
+pub use temporary::unique_name;
 pub use tls::Tls;
 pub use watcher::Watcher;

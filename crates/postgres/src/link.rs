@@ -26,7 +26,7 @@ impl<T: AsyncRead + AsyncWrite> Stream for T {}
 /// kept here, and the next request first reads past the answers that nobody waited for.
 ///
 /// Invariant: `unanswered` counts the requests sent, or about to be, whose `ReadyForQuery` has not been read.
-pub(crate) struct Link {
+pub struct Link {
     stream: Pin<Box<dyn Stream>>,
     unread: BytesMut,
     unsent: BytesMut,
@@ -34,16 +34,22 @@ pub(crate) struct Link {
 }
 
 /// The rows of an answer to a simple query, each value as text.
-pub(crate) type Rows = Vec<Vec<Option<String>>>;
+pub type Rows = Vec<Vec<Option<String>>>;
 
 impl Link {
     /// Connects and logs in. `options` are settings beside the usual ones, as the command line of a server takes them.
-    pub(crate) async fn connect(address: &Address, options: &str) -> Result<Link, Error> {
+    ///
+    /// # Errors
+    /// Those of connecting and logging in, as in [`Error`].
+    pub async fn connect(address: &Address, options: &str) -> Result<Link, Error> {
         Link::connect_as(APPLICATION_NAME, address, options).await
     }
 
     /// The same under another name. It is the one that RESET ALL goes back to.
-    pub(crate) async fn connect_as(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
+    ///
+    /// # Errors
+    /// As [`Link::connect`].
+    pub async fn connect_as(name: &str, address: &Address, options: &str) -> Result<Link, Error> {
         within_limit(address, Link::log_in(name, address, options, None)).await
     }
 
@@ -165,19 +171,22 @@ impl Link {
     }
 
     /// Ends the connection; what the server was at work on it rolls back.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.stream = Box::pin(tokio::io::join(tokio::io::empty(), tokio::io::sink()));
     }
 
     /// As [`Link::push`], but it is sent with what comes next, or when its answer is asked for.
-    pub(crate) fn hold(&mut self, part: &[u8], syncs: u32) {
+    pub fn hold(&mut self, part: &[u8], syncs: u32) {
         self.unanswered += syncs;
         self.unsent.extend_from_slice(part);
     }
 
     /// Sends a part of a pipeline that holds so many `Sync`s, without waiting for answers; what arrives meanwhile is kept, so
     /// that a server that cannot get rid of its answers never stops reading.
-    pub(crate) async fn push(&mut self, part: &[u8], syncs: u32) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`]: the connection broke.
+    pub async fn push(&mut self, part: &[u8], syncs: u32) -> Result<(), Error> {
         self.hold(part, syncs);
         while !self.unsent.is_empty() {
             let Link { stream, unread, unsent, .. } = self;
@@ -202,7 +211,10 @@ impl Link {
 
     /// Hands the messages of the next answer of a pipeline to `take`, up to and without its `ReadyForQuery`; the error in
     /// it, if there is one.
-    pub(crate) async fn answer(
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::NotReady`] or [`Error::Protocol`]: the connection has ended. Those of `take`.
+    pub async fn answer(
         &mut self,
         mut take: impl FnMut(Message) -> Result<(), Error>,
     ) -> Result<Option<Said>, Error> {
@@ -227,7 +239,10 @@ impl Link {
     }
 
     /// Runs SQL by the simple protocol; the rows of all its statements.
-    pub(crate) async fn query(&mut self, sql: &str) -> Result<Rows, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the server refuses one of them; else as [`Link::answer`].
+    pub async fn query(&mut self, sql: &str) -> Result<Rows, Error> {
         let mut request = BytesMut::new();
         frontend::query(sql, &mut request)?;
         let mut rows = Vec::new();
@@ -245,7 +260,10 @@ impl Link {
     }
 
     /// Prepares a statement under a name.
-    pub(crate) async fn prepare(&mut self, name: &str, sql: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As [`Link::query`].
+    pub async fn prepare(&mut self, name: &str, sql: &str) -> Result<(), Error> {
         let mut request = BytesMut::new();
         frontend::parse(name, sql, [], &mut request)?;
         frontend::sync(&mut request);
@@ -303,17 +321,21 @@ pub(crate) fn run_prepared(name: &str) -> BytesMut {
 }
 
 /// An error as the server says it.
-pub(crate) struct Said {
+pub struct Said {
     /// Sorted by its SQLSTATE.
-    pub(crate) error: Error,
+    pub error: Error,
     /// The session ends with it.
-    pub(crate) fatal: bool,
+    pub fatal: bool,
     /// What the server adds to it: which key it was.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 impl Said {
-    pub(crate) fn read(body: &ErrorResponseBody) -> Result<Said, Error> {
+    /// Reads the fields of an error message.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if the message is malformed.
+    pub fn read(body: &ErrorResponseBody) -> Result<Said, Error> {
         let (mut sqlstate, mut message, mut detail, mut fatal) =
             (String::new(), String::new(), String::new(), false);
         let mut fields = body.fields();

@@ -18,7 +18,7 @@
 //! takes, or end a connection, in that database alone. `tests/it/own_connections.rs` goes through all that PostgreSQL has.
 
 /// What every connection of Consort's own has. Every user may set these: a log-in of any role is let in with them.
-pub(crate) const OWN_DEFAULTS: &str = "-c role=none -c row_security=on -c local_preload_libraries= -c exit_on_error=off \
+pub const OWN_DEFAULTS: &str = "-c role=none -c row_security=on -c local_preload_libraries= -c exit_on_error=off \
      -c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off \
      -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 \
      -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c escape_string_warning=on -c array_nulls=on \

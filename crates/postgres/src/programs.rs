@@ -85,7 +85,7 @@ impl Programs {
     }
 
     /// Runs a command to its end; what it printed, or what it complained of.
-    pub(crate) fn output(&self, command: &mut Command) -> Result<String, Error> {
+    pub fn output(&self, command: &mut Command) -> Result<String, Error> {
         let name = command.get_program().to_string_lossy().into_owned();
         let output = command.output().map_err(|error| Error::Setup(format!("cannot run {name}: {error}")))?;
         if output.status.success() {

@@ -1,11 +1,15 @@
-//! Tests of the programs share this: a program that runs to its end, psql, a wait with a bound, a folder of `consort up`.
+//! Fixtures of tests: servers for one test, a program that runs to its end, psql, waits with a bound, a folder of `consort up`.
+
+mod scratch;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use postgres::local::wait_until;
+use local_cluster::wait_until;
+use postgres::unique_name;
+
+pub use scratch::Scratch;
 
 /// The bound of every wait in a test of a program.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -13,8 +17,6 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 /// Ends what runs in a folder of `up` and removes it, when its standard input closes. Ctrl-C comes to everybody.
 const GUARD: &str =
     r#"trap '' INT TERM HUP; cat > /dev/null; "$1" down --dir "$2" > /dev/null 2>&1; rm -rf "$2""#;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// What a command did.
 #[derive(Debug)]
@@ -64,10 +66,19 @@ pub fn eventually(what: &str, so: impl FnMut() -> bool) {
     assert!(wait_until(LIMIT, so), "{what} did not come within {LIMIT:?}");
 }
 
+/// A future that should be ready soon: at most after [`LIMIT`].
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} not within {LIMIT:?}"))
+}
+
+/// The first value of an answer.
+pub fn one(rows: &[Vec<Option<String>>]) -> &str {
+    rows[0][0].as_deref().unwrap_or("null")
+}
+
 /// A name in the temporary folder that nobody has.
 pub fn temporary(name: &str) -> PathBuf {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("consort-{name}-{}-{number}", std::process::id()))
+    std::env::temp_dir().join(unique_name(name))
 }
 
 /// A folder of `consort up`, empty at first.
@@ -89,7 +100,7 @@ impl UpFolder {
             .stdin(Stdio::piped())
             .spawn()
             .expect("sh runs");
-        Self { program, folder, guard, port: postgres::local::free_port().expect("loopback is there") }
+        Self { program, folder, guard, port: local_cluster::free_port().expect("loopback is there") }
     }
 
     /// The folder.

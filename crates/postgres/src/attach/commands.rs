@@ -6,6 +6,9 @@ use crate::Error;
 use crate::address::Control;
 use crate::objects::COMMAND_TABLE;
 
+/// SQL that makes the functions that look at what a DDL command has done: the same at the primary and at a replica that runs it.
+pub const LOOK_FUNCTIONS: &str = include_str!("look.sql");
+
 /// What becomes of DDL that is known, before it runs, not to run at replicas with the same effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnreplicableDdl {
@@ -57,7 +60,7 @@ impl CommandLog {
             unreplicable.is_refused()
         );
         let mark = unproven.as_ref().map(Unproven::mark).unwrap_or_default();
-        let made = [&refuses, include_str!("look.sql"), include_str!("commands.sql"), &mark].concat();
+        let made = [&refuses, LOOK_FUNCTIONS, include_str!("commands.sql"), &mark].concat();
         in_short(control, &made).await?;
         Ok(CommandLog(unproven))
     }

@@ -11,7 +11,9 @@ mod slot_faults;
 
 pub use attempt::{Attempt, Undone};
 pub use check::{Finding, check, check_room, check_standby};
-pub use commands::{CommandLog, UnreplicableDdl, keep_logging_commands, log_commands, logs_commands};
+pub use commands::{
+    CommandLog, LOOK_FUNCTIONS, UnreplicableDdl, keep_logging_commands, log_commands, logs_commands,
+};
 pub use open_transactions::Patience;
 pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 

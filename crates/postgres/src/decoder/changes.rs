@@ -12,6 +12,7 @@
 //! then, and its numbers mean the last one of each.
 
 use super::message::Relation;
+use crate::unique_name;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, remove_file};
@@ -19,7 +20,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What one kept message costs beside its bytes.
 const EACH_BYTES: usize = size_of::<(u32, Bytes)>();
@@ -33,8 +33,6 @@ const RESTARTS: u8 = 2;
 
 /// The bit of a place that tells: not a table, but how many tables were known.
 const SEVERAL: u32 = 1 << 31;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// The rows of one commit, in the order in which they were written. Cheap to clone.
 ///
@@ -80,17 +78,17 @@ impl Changes {
     }
 
     /// Whether a TRUNCATE is among them that restarts sequences.
-    pub(crate) fn restarts(&self) -> bool {
+    pub fn restarts(&self) -> bool {
         self.restarts
     }
 
     /// The tables that they speak of.
-    pub(crate) fn relations(&self) -> &[Arc<Relation>] {
+    pub fn relations(&self) -> &[Arc<Relation>] {
         &self.relations
     }
 
     /// Reads them from the beginning.
-    pub(crate) fn read(&self) -> Reader<'_> {
+    pub fn read(&self) -> Reader<'_> {
         let at = match self.messages {
             Messages::Here(_) | Messages::Lost(_) => 0,
             Messages::Filed(_, at) => at,
@@ -101,27 +99,28 @@ impl Changes {
 
 /// One message of a commit.
 #[derive(Debug)]
-pub(crate) struct Change<'a> {
+pub struct Change<'a> {
     relations: &'a [Arc<Relation>],
     place: u32,
-    pub(crate) message: Bytes,
+    /// The message as the stream gave it; [`message::read`](super::message::read) reads it.
+    pub message: Bytes,
 }
 
 impl<'a> Change<'a> {
     /// The table of a row. `None` if the message speaks of several.
-    pub(crate) fn relation(&self) -> Option<&'a Arc<Relation>> {
+    pub fn relation(&self) -> Option<&'a Arc<Relation>> {
         self.relations.get(self.place as usize)
     }
 
     /// The table with this number, of a message that speaks of several.
-    pub(crate) fn relation_of(&self, id: u32) -> Option<&'a Arc<Relation>> {
+    pub fn relation_of(&self, id: u32) -> Option<&'a Arc<Relation>> {
         let known = (self.place & !SEVERAL) as usize;
         self.relations.get(..known)?.iter().rfind(|relation| relation.id == id)
     }
 }
 
 /// Gives out the messages of one commit.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     changes: &'a Changes,
     /// How many were given out.
     next: u64,
@@ -132,7 +131,11 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// The next one; `None` behind the last. What is lost is an error at once: there is at least one message of it.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Change<'a>>> {
+    ///
+    /// # Errors
+    /// Those of reading the file; [`io::ErrorKind::Other`] with the reason if the rows are lost.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would go on behind an error")]
+    pub fn next(&mut self) -> io::Result<Option<Change<'a>>> {
         if self.next == self.changes.count {
             return Ok(None);
         }
@@ -349,8 +352,7 @@ fn several(known: usize) -> u32 {
 }
 
 fn nameless_file() -> io::Result<File> {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = large_files().join(format!("consort-rows-{}-{number}", std::process::id()));
+    let path = large_files().join(unique_name("rows"));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     remove_file(&path)?;
     Ok(file)

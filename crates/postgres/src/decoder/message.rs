@@ -5,24 +5,44 @@ use std::ops::Range;
 
 /// What a message says of rows.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Message<'a> {
+pub enum Message<'a> {
     /// How a table's rows look from here on.
     Relation(Relation),
     /// A row came.
-    Insert { relation: u32 },
+    Insert {
+        /// The number of its table.
+        relation: u32,
+    },
     /// A row changed; whether there was an old row, or only its key.
-    Update { relation: u32, old: Option<Old> },
+    Update {
+        /// The number of its table.
+        relation: u32,
+        /// The part of the old row that came along.
+        old: Option<Old>,
+    },
     /// A row went.
-    Delete { relation: u32, old: Old },
+    Delete {
+        /// The number of its table.
+        relation: u32,
+        /// The part of the old row that came along.
+        old: Old,
+    },
     /// All rows of these tables went.
-    Truncate { tables: Tables<'a>, restart: bool, cascade: bool },
+    Truncate {
+        /// The numbers of the tables.
+        tables: Tables<'a>,
+        /// With RESTART IDENTITY.
+        restart: bool,
+        /// With CASCADE.
+        cascade: bool,
+    },
     /// Nothing that matters here: types, origins.
     Other,
 }
 
 /// What the server tells of a row as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Old {
+pub enum Old {
     /// The columns of its replica identity.
     Key,
     /// All columns.
@@ -31,38 +51,44 @@ pub(crate) enum Old {
 
 /// A table as the stream names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Relation {
-    pub(crate) id: u32,
-    pub(crate) schema: String,
-    pub(crate) name: String,
+pub struct Relation {
+    /// Its number: the OID at the primary.
+    pub id: u32,
+    /// Its schema.
+    pub schema: String,
+    /// Its name within the schema.
+    pub name: String,
     /// `d`, `n`, `f` or `i`, as in `pg_class.relreplident`.
-    pub(crate) identity: u8,
+    pub identity: u8,
     /// Each column that is sent: neither generated ones nor dropped ones are.
-    pub(crate) columns: Vec<Column>,
+    pub columns: Vec<Column>,
 }
 
 /// A column as the stream names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) type_id: u32,
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// The OID of its type at the primary.
+    pub type_id: u32,
     /// It is part of the replica identity; with the identity `f` every column is.
-    pub(crate) identity: bool,
+    pub identity: bool,
 }
 
 /// The numbers of truncated tables.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Tables<'a>(&'a [u8]);
+pub struct Tables<'a>(&'a [u8]);
 
 impl Tables<'_> {
-    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+    /// The numbers, in the order of the message.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
     }
 }
 
 /// One value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub enum Value {
     /// NULL.
     Null,
     /// A large value that was not changed: not sent.
@@ -73,13 +99,15 @@ pub(crate) enum Value {
 
 /// The rows of one message; kept from message to message so that nothing is allocated per row.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
-    pub(crate) old: Vec<Value>,
-    pub(crate) new: Vec<Value>,
+pub struct Rows {
+    /// The old row, or its key; empty if none came.
+    pub old: Vec<Value>,
+    /// The new row; empty if none came.
+    pub new: Vec<Value>,
 }
 
 /// Reads a message; its rows go to `rows`. `None` if it is malformed.
-pub(crate) fn read<'a>(message: &'a [u8], rows: &mut Rows) -> Option<Message<'a>> {
+pub fn read<'a>(message: &'a [u8], rows: &mut Rows) -> Option<Message<'a>> {
     let mut reader = Reader { bytes: message, at: 0 };
     rows.old.clear();
     rows.new.clear();

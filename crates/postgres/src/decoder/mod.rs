@@ -24,11 +24,11 @@
 
 mod changes;
 mod layout;
-pub(crate) mod message;
+pub mod message;
 mod relay;
 
 pub use changes::{Archive, Changes};
-pub(crate) use changes::{Change, Reader};
+pub use changes::{Change, Reader};
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
@@ -53,7 +53,7 @@ use std::time::Duration;
 
 /// Values must not depend on anybody's settings: they are compared, keys are made of them, and who applies them elsewhere
 /// reads them under the same settings. With no search path names stand with their schema (`regclass`).
-pub(crate) const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC \
+pub const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC \
      -c bytea_output=hex -c extra_float_digits=1 -c lc_monetary=C -c search_path= -c quote_all_identifiers=off";
 /// What was confirmed is told to the server this often.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);

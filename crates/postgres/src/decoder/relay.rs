@@ -3,13 +3,11 @@
 
 use crate::Error;
 use crate::tls::Tls;
+use crate::unique_name;
 use std::fs::{DirBuilder, remove_dir_all};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::net::UnixListener;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A socket for one connection; its folder goes with it. The connection, once made, goes on.
 pub(super) struct Relay {
@@ -21,8 +19,7 @@ impl Relay {
     pub(super) async fn open(tls: &Tls, host: &str, port: u16) -> Result<Relay, Error> {
         // Before anybody connects, so that what is wrong is said with its own words.
         let mut server = tls.connect(host, port).await?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("consort-relay-{}-{number}", std::process::id()));
+        let folder = std::env::temp_dir().join(unique_name("relay"));
         DirBuilder::new().mode(0o700).create(&folder)?;
         let relay = Relay { folder };
         let listener = UnixListener::bind(relay.folder.join(format!(".s.PGSQL.{port}")))?;

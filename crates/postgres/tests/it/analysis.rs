@@ -2,12 +2,13 @@
 
 use crate::soon;
 use history::Epoch;
+use local_cluster::Options;
 use postgres::gauge::Gauger;
-use postgres::local::{Options, Scratch};
 use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
 use session_state::Settings;
 use std::collections::BTreeMap;
 use std::time::Instant;
+use testkit::Scratch;
 
 /// Settings of a session.
 fn settings(values: &[(&str, &str)]) -> Settings {

@@ -4,9 +4,9 @@ use crate::one;
 use history::{Epoch, Lsn};
 use postgres::address::Control;
 use postgres::attach::{self, Attached, Patience, UnreplicableDdl};
-use postgres::local::Scratch;
 use postgres::{Decoder, Error};
 use std::time::Duration;
+use testkit::Scratch;
 
 async fn attached(scratch: &Scratch) -> (Control, Attached) {
     let control = crate::client(&scratch.address("postgres")).await.unwrap();

@@ -3,8 +3,8 @@
 use crate::{SOON, client, one};
 use postgres::address::Control;
 use postgres::attach::{self, Patience};
-use postgres::local::Scratch;
 use std::time::Duration;
+use testkit::Scratch;
 
 /// The statement by which attaching looks at open transactions.
 const LOOKS: &str = "SELECT query_start::text FROM pg_stat_activity \

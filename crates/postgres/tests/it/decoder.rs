@@ -8,9 +8,9 @@ use postgres::attach;
 use postgres::catalogs::{Loaded, load};
 use postgres::decoder::{Decoded, Decoder};
 use postgres::gauge::Gauger;
-use postgres::local::Scratch;
 use statement_analysis::key;
 use std::rc::Rc;
+use testkit::Scratch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const EPOCH: Epoch = Epoch::new(1);
@@ -506,7 +506,7 @@ async fn a_server_that_stops_does_not_wait_for_us() {
     served.wrote("INSERT INTO t VALUES (1)").await;
     served.scratch.query("INSERT INTO t VALUES (2)");
     let primary = served.scratch.primary().state();
-    let postgres::local::NodeState::Running { pid } = primary else { panic!("it runs") };
+    let local_cluster::NodeState::Running { pid } = primary else { panic!("it runs") };
     std::process::Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
     let ended = soon("the end of the stream", async {
         loop {
@@ -520,7 +520,7 @@ async fn a_server_that_stops_does_not_wait_for_us() {
     let (scratch, decoder) = (served.scratch, served.decoder);
     drop(decoder);
     let stopped = tokio::task::spawn_blocking(move || {
-        scratch.primary().stop(postgres::local::Stop::Fast).unwrap();
+        scratch.primary().stop(local_cluster::Stop::Fast).unwrap();
         scratch.primary().start().unwrap();
         scratch
     });

@@ -4,9 +4,9 @@ use crate::{SOON, one, soon};
 use history::{Epoch, Lsn, Xid};
 use postgres::Error;
 use postgres::gauge::{Gauger, loaded_first};
-use postgres::local::Scratch;
 use postgres::watcher::Watcher;
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 
 const EPOCH: Epoch = Epoch::new(3);
 

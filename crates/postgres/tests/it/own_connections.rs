@@ -5,10 +5,10 @@ use history::Epoch;
 use postgres::address::{Address, Control};
 use postgres::decoder::Decoder;
 use postgres::gauge::Gauger;
-use postgres::local::Scratch;
 use postgres::{Analyst, attach, digest};
 use session_state::Interner;
 use std::collections::BTreeMap;
+use testkit::Scratch;
 
 /// Settings that reach Consort's connections: an answer takes longer by them, or a stream ends, in that database alone.
 const LEFT: &[&str] = &[

@@ -2,12 +2,13 @@
 
 use crate::{SOON, one, soon};
 use history::{Epoch, Incarnation, Lsn, Timeline};
+use local_cluster::{Node, Stop, wait_until};
 use postgres::Error;
 use postgres::address::{Address, Control};
-use postgres::local::{Node, Scratch, Stop, wait_until};
 use postgres::programs::Programs;
 use postgres::timelines::{self, PrimaryHistory, Proof};
 use postgres::watcher::Watcher;
+use testkit::Scratch;
 
 const EPOCH: Epoch = Epoch::new(1);
 

@@ -1,0 +1,368 @@
+//! Brings the roles of a replica in step with the primary's: they are of the whole server, and no dump of a database has
+//! them.
+//!
+//! Roles that the primary has not are left alone: nobody becomes one of them who has come through the primary. One that has got
+//! another name there gets it here and stays who it is, with all that it owns and may do: the copy keeps which role is which by
+//! their numbers.
+
+use super::shared::SharedWriter;
+use postgres::Error;
+use postgres::address::{Address, Control};
+use postgres::sql::{literal, quoted};
+use postgres::write_guard;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every role of its own, with what its definition says of it.
+const ROLES: &str = "\
+    SELECT rolname::text, concat_ws(' ', \
+        CASE WHEN rolsuper THEN 'SUPERUSER' ELSE 'NOSUPERUSER' END, \
+        CASE WHEN rolinherit THEN 'INHERIT' ELSE 'NOINHERIT' END, \
+        CASE WHEN rolcreaterole THEN 'CREATEROLE' ELSE 'NOCREATEROLE' END, \
+        CASE WHEN rolcreatedb THEN 'CREATEDB' ELSE 'NOCREATEDB' END, \
+        CASE WHEN rolcanlogin THEN 'LOGIN' ELSE 'NOLOGIN' END, \
+        CASE WHEN rolreplication THEN 'REPLICATION' ELSE 'NOREPLICATION' END, \
+        CASE WHEN rolbypassrls THEN 'BYPASSRLS' ELSE 'NOBYPASSRLS' END, \
+        'CONNECTION LIMIT', rolconnlimit, 'PASSWORD', quote_nullable(rolpassword), \
+        'VALID UNTIL', quote_literal(coalesce(rolvaliduntil, 'infinity'))), oid \
+    FROM pg_authid WHERE rolname !~ '^pg_'";
+
+/// Who is a member of what. Predefined roles are there everywhere.
+const MEMBERS: &str = "\
+    SELECT r.rolname::text, m.rolname::text, a.admin_option FROM pg_auth_members a \
+    JOIN pg_authid r ON r.oid = a.roleid JOIN pg_authid m ON m.oid = a.member WHERE m.rolname !~ '^pg_'";
+
+/// Settings of roles and of the databases that are here: role, database, name, value.
+const SETTINGS: &str = "\
+    SELECT coalesce(r.rolname::text, ''), coalesce(d.datname::text, ''), \
+      split_part(s.setting, '=', 1), substr(s.setting, strpos(s.setting, '=') + 1) \
+    FROM pg_db_role_setting c LEFT JOIN pg_authid r ON r.oid = c.setrole LEFT JOIN pg_database d ON d.oid = c.setdatabase \
+    CROSS JOIN LATERAL unnest(c.setconfig) AS s (setting)";
+
+/// The roles of the primary that are there, by their numbers at both.
+const NUMBERS: &str = "CREATE TABLE IF NOT EXISTS consort.roles (source oid PRIMARY KEY, here oid NOT NULL)";
+
+/// Those that were known, with the names that they have here.
+const KNOWN: &str =
+    "SELECT k.source, r.rolname::text FROM consort.roles k JOIN pg_authid r ON r.oid = k.here";
+
+/// Writes down who is who, once the names are the same.
+const NOTE: &str = "\
+    INSERT INTO consort.roles SELECT p.source, r.oid \
+    FROM unnest($1::oid[], $2::text[]) AS p (source, name), pg_authid r WHERE r.rolname = p.name \
+    ON CONFLICT (source) DO UPDATE SET here = excluded.here";
+
+/// Settings whose value is a list of names, kept as it is written (GUC_LIST_QUOTE).
+const LISTS: &[&str] = &[
+    "local_preload_libraries",
+    "search_path",
+    "session_preload_libraries",
+    "shared_preload_libraries",
+    "temp_tablespaces",
+    "unix_socket_directories",
+];
+
+/// What is to be equal.
+pub(super) struct Roles {
+    definitions: BTreeMap<String, String>,
+    /// By number.
+    names: BTreeMap<u32, String>,
+    members: BTreeMap<(String, String), bool>,
+    /// By role, database and name; without a role it is every role's, without a database every database's.
+    settings: BTreeMap<(String, String, String), String>,
+    databases: BTreeSet<String>,
+}
+
+impl Roles {
+    async fn read(control: &Control) -> Result<Roles, Error> {
+        let (roles, members) = (control.query(ROLES, &[]).await?, control.query(MEMBERS, &[]).await?);
+        let settings = control.query(SETTINGS, &[]).await?;
+        let databases = control.query("SELECT datname::text FROM pg_database", &[]).await?;
+        Ok(Roles {
+            definitions: roles.iter().map(|row| (row.get(0), row.get(1))).collect(),
+            names: roles.iter().map(|row| (row.get(2), row.get(0))).collect(),
+            members: members.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect(),
+            settings: settings.iter().map(|row| ((row.get(0), row.get(1), row.get(2)), row.get(3))).collect(),
+            databases: databases.iter().map(|row| row.get(0)).collect(),
+        })
+    }
+
+    /// Whether a role is the business of these, or everybody's.
+    fn have(&self, role: &str) -> bool {
+        role.is_empty() || role.starts_with("pg_") || self.definitions.contains_key(role)
+    }
+}
+
+/// Brings the roles of a replica that has a copy in step with the primary's, by what both say now; those that have other names by
+/// now get these. `there` is the copy.
+///
+/// # Errors
+/// As [`copy`].
+pub(super) async fn in_step(primary: &Control, there: &Control, replica: &Address) -> Result<(), Error> {
+    there.batch_execute(NUMBERS).await?;
+    let wanted = Roles::read(primary).await?;
+    if lacks(&wanted, there).await?.is_empty() {
+        return note(&wanted, there).await;
+    }
+    // Another database of the replica may have brought them in step meanwhile.
+    let writer = SharedWriter::take(replica).await?;
+    let renames = renames_at(&Roles::read(primary).await?, there).await?;
+    match writer.batch_execute(&renames.join("; ")).await.map_err(Error::from) {
+        // As if it were a new role: what belongs to it there, or may be done by it, is found not to be the same.
+        Ok(()) | Err(Error::Refused { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let wanted = copy(primary, &writer).await?;
+    note(&wanted, there).await
+}
+
+/// What is to be run at a replica that has a copy.
+async fn lacks(wanted: &Roles, there: &Control) -> Result<Vec<String>, Error> {
+    let mut all = renames_at(wanted, there).await?;
+    all.extend(steps(wanted, &Roles::read(there).await?));
+    Ok(all)
+}
+
+async fn renames_at(wanted: &Roles, there: &Control) -> Result<Vec<String>, Error> {
+    let known = there.query(KNOWN, &[]).await?;
+    let known: BTreeMap<u32, String> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let taken = there.query("SELECT rolname::text FROM pg_authid", &[]).await?;
+    let taken: BTreeSet<String> = taken.iter().map(|row| row.get(0)).collect();
+    Ok(renames(&wanted.names, &known, &taken))
+}
+
+/// Writes down at a replica which role is which, of those that were brought in step.
+///
+/// # Errors
+/// As every query.
+pub(super) async fn note(wanted: &Roles, replica: &Control) -> Result<(), Error> {
+    let (numbers, names): (Vec<u32>, Vec<&str>) =
+        wanted.names.iter().map(|(number, name)| (*number, name.as_str())).unzip();
+    replica.batch_execute(NUMBERS).await?;
+    replica.execute(NOTE, &[&numbers, &names]).await?;
+    Ok(())
+}
+
+/// What gives the roles that are known by their numbers the names that they are to have, unless somebody else has these and keeps
+/// them. All go by names that nobody has, for two may have exchanged theirs.
+fn renames(
+    wanted: &BTreeMap<u32, String>,
+    known: &BTreeMap<u32, String>,
+    taken: &BTreeSet<String>,
+) -> Vec<String> {
+    let mut moves: Vec<(&u32, &String, &String)> =
+        wanted.iter().filter_map(|(number, name)| Some((number, known.get(number)?, name))).collect();
+    moves.retain(|(_, was, name)| was != name);
+    loop {
+        let leaving: BTreeSet<&String> = moves.iter().map(|(_, was, _)| *was).collect();
+        let before = moves.len();
+        moves.retain(|(_, _, name)| !taken.contains(*name) || leaving.contains(name));
+        if moves.len() == before {
+            break;
+        }
+    }
+    let rename = |from: &str, to: &str| format!("ALTER ROLE {} RENAME TO {}", quoted(from), quoted(to));
+    let between = |number: &u32| format!("consort renames {number}");
+    let away = moves.iter().map(|(number, was, _)| rename(was, &between(number)));
+    let back = moves.iter().map(|(number, _, name)| rename(&between(number), name));
+    away.chain(back).collect()
+}
+
+/// Brings the replica's roles in step with the primary's, by what both say now. Returns the primary's.
+///
+/// # Errors
+/// As every query; [`Error::Refused`] with 42501 if the role at either may not.
+pub(super) async fn copy(primary: &Control, replica: &SharedWriter) -> Result<Roles, Error> {
+    let (wanted, there) = (Roles::read(primary).await?, Roles::read(replica).await?);
+    for sql in steps(&wanted, &there) {
+        replica.batch_execute(&sql).await.map_err(|error| match Error::from(error) {
+            Error::Refused { sqlstate, message } => Error::Refused {
+                sqlstate,
+                message: format!("roles could not be brought in step at the replica: {message}"),
+            },
+            error => error,
+        })?;
+    }
+    Ok(wanted)
+}
+
+/// What makes `there` as `wanted`, each to be run by itself.
+fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
+    let mut steps = Vec::new();
+    for (role, definition) in &wanted.definitions {
+        let known = there.definitions.get(role);
+        if known.is_none() {
+            steps.push(format!("CREATE ROLE {}", quoted(role)));
+        }
+        if known != Some(definition) {
+            steps.push(format!("ALTER ROLE {} {definition}", quoted(role)));
+        }
+    }
+    for (role, member) in there.members.keys() {
+        let ours = wanted.have(role) && wanted.have(member);
+        if ours && !wanted.members.contains_key(&(role.clone(), member.clone())) {
+            steps.push(format!("REVOKE {} FROM {}", quoted(role), quoted(member)));
+        }
+    }
+    for ((role, member), admin) in &wanted.members {
+        match there.members.get(&(role.clone(), member.clone())) {
+            Some(known) if known == admin => continue,
+            Some(true) => {
+                steps.push(format!("REVOKE ADMIN OPTION FOR {} FROM {}", quoted(role), quoted(member)))
+            }
+            _ => {
+                let with = if *admin { " WITH ADMIN OPTION" } else { "" };
+                steps.push(format!("GRANT {} TO {}{with}", quoted(role), quoted(member)));
+            }
+        }
+    }
+    settings(wanted, there, &mut steps);
+    steps
+}
+
+fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
+    for key @ (role, database, name) in there.settings.keys() {
+        let known = wanted.have(role) && (database.is_empty() || wanted.databases.contains(database));
+        let stays = match is_the_guards(key) {
+            // The line of a whole database is the guard itself.
+            true => role.is_empty(),
+            false => wanted.settings.contains_key(key),
+        };
+        if known && !stays {
+            steps.push(format!("{} RESET {}", whose(role, database), quoted(name)));
+        }
+    }
+    for (key @ (role, database, name), value) in &wanted.settings {
+        if is_the_guards(key)
+            || there.settings.get(key) == Some(value)
+            || !(database.is_empty() || there.databases.contains(database))
+        {
+            continue;
+        }
+        let whose = whose(role, database);
+        let (text, quoted) = (literal(value), quoted(name));
+        steps.push(if LISTS.contains(&name.as_str()) {
+            format!(
+                "BEGIN; SELECT set_config({}, {text}, true); {whose} SET {quoted} FROM CURRENT; COMMIT",
+                literal(name)
+            )
+        } else {
+            format!("{whose} SET {quoted} TO {text}")
+        });
+    }
+}
+
+/// Whether a line says if transactions are read-only by default. In a copy the guard says so, and what the primary has for a role
+/// would count for more; what it has for every role in every database counts for less, and is brought over.
+fn is_the_guards((role, database, name): &(String, String, String)) -> bool {
+    name == write_guard::SETTING && !(role.is_empty() && database.is_empty())
+}
+
+fn whose(role: &str, database: &str) -> String {
+    match (role, database) {
+        ("", "") => "ALTER ROLE ALL".to_owned(),
+        ("", database) => format!("ALTER DATABASE {}", quoted(database)),
+        (role, "") => format!("ALTER ROLE {}", quoted(role)),
+        (role, database) => format!("ALTER ROLE {} IN DATABASE {}", quoted(role), quoted(database)),
+    }
+}
+
+/// Whom everything belongs to in the database of this connection, who may use it, and for whom policies count, as a digest.
+///
+/// # Errors
+/// As every query.
+pub(super) async fn owners(control: &Control) -> Result<String, Error> {
+    Ok(control.query_one(OWNERS, &[]).await?.get(0))
+}
+
+/// By the names of roles: to rename one changes the digest too.
+const OWNERS: &str = "\
+    SELECT coalesce(md5(string_agg(concat_ws(' ', kind, id, pg_get_userbyid(owner), acl), ',' ORDER BY kind, id)), '') \
+    FROM (SELECT 'c' AS kind, oid AS id, relowner AS owner, relacl::text AS acl FROM pg_class \
+        WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence <> 't' \
+      UNION ALL SELECT 'f', oid, proowner, proacl::text FROM pg_proc \
+      UNION ALL SELECT 'n', oid, nspowner, nspacl::text FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_' \
+      UNION ALL SELECT 't', oid, typowner, typacl::text FROM pg_type WHERE typrelid = 0 AND typelem = 0 \
+      UNION ALL SELECT 'p', oid, 0::oid, \
+        (SELECT string_agg(pg_get_userbyid(r)::text, ',') FROM unnest(polroles) AS r) FROM pg_policy \
+    ) AS of WHERE id >= 16384";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(of: &[(u32, &str)]) -> BTreeMap<u32, String> {
+        of.iter().map(|(number, name)| (*number, (*name).to_owned())).collect()
+    }
+
+    fn renamed(wanted: &[(u32, &str)], known: &[(u32, &str)], others: &[&str]) -> Vec<String> {
+        let known = names(known);
+        let taken = known.values().cloned().chain(others.iter().map(|name| (*name).to_owned())).collect();
+        renames(&names(wanted), &known, &taken)
+    }
+
+    /// The role `clerk` and the database `shop`, with these settings: role, database, name, value.
+    fn having(settings: &[(&str, &str, &str, &str)]) -> Roles {
+        let owned = |text: &&str| (*text).to_owned();
+        Roles {
+            definitions: BTreeMap::from([("clerk".to_owned(), String::new())]),
+            names: BTreeMap::new(),
+            members: BTreeMap::new(),
+            settings: settings
+                .iter()
+                .map(|(role, database, name, value)| {
+                    ((owned(role), owned(database), owned(name)), owned(value))
+                })
+                .collect(),
+            databases: BTreeSet::from(["shop".to_owned()]),
+        }
+    }
+
+    #[test]
+    fn whether_transactions_are_read_only_by_default_is_a_copys_own() {
+        let read_only = |role, database, value| (role, database, write_guard::SETTING, value);
+        let guarded = [read_only("", "shop", "on")];
+        let own = [
+            read_only("", "shop", "off"),
+            read_only("clerk", "", "off"),
+            read_only("clerk", "shop", "off"),
+            ("clerk", "shop", "work_mem", "5MB"),
+        ];
+        assert_eq!(
+            steps(&having(&own), &having(&guarded)),
+            [r#"ALTER ROLE "clerk" IN DATABASE "shop" SET "work_mem" TO '5MB'"#]
+        );
+        assert!(steps(&having(&[]), &having(&guarded)).is_empty(), "the guard stays");
+        assert!(steps(&having(&own[..1]), &having(&[])).is_empty(), "it is not made here");
+        // What came along with a base backup.
+        assert_eq!(
+            steps(&having(&own[..3]), &having(&[guarded[0], own[1], own[2]])),
+            [
+                r#"ALTER ROLE "clerk" RESET "default_transaction_read_only""#,
+                r#"ALTER ROLE "clerk" IN DATABASE "shop" RESET "default_transaction_read_only""#
+            ]
+        );
+        let everywhere = [read_only("", "", "on")];
+        assert_eq!(
+            steps(&having(&everywhere), &having(&guarded)),
+            [r#"ALTER ROLE ALL SET "default_transaction_read_only" TO 'on'"#]
+        );
+    }
+
+    #[test]
+    fn roles_get_their_names_unless_somebody_keeps_these() {
+        assert!(renamed(&[(1, "a"), (2, "b")], &[(1, "a")], &[]).is_empty());
+        assert_eq!(
+            renamed(&[(1, "b"), (2, "a")], &[(1, "a")], &[]),
+            [
+                r#"ALTER ROLE "a" RENAME TO "consort renames 1""#,
+                r#"ALTER ROLE "consort renames 1" RENAME TO "b""#
+            ]
+        );
+        assert_eq!(renamed(&[(1, "b"), (2, "a")], &[(1, "a"), (2, "b")], &[]).len(), 4, "exchanged");
+        assert!(renamed(&[(1, "b")], &[(1, "a")], &["b"]).is_empty(), "it is somebody else's");
+        assert!(
+            renamed(&[(1, "b"), (2, "c")], &[(1, "a"), (2, "b")], &["c"]).is_empty(),
+            "so it stays taken"
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! Feeding replicas, with real servers. Every test has its own, in a temporary folder.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod apply;
+mod verify;
+
+use postgres::Error;
+use postgres::address::{Address, Control};
+use testkit::{one, soon};
+
+/// A connection that finds tables by their names alone, as any client's.
+async fn client(address: &Address) -> Result<Control, Error> {
+    Control::like_a_client(address).await
+}
