@@ -13,10 +13,8 @@ pub(super) const NOT_THERE: &str = "is not there at the replica";
 /// Asks the replica for a table and fits it to what the stream says of it.
 pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> Result<Table, Error> {
     let unfit = |why: String| Error::Unfit { table: format!("{}.{}", relation.schema, relation.name), why };
-    let table = format!(
-        "to_regclass('{}')",
-        format!("{}.{}", quoted(&relation.schema), quoted(&relation.name)).replace('\'', "''")
-    );
+    let name = format!("{}.{}", quoted(&relation.schema), quoted(&relation.name));
+    let table = format!("to_regclass({})", literal(&name));
     let left_out = format!(
         "SELECT FROM consort.left_out WHERE schema = {} AND relation = {}",
         literal(&relation.schema),
