@@ -86,7 +86,7 @@ experiments: ## the same in short, each in less than a minute: shows that they r
 	@scripts/prerequisites.sh rust build server pgpool fonts
 	$(CARGO) build --release --locked -p consort -p experiments
 	target/release/consort bench experiment all --quick
-	$(CARGO) test --workspace --locked --features postgres/control-groups,experiments/control-groups --test it -- small_machines experiment
+	$(CARGO) test --workspace --locked --features local-cluster/control-groups,experiments/control-groups --test local_cluster --test it -- small_machines experiment
 
 full-disk: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 full-disk: ## disks of a replica, of a standby and of Consort that are really full: takes the right to mount, as root has it outside of containers

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use local_cluster::{Cluster, NodeState, Seed};
 use node::config::auth_file::AuthFile;
 use node::config::{Config, Server};
 use postgres::address::Address;
-use postgres::local::{Cluster, NodeState, Seed};
 use postgres::programs::Programs;
 
 use crate::failure::Failure;

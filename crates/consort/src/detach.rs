@@ -3,8 +3,8 @@
 use clap::Args;
 use postgres::address::Control;
 use postgres::attach::{self, SlotState};
-use postgres::clone;
 use postgres::objects::CONTROL_DATABASE;
+use replica_apply::clone;
 
 use crate::attach::databases;
 use crate::cluster_in::{Found, Which};

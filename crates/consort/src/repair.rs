@@ -3,7 +3,6 @@
 use std::fs;
 
 use clap::Args;
-use postgres::local;
 
 use crate::attach::{Wait, databases, one, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
@@ -54,7 +53,7 @@ fn renew(found: &Found, name: &str) -> Result<(), Failure> {
     }
     let file = SettingsFile::of(Some(&fs::read_to_string(&found.config_file)?));
     let log_ins = up::writers(&file, &up::Options::default())?.log_ins();
-    let options = local::Options { log_ins, ..local::Options::default() };
+    let options = local_cluster::Options { log_ins, ..local_cluster::Options::default() };
     cluster.renew_standby(name, &options, &mut |step| eprintln!("{step} .."))?.start()?;
     println!("{name}: made anew");
     Ok(())

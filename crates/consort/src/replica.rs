@@ -8,8 +8,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use postgres::clone::Chosen;
-use postgres::local::{self, Origin};
+use local_cluster::Origin;
+use replica_apply::clone::Chosen;
 
 use crate::cluster_in::{Found, Which};
 use crate::console::{self, Rows, value};
@@ -260,15 +260,15 @@ fn remove(found: &Found, name: &str) -> Result<(), Failure> {
 }
 
 /// The servers that `consort up` made, and the part of the configuration that is not about them.
-fn made(found: &Found, home: &Home) -> Result<(local::Cluster, SettingsFile), Failure> {
+fn made(found: &Found, home: &Home) -> Result<(local_cluster::Cluster, SettingsFile), Failure> {
     let cluster = found.local()?.ok_or_else(|| Failure::new("there is no cluster"))?;
     Ok((cluster, SettingsFile::of(Some(&fs::read_to_string(home.config_file())?))))
 }
 
 /// How servers are made that are to be like these.
-fn options_of(file: &SettingsFile) -> Result<local::Options, Failure> {
+fn options_of(file: &SettingsFile) -> Result<local_cluster::Options, Failure> {
     let log_ins = up::writers(file, &up::Options::default())?.log_ins();
-    Ok(local::Options { log_ins, ..local::Options::default() })
+    Ok(local_cluster::Options { log_ins, ..local_cluster::Options::default() })
 }
 
 fn ask(found: &Found, command: &str) -> Result<Rows, Failure> {

@@ -1,7 +1,7 @@
 //! The seed of replicas to come, as people and programs are told of it.
 
+use local_cluster::{Seed, SeedLog};
 use postgres::attach::Finding;
-use postgres::local::{Seed, SeedLog};
 use serde_json::{Value, json};
 
 /// What makes it useful again.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use postgres::local::{Node, Role};
+use local_cluster::{Node, Role};
 
 /// Everything below this line is written anew by each `up`.
 const MARK: &str =

@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use local_cluster::{Cluster, LogIns, Node, Stop};
 use node::config::Config;
-use postgres::local::{self, Cluster, LogIns, Node, Stop};
 use postgres::programs::Programs;
 
 use crate::core_files::CoreFiles;
@@ -241,7 +241,7 @@ fn wanted(
     options: &Options,
     writers: Writers,
     there: Option<&Cluster>,
-) -> Result<local::Options, Failure> {
+) -> Result<local_cluster::Options, Failure> {
     let name = file.get("design").unwrap_or_default().trim_matches('"');
     let needs_replicas = design::chosen(name).is_ok_and(|design| design.needs_replicas());
     let at_first = if needs_replicas { (0, READ_NODES) } else { (READ_NODES, 0) };
@@ -254,13 +254,18 @@ fn wanted(
              --replicas N instead; where standbys are already, another --design or another --dir"
         )));
     }
-    Ok(local::Options { standbys, replicas, log_ins: writers.log_ins(), ..local::Options::default() })
+    Ok(local_cluster::Options {
+        standbys,
+        replicas,
+        log_ins: writers.log_ins(),
+        ..local_cluster::Options::default()
+    })
 }
 
 fn servers(
     home: &Home,
     programs: &Programs,
-    wanted: &local::Options,
+    wanted: &local_cluster::Options,
     there: Option<&Cluster>,
 ) -> Result<Cluster, Failure> {
     let is_new = there.is_none_or(|there| {
@@ -324,7 +329,7 @@ fn can_listen(address: &str) -> Result<(), Failure> {
             "cannot listen at {address}: clients must know the port; --listen HOST:PORT names it"
         )));
     }
-    let all = address.to_socket_addrs().and_then(|mut all| all.try_for_each(local::can_listen));
+    let all = address.to_socket_addrs().and_then(|mut all| all.try_for_each(local_cluster::can_listen));
     all.map_err(|error| {
         Failure::new(format!("cannot listen at {address}: {error}; --listen HOST:PORT names another address"))
     })

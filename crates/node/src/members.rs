@@ -4,7 +4,7 @@ use crate::cluster::StandbySetup;
 use crate::service::Service;
 use crate::socket::Place;
 use postgres::Error;
-use postgres::clone;
+use replica_apply::clone;
 use scheduler::StandbyId;
 use std::rc::Rc;
 use std::time::Duration;

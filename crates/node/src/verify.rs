@@ -14,7 +14,7 @@ use crate::process::Process;
 use history::DatabaseId;
 use hold::{Held, Hold};
 use postgres::Error;
-use postgres::verify::{self, MOST_ROWS, Rows, Side, Table};
+use replica_apply::verify::{self, MOST_ROWS, Rows, Side, Table};
 use scheduler::{Kind, StandbyId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -52,10 +52,10 @@ pub struct Bugs {
     /// A second Consort writes, and both were told that nobody else does.
     pub second_node: bool,
     /// Of what several commits did to a row, the last one's image alone is applied. Without it the images are merged by
-    /// [`history::Cell::after`], as in `postgres::apply`; that has no switch of its own, for it is asked for every value.
+    /// [`history::Cell::after`], as in `replica_apply::apply`; that has no switch of its own, for it is asked for every value.
     pub toast_last_writer: bool,
     /// What a boundary has is applied at a replica commit by commit. What it lacks and where it stands afterwards is said by
-    /// the order; that all of it is one step is said by nobody: it is the transaction in which `postgres::apply` moves the
+    /// the order; that all of it is one step is said by nobody: it is the transaction in which `replica_apply::apply` moves the
     /// position, and here [`Store::apply`](crate::model::fed::Store::apply).
     pub torn_boundary: bool,
     /// What replicas execute in parallel is shown as it is done, each commit by itself: no transaction around them, as above.

@@ -22,7 +22,7 @@ const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
     ("crates/workloads/", "a program of its own, that plays many clients at once"),
     ("crates/postgres/src/address.rs", "drives one control connection, and ends with it"),
     ("crates/postgres/src/decoder/relay.rs", "carries one slot's encrypted stream, and ends with it"),
-    ("crates/postgres/src/local/port.rs", "looks for a port that is free"),
+    ("crates/local-cluster/src/port.rs", "looks for a port that is free"),
     ("crates/experiments/src/acceptance/faults.rs", "makes faults, which take their time, while clients run"),
     (
         "crates/experiments/src/experiment/faults.rs",

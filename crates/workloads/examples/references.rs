@@ -2,11 +2,11 @@
 //! level, each of a size that a repository can hold.
 
 use postgres::address::Host;
-use postgres::local::Scratch;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
+use testkit::Scratch;
 use workloads::check::{Outcome, check};
 use workloads::histories::{Isolation, Workload, record, set_up};
 use workloads::progress::Progress;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use postgres::local::{BackedUp, Cluster, Node, NodeState, Origin};
+use local_cluster::{BackedUp, Cluster, Node, NodeState, Origin};
 use postgres::sql::quoted;
 
 use super::{Add, LOOK_EVERY, MAKE_ONE, Said, ask, home, made, options_of, remove, until_copied};

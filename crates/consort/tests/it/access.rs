@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use postgres::local::{LogIns, Options, Scratch};
+use local_cluster::{LogIns, Options};
+use testkit::Scratch;
 
 use crate::fixture::{
     CONSORT, Done, LIMIT, Serving, configuration, consort, eventually, free_port, psql, run, temporary,

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use postgres::local::Scratch;
+use testkit::Scratch;
 
 use crate::fixture::{CONSORT, Serving, configuration, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console, past};

@@ -4,7 +4,8 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use postgres::local::{Node, Options, Origin, Scratch};
+use local_cluster::{Node, Options, Origin};
+use testkit::Scratch;
 
 use crate::fed::{all_equal, rows};
 use crate::fixture::{

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use design::{Design, Reads};
-use postgres::local::{Node, wait_until};
+use local_cluster::{Node, wait_until};
 
 use crate::fed::rows;
 use crate::fixture::{LIMIT, Serving, eventually};

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use postgres::local::Stop;
+use local_cluster::Stop;
 use tokio_postgres::NoTls;
 
 use crate::fixture::{Serving, eventually, psql, run};

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 
 use crate::faults_standby::{in_the_middle_of, is_silence, rest_of};
 use crate::fed::{all_equal, becomes_equal};

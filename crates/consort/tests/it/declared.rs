@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use postgres::local::{Options, Scratch};
+use local_cluster::Options;
+use testkit::Scratch;
 
 use crate::fixture::{Serving, eventually, load, psql};
 use crate::load::{Client, Console, kill_a_backend, past, served};
@@ -166,7 +167,7 @@ fn what_is_declared_is_executed_by_all() {
     become_equal(&serving, "child");
     verified(&serving);
     let last = "SELECT last_value FROM child_id_seq";
-    let at = |node: &postgres::local::Node| node.query("postgres", last).unwrap();
+    let at = |node: &local_cluster::Node| node.query("postgres", last).unwrap();
     // Those too that a statement has drawn which failed.
     assert_eq!(at(serving.servers.primary()), at(serving.servers.replica(1)));
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use postgres::local::{Node, Scratch, Stop};
+use local_cluster::{Node, Stop};
+use testkit::Scratch;
 
 use crate::fixture::{Serving, configuration, eventually, free_port, run};
 use crate::load::{ANYWHERE, Client, Console, READ_QUIET, TABLES, THROUGH, served, serving};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use postgres::local::{LogIns, Scratch};
+use local_cluster::LogIns;
+use testkit::Scratch;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
@@ -225,7 +226,7 @@ fn prepare(servers: &Scratch) {
 #[test]
 fn the_same_rules_let_the_same_clients_in() {
     let made = Certificates::make();
-    let oracle = Scratch::with(postgres::local::Options { log_ins: LogIns::Loopback, ..Scratch::options() });
+    let oracle = Scratch::with(local_cluster::Options { log_ins: LogIns::Loopback, ..Scratch::options() });
     prepare(&oracle);
     made.give_to(&oracle);
     write(&oracle.primary().data_folder(), RULES);
@@ -453,7 +454,7 @@ fn certificates_of_clients_count_as_at_a_server() {
     for (name, by) in [("ann", "ca"), ("carol", "ca"), ("bob", "other")] {
         made.for_client(name, by);
     }
-    let oracle = Scratch::with(postgres::local::Options { log_ins: LogIns::Loopback, ..Scratch::options() });
+    let oracle = Scratch::with(local_cluster::Options { log_ins: LogIns::Loopback, ..Scratch::options() });
     prepare(&oracle);
     made.give_to(&oracle);
     oracle.primary().set("ssl_ca_file", "root.crt").unwrap();

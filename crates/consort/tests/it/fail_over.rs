@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use postgres::local::{Node, Scratch, Stop};
+use local_cluster::{Node, Stop};
 use postgres::programs::Programs;
+use testkit::Scratch;
 
 use crate::fixture::{CONSORT, Done, LIMIT, Serving, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console, READ_QUIET, TABLES};

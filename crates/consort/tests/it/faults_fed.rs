@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use postgres::local::{Node, Stop};
+use local_cluster::{Node, Stop};
 
 use crate::fed::{all_equal, becomes_equal, serving};
 use crate::fixture::{Serving, eventually};

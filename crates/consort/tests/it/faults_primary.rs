@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use postgres::local::{Node, Scratch, Stop};
+use local_cluster::{Node, Stop};
+use testkit::Scratch;
 
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::{

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::local::{Options, Scratch};
+use local_cluster::Options;
+use testkit::Scratch;
 
 use crate::fixture::{LIMIT, Serving, configuration, eventually, free_port};
 use crate::load::{ANYWHERE, Client, Console, Load, TABLES, THROUGH, kill_a_backend, serves, serving};
@@ -155,7 +156,7 @@ fn a_standby_that_somebody_promotes_serves_no_more() {
     assert!(!why.is_empty());
     let served = console.node("standby1").served;
     serves(&mut console, "standby2");
-    standby.restart(postgres::local::Stop::Fast).unwrap();
+    standby.restart(local_cluster::Stop::Fast).unwrap();
     load.goes_on(60, 5);
     assert_eq!(console.node("standby1").served, served, "its own timeline is nobody's");
     load.end();

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 use tokio_postgres::SimpleQueryRow;
 
 use crate::fixture::{Serving, eventually, up_folder};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
-use postgres::local::{Role, Scratch};
+use local_cluster::Role;
+use testkit::Scratch;
 use workloads::progress::Progress;
 use workloads::stop::Stop;
 
@@ -50,7 +51,7 @@ pub(crate) fn load(arguments: &[&str]) -> String {
 
 /// A TCP port that is free, and stays so for a minute.
 pub(crate) fn free_port() -> u16 {
-    postgres::local::free_port().expect("loopback is there")
+    local_cluster::free_port().expect("loopback is there")
 }
 
 /// `consort serve` in front of servers of its own.

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use design::Orderer;
-use postgres::local::{Node, NodeState, Options, Scratch, Stop};
+use local_cluster::{Node, NodeState, Options, Stop};
+use testkit::Scratch;
 
 use crate::fed::all_equal;
 use crate::fixture::{LIMIT, Serving, eventually, run, temporary};

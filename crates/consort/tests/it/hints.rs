@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use postgres::local::Scratch;
+use testkit::Scratch;
 
 use crate::access::{by_tcp, demand, guarded};
 use crate::fixture::{Serving, configuration, consort, eventually, free_port, psql, run, serve, temporary};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use postgres::local::Scratch;
+use testkit::Scratch;
 
 use crate::fixture::{Done, Serving, consort, eventually, free_port, psql, run, temporary};
 

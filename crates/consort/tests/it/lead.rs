@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use postgres::local::Node;
+use local_cluster::Node;
 use workloads::check::check;
 use workloads::histories::{Isolation, Recorded, Workload, record, set_up};
 use workloads::progress::Progress;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use postgres::local::{Node, NodeState, wait_until};
+use local_cluster::{Node, NodeState, wait_until};
 use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, SimpleQueryMessage, SimpleQueryRow};
 

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use postgres::local::Node;
+use local_cluster::Node;
 
 use crate::fixture::{LIMIT, Serving, eventually};
 use crate::load::{Client, Console, READ, READ_QUIET, THROUGH, past, served};

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use postgres::local::{Scratch, Stop};
+use local_cluster::Stop;
+use testkit::Scratch;
 
 use crate::access::{CLEAR, KEYED, OLD, OWN, TYPED, by_tcp, demand, guarded};
 use crate::fixture::{configuration, eventually, free_port, psql, run, serve, temporary};

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use copies::Copies;
 use design::{Design, Reads};
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use crate::fixture::{LIMIT, Serving};

@@ -4,7 +4,8 @@ use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 
 use crate::fed::{all_equal, refuses, rows, write_past};
 use crate::fixture::{

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use postgres::local::{Options, Scratch};
+use local_cluster::Options;
+use testkit::Scratch;
 
 use crate::fed::all_equal;
 use crate::fixture::{Serving, eventually, temporary};

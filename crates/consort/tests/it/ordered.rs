@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 
 use crate::barriers::{Raw, batch, frame};
 use crate::fed::{refuses, rows};

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use postgres::local::{Node, Scratch};
+use local_cluster::Node;
+use testkit::Scratch;
 
 use crate::fixture::{CONSORT, Serving, configuration, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console};

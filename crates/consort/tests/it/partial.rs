@@ -3,7 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use postgres::local::{Options, Scratch};
+use local_cluster::Options;
+use testkit::Scratch;
 
 use crate::backed_up::{at, replica};
 use crate::fed::rows;

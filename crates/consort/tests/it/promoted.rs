@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use postgres::local::Node;
+use local_cluster::Node;
 
 use crate::fixture::eventually;
 use crate::load::{ANYWHERE, Client, Console, READ_QUIET, THROUGH, Trouble, served, serves, serving};

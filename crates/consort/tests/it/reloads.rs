@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use postgres::local::Node;
+use local_cluster::Node;
 
 use crate::fixture::{Serving, eventually, run};
 use crate::load::{ANYWHERE, Client, THROUGH, serving};

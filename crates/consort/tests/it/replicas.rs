@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use postgres::local::Node;
+use local_cluster::Node;
 
 use crate::fed::{all_equal, rows, serving};
 use crate::fixture::{CONSORT, Done, Serving, eventually, run, temporary};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 
 use crate::access::{
     Certificates, KEYED, OWN, ask, checked, demand, guarded, guarded_with, is_cancelled, secrets, serve,

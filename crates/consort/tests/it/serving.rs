@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use postgres::local::Scratch;
+use testkit::Scratch;
 
 use crate::fixture::{LIMIT, Serving, configuration, consort, eventually, free_port, psql, serve, temporary};
 use crate::load::{ANYWHERE, Client, Console, THROUGH, past, serving};

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use postgres::local::Scratch;
+use testkit::Scratch;
 
 use crate::fixture::{Serving, eventually};
 use crate::load::{Client, Console};

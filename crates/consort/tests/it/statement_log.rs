@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use postgres::local::Scratch;
 use serde_json::Value;
+use testkit::Scratch;
 
 use crate::fixture::{Done, configuration, eventually, free_port, psql, run, temporary};
 use crate::load::Client;

@@ -1,11 +1,11 @@
 //! What systemd hears of `consort serve`.
 
 use crate::fixture::{configuration, free_port, run, serve, temporary};
-use postgres::local::Scratch;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use testkit::Scratch;
 
 /// Each word comes within this time.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -62,7 +62,7 @@ fn a_transaction_that_takes_too_long_is_ended() {
 
 #[test]
 fn a_statement_of_a_user_that_takes_too_long_is_ended() {
-    let servers = postgres::local::Scratch::start(0);
+    let servers = testkit::Scratch::start(0);
     servers.query("CREATE ROLE hasty LOGIN");
     let port = crate::fixture::free_port();
     let mut text = crate::fixture::configuration(&servers, port, "auth_type = \"trust\"");

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use postgres::local::{Options, Scratch};
+use local_cluster::Options;
+use testkit::Scratch;
 
 use crate::fixture::{Serving, eventually};
 use crate::load::{Client, Console, Load, TABLES, THROUGH, served};

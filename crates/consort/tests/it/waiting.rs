@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use design::{Design, Orderer, Reads};
-use postgres::local::{Node, Options, Scratch};
+use local_cluster::{Node, Options};
+use testkit::Scratch;
 
 use crate::fixture::{Serving, eventually, load, up_folder};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, served};

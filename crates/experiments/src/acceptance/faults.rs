@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postgres::local::Stop as How;
+use local_cluster::Stop as How;
 use rustix::process::{Signal, kill_process};
 use workloads::session::{Protocol, Session, Trouble};
 use workloads::stop::Stop;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use design::Design;
-use postgres::local::{Cluster, Node, free_port};
+use local_cluster::{Cluster, Node, free_port};
 use postgres::programs::Programs;
 use workloads::session::{Protocol, Session, Trouble};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postgres::local::{Cluster, Node};
+use local_cluster::{Cluster, Node};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use workloads::session::{Protocol, Session, Trouble};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postgres::local::{
+use local_cluster::{
     Cluster, Node, NodeState, Options, Role, SmallMachine, SmallMachines, free_port, wait_until,
 };
 use postgres::programs::Programs;

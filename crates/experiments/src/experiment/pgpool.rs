@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postgres::local::{Node, Role, wait_until};
+use local_cluster::{Node, Role, wait_until};
 
 use consort::failure::Failure;
 

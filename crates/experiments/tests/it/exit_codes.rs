@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use postgres::local::Cluster;
+use local_cluster::Cluster;
 use postgres::programs::Programs;
 use testkit::{UpFolder, eventually};
 

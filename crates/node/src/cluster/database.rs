@@ -6,7 +6,7 @@ use crate::scheduled::Scheduled;
 use history::{DatabaseId, Xid};
 use postgres::Error;
 use postgres::catalogs::Loaded;
-use postgres::sequences::Sequences;
+use replica_apply::sequences::Sequences;
 use scheduler::Reason;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

@@ -14,7 +14,7 @@
 use super::pace::Pace;
 use history::Lsn;
 use order::{Boundary, RunNumber};
-use postgres::apply::Part;
+use replica_apply::apply::Part;
 use scheduler::StandbyId;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

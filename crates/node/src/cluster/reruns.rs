@@ -12,7 +12,7 @@
 use super::Cluster;
 use history::{DatabaseId, Footprint, Lsn, Snapshot, Version, Xid};
 use order::{Boundary, RunNumber};
-use postgres::apply::Rerun;
+use replica_apply::apply::Rerun;
 use scheduler::parallel::Guard;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

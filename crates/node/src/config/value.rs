@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use postgres::clone::Chosen;
+use replica_apply::clone::Chosen;
 use statement_analysis::declared_tables::Declared;
 use toml::Spanned;
 use toml::de::DeValue;

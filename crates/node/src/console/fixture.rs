@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use history::Lsn;
-use postgres::apply;
 use postgres::attach::SlotFault;
-use postgres::clone::Progress;
+use replica_apply::apply;
+use replica_apply::clone::Progress;
 
 use super::view::*;
 use crate::config::Config;

@@ -1,6 +1,6 @@
 //! `SHOW FEEDS`: the replicas that Consort feeds, database by database: what is done, how far each has come, what it lacks.
 
-use postgres::clone::Progress;
+use replica_apply::clone::Progress;
 
 use super::view::{Feed, View};
 use super::{Column, Show, Table, number, text, value};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use history::Lsn;
-use postgres::apply;
 use postgres::attach::SlotFault;
-use postgres::clone::Progress;
+use replica_apply::apply;
+use replica_apply::clone::Progress;
 use scheduler::Kind;
 
 use crate::config::Config;

@@ -6,7 +6,7 @@ use crate::cluster::{Asked, Cluster, Database};
 use history::DatabaseId;
 use postgres::Error;
 use postgres::address::Control;
-use postgres::sequences::Look;
+use replica_apply::sequences::Look;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 

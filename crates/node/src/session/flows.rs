@@ -17,7 +17,7 @@ use crate::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
 use crate::understanding::{self, Statement as Asked};
 use history::{Footprint, Incarnation};
 use order::DoubtId;
-use postgres::apply::Rerun;
+use replica_apply::apply::Rerun;
 use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
 use session_state::utility::{Statement, Utility, What};
 use statement_analysis::{Template, Values};

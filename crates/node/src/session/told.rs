@@ -24,7 +24,7 @@ use crate::session::turns::Way;
 use crate::standby::may_be_bound;
 use history::{DatabaseId, Footprint, LoadTime, Snapshot, Version, Xid};
 use order::RunNumber;
-use postgres::apply::{Rerun, Under};
+use replica_apply::apply::{Rerun, Under};
 use scheduler::Reason;
 use session_state::Settings;
 use session_state::utility::Utility;

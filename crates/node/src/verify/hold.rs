@@ -13,7 +13,7 @@
 use crate::cluster::{Cluster, Database, Resting, Stands};
 use history::DatabaseId;
 use postgres::Error;
-use postgres::verify::{Side, Source};
+use replica_apply::verify::{Side, Source};
 use scheduler::StandbyId;
 use std::future::poll_fn;
 use std::rc::Rc;

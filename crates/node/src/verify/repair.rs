@@ -13,7 +13,7 @@ use super::{Depth, Found, One};
 use crate::cluster::Stage;
 use crate::console::verify::{Line, State};
 use postgres::Error;
-use postgres::verify::{Repair, Repaired, Rows, Side};
+use replica_apply::verify::{Repair, Repaired, Rows, Side};
 use scheduler::StandbyId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

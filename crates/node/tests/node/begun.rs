@@ -6,8 +6,9 @@ use crate::pooled::sharing;
 use crate::session::{answer, query, until_it_leaves, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, database, message, until};
 use design::Design;
-use postgres::local::{Options, Scratch};
+use local_cluster::Options;
 use scheduler::Writers;
+use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// The SQLSTATE of the error that comes next, behind whatever else comes first.

@@ -3,10 +3,11 @@
 
 use crate::session::{query, until_it_leaves, until_it_leaves_behind};
 use crate::stage::{LIMIT, Open, Raw, until};
+use local_cluster::Options;
 use node::cluster::Setup;
-use postgres::local::{Options, Scratch};
 use scheduler::Writers;
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 use wire::{Asks, Target};
 
 /// Servers without a standby. Types and tables that are gone again move the primary's OIDs on.

@@ -3,8 +3,8 @@
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, database_at, until};
 use history::Grain;
-use postgres::local::Scratch;
 use scheduler::Writers;
+use testkit::Scratch;
 
 #[test]
 fn the_coarser_footprints_are_the_more_reads_stay() {

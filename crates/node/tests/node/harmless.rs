@@ -2,10 +2,10 @@
 
 use crate::session::query;
 use crate::stage::{LIMIT, Open, Raw, until};
-use postgres::local::Scratch;
 use scheduler::Writers;
 use statement_analysis::catalog::Procedure;
 use statement_analysis::declared_tables::Declared;
+use testkit::Scratch;
 
 /// A standby that stands still has the rows of before. A STABLE function reads them there, and its statement names no table: the
 /// answer is right only with the tables that the function is declared to read.

@@ -3,9 +3,9 @@
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query, until_it_leaves_behind};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
-use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 use wire::{Asks, Target};
 
 /// It takes long enough to leave.

@@ -24,13 +24,13 @@ mod writes;
 
 use crate::stage::{Open, Raw, until};
 use node::pooling::{PoolMode, Pools, Said};
-use postgres::local::Scratch;
 use scheduler::Writers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 use wire::{Asks, Complaint, Frame};
 
 /// One server, to compare with: each test has a database of its own there.

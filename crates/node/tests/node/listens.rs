@@ -4,9 +4,9 @@ use crate::pooled::{shared, sharing};
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use crate::turns::shared_stage;
+use local_cluster::Options;
 use node::door::{Doing, Door};
 use node::pooling::Pools;
-use postgres::local::{Options, Scratch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use scheduler::Writers;
@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Notification};
 
 /// A statement that needs a connection at the primary.

@@ -3,10 +3,10 @@
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
 use node::routes::Went;
-use postgres::local::Scratch;
 use scheduler::Writers;
 use std::sync::LazyLock;
 use std::time::Instant;
+use testkit::Scratch;
 use wire::{Asks, Target};
 
 /// What stands behind the statement's name in a Bind without parameters: all results in text.

@@ -2,11 +2,12 @@
 
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, until};
+use local_cluster::{Node, Options};
 use node::cluster::Setup;
-use postgres::local::{Node, Options, Scratch};
 use scheduler::Writers;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use testkit::Scratch;
 
 /// What proofs wait for takes longer where many tests run.
 fn patient(setup: &mut Setup) {

@@ -5,8 +5,8 @@ use crate::pooled::{shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
 use node::pooling::Pools;
-use postgres::local::Scratch;
 use scheduler::Writers;
+use testkit::Scratch;
 use wire::{Asks, Target};
 
 /// A client of one server, one that shares connections, and another that shares them with it.

@@ -4,11 +4,12 @@ use crate::pooled::{pooling, shared, sharing};
 use crate::session::{query, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use crate::turns::{by_batch, by_query, shared_stage, told};
+use local_cluster::Options;
 use node::door::Leave;
 use node::pooling::{Pooling, Pools};
-use postgres::local::{Options, Scratch};
 use std::io::Read;
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// So many clients wait for a connection.

@@ -1,9 +1,9 @@
 //! Sessions whose reads may leave: the client sees one server, wherever a statement runs.
 
 use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
-use postgres::local::Scratch;
 use scheduler::Writers;
 use std::time::Instant;
+use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// The text values of all rows up to ReadyForQuery, the SQLSTATE of an error, and the tags of all messages.

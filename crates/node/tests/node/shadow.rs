@@ -4,16 +4,17 @@
 use crate::messages::{parse_named, run_named};
 use crate::pooled::shared;
 use crate::stage::{LIMIT, Open, Raw, until};
+use local_cluster::Options;
 use node::cluster::Setup;
 use node::pooling::Pools;
 use node::shadow::Report;
-use postgres::local::{Options, Scratch};
 use scheduler::Writers;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 use wire::{Asks, Frame, Target};
 
 /// So many answers of a standby must have been compared in each mode of writers.

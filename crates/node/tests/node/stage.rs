@@ -1,6 +1,7 @@
 //! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
 //! that speak raw bytes.
 
+use local_cluster::{Node, wait_until};
 use node::cluster::{Cluster, Setup, StandbySetup};
 use node::door::{Door, Listen, Listener, Options, Secrets};
 use node::pooling::Pools;
@@ -8,8 +9,7 @@ use node::service::Service;
 use node::socket::Place;
 use postgres::address::Address;
 use postgres::attach::UnreplicableDdl;
-use postgres::clone::Chosen;
-use postgres::local::{Node, Scratch, wait_until};
+use replica_apply::clone::Chosen;
 use scheduler::{Kind, Writers};
 use session_state::Own;
 use std::io::{ErrorKind, Read, Write};
@@ -22,6 +22,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use testkit::Scratch;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use wire::{Asks, Complaint, Frame, HEADER_BYTES};

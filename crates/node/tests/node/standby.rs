@@ -1,6 +1,7 @@
 //! One statement after the other on a connection at a real standby.
 
 use crate::stage::{LIMIT, SERVERS, database, place, run};
+use local_cluster::Node;
 use node::door::Running;
 use node::log_in::{Refusal, Wish};
 use node::peer::{Peer, Rooms};
@@ -9,7 +10,6 @@ use node::session::batch;
 use node::session::statements::Statement;
 use node::socket::Socket;
 use node::standby::{Answer, CutOff, Failed, Form, Standby, Work, parameters};
-use postgres::local::Node;
 use scheduler::Kind;
 use std::rc::Rc;
 use std::task::Poll;

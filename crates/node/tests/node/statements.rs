@@ -5,12 +5,13 @@ use crate::session::query;
 use crate::stage::{Open, Raw, until};
 use crate::turns::{by_batch, by_query};
 use design::Effects;
+use local_cluster::Options;
 use node::cluster::{Cluster, Setup};
-use postgres::local::{Options, Scratch};
 use scheduler::Writers;
 use statement_analysis::catalog::Procedure;
 use statement_analysis::declared_tables::Declared;
 use std::collections::BTreeMap;
+use testkit::Scratch;
 use wire::{Asks, Target};
 
 /// The design in which they do.

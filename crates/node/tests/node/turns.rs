@@ -4,10 +4,11 @@ use crate::pooled::shared;
 use crate::session::query;
 use crate::stage::{Open, Raw, until};
 use design::Orderer;
+use local_cluster::Options;
 use node::cluster::Setup;
 use node::pooling::Pools;
-use postgres::local::{Options, Scratch};
 use scheduler::Writers;
+use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// The design in which they do.

@@ -6,16 +6,17 @@ use crate::pooled::{connections, pooling, shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, message, run, until};
 use crate::turns::{by_query, shared_stage};
+use local_cluster::{Node, Options};
 use node::hba::{Method, Rules};
 use node::pooling::{Pooling, Pools};
 use postgres::address::Control;
 use postgres::attach;
-use postgres::local::{Node, Options, Scratch};
 use rustix::net::sockopt::set_socket_linger;
 use scheduler::Writers;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
+use testkit::Scratch;
 use wire::tag::{back, front};
 use wire::{Asks, Frame};
 

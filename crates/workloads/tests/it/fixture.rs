@@ -1,9 +1,10 @@
 //! A primary and standbys for a test, ended with it, and their addresses.
 
 use clap::Parser;
+use local_cluster::Node;
 use postgres::address::Host;
-use postgres::local::{Node, Scratch};
 use std::time::{Duration, Instant};
+use testkit::Scratch;
 use workloads::Command;
 use workloads::session::{Protocol, Session};
 

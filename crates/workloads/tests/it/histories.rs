@@ -1,7 +1,7 @@
 //! The list-append workload itself: what it does with faults, and its subcommand.
 
 use crate::fixture;
-use postgres::local::Stop as How;
+use local_cluster::Stop as How;
 use std::sync::Arc;
 use std::time::Duration;
 use workloads::check::{Model, Outcome, check};

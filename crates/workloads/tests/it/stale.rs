@@ -1,8 +1,8 @@
 //! The hunt for stale reads finds them where there are some, and none where there cannot be any.
 
 use crate::fixture;
-use postgres::local::Scratch;
 use std::time::Duration;
+use testkit::Scratch;
 use workloads::mix;
 use workloads::progress::Progress;
 use workloads::share::Server;

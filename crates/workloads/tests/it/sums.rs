@@ -1,7 +1,7 @@
 //! TPC-B and `AllUpdates` against a server: the sums agree, and are seen when they do not.
 
 use crate::fixture;
-use postgres::local::Stop as How;
+use local_cluster::Stop as How;
 use std::fs;
 use std::sync::Arc;
 use workloads::progress::Progress;

@@ -1,7 +1,7 @@
 //! A replica that is copied anew holds what it should, whatever it could not take: so each copy has its cause, and that must be
 //! one that is known.
 
-use postgres::local::Node;
+use local_cluster::Node;
 
 use crate::fixture::eventually;
 use crate::load::{Console, Feed};

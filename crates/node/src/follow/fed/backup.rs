@@ -5,7 +5,7 @@ use super::{Feeding, Line, Stop};
 use crate::cluster::{Stage, Stretch};
 use history::Lsn;
 use postgres::Error;
-use postgres::clone::backup;
+use replica_apply::clone::backup;
 
 impl Feeding<'_> {
     /// Where its server left the primary's log, if the database came with a base backup and all that ends behind is kept.

@@ -11,7 +11,7 @@
 use super::{Feeding, Line, STRETCH_BYTES, Stop};
 use crate::cluster::{Stage, Stands, Wanted};
 use crate::scheduled::{Quiet, TakesPart};
-use postgres::clone;
+use replica_apply::clone;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};

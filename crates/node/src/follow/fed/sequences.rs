@@ -3,7 +3,7 @@
 
 use super::{Feeding, Line, Stop};
 use crate::cluster::{Asked, Place};
-use postgres::sequences::moved;
+use replica_apply::sequences::moved;
 use std::rc::Rc;
 
 /// What a replica has been told of them.
@@ -62,7 +62,7 @@ impl Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postgres::sequences::Sequences;
+    use replica_apply::sequences::Sequences;
 
     fn place(number: usize) -> Place {
         Place::default().behind(number)

@@ -26,7 +26,7 @@ use std::time::Duration;
 use transaction::{Delivered, Session as _};
 
 /// How a transaction begins at a replica. Nobody waits there for anybody, what takes long must be done all the same, and it is no
-/// accident that it writes (`postgres::clone::guard`).
+/// accident that it writes (`replica_apply::clone::guard`).
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; \
     SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 /// A connection that takes longer to open is not waited for.
