@@ -5,6 +5,7 @@
 //!               \--connection_lost--> Lost --backend_gone--^
 //! ```
 
+use crate::bugs::Bug;
 use crate::doubt::{Doubt, DoubtView};
 use crate::{DoubtId, DoubtState, Order};
 use history::{Commit, DatabaseId, Footprint};
@@ -63,7 +64,7 @@ impl Order {
     /// The server answered: with success or with an error, which does not mean that nothing was committed. The doubt
     /// ends when a gauge has settled that is sent after now.
     pub fn answered(&mut self, id: DoubtId) {
-        if self.options.bugs.doubt_until_ack {
+        if self.options.bugs.has(Bug::DoubtUntilAck) {
             return self.take(id);
         }
         self.ends_by_a_gauge(id);
@@ -81,7 +82,7 @@ impl Order {
     /// The connection was lost before the answer. The backend may wait for a flush or a standby, and its commit appear
     /// later: the doubt stays until [`backend_gone`](Order::backend_gone).
     pub fn connection_lost(&mut self, id: DoubtId) {
-        if self.options.bugs.forget_dead_commit {
+        if self.options.bugs.has(Bug::ForgetDeadCommit) {
             return self.take(id);
         }
         if let Some(doubt) = self.doubts.get_mut(&id)
@@ -113,7 +114,7 @@ impl Order {
 
     /// Whether doubts tell the whole truth about the database: no orphan, no unknown commit is left.
     pub fn clear(&self, database: DatabaseId) -> bool {
-        if self.options.bugs.restart_without_floor {
+        if self.options.bugs.has(Bug::RestartWithoutFloor) {
             return true;
         }
         let (Some(without_orphans), Some(database)) = (self.without_orphans, self.databases.get(&database))

@@ -1,5 +1,6 @@
 //! Gauges and their numbers: one is in flight, one is waiting, and nobody joins the one in flight.
 
+use crate::bugs::{Bug, Bugs};
 use history::{Incarnation, Lsn, Snapshot};
 use std::fmt;
 
@@ -89,17 +90,17 @@ pub(crate) struct Gauging {
     sent: GaugeNumber,
     in_flight: bool,
     wanted: bool,
-    join_in_flight: bool,
+    bugs: Bugs,
 }
 
 impl Gauging {
-    pub(crate) fn new(join_in_flight: bool) -> Gauging {
-        Gauging { join_in_flight, ..Gauging::default() }
+    pub(crate) fn new(bugs: Bugs) -> Gauging {
+        Gauging { bugs, ..Gauging::default() }
     }
 
     /// The number of a gauge that will be sent after now.
     pub(crate) fn want(&mut self) -> GaugeNumber {
-        if self.join_in_flight && self.in_flight {
+        if self.bugs.has(Bug::JoinGaugeInFlight) && self.in_flight {
             return self.sent;
         }
         self.wanted = true;

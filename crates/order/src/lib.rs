@@ -34,7 +34,7 @@ mod placing;
 mod versions;
 
 pub use boundary::{Boundary, Placed, RunNumber};
-pub use bugs::Bugs;
+pub use bugs::{Bug, Bugs};
 pub use counts::Counts;
 pub use doubt::{DoubtId, DoubtState, DoubtView};
 pub use gauge::{Gauge, GaugeNumber, Void};

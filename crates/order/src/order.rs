@@ -1,11 +1,12 @@
 //! One state machine of one primary: gauges, slots and what has settled. Doubts are in [`crate::doubting`].
 
+use crate::bugs::{Bug, Bugs};
 use crate::database::{Database, Newborn};
 use crate::doubt::Doubt;
 use crate::gauge::Gauging;
 use crate::owed::{Limits, Owed};
 use crate::placing::keep;
-use crate::{Boundary, Bugs, Counts, DoubtId, Gauge, GaugeNumber, RunNumber, Void};
+use crate::{Boundary, Counts, DoubtId, Gauge, GaugeNumber, RunNumber, Void};
 use history::{Commit, DatabaseId, Incarnation, Lsn, Watermark};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -89,7 +90,7 @@ impl Order {
             incarnation: None,
             life: 0,
             here: false,
-            gauging: Gauging::new(options.bugs.join_gauge_in_flight),
+            gauging: Gauging::new(options.bugs),
             answered: VecDeque::new(),
             owed: Owed::new(),
             databases: BTreeMap::new(),
@@ -114,7 +115,7 @@ impl Order {
             return;
         }
         self.lose_in_flight();
-        if self.options.bugs.keep_proofs_over_restart && self.life > 0 {
+        if self.options.bugs.has(Bug::KeepProofsOverRestart) && self.life > 0 {
             return;
         }
         self.life += 1;
@@ -279,7 +280,7 @@ impl Order {
         database.commits += 1;
         database.placing.came_out(commit);
         self.owed.came_out(commit.xid, limits);
-        if self.options.bugs.settled_by_finished_without_fallback {
+        if self.options.bugs.has(Bug::SettledByFinishedWithoutFallback) {
             self.owed.guess_below(commit.xid);
         }
         self.settle();
@@ -357,7 +358,8 @@ impl Order {
         if !self.gauging.came(number) {
             return Err(Void::NotInFlight);
         }
-        if self.options.bugs.zombie_primary_gauge || self.options.bugs.keep_proofs_over_restart {
+        if self.options.bugs.has(Bug::ZombiePrimaryGauge) || self.options.bugs.has(Bug::KeepProofsOverRestart)
+        {
             return Ok(());
         }
         if self.incarnation != Some(gauge.incarnation) {
@@ -376,7 +378,7 @@ impl Order {
         let bugs = self.options.bugs;
         let furthest =
             self.databases.values().filter_map(|database| database.decoded).map(Watermark::get).max();
-        let past = bugs.other_database_counts_as_out.then_some(furthest).flatten();
+        let past = bugs.has(Bug::OtherDatabaseCountsAsOut).then_some(furthest).flatten();
         let mut ended = Vec::new();
         for (id, database) in &mut self.databases {
             // Once more after each step: what settled by position may let the quick rule go on from there.
@@ -456,7 +458,7 @@ fn candidate(
     past: Option<Lsn>,
 ) -> Option<(usize, bool)> {
     let decoded = database.decoded?;
-    if bugs.proof_before_settled {
+    if bugs.has(Bug::ProofBeforeSettled) {
         let newest = answered.len().checked_sub(1)?;
         return (database.settled_number() < Some(answered[newest].0)).then_some((newest, true));
     }

@@ -10,7 +10,8 @@
 //! overtook another does not depend on it, for locks are released only after a commit is visible; so it can be applied
 //! without it.
 
-use crate::{Boundary, Bugs, Gauge, GaugeNumber, Placed, RunNumber};
+use crate::bugs::{Bug, Bugs, any_of_placing};
+use crate::{Boundary, Gauge, GaugeNumber, Placed, RunNumber};
 use history::{Commit, DatabaseId, Lsn, Snapshot, Version, Xid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -136,7 +137,7 @@ impl Placing {
         let starts = || run.waiting.values().map(|(_, start)| *start);
         assert!(starts().zip(starts().skip(1)).all(|(one, next)| one < next), "the log's order");
         assert!(run.waiting.values().all(|(_, start)| *start >= run.since || run.behind.is_some()));
-        if run.behind.is_none() && !bugs.any_of_placing() && !bugs.proof_before_settled {
+        if run.behind.is_none() && !any_of_placing(*bugs) && !bugs.has(Bug::ProofBeforeSettled) {
             let unseen = |xid: Xid| settled.is_none_or(|gauge| !gauge.snapshot.sees(xid));
             assert!(
                 run.waiting.values().all(|(xid, _)| unseen(*xid)),
@@ -150,13 +151,13 @@ impl Placing {
 fn cut(waiting: &BTreeMap<Lsn, (Xid, Lsn)>, seen: impl Fn(Xid) -> bool, bugs: &Bugs) -> Vec<Vec<Lsn>> {
     let all: Vec<Lsn> = waiting.iter().filter(|(_, (xid, _))| seen(*xid)).map(|(end, _)| *end).collect();
     let prefix = waiting.values().take_while(|(xid, _)| seen(*xid)).count();
-    if bugs.hang_one_committer && prefix < all.len() {
+    if bugs.has(Bug::HangOneCommitter) && prefix < all.len() {
         return Vec::new();
     }
-    if bugs.publish_when_all_visible {
+    if bugs.has(Bug::PublishWhenAllVisible) {
         return vec![all[..prefix].to_vec()];
     }
-    if bugs.proof_superset && !all.is_empty() {
+    if bugs.has(Bug::ProofSuperset) && !all.is_empty() {
         return all.into_iter().map(|end| vec![end]).collect();
     }
     vec![all]

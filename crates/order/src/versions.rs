@@ -1,5 +1,6 @@
 //! Versions and boundaries: asked for database by database, because only replicas that are fed with commits need them.
 
+use crate::bugs::Bug;
 use crate::{Boundary, Order, RunNumber};
 use history::{Commit, DatabaseId, Lsn, Version, Watermark};
 use std::mem;
@@ -95,7 +96,7 @@ impl Order {
     /// After a commit came out: the run ends if too many wait.
     pub(crate) fn bound_waiting(&mut self, commit: &Commit) {
         let Some(of) = self.databases.get_mut(&commit.database) else { return };
-        if self.options.bugs.publish_any_prefix
+        if self.options.bugs.has(Bug::PublishAnyPrefix)
             && let Some((number, gauge)) = of.settled.clone()
             && let Some(boundary) = of.placing.at_once(commit, (number, &gauge))
         {

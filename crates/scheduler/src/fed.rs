@@ -20,6 +20,7 @@
 //! The replica's marks belong to a life of it. In another life, or when the connection was lost over which they are
 //! heard, they are unknown, and a read that ran in another life than the one it was proven for is thrown away.
 
+use crate::bugs::Bug;
 use crate::placed_commits::Fed;
 use crate::question::{Proof, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
@@ -69,7 +70,7 @@ impl Scheduler {
     pub fn fed_shows(&mut self, id: StandbyId, incarnation: Incarnation, boundary: &Boundary) {
         let of_this_run = self.order.run(boundary.database) == Some(boundary.run);
         if let Some(replica) = self.standbys.all.get_mut(&id).filter(|_| of_this_run) {
-            replica.shown(incarnation, boundary, self.options.bugs.replica_forgets_commits);
+            replica.shown(incarnation, boundary, self.options.bugs);
         }
     }
 
@@ -86,7 +87,8 @@ impl Scheduler {
     /// The connection over which the replica is fed with this database was lost: how far it shows it is unknown until it
     /// is told again.
     pub fn fed_lost(&mut self, id: StandbyId, database: DatabaseId) {
-        let replica = self.standbys.all.get_mut(&id).filter(|_| !self.options.bugs.replica_forgets_commits);
+        let replica =
+            self.standbys.all.get_mut(&id).filter(|_| !self.options.bugs.has(Bug::ReplicaForgetsCommits));
         if let Some(replica) = replica {
             replica.forget(database);
         }
@@ -147,7 +149,7 @@ impl Scheduler {
             ticket.proof = Proof::Before(wanted);
         }
         let settled = self.order.settled(database).map(|(number, _)| number);
-        if wanted.is_some() && settled < wanted && !self.options.bugs.fed_no_gauge {
+        if wanted.is_some() && settled < wanted && !self.options.bugs.has(Bug::FedNoGauge) {
             return Verdict::Wait(Reason::GaugeNotSettled);
         }
         if self.aim(ticket) { Verdict::Proven } else { Verdict::Wait(Reason::ReplicasBehind) }
@@ -193,7 +195,7 @@ impl Scheduler {
         footprint: &Footprint,
     ) -> Option<(RunNumber, Version)> {
         let fed = self.databases.get(&database)?.fed.as_ref()?;
-        if self.options.bugs.fed_no_freshness {
+        if self.options.bugs.has(Bug::FedNoFreshness) {
             return Some((fed.run, Version::ZERO));
         }
         Some((fed.run, fed.freshness.newest(footprint, &self.versions)))

@@ -44,6 +44,7 @@
 //! then is proven by a gauge that sees the mark, or after the mark's doubt has ended: either way the mark is decoded, it
 //! wrote everything, and only a standby that has replayed it, and so the change, can serve.
 
+use crate::bugs::Bug;
 use crate::question::{Proof, Ran, Ticket, Verdict};
 use crate::scheduler::{Followed, Scheduler, Writers};
 use crate::{Kind, Reason};
@@ -56,12 +57,12 @@ impl Scheduler {
     /// want a gauge.
     pub fn judge(&mut self, ticket: &mut Ticket, ran: &Ran) -> Verdict {
         self.look(ticket.database);
-        if self.options.bugs.standby_live {
+        if self.options.bugs.has(Bug::StandbyLive) {
             return Verdict::Proven;
         }
         let any_life = match ticket.kind {
-            Kind::Standby => self.options.bugs.backend_crash_keeps_low,
-            Kind::Fed => self.options.bugs.replica_forgets_commits,
+            Kind::Standby => self.options.bugs.has(Bug::BackendCrashKeepsLow),
+            Kind::Fed => self.options.bugs.has(Bug::ReplicaForgetsCommits),
         };
         if ran.incarnation != ticket.incarnation && !any_life {
             return Verdict::Refused(Reason::StandbyRestarted);
@@ -107,7 +108,7 @@ impl Scheduler {
     /// Whether reads were kept in after the ticket was made.
     fn kept_in_since(&self, ticket: &Ticket) -> bool {
         ticket.closings.is_some_and(|closings| closings != self.closings)
-            && !self.options.bugs.closed_door_ajar
+            && !self.options.bugs.has(Bug::ClosedDoorAjar)
     }
 
     /// Why a proof that began with the ticket would be void.
@@ -115,7 +116,7 @@ impl Scheduler {
         if self.kept_in_since(ticket) {
             return Some(Reason::RolesChanged);
         }
-        if ticket.barriers != self.barriers(ticket.database) && !self.options.bugs.stale_analysis {
+        if ticket.barriers != self.barriers(ticket.database) && !self.options.bugs.has(Bug::StaleAnalysis) {
             return Some(Reason::CatalogChanged);
         }
         (ticket.life != self.order.life()).then_some(Reason::PrimaryRestarted)
@@ -129,10 +130,10 @@ impl Scheduler {
         let Some(newest) = self.newest(database, &ticket.footprint) else {
             return Verdict::Refused(Reason::DatabaseNotFollowed);
         };
-        if newest > ticket.low && !bugs.closed_no_freshness {
+        if newest > ticket.low && !bugs.has(Bug::ClosedNoFreshness) {
             return Verdict::Refused(Reason::WrittenMeanwhile);
         }
-        if !bugs.closed_doubt_at_arrival_only && !self.undoubted(database, &ticket.footprint, newest) {
+        if !bugs.has(Bug::ClosedDoubtAtArrivalOnly) && !self.undoubted(database, &ticket.footprint, newest) {
             return Verdict::Refused(Reason::InDoubt);
         }
         Verdict::Proven
@@ -144,7 +145,7 @@ impl Scheduler {
         let (Some(replayed), Some(locked)) = (ran.replayed, ran.locked) else {
             return Err(Verdict::Refused(Reason::NoPosition));
         };
-        if locked == replayed || self.options.bugs.locks_unheeded {
+        if locked == replayed || self.options.bugs.has(Bug::LocksUnheeded) {
             return Ok(replayed);
         }
         if !self.decoded_past(ticket, locked) {
@@ -171,15 +172,15 @@ impl Scheduler {
             return Verdict::Refused(reason);
         }
         let bugs = self.options.bugs;
-        let gauge = if bugs.standby_unsettled {
+        let gauge = if bugs.has(Bug::StandbyUnsettled) {
             self.order.newest_gauge()
         } else {
             self.order.settled(ticket.database)
         };
-        let gauge = gauge.filter(|(number, _)| *number >= wanted || bugs.standby_old_gauge);
+        let gauge = gauge.filter(|(number, _)| *number >= wanted || bugs.has(Bug::StandbyOldGauge));
         let Some((_, gauge)) = gauge else { return Verdict::Wait(Reason::GaugeNotSettled) };
         let gauge = gauge.clone();
-        if !self.decoded_past(ticket, replayed) && !bugs.standby_unsettled {
+        if !self.decoded_past(ticket, replayed) && !bugs.has(Bug::StandbyUnsettled) {
             return Verdict::Wait(Reason::DecoderBehind);
         }
         self.compare(ticket, replayed, &gauge).map_or(Verdict::Proven, Verdict::Refused)
@@ -214,12 +215,13 @@ impl Scheduler {
         };
         let between = above
             .any(|commit| commit.wrote.overlaps(&ticket.footprint) && self.possibly_shown(commit, replayed));
-        (between && !bugs.standby_between_counts && !bugs.standby_hold_only).then_some(Reason::Between)
+        (between && !bugs.has(Bug::StandbyBetweenCounts) && !bugs.has(Bug::StandbyHoldOnly))
+            .then_some(Reason::Between)
     }
 
     /// Whether a commit above `low` may be in a snapshot in which the position was `replayed`.
     fn possibly_shown(&self, commit: &Commit, replayed: Lsn) -> bool {
-        if self.options.bugs.standby_no_plus_one {
+        if self.options.bugs.has(Bug::StandbyNoPlusOne) {
             return commit.end <= replayed;
         }
         commit.start <= replayed.next_record_start()
@@ -250,10 +252,10 @@ impl Scheduler {
             return Some(Reason::DatabaseNotFollowed);
         };
         let bugs = self.options.bugs;
-        if bugs.standby_unsettled
-            || bugs.standby_between_counts
-            || bugs.standby_hold_only
-            || bugs.standby_old_gauge
+        if bugs.has(Bug::StandbyUnsettled)
+            || bugs.has(Bug::StandbyBetweenCounts)
+            || bugs.has(Bug::StandbyHoldOnly)
+            || bugs.has(Bug::StandbyOldGauge)
         {
             return self.compare_wrongly(followed, ticket, replayed, gauge);
         }
@@ -295,13 +297,13 @@ impl Scheduler {
             let seen = gauge.snapshot.sees(commit.xid);
             let surely = commit.end <= ticket.low;
             let shown = surely || self.possibly_shown(commit, replayed);
-            if shown && !surely && !bugs.standby_between_counts && !bugs.standby_hold_only {
+            if shown && !surely && !bugs.has(Bug::StandbyBetweenCounts) && !bugs.has(Bug::StandbyHoldOnly) {
                 return Some(Reason::Between);
             }
             if shown && !seen {
                 return Some(Reason::StandbyAhead);
             }
-            if !shown && seen && !bugs.standby_hold_only {
+            if !shown && seen && !bugs.has(Bug::StandbyHoldOnly) {
                 return Some(Reason::StandbyBehind);
             }
         }

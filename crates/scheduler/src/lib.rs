@@ -37,7 +37,7 @@ mod turns;
 mod waiting_reads;
 mod whole;
 
-pub use bugs::Bugs;
+pub use bugs::{Bug, Bugs};
 pub use question::{End, Pass, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
 pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};

@@ -1,6 +1,6 @@
 //! What is asked of the scheduler, and what it answers.
 
-use crate::bugs::Bugs;
+use crate::bugs::{Bug, Bugs};
 use crate::standby::Standby;
 use crate::{Kind, Reason, StandbyId};
 use history::{Consistency, DatabaseId, Footprint, Incarnation, Lsn};
@@ -43,7 +43,7 @@ pub struct Question {
 impl Question {
     /// Whether a replica that shows what the primary does answers as the primary would.
     pub(crate) fn is_equal_at(&self, replica: &Standby, bugs: Bugs) -> bool {
-        let at_copies = self.at_copies || bugs.oid_differs;
+        let at_copies = self.at_copies || bugs.has(Bug::OidDiffers);
         replica.kind == Kind::Standby || (at_copies && replica.holds(self.database, &self.footprint))
     }
 }

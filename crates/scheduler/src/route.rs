@@ -1,5 +1,6 @@
 //! Before a read runs: whether a standby's answer is likely to be proven, and which standby shall give it.
 
+use crate::bugs::Bug;
 use crate::question::{Proof, Question, Route, Ticket};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::{Place, Standby};
@@ -84,7 +85,7 @@ impl Scheduler {
         if !plain && !self.order.primary_here() {
             return Err(Reason::PrimaryLost);
         }
-        let trusting = plain && self.options.bugs.closed_no_freshness;
+        let trusting = plain && self.options.bugs.has(Bug::ClosedNoFreshness);
         let version = self.newest_version(database, &question.footprint);
         let shows = |replica: &Standby| {
             version.is_some_and(|(run, newest)| replica.version(database, run) >= Some(newest))

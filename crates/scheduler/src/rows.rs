@@ -4,6 +4,7 @@
 //!   written  -->  young  --full-->  old  --young full again-->  floor (only the newest stamp is left)
 //! ```
 
+use crate::bugs::{Bug, Bugs};
 use history::{DatabaseId, Key, KeyBuilder, RelationId};
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -36,7 +37,7 @@ pub(crate) struct Rows<S> {
     old: Generation<S>,
     floor: S,
     room: usize,
-    keep_floor: bool,
+    bugs: Bugs,
 }
 
 #[derive(Debug, Default)]
@@ -47,15 +48,9 @@ struct Generation<S> {
 
 impl<S: Stamp> Rows<S> {
     /// Remembers at most `max_rows` rows in both generations together.
-    pub(crate) fn new(max_rows: usize, keep_floor: bool) -> Rows<S> {
+    pub(crate) fn new(max_rows: usize, bugs: Bugs) -> Rows<S> {
         let room = (max_rows / 2).max(1);
-        Rows {
-            young: Generation::default(),
-            old: Generation::default(),
-            floor: S::default(),
-            room,
-            keep_floor,
-        }
+        Rows { young: Generation::default(), old: Generation::default(), floor: S::default(), room, bugs }
     }
 
     pub(crate) fn note(&mut self, row: RowId, at: S) {
@@ -79,12 +74,12 @@ impl<S: Stamp> Rows<S> {
 
     /// Forgets everything; whoever asks has a floor of his own.
     pub(crate) fn clear(&mut self) {
-        *self = Rows::new(self.room * 2, self.keep_floor);
+        *self = Rows::new(self.room * 2, self.bugs);
     }
 
     /// The old generation becomes the floor, the young one old. Its memory is used again.
     fn turn(&mut self) {
-        if self.keep_floor {
+        if !self.bugs.has(Bug::IndexEvictsWithoutFloor) {
             self.floor = self.floor.max(self.old.newest);
         }
         std::mem::swap(&mut self.young, &mut self.old);
@@ -123,7 +118,7 @@ mod tests {
     #[test]
     fn ten_million_rows_stay_within_the_bound() {
         const MAX: usize = 7 << 17;
-        let mut rows = Rows::new(MAX, true);
+        let mut rows = Rows::new(MAX, Bugs::default());
         for n in 0..10_000_000 {
             rows.note(row(n), Lsn::new(n + 1));
             if n % 100_000 == 0 {
@@ -143,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_row_written_again_stays() {
-        let mut rows = Rows::new(8, true);
+        let mut rows = Rows::new(8, Bugs::default());
         for n in 1..1000 {
             rows.note(row(0), Lsn::new(10 * n));
             rows.note(row(n), Lsn::new(10 * n + 1));

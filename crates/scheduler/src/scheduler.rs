@@ -1,6 +1,8 @@
 //! What the scheduler knows, and how it learns it. Decisions before a read are in `route`, those after it in `judge`.
 
+use crate::Reason;
 use crate::ages::Ages;
+use crate::bugs::{Bug, Bugs};
 use crate::freshness::Freshness;
 use crate::patience::Patience;
 use crate::placed_commits::Fed;
@@ -10,7 +12,6 @@ use crate::rows::Rows;
 use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
 use crate::turns::{TurnId, Turns};
 use crate::waiting_reads::Waiters;
-use crate::{Bugs, Reason};
 use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::{Gauge, GaugeNumber, Order, Void};
 use std::collections::{BTreeMap, VecDeque};
@@ -147,14 +148,12 @@ const BARRIER_ENDS: usize = 16;
 impl Scheduler {
     /// Nothing is known.
     pub fn new(options: Options) -> Scheduler {
-        let mut options = options;
-        options.order.bugs.doubt_until_ack |= options.bugs.closed_doubt_until_ack;
         Scheduler {
             order: Order::new(options.order),
             writers: options.writers,
             databases: BTreeMap::new(),
-            rows: Rows::new(options.max_rows, !options.bugs.index_evicts_without_floor),
-            versions: Rows::new(options.max_rows, !options.bugs.index_evicts_without_floor),
+            rows: Rows::new(options.max_rows, options.bugs),
+            versions: Rows::new(options.max_rows, options.bugs),
             standbys: Standbys::default(),
             ages: Ages::default(),
             patience: Patience::default(),
@@ -263,7 +262,7 @@ impl Scheduler {
         };
         let commit = Arc::new(commit);
         let explained = self.order.explained(&commit);
-        if commit.wrote == Footprint::Everything && !self.options.bugs.ddl_leaves_doubts_narrow {
+        if commit.wrote == Footprint::Everything && !self.options.bugs.has(Bug::DdlLeavesDoubtsNarrow) {
             self.order.catalog_changed(database);
         }
         followed.freshness.note(&commit.wrote, commit.end, &mut self.rows, self.options.max_tables);
@@ -288,7 +287,7 @@ impl Scheduler {
         if many_unseen || placed {
             self.order.want_gauge();
         }
-        let switches = !explained && !self.options.bugs.bypass_unnoticed && self.foreign_login();
+        let switches = !explained && !self.options.bugs.has(Bug::BypassUnnoticed) && self.foreign_login();
         Decoded { fresh: true, explained, switched: switches.then_some(commit) }
     }
 
@@ -376,7 +375,7 @@ impl Scheduler {
     /// This life of a standby has replayed the log to `replayed`.
     pub fn standby_marked(&mut self, id: StandbyId, incarnation: Incarnation, replayed: Lsn) {
         if let Some(standby) = self.standbys.all.get_mut(&id) {
-            standby.marked(incarnation, replayed, self.options.bugs.backend_crash_keeps_low);
+            standby.marked(incarnation, replayed, self.options.bugs);
         }
     }
 
@@ -386,8 +385,8 @@ impl Scheduler {
         let bugs = self.options.bugs;
         let Some(standby) = self.standbys.all.get_mut(&id) else { return };
         let for_ever = match standby.kind {
-            Kind::Standby => bugs.backend_crash_keeps_low,
-            Kind::Fed => bugs.replica_forgets_commits,
+            Kind::Standby => bugs.has(Bug::BackendCrashKeepsLow),
+            Kind::Fed => bugs.has(Bug::ReplicaForgetsCommits),
         };
         if !for_ever {
             standby.lost();
@@ -492,7 +491,7 @@ impl Scheduler {
     /// Its connection was lost with the commit unanswered: say it when the doubt is said to be lost. The turn goes on until
     /// the backend is gone.
     pub fn turn_lost(&mut self, id: TurnId) {
-        if self.options.bugs.turn_ends_with_connection {
+        if self.options.bugs.has(Bug::TurnEndsWithConnection) {
             return self.turn_ended(id);
         }
         self.turns.lose(id, &self.order);
@@ -555,7 +554,7 @@ impl Scheduler {
             fed: None,
             barrier_ends: VecDeque::new(),
         });
-        if gap && !self.options.bugs.restart_without_floor {
+        if gap && !self.options.bugs.has(Bug::RestartWithoutFloor) {
             followed.freshness.raise_floor(from);
             followed.recent.raise_floor(from);
         }

@@ -2,6 +2,7 @@
 //! replicas, which Consort feeds with commits.
 
 use crate::Reason;
+use crate::bugs::{Bug, Bugs};
 use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Version};
 use order::{Boundary, RunNumber};
 use std::borrow::Cow;
@@ -140,14 +141,16 @@ impl Standby {
     }
 
     /// It said that this life of it has replayed to here.
-    pub(crate) fn marked(&mut self, incarnation: Incarnation, replayed: Lsn, keep_low: bool) {
+    pub(crate) fn marked(&mut self, incarnation: Incarnation, replayed: Lsn, bugs: Bugs) {
+        let keep_low = bugs.has(Bug::BackendCrashKeepsLow);
         let goes_on = self.life == Some(incarnation) || (keep_low && self.life.is_some());
         self.life = Some(incarnation);
         self.replayed = if goes_on { self.replayed.max(replayed) } else { replayed };
     }
 
     /// It said that this life of it shows this boundary.
-    pub(crate) fn shown(&mut self, incarnation: Incarnation, boundary: &Boundary, for_ever: bool) {
+    pub(crate) fn shown(&mut self, incarnation: Incarnation, boundary: &Boundary, bugs: Bugs) {
+        let for_ever = bugs.has(Bug::ReplicaForgetsCommits);
         if self.life.replace(incarnation) != Some(incarnation) && !for_ever {
             self.forget_all();
         }

@@ -38,6 +38,7 @@
 //!
 //! [`Options::refresh_locks`]: crate::Options::refresh_locks
 
+use crate::bugs::Bug;
 use crate::question::{Pass, Proof, Question, Ticket, Verdict};
 use crate::scheduler::{Scheduler, Writers};
 use crate::standby::{Place, Standby};
@@ -65,7 +66,7 @@ impl Scheduler {
         self.look(database);
         let plain = self.writers == Writers::ThroughConsort
             && self.undoubted(database, &Footprint::Everything, Lsn::MAX);
-        let answered_only = self.options.bugs.in_flight_not_counted;
+        let answered_only = self.options.bugs.has(Bug::InFlightNotCounted);
         let wanted = (!plain && !answered_only).then(|| self.order.want_gauge());
         let run = self.order.run(database).filter(|_| wanted.is_none());
         let needs = run.map(|run| (run, self.order.newest_version(database)));
@@ -143,7 +144,7 @@ impl Scheduler {
             self.waiters.all.insert(whole, waiter);
         }
         let gate = self.waiters.gates.entry((id, database)).or_default();
-        gate.refreshing = gate.reading == 0 || self.options.bugs.refresh_passes_readers;
+        gate.refreshing = gate.reading == 0 || self.options.bugs.has(Bug::RefreshPassesReaders);
         gate.asked = !gate.refreshing;
         gate.refreshing
     }
@@ -159,7 +160,7 @@ impl Scheduler {
     /// Whether who has this pass was not let go: what it reads from its replica is still one state.
     pub fn may_read(&self, pass: Pass) -> bool {
         let gate = self.waiters.gates.get(&(pass.standby, pass.database));
-        self.options.bugs.let_go_reads_on || gate.is_some_and(|gate| gate.era == pass.era)
+        self.options.bugs.has(Bug::LetGoReadsOn) || gate.is_some_and(|gate| gate.era == pass.era)
     }
 
     /// What was brought there is shown, or came to nothing: readers may come.
@@ -206,7 +207,7 @@ impl Scheduler {
             Err(reason) => return Whole::Wait(reason),
         };
         let gates = &self.waiters.gates;
-        let passes = self.options.bugs.read_passes_refresh;
+        let passes = self.options.bugs.has(Bug::ReadPassesRefresh);
         let open = |id: StandbyId| gates.get(&(id, database)).is_none_or(|gate| passes || gate.is_open());
         let place = self.standbys.choose(epoch, waiter.question.prefer, |id, incarnation, replica| {
             replica.kind == Kind::Fed
@@ -263,7 +264,7 @@ impl Scheduler {
     fn whole_ticket(&mut self, waiter: &Waiter, place: Place) -> Ticket {
         let (question, database) = (&waiter.question, waiter.question.database);
         self.pin(place.low);
-        let any = self.order.settled(database).filter(|_| self.options.bugs.in_flight_not_counted);
+        let any = self.order.settled(database).filter(|_| self.options.bugs.has(Bug::InFlightNotCounted));
         let wanted = waiter.arrival.wanted.or(any.map(|(number, _)| number));
         let era = self.options.refresh_locks.then(|| {
             let gate = self.waiters.gates.entry((place.id, database)).or_default();

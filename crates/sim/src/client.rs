@@ -1,6 +1,7 @@
 //! A client of a Consort: what an application does, through the real flows. Everything that it does and gets is
 //! recorded for the checkers.
 
+use crate::bugs::Bug;
 use crate::consort::{Consort, Handle};
 use crate::executor::Micros;
 use crate::model::primary::{Isolation, Pace, Primary, Reply, Request};
@@ -134,13 +135,15 @@ impl Client {
         if let Some(name) = select.stays(&bugs) {
             return Err(Reason::Stay(name));
         }
-        if self.dirty && !bugs.search_path_by_function {
+        if self.dirty && !bugs.has(Bug::SearchPathByFunction) {
             return Err(Reason::Stay("dirty_session"));
         }
         match self.open.as_ref().map(|open| open.isolation) {
             None | Some(Isolation::Committed) => Ok(()),
             Some(Isolation::Repeatable) => Err(Reason::Stay("repeatable_read")),
-            Some(Isolation::Serializable) if bugs.default_serializable || bugs.fekete => Ok(()),
+            Some(Isolation::Serializable) if bugs.has(Bug::DefaultSerializable) || bugs.has(Bug::Fekete) => {
+                Ok(())
+            }
             Some(Isolation::Serializable) => Err(Reason::Stay("serializable")),
         }
     }
@@ -262,7 +265,7 @@ impl Client {
         session.dies_after = how.dies_after;
         if how.miss {
             session.narrow = Some(footprint);
-            footprint = if bugs.analysis_miss_narrow_doubt {
+            footprint = if bugs.has(Bug::AnalysisMissNarrowDoubt) {
                 in_doubt(&all[..1], false)
             } else {
                 Footprint::Everything
@@ -271,7 +274,7 @@ impl Client {
         let sent = self.sent();
         let handle = Handle(self.consort.clone());
         let session = self.session.as_mut().expect("connected");
-        let outcome = if bugs.doubt_from_commit_word_only {
+        let outcome = if bugs.has(Bug::DoubtFromCommitWordOnly) {
             transaction::Session::at_primary(session, Reason::Stay("write")).await
         } else {
             transaction::write(&handle, session, self.database, footprint).await
@@ -300,7 +303,7 @@ impl Client {
     /// What the statement puts in doubt, as it is understood now.
     async fn doubt(&self, changes: &[Change]) -> Footprint {
         let bugs = &self.world.planted.model;
-        let unseen = |change: &&Change| bugs.revoke_late && matches!(change, Change::Grants(_));
+        let unseen = |change: &&Change| bugs.has(Bug::RevokeLate) && matches!(change, Change::Grants(_));
         let kept: Vec<Change> = changes.iter().filter(|change| !unseen(change)).copied().collect();
         if !kept.iter().any(|change| matches!(change, Change::Fires(_))) {
             return in_doubt(&kept, false);
@@ -536,7 +539,7 @@ impl Client {
     /// The planted bug `rr_later_writes`: a REPEATABLE READ block that is not READ ONLY begins at a standby, and goes on
     /// at the primary when it writes. Without the bug it runs at the primary.
     pub async fn repeatable(&mut self, select: &Select, pause: Micros, change: Change) -> bool {
-        if !self.world.planted.model.rr_later_writes {
+        if !self.world.planted.model.has(Bug::RrLaterWrites) {
             self.begin(Isolation::Repeatable).await;
             self.read(select).await;
             self.world.env.executor.sleep(pause).await;

@@ -1,6 +1,7 @@
 //! One Consort: the real scheduler and order, fed by gauges, decoders and watchers over the model's network. What the
 //! flows see of it is [`Handle`].
 
+use crate::bugs::Bug;
 use crate::executor::{Micros, Signal, either};
 use crate::feed_buffer::Buffer;
 use crate::model::primary::Primary;
@@ -15,7 +16,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use transaction::{Backend, Bugs, Cluster};
+use transaction::{Backend, Cluster};
 
 /// A gauge is wanted as often as long as commits wait that none has seen.
 const WAITING: Micros = 3_000;
@@ -85,7 +86,7 @@ impl Cluster for Handle {
         Duration::from_micros(self.0.world.proof_limit.get())
     }
 
-    fn bugs(&self) -> Bugs {
+    fn bugs(&self) -> transaction::Bugs {
         self.0.world.planted.flows
     }
 }
@@ -175,7 +176,7 @@ impl Consort {
         if cached.is_some() {
             return cached;
         }
-        if self.catalog_between(of) && !self.world.planted.model.analysed_between {
+        if self.catalog_between(of) && !self.world.planted.model.has(Bug::AnalysedBetween) {
             return None;
         }
         let (env, before) = (&self.world.env, self.catalogs.get());
@@ -348,7 +349,7 @@ impl Consort {
         env.executor.sleep(world.gauge_request.get()).await;
         let snapshot = primary.snapshot().filter(|_| primary.incarnation() == life);
         env.step(|d| d.position).await;
-        let flushed = world.planted.model.token_flush_lsn;
+        let flushed = world.planted.model.has(Bug::TokenFlushLsn);
         let insert_lsn = if flushed { primary.flush_lsn() } else { primary.insert_lsn() };
         env.step(|d| d.network).await;
         env.executor.sleep(world.gauge_answer.get()).await;
@@ -415,7 +416,7 @@ impl Consort {
             return;
         }
         // A barrier: what was analysed before is forgotten before the commit counts as decoded.
-        if !self.world.planted.model.stale_analysis {
+        if !self.world.planted.model.has(Bug::StaleAnalysis) {
             self.understood.borrow_mut().remove(&commit.database);
             self.catalogs.set(self.catalogs.get() + 1);
         }
@@ -431,10 +432,10 @@ impl Consort {
         loop {
             env.step(|d| d.network).await;
             let incarnation = standby.incarnation().filter(|_| !standby.hangs.get());
-            let lying = world.planted.model.standby_snapshot_function;
+            let lying = world.planted.model.has(Bug::StandbySnapshotFunction);
             let replayed = if lying { standby.seems_replayed() } else { standby.replayed() };
             env.step(|d| d.network).await;
-            let compared = !world.planted.model.history_not_compared;
+            let compared = !world.planted.model.has(Bug::HistoryNotCompared);
             let on_history = !compared || standby.is_on(&world.primary().history());
             match incarnation.filter(|_| on_history) {
                 Some(incarnation) if connected.is_none_or(|before| before == incarnation) => {

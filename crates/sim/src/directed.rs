@@ -1,7 +1,7 @@
 //! The stories of the directed schedules (`schedules` lists them): for each planted bug the shortest one in which it
 //! shows.
 
-use crate::bugs::Planted;
+use crate::bugs::{Bug, Planted};
 use crate::client::{Bypass, Client, How};
 use crate::consort::Consort;
 use crate::env::{Delays, Env};
@@ -199,7 +199,7 @@ pub(crate) fn dies_in_commit(planted: Planted) -> Outcome {
 }
 
 pub(crate) fn written_past(planted: Planted) -> Outcome {
-    let writers = if planted.model.bypass_writer { ThroughConsort } else { Anywhere };
+    let writers = if planted.model.has(Bug::BypassWriter) { ThroughConsort } else { Anywhere };
     stage(planted, writers, as_is, |stage| async move {
         stage.decoding_stops();
         stage.replay_stops();
@@ -209,7 +209,7 @@ pub(crate) fn written_past(planted: Planted) -> Outcome {
 }
 
 pub(crate) fn written_by_another(planted: Planted) -> Outcome {
-    let writers = if planted.model.second_node { ThroughConsort } else { Anywhere };
+    let writers = if planted.model.has(Bug::SecondNode) { ThroughConsort } else { Anywhere };
     stage(planted, writers, as_is, |stage| async move {
         let other = Consort::start(&stage.world, 1, stage.writers, stage.options);
         stage.pause(5_000).await;

@@ -1,7 +1,7 @@
 //! How a Consort feeds a replica: boundary after boundary, each, or several whole ones, in one transaction with the
 //! position that it leads to.
 
-use crate::bugs::Bugs;
+use crate::bugs::{Bug, Bugs};
 use crate::consort::{Consort, Handle};
 use crate::executor::either;
 use crate::model::primary::Committed;
@@ -45,7 +45,7 @@ fn net(commits: &[Vec<(Cell, u32)>], bugs: Bugs) -> Vec<(Cell, u32)> {
     let mut rows: BTreeMap<usize, Image> = BTreeMap::new();
     for (row, later) in commits.iter().flat_map(|commit| images(commit)) {
         let merged = match rows.remove(&row) {
-            Some(earlier) if !bugs.toast_last_writer => {
+            Some(earlier) if !bugs.has(Bug::ToastLastWriter) => {
                 later.into_iter().zip(earlier).map(|(later, earlier)| later.after(earlier)).collect()
             }
             _ => later,
@@ -207,7 +207,7 @@ impl Consort {
         effects: &[Vec<(Cell, u32)>],
     ) -> bool {
         let (bugs, ways) = (self.world.planted.model, self.world.ways.get());
-        if bugs.torn_boundary || (bugs.shown_as_done && ways.parallel) {
+        if bugs.has(Bug::TornBoundary) || (bugs.has(Bug::ShownAsDone) && ways.parallel) {
             for part in effects {
                 if !link.holds(replica) || !replica.apply(of, part, &link.at, None) {
                     return false;

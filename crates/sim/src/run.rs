@@ -1,6 +1,6 @@
 //! One seed: a cluster, a workload, faults, and then rest; what the checkers say of it.
 
-use crate::bugs::Planted;
+use crate::bugs::{Bug, Planted};
 use crate::checks::{self, Violation};
 use crate::client::{Bypass, Client, How};
 use crate::consort::Consort;
@@ -63,7 +63,7 @@ struct Mix {
 
 impl Mix {
     fn drawn(random: &mut Random, planted: &Planted) -> Mix {
-        let bypassed = planted.model.bypass_writer || planted.model.second_node;
+        let bypassed = planted.model.has(Bug::BypassWriter) || planted.model.has(Bug::SecondNode);
         let closed = bypassed || random.chance(400);
         let all = [Table::Full, Table::Plain, Table::Parent, Table::Full, Table::Plain];
         let tables = (0..random.between(1, 3)).map(|_| random.one(&all)).collect();
@@ -260,7 +260,7 @@ impl Cluster {
     fn start(world: &Rc<World>, mix: &Rc<Mix>, random: &mut Random) -> Cluster {
         let closed = mix.writers == Writers::ThroughConsort;
         let alone = world.ways.get().whole;
-        let several = !alone && (world.planted.model.second_node || (!closed && random.chance(400)));
+        let several = !alone && (world.planted.model.has(Bug::SecondNode) || (!closed && random.chance(400)));
         let count = if several { 2 } else { 1 };
         let clients = (0..random.between(2, 5)).map(|_| random.below(2)).collect::<Vec<u64>>();
         let clients = clients
@@ -281,7 +281,7 @@ impl Cluster {
         for number in 0..count {
             cluster.start_consort(number);
         }
-        let bypass = world.planted.model.bypass_writer || (!closed && random.chance(600));
+        let bypass = world.planted.model.has(Bug::BypassWriter) || (!closed && random.chance(600));
         if bypass {
             (0..DATABASES).for_each(|place| cluster.start_bypass(place));
         }

@@ -1,6 +1,7 @@
 //! One client's session: a connection at the primary, and standby connections borrowed per statement. It is what
 //! `node` is in production: it carries out what the flows decide.
 
+use crate::bugs::Bug;
 use crate::consort::Consort;
 use crate::executor::{Micros, Take};
 use crate::model::primary::{BackendProcess, Primary, Reply, Request};
@@ -116,7 +117,7 @@ impl Session {
     fn around(&self, standby: &Standby) -> Surroundings {
         let (env, bugs) = (&self.consort.world.env, &self.consort.world.env.bugs);
         Surroundings {
-            tenant: if bugs.tenant_guc { 0 } else { self.known_tenant },
+            tenant: if bugs.has(Bug::TenantGuc) { 0 } else { self.known_tenant },
             clock: env.now().saturating_sub(CLOCK_BEHIND),
             node: standby.id.get(),
             restored: standby.is_fed(),
@@ -172,7 +173,7 @@ impl Session {
         let world = &self.consort.world;
         world.env.step(|d| d.position).await;
         if ticket.asks_position() {
-            let lying = world.planted.model.standby_snapshot_function;
+            let lying = world.planted.model.has(Bug::StandbySnapshotFunction);
             ran.replayed = Some(if lying { standby.seems_replayed() } else { standby.replayed() });
             // The model has no locks at standbys: nothing is waited for.
             ran.locked = ran.replayed;

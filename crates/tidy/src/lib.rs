@@ -9,6 +9,7 @@ pub mod documents;
 pub mod guarantees;
 pub mod licences;
 pub mod manifests;
+pub mod planted;
 pub mod purity;
 pub mod secrets;
 pub mod source;
@@ -46,4 +47,5 @@ pub const LAWS: &[Law] = &[
     ("claims are counted as their pages judge them", claims::counted),
     ("modules import one way, crates and types are small, no static holds state", structure::structure),
     ("only the profile dist has LTO", manifests::lto),
+    ("planted bugs stand behind a feature that no product turns on", planted::planted),
 ];

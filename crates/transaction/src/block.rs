@@ -1,6 +1,7 @@
 //! The life of a transaction block at READ COMMITTED: its writes stay at the primary and become doubtful at COMMIT; a
 //! read that they do not touch may leave.
 
+use crate::bugs::Bug;
 use crate::read::{at_primary, deliver, proven, ready};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
 use history::{Consistency, DatabaseId, Footprint, RelationId};
@@ -82,7 +83,7 @@ impl<C: Cluster> Block<C> {
             Route::Primary(reason) => return at_primary(session, reason).await,
         };
         let locked = matches!((locks, &self.read_locks), (Some(locks), Some(held)) if locks.is_subset(held));
-        if !locked && !self.cluster.bugs().no_access_share {
+        if !locked && !self.cluster.bugs().has(Bug::NoAccessShare) {
             if let Err(ended) = self.lock(session).await {
                 return ended;
             }
@@ -176,7 +177,7 @@ impl<C: Cluster> Block<C> {
     /// of the decoder then may have been visible already, and a trigger of its making may have fired.
     fn catch_up(&mut self) {
         let now = self.cluster.scheduler().catalog(self.database);
-        if self.understood != now && !self.cluster.bugs().block_outlives_ddl {
+        if self.understood != now && !self.cluster.bugs().has(Bug::BlockOutlivesDdl) {
             self.wrote = Footprint::Everything;
         }
     }
@@ -184,12 +185,12 @@ impl<C: Cluster> Block<C> {
     fn route(&mut self, question: &Question) -> Route {
         self.catch_up();
         let bugs = self.cluster.bugs();
-        if self.standing != Standing::Open && !bugs.offload_in_failed_block {
+        if self.standing != Standing::Open && !bugs.has(Bug::OffloadInFailedBlock) {
             return Route::Primary(BLOCK_NOT_OPEN);
         }
         // At a lower level nothing is proven, and nothing would tell that a trigger has written more than was understood.
         let unproven = question.consistency != Consistency::Strong && !self.wrote.is_nothing();
-        if (unproven || self.wrote.overlaps(&question.footprint)) && !bugs.own_writes_ignored {
+        if (unproven || self.wrote.overlaps(&question.footprint)) && !bugs.has(Bug::OwnWritesIgnored) {
             return Route::Primary(OWN_WRITES);
         }
         self.cluster.scheduler().route(question)

@@ -1,5 +1,6 @@
 //! A doubt that outlives its session.
 
+use crate::bugs::Bug;
 use crate::{Backend, Cluster};
 use history::{DatabaseId, Footprint};
 use order::DoubtId;
@@ -54,7 +55,7 @@ impl<C: Cluster> Drop for InDoubt<C> {
         if self.answered {
             return;
         }
-        if self.cluster.bugs().forget_dead_commit {
+        if self.cluster.bugs().has(Bug::ForgetDeadCommit) {
             self.cluster.scheduler().order_mut().answered(self.doubt);
             self.cluster.gauge_wanted();
             return;

@@ -21,7 +21,7 @@ mod world;
 mod write;
 
 pub use block::{BLOCK_NOT_OPEN, Block, LOCK_REFUSED, OWN_WRITES, Standing};
-pub use bugs::Bugs;
+pub use bugs::{Bug, Bugs};
 pub use doubt::InDoubt;
 pub use pinned::Pinned;
 pub use read::{Ended, read};

@@ -1,5 +1,6 @@
 //! The life of a statement that is proven read-only: at a standby if its answer can be proven, else at the primary.
 
+use crate::bugs::Bug;
 use crate::{AtPrimary, Cluster, Delivered, Pinned, Session, StandbyFailed};
 use history::Lsn;
 use scheduler::{CatalogMark, Question, Ran, Reason, Route, Verdict};
@@ -68,7 +69,7 @@ async fn route<C: Cluster>(cluster: &C, question: &Question, understood: Catalog
         left = cluster.changed(within).await;
         // What the read touches was understood before it waited.
         let changed = cluster.scheduler().catalog(question.database) != understood;
-        if changed && !cluster.bugs().wait_outlives_ddl {
+        if changed && !cluster.bugs().has(Bug::WaitOutlivesDdl) {
             return Route::Primary(Reason::CatalogChanged);
         }
         route = cluster.scheduler().route(question);
@@ -90,7 +91,7 @@ pub(crate) async fn ready<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>) -> Re
 /// Waits for the verdict on what ran under this ticket, no longer than the proof limit. The error is the reason why the
 /// statement must run at the primary.
 pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran: &Ran) -> Result<(), Reason> {
-    if cluster.bugs().deliver_unproven {
+    if cluster.bugs().has(Bug::DeliverUnproven) {
         return Ok(());
     }
     verdict(cluster, || pinned.judge(ran)).await?;
@@ -110,7 +111,7 @@ async fn verdict<C: Cluster>(cluster: &C, mut ask: impl FnMut() -> Verdict) -> R
         cluster.gauge_wanted();
         match cluster.changed(left).await {
             Some(rest) => left = rest,
-            None if cluster.bugs().wait_without_bound => left = cluster.proof_limit(),
+            None if cluster.bugs().has(Bug::WaitWithoutBound) => left = cluster.proof_limit(),
             None => return Err(waiting),
         }
     }
@@ -127,7 +128,7 @@ pub(crate) async fn deliver<C: Cluster, S: Session>(
     pinned.delivered();
     match session.deliver(answer).await {
         Delivered::Whole => Ended::Standby { seen: pinned.ticket().seen(ran) },
-        Delivered::CutOff if cluster.bugs().retry_after_first_row => {
+        Delivered::CutOff if cluster.bugs().has(Bug::RetryAfterFirstRow) => {
             at_primary(session, Reason::StandbyFailed).await
         }
         Delivered::CutOff => Ended::CutOff,

@@ -1,5 +1,6 @@
 //! The life of a snapshot for a whole transaction that is declared REPEATABLE READ READ ONLY.
 
+use crate::bugs::Bug;
 use crate::read::{proven, ready};
 use crate::{Cluster, Pinned, Session, StandbyFailed};
 use history::{DatabaseId, Footprint, Incarnation};
@@ -23,7 +24,7 @@ pub async fn snapshot<C: Cluster, S: Session>(
     question: &Question,
 ) -> Result<Pinned<C>, Reason> {
     let mut whole = question.clone();
-    if !cluster.bugs().snapshot_by_first_statement {
+    if !cluster.bugs().has(Bug::SnapshotByFirstStatement) {
         whole.footprint = Arc::new(Footprint::Everything);
     }
     let mut last = Reason::StandbyFailed;

@@ -1,6 +1,7 @@
 //! The life of a read that sees the whole latest state of its database: it waits for a fed replica that shows it, and never
 //! burdens the primary. And of what waits for replicas behind the primary's answer: an acknowledgement.
 
+use crate::bugs::Bug;
 use crate::read::{deliver, proven};
 use crate::{AtPrimary, Cluster, Ended, Pinned, Session, StandbyFailed};
 use history::DatabaseId;
@@ -41,7 +42,9 @@ pub async fn read_whole<C: Cluster, S: Session>(
                 break;
             }
         };
-        if cluster.scheduler().catalog(question.database) != understood && !cluster.bugs().wait_outlives_ddl {
+        if cluster.scheduler().catalog(question.database) != understood
+            && !cluster.bugs().has(Bug::WaitOutlivesDdl)
+        {
             last = Reason::CatalogChanged;
             break;
         }
@@ -153,7 +156,7 @@ pub async fn shown_by<C: Cluster>(
     replicas: usize,
     limit: Duration,
 ) -> Result<(), Reason> {
-    if replicas == 0 || cluster.bugs().acknowledged_alone {
+    if replicas == 0 || cluster.bugs().has(Bug::AcknowledgedAlone) {
         return Ok(());
     }
     let mut arrival = cluster.scheduler().arrival(database);

@@ -4,7 +4,7 @@
 //! Everything runs in one thread: futures need not be `Send`, and a borrow of the scheduler never lives across an
 //! `await`.
 
-use crate::Bugs;
+use crate::bugs::Bugs;
 use order::DoubtId;
 use scheduler::{Ran, Reason, Scheduler, Ticket};
 use std::cell::RefMut;

@@ -1,6 +1,7 @@
 //! The life of what may commit outside a block (`commit_primary`): any statement that is not proven read-only, CALL, DO,
 //! several statements in one query, a Sync that closes an implicit transaction, COMMIT PREPARED.
 
+use crate::bugs::Bug;
 use crate::{AtPrimary, Cluster, InDoubt, Session};
 use history::{DatabaseId, Footprint};
 use scheduler::{CatalogMark, Reason};
@@ -14,7 +15,7 @@ pub async fn write<C: Cluster, S: Session>(
     database: DatabaseId,
     footprint: Footprint,
 ) -> AtPrimary {
-    if cluster.bugs().doubt_after_answer {
+    if cluster.bugs().has(Bug::DoubtAfterAnswer) {
         return write_and_doubt_later(cluster, session, database, footprint).await;
     }
     let doubt = InDoubt::begin(cluster, session.backend(), database, footprint);

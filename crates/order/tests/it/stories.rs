@@ -315,23 +315,7 @@ fn placed(commit: &Placed) -> String {
 }
 
 fn plant(bugs: &mut Bugs, name: &str) -> Result<(), Box<dyn Error>> {
-    *match name {
-        "join_gauge_in_flight" => &mut bugs.join_gauge_in_flight,
-        "proof_before_settled" => &mut bugs.proof_before_settled,
-        "settled_by_finished_without_fallback" => &mut bugs.settled_by_finished_without_fallback,
-        "other_database_counts_as_out" => &mut bugs.other_database_counts_as_out,
-        "doubt_until_ack" => &mut bugs.doubt_until_ack,
-        "forget_dead_commit" => &mut bugs.forget_dead_commit,
-        "keep_proofs_over_restart" => &mut bugs.keep_proofs_over_restart,
-        "restart_without_floor" => &mut bugs.restart_without_floor,
-        "publish_any_prefix" => &mut bugs.publish_any_prefix,
-        "publish_when_all_visible" => &mut bugs.publish_when_all_visible,
-        "proof_superset" => &mut bugs.proof_superset,
-        "hang_one_committer" => &mut bugs.hang_one_committer,
-        "zombie_primary_gauge" => &mut bugs.zombie_primary_gauge,
-        _ => return Err(format!("no bug {name}").into()),
-    } = true;
-    Ok(())
+    if bugs.plant_named(name) { Ok(()) } else { Err(format!("no bug {name}").into()) }
 }
 
 fn number(args: &mut ArgumentConsumer) -> Result<u64, Box<dyn Error>> {

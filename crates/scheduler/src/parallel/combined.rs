@@ -1,8 +1,9 @@
 //! What several transactions read and write, as if they were one; and whether one more is independent of them all.
 
+use super::bugs::{Bug, Bugs};
 use crate::parallel::counts::Counts;
 use crate::parallel::sets::Touched;
-use crate::parallel::{Bugs, Class, Sets};
+use crate::parallel::{Class, Sets};
 use history::{Access, ColumnSet, Key, RelationId, Rows};
 use std::collections::BTreeMap;
 
@@ -116,7 +117,7 @@ impl Combined {
         if self.transactions == 0 {
             return true;
         }
-        if (self.everything > 0 || sets.is_everything()) && !bugs.everything_not_compared {
+        if (self.everything > 0 || sets.is_everything()) && !bugs.has(Bug::EverythingNotCompared) {
             return false;
         }
         let shared = || sets.tables().filter_map(|theirs| Some((self.tables.get(&theirs.table)?, theirs)));
@@ -141,7 +142,7 @@ impl Table {
     fn apart(&self, theirs: &Touched<'_>, bugs: Bugs, meet: impl Fn(&Counts<Item>, &Access) -> bool) -> bool {
         let met =
             |mine: &Counts<Item>, theirs: Option<&Access>| theirs.is_some_and(|theirs| meet(mine, theirs));
-        let reads = !bugs.reads_not_compared;
+        let reads = !bugs.has(Bug::ReadsNotCompared);
         let write_write = met(&self.written, theirs.written);
         let read_write = met(&self.written, theirs.read) || met(&self.read, theirs.written);
         !(write_write || (reads && read_write))
@@ -149,7 +150,8 @@ impl Table {
 
     fn items_apart(&self, theirs: &Touched<'_>, bugs: Bugs) -> bool {
         self.apart(theirs, bugs, |mine, theirs| {
-            let existence = (theirs.existence || mine.has(&Item::Existence)) && !bugs.existence_not_compared;
+            let existence =
+                (theirs.existence || mine.has(&Item::Existence)) && !bugs.has(Bug::ExistenceNotCompared);
             rows_meet(mine, theirs, bugs) && (existence || columns_meet(mine, theirs))
         })
     }
@@ -160,7 +162,7 @@ impl Table {
             (Some(Class::Row), Class::Row) => {
                 self.apart(theirs, bugs, |mine, theirs| rows_meet(mine, theirs, bugs))
             }
-            _ if bugs.classes_not_compared => {
+            _ if bugs.has(Bug::ClassesNotCompared) => {
                 self.apart(theirs, bugs, |mine, theirs| rows_meet(mine, theirs, bugs))
             }
             _ => false,
@@ -181,9 +183,9 @@ fn items(access: &Access) -> impl Iterator<Item = Item> {
 }
 
 fn rows_meet(mine: &Counts<Item>, theirs: &Access, bugs: Bugs) -> bool {
-    let all = mine.has(&Item::AllRows) && !bugs.classes_not_compared;
+    let all = mine.has(&Item::AllRows) && !bugs.has(Bug::ClassesNotCompared);
     match &theirs.rows {
-        Rows::All if bugs.classes_not_compared => false,
+        Rows::All if bugs.has(Bug::ClassesNotCompared) => false,
         Rows::All => all || matches!(mine.items().next_back(), Some(Item::Row(_))),
         Rows::Keys(keys) => keys.iter().any(|key| all || mine.has(&Item::Row(*key))),
     }

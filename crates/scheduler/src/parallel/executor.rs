@@ -1,7 +1,8 @@
 //! Who may run at a replica now, and who waits (section 4.2, Algorithm 2).
 
+use super::bugs::{Bug, Bugs};
 use crate::parallel::prefix::Prefix;
-use crate::parallel::{Bugs, Combined, Compare, Sets};
+use crate::parallel::{Combined, Compare, Sets};
 use history::Version;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -133,7 +134,7 @@ impl Executor {
             return Err(Refused::Full);
         }
         self.newest = version;
-        let waiting = self.options.bugs.waiting_not_asked || self.apart(&self.waiting_state, &sets);
+        let waiting = self.options.bugs.has(Bug::WaitingNotAsked) || self.apart(&self.waiting_state, &sets);
         if waiting && self.may_run(&sets) {
             self.run(version, sets);
             return Ok(Place::Running);
@@ -150,7 +151,8 @@ impl Executor {
         let sets = self.running.remove(&version).ok_or(Refused::NotRunning)?;
         leave(&mut self.running_state, &sets, self.options.bugs);
         let moved = self.prefix.done(version);
-        let prefix = if self.options.bugs.prefix_with_gaps { Some(self.prefix.newest()) } else { moved };
+        let prefix =
+            if self.options.bugs.has(Bug::PrefixWithGaps) { Some(self.prefix.newest()) } else { moved };
         Ok(Completed { started: self.start_waiting(), prefix })
     }
 
@@ -214,7 +216,7 @@ impl Executor {
             if self.running.len() >= self.options.max_running {
                 break;
             }
-            let first = self.options.bugs.waiting_passed || self.apart(&passed, sets);
+            let first = self.options.bugs.has(Bug::WaitingPassed) || self.apart(&passed, sets);
             if first && self.may_run(sets) {
                 let (version, sets) = (*version, sets.clone());
                 self.waiting.remove(at);
@@ -249,5 +251,5 @@ impl Executor {
 }
 
 fn leave(state: &mut Combined, sets: &Sets, bugs: Bugs) {
-    if bugs.counts_not_kept { state.forget(sets) } else { state.remove(sets) }
+    if bugs.has(Bug::CountsNotKept) { state.forget(sets) } else { state.remove(sets) }
 }

@@ -14,7 +14,7 @@
 //! if nothing that it read or wrote was committed between. What it had seen has a lower version than its own: it was shown
 //! before. Else its rows travel, which depend on nothing.
 
-use super::Bugs;
+use super::bugs::{Bug, Bugs};
 use history::{Footprint, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Guard {
         touched: &Footprint,
         saw: impl Fn(Version) -> bool,
     ) -> bool {
-        if self.bugs.statement_in_commit_order {
+        if self.bugs.has(Bug::StatementInCommitOrder) {
             return true;
         }
         let known = started.get().saturating_sub(self.floor.get());

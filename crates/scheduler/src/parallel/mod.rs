@@ -75,7 +75,7 @@ mod prefix;
 mod sets;
 
 pub use ahead::{Ahead, Group, When};
-pub use bugs::Bugs;
+pub use bugs::{Bug, Bugs};
 pub use class::Class;
 pub use class_index::ClassIndex;
 pub use combined::{Combined, Compare};

@@ -1,7 +1,8 @@
 //! Order by declared tables: versions are handed out before a transaction begins, and each replica holds what its tables
 //! have not come to.
 
-use super::{Action, Bugs, Options, Outcome, Place, Refused, Step, Tables, TransactionId, Why};
+use super::bugs::Bug;
+use super::{Action, Options, Outcome, Place, Refused, Step, Tables, TransactionId, Why};
 use crate::StandbyId;
 use history::{RelationId, Version};
 use std::collections::BTreeMap;
@@ -185,7 +186,7 @@ impl Holding {
         if open.steps.len() >= options.max_statements {
             return Err(Refused::Full);
         }
-        if let Some(table) = open.tables.lacks(used).filter(|_| !options.bugs.undeclared_runs) {
+        if let Some(table) = open.tables.lacks(used).filter(|_| !options.bugs.has(Bug::UndeclaredRuns)) {
             open.failed = true;
             return Err(Refused::Undeclared(table));
         }
@@ -242,7 +243,7 @@ impl Holding {
 
     /// A replica is lost: it is not in the cluster any more, and nobody waits for it. What only it ran fails.
     pub fn replica_failed(&mut self, replica: StandbyId) -> Vec<Action> {
-        if self.options.bugs.failed_replica_waited_for {
+        if self.options.bugs.has(Bug::FailedReplicaWaitedFor) {
             return Vec::new();
         }
         let mut actions = self.take_out(replica);
@@ -268,7 +269,7 @@ impl Holding {
 
     /// Checks the invariants; for tests. Panics if one does not hold.
     pub fn audit(&self) {
-        if self.options.bugs != Bugs::default() {
+        if !self.options.bugs.is_empty() {
             return;
         }
         for (name, replica) in &self.replicas {
@@ -325,15 +326,15 @@ impl Holding {
             return true;
         }
         let reads = open.at.is_some();
-        if (reads && bugs.versions_not_asked) || (!reads && bugs.writers_not_ordered) {
+        if (reads && bugs.has(Bug::VersionsNotAsked)) || (!reads && bugs.has(Bug::WritersNotOrdered)) {
             return true;
         }
         let come = |(table, needed): (&RelationId, &Version)| {
             let produced = self.produced(at, *table);
-            if reads && bugs.versions_at_least { produced >= *needed } else { produced == *needed }
+            if reads && bugs.has(Bug::VersionsAtLeast) { produced >= *needed } else { produced == *needed }
         };
         let mut earlier = replica.held.keys().take_while(|other| **other < id);
-        let ignored = |other: &TransactionId| bugs.versions_at_least && self.open[other].at.is_some();
+        let ignored = |other: &TransactionId| bugs.has(Bug::VersionsAtLeast) && self.open[other].at.is_some();
         let passes = |other: &TransactionId| {
             let theirs = &self.open[other].tables;
             ignored(other) || !open.tables.writes.iter().any(|table| theirs.reads.contains(table))
@@ -384,7 +385,7 @@ impl Holding {
 
     /// Takes out who answered otherwise than was decided.
     fn compare(&mut self, id: TransactionId) -> Vec<Action> {
-        let noticed = |open: &&Open| !open.abandoned && !self.options.bugs.divergence_unnoticed;
+        let noticed = |open: &&Open| !open.abandoned && !self.options.bugs.has(Bug::DivergenceUnnoticed);
         let Some(open) = self.open.get(&id).filter(noticed) else { return Vec::new() };
         let differs = |replica: &Replica| {
             let held = replica.held.get(&id);

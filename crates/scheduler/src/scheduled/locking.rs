@@ -1,7 +1,8 @@
 //! Order by table locks in the scheduler: a statement runs when it has its locks, writes run everywhere, and locks end when
 //! every replica has committed.
 
-use super::{Action, Bugs, Options, Outcome, Place, Refused, Step, Tables, TransactionId, Why};
+use super::bugs::Bug;
+use super::{Action, Options, Outcome, Place, Refused, Step, Tables, TransactionId, Why};
 use crate::StandbyId;
 use history::RelationId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -123,7 +124,7 @@ impl Locking {
         }
         (open.wants, open.place) = (Some(used), place);
         self.waiting.push_back(id);
-        if self.waits_for_itself(id) && !options.bugs.deadlock_unnoticed {
+        if self.waits_for_itself(id) && !options.bugs.has(Bug::DeadlockUnnoticed) {
             self.waits_no_more(id);
             if let Some(open) = self.open.get_mut(&id) {
                 open.failed = true;
@@ -206,7 +207,7 @@ impl Locking {
     /// A replica is lost: it is not in the cluster any more, and nobody waits for it. What was read there is read elsewhere;
     /// if a part of the answer has left, the caller ends its client's connection instead.
     pub fn replica_failed(&mut self, replica: StandbyId) -> Vec<Action> {
-        if self.options.bugs.failed_replica_waited_for {
+        if self.options.bugs.has(Bug::FailedReplicaWaitedFor) {
             return Vec::new();
         }
         self.replicas.remove(&replica);
@@ -247,7 +248,7 @@ impl Locking {
 
     /// Checks the invariants; for tests. Panics if one does not hold.
     pub fn audit(&self) {
-        if self.options.bugs != Bugs::default() {
+        if !self.options.bugs.is_empty() {
             return;
         }
         for (table, lock) in &self.locks {
@@ -325,7 +326,7 @@ impl Locking {
                 continue;
             }
             let Some(wants) = self.waits_no_more(id) else { continue };
-            let reads_lock = !self.options.bugs.reads_unlocked;
+            let reads_lock = !self.options.bugs.has(Bug::ReadsUnlocked);
             for table in wants.reads.iter().filter(|_| reads_lock) {
                 self.locks.entry(*table).or_default().readers.insert(id);
             }
@@ -382,7 +383,7 @@ impl Locking {
     fn conclude(&mut self, id: TransactionId) -> Vec<Action> {
         let bugs = self.options.bugs;
         let Some(open) = self.open.get_mut(&id) else { return Vec::new() };
-        let complete = |running: &mut Running| running.awaited.is_empty() || bugs.applied_by_one;
+        let complete = |running: &mut Running| running.awaited.is_empty() || bugs.has(Bug::AppliedByOne);
         let Some(running) = open.runs.take_if(complete) else { return Vec::new() };
         let Some((first, outcome)) = running.outcomes.iter().next() else { return Vec::new() };
         open.failed |= *outcome == Outcome::Failed;
@@ -391,8 +392,10 @@ impl Locking {
             self.open.remove(&id);
             self.unlock(id);
         }
-        let odd =
-            running.outcomes.iter().filter(|(_, other)| *other != outcome && !bugs.divergence_unnoticed);
+        let odd = running
+            .outcomes
+            .iter()
+            .filter(|(_, other)| *other != outcome && !bugs.has(Bug::DivergenceUnnoticed));
         for (replica, _) in odd {
             actions.push(Action::TakeOut(*replica, Why::Diverged));
             actions.extend(self.replica_failed(*replica));

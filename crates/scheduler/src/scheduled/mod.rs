@@ -23,7 +23,7 @@ mod bugs;
 mod holding;
 mod locking;
 
-pub use bugs::Bugs;
+pub use bugs::{Bug, Bugs};
 pub use holding::Holding;
 pub use locking::Locking;
 

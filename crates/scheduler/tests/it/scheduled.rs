@@ -248,17 +248,5 @@ fn tables(args: Args) -> Result<Tables, Box<dyn Error>> {
 }
 
 fn plant(bugs: &mut Bugs, name: &str) -> Result<(), Box<dyn Error>> {
-    *match name {
-        "versions_not_asked" => &mut bugs.versions_not_asked,
-        "versions_at_least" => &mut bugs.versions_at_least,
-        "writers_not_ordered" => &mut bugs.writers_not_ordered,
-        "undeclared_runs" => &mut bugs.undeclared_runs,
-        "divergence_unnoticed" => &mut bugs.divergence_unnoticed,
-        "failed_replica_waited_for" => &mut bugs.failed_replica_waited_for,
-        "applied_by_one" => &mut bugs.applied_by_one,
-        "reads_unlocked" => &mut bugs.reads_unlocked,
-        "deadlock_unnoticed" => &mut bugs.deadlock_unnoticed,
-        _ => return Err(format!("no bug {name}").into()),
-    } = true;
-    Ok(())
+    if bugs.plant_named(name) { Ok(()) } else { Err(format!("no bug {name}").into()) }
 }

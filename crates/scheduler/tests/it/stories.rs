@@ -474,39 +474,14 @@ fn consistency(name: &str) -> Result<Consistency, Box<dyn Error>> {
     })
 }
 
+/// Plants a bug of the scheduler, or of the order where the scheduler has none of this name.
 fn plant(options: &mut Options, name: &str) -> Result<(), Box<dyn Error>> {
-    let (bugs, order) = (&mut options.bugs, &mut options.order.bugs);
-    *match name {
-        "index_evicts_without_floor" => &mut bugs.index_evicts_without_floor,
-        "index_restart_without_floor" => &mut bugs.restart_without_floor,
-        "standby_no_plus_one" => &mut bugs.standby_no_plus_one,
-        "standby_between_counts" => &mut bugs.standby_between_counts,
-        "standby_old_gauge" => &mut bugs.standby_old_gauge,
-        "standby_unsettled" => &mut bugs.standby_unsettled,
-        "standby_hold_only" => &mut bugs.standby_hold_only,
-        "standby_live" => &mut bugs.standby_live,
-        "closed_doubt_at_arrival_only" => &mut bugs.closed_doubt_at_arrival_only,
-        "closed_no_freshness" => &mut bugs.closed_no_freshness,
-        "closed_doubt_until_ack" => &mut bugs.closed_doubt_until_ack,
-        "backend_crash_keeps_low" => &mut bugs.backend_crash_keeps_low,
-        "bypass_unnoticed" => &mut bugs.bypass_unnoticed,
-        "closed_door_ajar" => &mut bugs.closed_door_ajar,
-        "locks_unheeded" => &mut bugs.locks_unheeded,
-        "ddl_leaves_doubts_narrow" => &mut bugs.ddl_leaves_doubts_narrow,
-        "replica_forgets_commits" => &mut bugs.replica_forgets_commits,
-        "stale_analysis" => &mut bugs.stale_analysis,
-        "in_flight_not_counted" => &mut bugs.in_flight_not_counted,
-        "refresh_passes_readers" => &mut bugs.refresh_passes_readers,
-        "read_passes_refresh" => &mut bugs.read_passes_refresh,
-        "let_go_reads_on" => &mut bugs.let_go_reads_on,
-        "turn_ends_with_connection" => &mut bugs.turn_ends_with_connection,
-        "join_gauge_in_flight" => &mut order.join_gauge_in_flight,
-        "proof_before_settled" => &mut order.proof_before_settled,
-        "keep_proofs_over_restart" => &mut order.keep_proofs_over_restart,
-        "restart_without_floor" => &mut order.restart_without_floor,
-        _ => return Err(format!("no bug {name}").into()),
-    } = true;
-    Ok(())
+    let planted = match name {
+        "index_restart_without_floor" => options.bugs.plant_named("restart_without_floor"),
+        "restart_without_floor" => options.order.bugs.plant_named(name),
+        _ => options.bugs.plant_named(name) || options.order.bugs.plant_named(name),
+    };
+    if planted { Ok(()) } else { Err(format!("no bug {name}").into()) }
 }
 
 fn number(args: Args) -> Result<u64, Box<dyn Error>> {

@@ -9,6 +9,7 @@ use super::schema::{Cell, DATABASES, State, Table, number};
 use super::serial::{SerialTransaction, has_cycle};
 use super::server::{Server, Transaction, serial_of};
 use super::statement::{Change, Select, Surroundings};
+use crate::bugs::Bug;
 use crate::env::Env;
 use crate::executor::{Micros, Signal, Take, once};
 use history::{DatabaseId, Epoch, Footprint, Incarnation, Lsn, Snapshot, Timeline, TimelineHistory, Xid};
@@ -732,7 +733,7 @@ impl Primary {
         server.next_xid = server.log.iter().map(|record| record.xid).max().unwrap_or(99) + 1;
         server.latest = server.next_xid - 1;
         server.up = true;
-        if !self.env.bugs.incarnation_of_postmaster {
+        if !self.env.bugs.has(Bug::IncarnationOfPostmaster) {
             server.incarnation.started_us = i64::try_from(self.env.now()).expect("a run is short") + 2;
         }
         for place in 0..DATABASES {

@@ -4,6 +4,7 @@
 use super::fed::Store;
 use super::primary::{Primary, Record, SERVERS};
 use super::schema::{Cell as Value, DATABASES, SERVED, State, Table, database, number};
+use crate::bugs::Bug;
 use crate::env::Env;
 use crate::executor::{Micros, Signal, either};
 use history::{DatabaseId, Epoch, Incarnation, Lsn, Shown, Timeline, TimelineHistory};
@@ -248,7 +249,7 @@ impl Standby {
     }
 
     fn comes_up(&self) {
-        if !self.env.bugs.incarnation_of_postmaster {
+        if !self.env.bugs.has(Bug::IncarnationOfPostmaster) {
             self.started_us.set(i64::try_from(self.env.now()).expect("a run is short") + 2);
         }
         self.up.set(true);

@@ -2,7 +2,7 @@
 //! analysis live here: each makes a footprint too small, or lets leave what must stay.
 
 use super::schema::{A, B, Cell, G, ROWS, State, Table, key};
-use crate::bugs::Bugs;
+use crate::bugs::{Bug, Bugs};
 use history::{Access, ColumnSet, Footprint, Key, KeyBuilder, RelationId, Rows};
 use std::collections::BTreeSet;
 
@@ -138,9 +138,9 @@ impl Select {
     /// Why it must stay at the primary, if it must.
     pub fn stays(&self, bugs: &Bugs) -> Option<&'static str> {
         match self {
-            Select::Outside if !bugs.matview_at_replica => Some("not_in_stream"),
-            Select::Clock if !bugs.replica_clock_behind => Some("clock"),
-            Select::Place if !bugs.node_at_standby => Some("node"),
+            Select::Outside if !bugs.has(Bug::MatviewAtReplica) => Some("not_in_stream"),
+            Select::Clock if !bugs.has(Bug::ReplicaClockBehind) => Some("clock"),
+            Select::Place if !bugs.has(Bug::NodeAtStandby) => Some("node"),
             _ => None,
         }
     }
@@ -161,18 +161,22 @@ impl Select {
                 all.union(&part.footprint(bugs));
                 all
             }),
-            Select::Generated(n) if bugs.generated_not_closed => one(Table::Full, ColumnSet::of([G]), row(n)),
+            Select::Generated(n) if bugs.has(Bug::GeneratedNotClosed) => {
+                one(Table::Full, ColumnSet::of([G]), row(n))
+            }
             Select::Generated(n) => one(Table::Full, ColumnSet::of([A, G]), row(n)),
             Select::View if view.is_multiple_of(2) => one(Table::Full, ColumnSet::of([A]), row(&0)),
             Select::View => one(Table::Plain, ColumnSet::of([A]), row(&0)),
-            Select::Policy(n) if bugs.policy_column_missed => one(Table::Full, ColumnSet::of([A]), row(n)),
+            Select::Policy(n) if bugs.has(Bug::PolicyColumnMissed) => {
+                one(Table::Full, ColumnSet::of([A]), row(n))
+            }
             Select::Policy(n) => one(Table::Full, ColumnSet::of([A, B]), row(n)),
-            Select::Function if bugs.name_whitelist_only => Footprint::NOTHING,
+            Select::Function if bugs.has(Bug::NameWhitelistOnly) => Footprint::NOTHING,
             Select::Function => one(Table::Plain, ColumnSet::of([A]), row(&0)),
             Select::Outside => one(Table::Outside, ColumnSet::of([A]), row(&0)),
             Select::Privileged(n) => one(Table::Plain, ColumnSet::of([A]), row(n)),
             Select::Typed(n) => one(Table::Made, ColumnSet::of([A]), row(n)),
-            Select::KeyText(n) if bugs.key_not_canonical => {
+            Select::KeyText(n) if bugs.has(Bug::KeyNotCanonical) => {
                 one(Table::Full, ColumnSet::of([A]), Rows::keys([as_written(*n)]))
             }
             Select::KeyText(_) | Select::Tenant => one(Table::Full, ColumnSet::of([A]), Rows::All),
@@ -205,7 +209,7 @@ impl Part {
         let columns = ColumnSet::of([(self.a, A), (self.b, B)].iter().filter(|c| c.0).map(|c| c.1));
         let rows = self.row.map_or(Rows::All, |row| Rows::keys([key(row)]));
         let mut footprint = Footprint::of(self.table.relation(), Access::read(columns, rows.clone()));
-        if self.table == Table::Parent && !bugs.partition_not_closed {
+        if self.table == Table::Parent && !bugs.has(Bug::PartitionNotClosed) {
             footprint.add(Table::Leaf.relation(), Access::read(columns, rows));
         }
         footprint
@@ -264,7 +268,7 @@ impl Change {
 
     /// What the event trigger adds, in the same transaction, which Consort keeps at the primary: REPLICA IDENTITY FULL.
     pub fn event_trigger(&self, bugs: &Bugs, mut fresh: impl FnMut() -> u32) -> Option<(Cell, u32)> {
-        let fires = *self == Change::Make && !bugs.identity_not_given;
+        let fires = *self == Change::Make && !bugs.has(Bug::IdentityNotGiven);
         fires.then(|| (identity(), fresh()))
     }
 
@@ -363,18 +367,18 @@ impl Change {
         match self {
             Change::Lock(_) => None,
             _ if self.table() == Table::Outside => None,
-            Change::Grants(_) if bugs.revoke_late => None,
+            Change::Grants(_) if bugs.has(Bug::RevokeLate) => None,
             Change::Set(Table::Full, row, a, b) => {
                 let columns = ColumnSet::of([(*a, A), (*b, B)].iter().filter(|c| c.0).map(|c| c.1));
                 of(Access::update(columns, Rows::keys([key(*row)])))
             }
             // The new row alone does not say what changed; the bug takes the key's columns for all that did.
-            Change::Set(Table::Plain, row, ..) if bugs.columns_from_new_row => {
+            Change::Set(Table::Plain, row, ..) if bugs.has(Bug::ColumnsFromNewRow) => {
                 of(Access::update(ColumnSet::of([1]), Rows::keys([key(*row)])))
             }
             Change::Set(_, row, ..) => of(Access::update(ColumnSet::All, Rows::keys([key(*row)]))),
             Change::Insert(_, row) | Change::Delete(_, row) => of(Access::existence(Rows::keys([key(*row)]))),
-            Change::MoveKey(_, from, _) if bugs.pk_update_one_row => {
+            Change::MoveKey(_, from, _) if bugs.has(Bug::PkUpdateOneRow) => {
                 of(Access::existence(Rows::keys([key(*from)])))
             }
             Change::MoveKey(_, from, to) => of(Access::existence(Rows::keys([key(*from), key(*to)]))),
