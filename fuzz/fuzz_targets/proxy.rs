@@ -1,8 +1,8 @@
 #![no_main]
 
-#[path = "../../crates/node/src/door/fuzzed.rs"]
+#[path = "../../crates/frontend/src/fuzzed.rs"]
 mod fuzzed;
-#[path = "../../crates/node/src/door/proxy.rs"]
+#[path = "../../crates/frontend/src/proxy.rs"]
 mod proxy;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzed::check(bytes));

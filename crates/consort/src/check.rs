@@ -1,7 +1,7 @@
 //! `consort check`: the configuration and the servers, and everything that is missing, each with the line that mends it.
 
 use clap::Args;
-use node::config::{AuthType, Server};
+use config::{AuthType, Server};
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
 use postgres::facts::{facts, fed_differences};

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use config::auth_file::AuthFile;
+use config::{Config, Server};
 use local_cluster::{Cluster, NodeState, Seed};
-use node::config::auth_file::AuthFile;
-use node::config::{Config, Server};
 use postgres::address::Address;
 use postgres::programs::Programs;
 

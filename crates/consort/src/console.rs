@@ -4,7 +4,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
-use node::config::Config;
+use config::Config;
 use postgres::tls::{Checks, Tls};
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use config::Config;
 use local_cluster::{Cluster, Node, free_port};
-use node::config::Config;
 use postgres::programs::Programs;
 use tokio::runtime::Runtime;
 use workloads::mix::{self, Report};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use config::Config;
 use local_cluster::{Cluster, NodeState, Stop};
-use node::config::Config;
 use postgres::programs::Programs;
 
 use crate::failure::Failure;

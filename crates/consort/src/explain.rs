@@ -6,9 +6,9 @@ mod ordered;
 use std::collections::BTreeMap;
 
 use clap::Args;
+use config::Config;
 use design::Design;
 use history::{Access, Footprint, RelationId, Rows};
-use node::config::Config;
 use ordered::In;
 use postgres::attach;
 use postgres::{Address, Analyst, Control};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use node::config::Mistake;
+use config::Mistake;
 
 /// A command's failure.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl From<postgres::Error> for Failure {
     }
 }
 
-impl From<node::import::Wrong> for Failure {
-    fn from(wrong: node::import::Wrong) -> Self {
+impl From<config_import::Wrong> for Failure {
+    fn from(wrong: config_import::Wrong) -> Self {
         Self::new(wrong.to_string())
     }
 }

@@ -1,5 +1,5 @@
 //! `consort import`: a configuration of PgBouncer, PgCat or PgDog becomes one of Consort's. What becomes of what is `node`'s
-//! (`node::import`); here are the files and what is said.
+//! (`config_import`); here are the files and what is said.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use node::import::{Made, Product, Report, USERS};
+use config_import::{Made, Product, Report, USERS};
 
 use crate::failure::Failure;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let name = options.output.as_deref().unwrap_or(Path::new("consort.toml"));
     let reads = |path: &Path| fs::read_to_string(path);
-    let imported = node::import::import(product, &options.file, name, &reads)?;
+    let imported = config_import::import(product, &options.file, name, &reads)?;
     match &imported.made {
         Ok(made) => {
             match &options.output {

@@ -1,6 +1,6 @@
 //! Log lines: level and format as the configuration says, to the standard error.
 
-use node::config::{Config, LogFormat};
+use config::{Config, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 /// Begins to log. A second call in one process changes nothing. What is returned changes the level.

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::Args;
-use node::config::Server;
+use config::Server;
 
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;

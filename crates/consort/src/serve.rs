@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use clap::Args;
-use node::config::Config;
+use config::Config;
 use node::{Heir, NoHeir, StartsAgain};
 
 use crate::core_files::CoreFiles;

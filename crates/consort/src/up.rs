@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use config::Config;
 use local_cluster::{Cluster, LogIns, Node, Stop};
-use node::config::Config;
 use postgres::programs::Programs;
 
 use crate::core_files::CoreFiles;

@@ -9,14 +9,16 @@ use postgres::attach;
 use tokio::time::{Instant, sleep};
 use wire::{Answers, Problem, Severity};
 
-use crate::cluster::Awaited;
-use crate::console::{self, Change, Command, Kind, Reply, Rights, Table};
-use crate::door::{Console, Keeps, Seat, Soon};
-use crate::follow::answered;
 use crate::process::Process;
-use crate::servers::Servers;
 use crate::shown::Shown;
 use crate::verify;
+use admin::console;
+use admin::console::{Change, Command, Kind, Reply, Rights, Table};
+use backend::servers::Servers;
+use cluster::Awaited;
+use cluster::trouble::answered;
+use conn::registry::Seat;
+use frontend::{Console, Keeps, Soon};
 
 struct Access(Rc<Process>);
 
@@ -114,7 +116,7 @@ impl Access {
             let what = command.tag().to_ascii_lowercase();
             return Some(Problem::error("0A000", format!("cannot {what} admin db: {name}")));
         }
-        if cluster.knows(name) || door.pauses.holds(name) || door.is_disabled(name) {
+        if cluster.knows(name) || door.registry.pauses.holds(name) || door.is_disabled(name) {
             return None;
         }
         let asked = async {
@@ -142,7 +144,7 @@ impl Access {
                 self.servers(|servers| servers.let_go(database.as_deref()));
             }
             Command::Suspend => door.suspend(self.0.config().drain_time).await.map_err(failed)?,
-            Command::Resume(Some(name)) if door.pauses.all() => {
+            Command::Resume(Some(name)) if door.registry.pauses.all() => {
                 let message = format!("every database is paused, \"{name}\" not by itself");
                 return Err(Problem::error("55000", message).hint("RESUME without a name lets all go on."));
             }
@@ -170,7 +172,10 @@ impl Access {
             Command::Replica(change, name) => self.change(*change, name).await.map_err(failed)?,
             Command::AddReplica { name, source } => keeps.push(Box::new(self.awaits(name, source)?)),
             Command::Verify { database, repair } => {
-                let lines = verify::verify(&self.0, database.as_deref(), *repair).await.map_err(failed)?;
+                let lines =
+                    verify::verify(&self.0.cluster, &self.0.verification, database.as_deref(), *repair)
+                        .await
+                        .map_err(failed)?;
                 return Ok(Done::Finding(console::verify::table(lines)));
             }
             Command::Shutdown(how) => self.0.shut_down(*how),
@@ -198,8 +203,15 @@ impl Access {
         let deadline = Instant::now() + limit;
         loop {
             let is_one = |seat: &&Rc<Seat>| database.is_none_or(|name| seat.database == name);
-            let open =
-                self.0.door.seats().iter().filter(is_one).filter(|seat| self.0.is_outdated(seat)).count();
+            let open = self
+                .0
+                .door
+                .registry
+                .seats()
+                .iter()
+                .filter(is_one)
+                .filter(|seat| self.0.is_outdated(seat))
+                .count();
             if open == 0 {
                 return Ok(());
             }

@@ -1,8 +1,8 @@
 //! The replicas that the configuration names, while the process runs: who is new joins, who is not named any more leaves.
 
-use crate::cluster::StandbySetup;
-use crate::service::Service;
-use crate::socket::Place;
+use backend::service::Service;
+use cluster::StandbySetup;
+use conn::socket::Place;
 use postgres::Error;
 use replica_apply::clone;
 use scheduler::StandbyId;

@@ -1,7 +1,7 @@
 //! The limit of open files. Each client is one, and so is each connection to a server: no more clients are let in than there is
 //! room for, so that a client beyond them hears an error with a name.
 
-use crate::config::Config;
+use config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// No process needs more, and a limit that is infinite has a value that the system allows.

@@ -1,9 +1,9 @@
 //! Clients that have stayed, or whose statements or transactions have run, longer than they may: they are sent away. And those
 //! that do not take their answers: the log names them.
 
-use crate::door::{Doing, Leave, Seat};
-use crate::pooling::Pooling;
 use crate::process::Process;
+use config::pooling::Pooling;
+use conn::registry::{Doing, Leave, Seat};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -27,8 +27,12 @@ pub(crate) async fn look(process: Weak<Process>) {
             let pooling = service.servers.pool(&seat.database, &seat.user).pooling();
             why(seat, &pooling, now)
         };
-        let clients =
-            process.door.seats().into_iter().filter(|seat| seat.entered.get() && !seat.goes_behind());
+        let clients = process
+            .door
+            .registry
+            .seats()
+            .into_iter()
+            .filter(|seat| seat.entered.get() && !seat.goes_behind());
         let all: Vec<_> = clients.filter_map(|seat| overdue(&seat).map(|why| (seat, why))).collect();
         let mut at_primary = Vec::new();
         for (seat, why) in all {
@@ -37,7 +41,7 @@ pub(crate) async fn look(process: Weak<Process>) {
             if !seat.is_sent_away() {
                 tracing::info!(id, user, database, why = why.key(), "a client is sent away");
             }
-            at_primary.extend(process.door.send_away(&[seat], why));
+            at_primary.extend(process.door.registry.send_away(&[seat], why));
         }
         process.end_at_primary(at_primary).await;
     }
@@ -49,9 +53,10 @@ fn name_stalled(process: &Process, now: Instant) {
     if limit.is_zero() {
         return;
     }
-    for seat in process.door.seats().iter().filter(|seat| seat.stalls(limit, now)) {
+    for seat in process.door.registry.seats().iter().filter(|seat| seat.stalls(limit, now)) {
         process
             .door
+            .registry
             .note_unruly(seat, &format!("it has taken nothing of its answer for {} ms", limit.as_millis()));
     }
 }

@@ -1,10 +1,10 @@
 //! Where the process listens: for clients, and for who asks for its pages. A place is opened, or comes from the process that this
 //! one takes over from; somebody is accepted there when all is ready.
 
-use crate::config::Config;
-use crate::door::{Listen, Listener};
-use crate::http;
-use crate::process::{Process, StartError};
+use crate::start_error::StartError;
+use admin::http;
+use config::Config;
+use frontend::{Door, Listen, Listener};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -71,18 +71,17 @@ impl Places {
 
     /// From now on somebody is accepted there, and nobody knocks in vain where nobody is any more: the process before, which
     /// accepted there, has handed over. Nothing of it can fail.
-    pub(crate) fn serve(self, process: &Rc<Process>) -> Served {
+    pub(crate) fn serve(self, door: &Rc<Door>, pages: Rc<dyn http::Pages>) -> Served {
         let mut served = Served::default();
         for (listen, listener) in self.clients {
             listener.set_ours(true);
             let listener = Rc::new(listener);
             tracing::info!(at = ?listen, "clients are awaited");
             served.clients.push((listen.to_string(), Rc::downgrade(&listener)));
-            let door = process.door.clone();
+            let door = door.clone();
             spawn_local(async move { door.serve_at(listener).await });
         }
         if let Some((named, listener, copy)) = self.pages {
-            let pages: Rc<Process> = process.clone();
             let task = spawn_local(async move { http::serve(listener, pages).await });
             served.pages = Some((named, copy, task.abort_handle()));
         }

@@ -1,5 +1,4 @@
-//! One process of Consort, from its configuration to its end: opens the door, follows the cluster, answers the console,
-//! obeys signals.
+//! One process of Consort: what its parts share, what changes while it runs, and how it ends. `serve.rs` begins it.
 //!
 //! ```text
 //! SIGHUP, RELOAD             read the configuration again
@@ -8,7 +7,6 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -18,35 +16,32 @@ use std::time::Duration;
 use postgres::Tls;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
-use postgres::version;
 use scheduler::Kind;
-use session_state::Own;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{Cluster, Setup, StandbySetup};
-use crate::config::auth_file::AuthFile;
-use crate::config::{Config, Server, in_one};
-use crate::console::Shutdown;
-use crate::door::{self, ClientTls, Door, Lookup, Memberships, Seat, Secrets};
-use crate::follow::{RECONNECT_AFTER, answered, slots};
 use crate::members;
-use crate::metrics;
 use crate::open_files;
-use crate::overdue;
-use crate::places::Places;
+use crate::places::Served;
 use crate::room::check_room;
-use crate::service::Service;
-use crate::shadow;
-use crate::shown::Shown;
-use crate::socket::Place;
+use crate::start_error::StartError;
 use crate::supervisor;
-use crate::takeover::{self, Heir, Over};
 use crate::verify::Verification;
-use crate::{console, console_access, http};
+use admin::console;
+use admin::console::Shutdown;
+use cluster::shadow;
+use cluster::trouble::answered;
+use cluster::{Cluster, Setup, StandbySetup};
+use config::auth_file::AuthFile;
+use config::{Config, Server, in_one};
+use conn::registry::Seat;
+use conn::secrets::Secrets;
+use frontend::{self, ClientTls, Door, Lookup};
 
+/// How often is looked whether a process that was started has ended.
+const CHILD_EVERY: Duration = Duration::from_millis(100);
 /// Ends processes at the primary, as an administrator would.
 const END_PROCESSES: &str =
     "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest($1::int4[]) pid";
@@ -55,189 +50,45 @@ const END_PROCESSES: &str =
 const CONTROL_DATABASE: &str = "postgres";
 /// Sessions that are cut off have so long to say farewell.
 pub(crate) const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
-/// How often is looked whether a period of averages is over.
-const PERIOD_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often is looked whether the last session has left.
 pub(crate) const LEFT_EVERY: Duration = Duration::from_millis(10);
 
-/// What a process is started with.
-pub struct Start {
-    /// The configuration.
-    pub config: Config,
-    /// Its file, which RELOAD and SIGHUP read again.
-    pub config_file: Option<PathBuf>,
-    /// Changes the level that is logged.
-    pub log_level: Rc<dyn Fn(&str)>,
-    /// Called once, when clients can log in.
-    pub ready: Box<dyn FnOnce()>,
-    /// What holds the process's number, locked.
-    pub pid_file: Option<File>,
-    /// The process from which this one takes over, if it does.
-    pub takes_over_from: Option<Heir>,
-    /// Starts the program once more, to take over from this process: SIGUSR2. `None`: that signal does nothing.
-    pub starts_again: Option<StartsAgain>,
-}
-
 /// Starts the program once more.
 pub type StartsAgain = Rc<dyn Fn() -> std::io::Result<Child>>;
-
-/// Why a process did not start, for a person.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl StartError {
-    pub(crate) fn new(why: String) -> StartError {
-        StartError(why)
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<std::io::Error> for StartError {
-    fn from(error: std::io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
 
 /// What the parts of one process share.
 pub(crate) struct Process {
     pub(crate) door: Rc<Door>,
     pub(crate) cluster: Cluster,
     pub(crate) verification: Verification,
-    config: RefCell<Rc<Config>>,
-    config_file: Option<PathBuf>,
-    log_level: Rc<dyn Fn(&str)>,
-    ending: Notify,
+    pub(crate) config: RefCell<Rc<Config>>,
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) log_level: Rc<dyn Fn(&str)>,
+    pub(crate) ending: Notify,
     /// What is waited for then.
-    shutdown: Cell<Shutdown>,
+    pub(crate) shutdown: Cell<Shutdown>,
     pub(crate) pid_file: RefCell<Option<File>>,
     pub(crate) starts_again: Option<StartsAgain>,
     pub(crate) over: Over,
 }
 
-/// How a process came to its end.
-pub(crate) enum Ended {
-    /// It was told to.
-    Told,
-    /// Another Consort has led, or may have: nothing that was known counts. It begins as one that has only just been started.
-    Anew(Box<Start>),
+/// Whether another process has taken over, and what is handed to it.
+#[derive(Default)]
+pub(crate) struct Over {
+    pub(crate) served: RefCell<Served>,
+    pub(crate) is_over: Cell<bool>,
+    /// Two at a time would do harm: nobody was left behind.
+    pub(crate) alone: Cell<bool>,
+    pub(crate) changed: Notify,
+    /// A process was started that is to take over.
+    pub(crate) started: Cell<bool>,
 }
 
-/// Serves until it is told to end.
-pub fn serve(mut start: Start) -> Result<(), StartError> {
-    open_files::raise();
-    loop {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // A task of its own: what is blocked on is polled whenever any task is.
-        let ended = LocalSet::new().block_on(&runtime, async {
-            let ended = spawn_local(run(start)).await;
-            ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-        });
-        // Every task is gone, and every connection.
-        runtime.shutdown_timeout(FAREWELL_LIMIT);
-        match ended? {
-            Ended::Told => return Ok(()),
-            Ended::Anew(again) => start = *again,
-        }
+impl Over {
+    /// Another process has taken over.
+    pub(crate) fn is_so(&self) -> bool {
+        self.is_over.get()
     }
-}
-
-async fn run(mut start: Start) -> Result<Ended, StartError> {
-    let mut config = start.config.clone();
-    open_files::bound(&mut config);
-    let config = Rc::new(config);
-    let mut heir = start.takes_over_from.take();
-    let process = process(&config, &mut start)?;
-    let mut signals = Signals::listen()?;
-    let next = heir.as_mut().map(Heir::next).unwrap_or_default();
-    let taken = heir.as_mut().map(|heir| std::mem::take(&mut heir.sockets)).unwrap_or_default();
-    let places = Places::open(&config, taken).await?;
-    if heir.is_some() && !places.is_any_taken() {
-        return Err(StartError::new(
-            "the process that serves listens at none of this one's addresses".to_owned(),
-        ));
-    }
-    // What comes before it is ready is let in, and waits; but at sockets of the process before that one accepts.
-    let heir = match heir {
-        None => {
-            process.serve_at(places);
-            None
-        }
-        Some(heir) => {
-            process.cluster.lead().will_follow();
-            Some((heir, places))
-        }
-    };
-    // Databases that have a slot are followed before their first use.
-    spawn_local(slots::run(process.cluster.clone()));
-    spawn_local(end_periods(process.cluster.clone()));
-    spawn_local(overdue::look(Rc::downgrade(&process)));
-    spawn_local(supervisor::lives());
-    supervisor::waits();
-    let begun = async {
-        accept_version(&process.cluster).await?;
-        first_gauge(&process.cluster).await;
-        process.cluster.lead().until_known().await;
-        Ok::<(), StartError>(())
-    };
-    tokio::select! {
-        begun = begun => begun?,
-        () = process.asked_to_end(&mut signals) => return process.end(&mut signals).await,
-    }
-    if let Some((heir, places)) = heir
-        && !process.inherits(heir, places, &mut signals).await?
-    {
-        return process.end(&mut signals).await;
-    }
-    spawn_local(takeover::old::wait(process.clone(), next));
-    process.warn_of_room().await;
-    process.warn_of_absent().await;
-    (start.ready)();
-    supervisor::serves();
-    tokio::select! {
-        () = process.asked_to_end(&mut signals) => process.end(&mut signals).await,
-        () = process.cluster.lead().until_void() => Ok(process.begins_anew().await),
-        () = process.until_taken_over() => process.remains(&mut signals).await,
-    }
-}
-
-/// The parts of a process, of which none does anything yet.
-fn process(config: &Rc<Config>, start: &mut Start) -> Result<Rc<Process>, StartError> {
-    let secrets = secrets(config).map_err(StartError)?;
-    let setup = setup(config).map_err(StartError)?;
-    let door = Door::new(door_options(config)?, secrets, Some(Place::from(&setup.primary)));
-    *door.memberships.borrow_mut() = Some(Rc::new(Memberships::new(setup.primary.clone())));
-    let cluster = Cluster::start(setup);
-    cluster.declare_procedures(&config.procedures);
-    *door.lookup.borrow_mut() = lookup(config).map_err(StartError)?;
-    let process = Rc::new(Process {
-        door,
-        cluster,
-        verification: Verification::default(),
-        config: RefCell::new(config.clone()),
-        config_file: start.config_file.take(),
-        log_level: start.log_level.clone(),
-        ending: Notify::new(),
-        shutdown: Cell::default(),
-        pid_file: RefCell::new(start.pid_file.take()),
-        starts_again: start.starts_again.clone(),
-        over: Over::default(),
-    });
-    let defaults = Rc::downgrade(&process);
-    let defaults = move |database: &str, user: &str| {
-        defaults.upgrade().map_or_else(Own::default, |process| process.config().defaults(database, user))
-    };
-    let service = Service::new(process.cluster.clone(), Box::new(defaults));
-    service.statement_log.set(config.statement_log);
-    process.door.leads_to(service);
-    console_access::open(&process);
-    Ok(process)
 }
 
 impl Process {
@@ -252,7 +103,7 @@ impl Process {
     }
 
     /// Says so if more clients may come than the primary lets in.
-    async fn warn_of_room(&self) {
+    pub(crate) async fn warn_of_room(&self) {
         let config = self.config();
         let found = async {
             let control = Control::connect(&self.cluster.setup().primary).await?;
@@ -268,7 +119,7 @@ impl Process {
     }
 
     /// Says so if a database is named to be followed that the primary has not.
-    async fn warn_of_absent(&self) {
+    pub(crate) async fn warn_of_absent(&self) {
         let found = async {
             let control = Control::connect(&self.cluster.setup().primary).await?;
             answered(attach::databases(&control)).await
@@ -391,6 +242,44 @@ impl Process {
         }
     }
 
+    /// Starts the program once more, unless that was done already.
+    pub(crate) fn start_again(self: &Rc<Self>) {
+        if self.over.is_so() || self.over.started.get() {
+            return tracing::warn!("a process that is to take over was started already");
+        }
+        let Some(starts_again) = &self.starts_again else {
+            return tracing::warn!(
+                "this process cannot be taken over from: it was not started by consort serve"
+            );
+        };
+        match starts_again() {
+            Ok(child) => {
+                tracing::info!(pid = child.id(), "a process was started that is to take over");
+                self.over.started.set(true);
+                spawn_local(self.clone().reaps(child));
+            }
+            Err(error) => tracing::error!(%error, "no process could be started that is to take over"),
+        }
+    }
+
+    /// Notes the end of a process that was started, as long as this one is there.
+    async fn reaps(self: Rc<Self>, mut child: Child) {
+        let status = loop {
+            match child.try_wait() {
+                Ok(None) => sleep(CHILD_EVERY).await,
+                Ok(Some(status)) => break Some(status),
+                Err(_) => break None,
+            }
+        };
+        self.over.started.set(false);
+        tracing::warn!(?status, "the process that was started has ended");
+    }
+
+    /// What it listens with is closed with the tasks that do so, whoever else has this process still.
+    pub(crate) fn keeps_no_socket(&self) {
+        drop(self.over.served.take());
+    }
+
     /// Waits for a signal or a command to end, and reads the configuration again meanwhile as often as one likes.
     pub(crate) async fn asked_to_end(self: &Rc<Self>, signals: &mut Signals) {
         loop {
@@ -411,12 +300,12 @@ impl Process {
     }
 
     /// Lets the sessions end, then cuts off who is left.
-    pub(crate) async fn end(self: &Rc<Self>, signals: &mut Signals) -> Result<Ended, StartError> {
+    pub(crate) async fn end(self: &Rc<Self>, signals: &mut Signals) {
         let how = self.shutdown.get();
         let limit = if how == Shutdown::Now { self.config().drain_time } else { Duration::MAX };
-        tracing::info!(?how, clients = self.door.seats().len(), "ending");
+        tracing::info!(?how, clients = self.door.registry.seats().len(), "ending");
         if !self.over.is_so() {
-            supervisor::ends(self.door.seats().len());
+            supervisor::ends(self.door.registry.seats().len());
         }
         match how {
             Shutdown::WaitForClients => self.door.let_nobody_in(),
@@ -427,59 +316,20 @@ impl Process {
             () = self.asked_to_end(signals) => {}
         }
         self.door.close(true);
-        self.end_at_primary(self.door.cut_off(&self.door.seats())).await;
+        self.end_at_primary(self.door.registry.cut_off(&self.door.registry.seats())).await;
         self.empty(FAREWELL_LIMIT).await;
         self.cluster.stop();
         tracing::info!("ended");
-        Ok(Ended::Told)
-    }
-
-    /// Sends everybody away, at once: what they were told counts, what is known here does not.
-    async fn begins_anew(&self) -> Ended {
-        tracing::warn!(
-            clients = self.door.seats().len(),
-            "another Consort has led, or may have: this one begins anew"
-        );
-        self.door.close(true);
-        self.empty(FAREWELL_LIMIT).await;
-        self.cluster.stop();
-        self.keeps_no_socket();
-        Ended::Anew(Box::new(Start {
-            config: (*self.config()).clone(),
-            config_file: self.config_file.clone(),
-            log_level: self.log_level.clone(),
-            ready: Box::new(|| {}),
-            pid_file: self.pid_file.take(),
-            takes_over_from: None,
-            starts_again: self.starts_again.clone(),
-        }))
     }
 
     /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
     pub(crate) async fn empty(&self, limit: Duration) {
         let deadline = Instant::now().checked_add(limit);
         let console = &self.config().console_database;
-        let waits = || self.door.seats().iter().any(|seat| seat.database != *console);
+        let waits = || self.door.registry.seats().iter().any(|seat| seat.database != *console);
         while waits() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             sleep(LEFT_EVERY).await;
         }
-    }
-}
-
-impl http::Pages for Process {
-    fn metrics(&self) -> String {
-        metrics::page(self.cluster.metrics(), &Shown::of(self))
-    }
-
-    fn not_ready(&self) -> Option<String> {
-        if self.door.is_closing() {
-            return Some("it is shutting down".to_owned());
-        }
-        let here = self.cluster.scheduler().order().primary_here();
-        if !here {
-            return Some("the primary does not answer".to_owned());
-        }
-        self.cluster.serves_nobody().then(|| "another Consort leads, or may have taken over".to_owned())
     }
 }
 
@@ -492,53 +342,13 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
             again: signal(SignalKind::user_defined2())?,
         })
-    }
-}
-
-/// Ends the periods of `SHOW STATS`' averages, for ever.
-async fn end_periods(cluster: Cluster) {
-    loop {
-        sleep(PERIOD_LOOK_EVERY).await;
-        let now = cluster.now();
-        cluster.databases().iter().for_each(|database| database.traffic().roll(now));
-    }
-}
-
-/// Waits until the primary answers, and refuses another major version of PostgreSQL. One that comes later is refused by each
-/// connection of Consort's own, and its reads stay there.
-async fn accept_version(cluster: &Cluster) -> Result<(), StartError> {
-    let primary = &cluster.setup().primary;
-    loop {
-        if let Ok(control) = Control::connect(primary).await {
-            match answered(version::demand(&control)).await {
-                Ok(()) => return Ok(()),
-                Err(error @ postgres::Error::Setup(_)) => {
-                    return Err(StartError(format!("the primary {primary} is refused: {error}")));
-                }
-                Err(_) => {}
-            }
-        }
-        sleep(RECONNECT_AFTER).await;
-    }
-}
-
-/// Waits until the primary has answered its first gauge.
-async fn first_gauge(cluster: &Cluster) {
-    loop {
-        let moved = cluster.next_move();
-        if cluster.scheduler().order().newest_gauge().is_some() {
-            return;
-        }
-        cluster.scheduler().order_mut().want_gauge();
-        cluster.gauge_now();
-        moved.await;
     }
 }
 
@@ -590,7 +400,7 @@ impl Reach {
     }
 }
 
-fn setup(config: &Config) -> Result<Setup, String> {
+pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
     let reach = Reach::of(config)?;
     let standbys = config.standbys.iter().map(|server| reach.read_node(Kind::Standby, server));
     let shadow = config.shadow.as_deref().map(shadow::Report::new).transpose();
@@ -623,9 +433,9 @@ fn setup(config: &Config) -> Result<Setup, String> {
     })
 }
 
-fn door_options(config: &Config) -> Result<door::Options, StartError> {
+pub(crate) fn door_options(config: &Config) -> Result<frontend::Options, StartError> {
     let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
-    Ok(door::Options {
+    Ok(frontend::Options {
         rules: config.rules().map_err(StartError)?,
         max_clients: config.max_clients,
         max_clients_per_address: config.max_clients_per_address,
@@ -638,7 +448,7 @@ fn door_options(config: &Config) -> Result<door::Options, StartError> {
     })
 }
 
-fn secrets(config: &Config) -> Result<Secrets, String> {
+pub(crate) fn secrets(config: &Config) -> Result<Secrets, String> {
     match &config.auth_file {
         Some(file) => Ok(Secrets::gather(read_secrets(file)?.pairs())),
         None => Ok(Secrets::default()),

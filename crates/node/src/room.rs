@@ -1,7 +1,7 @@
 //! Whether the primary has room for all clients that may come, and for Consort itself.
 
-use crate::config::Config;
-use crate::understanding::ANALYSTS;
+use cluster::understanding::ANALYSTS;
+use config::Config;
 use postgres::Error;
 use postgres::address::Control;
 use postgres::attach::{self, Finding};

@@ -11,18 +11,21 @@ use order::{DoubtState, DoubtView};
 use postgres::attach::{SlotFault, SlotState};
 use scheduler::{Serving, StandbyId, StandbyView, Writers};
 
-use crate::cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup, Standing};
-use crate::config::{Config, Server as ServerSetup};
-use crate::console::view::{
+use crate::process::Process;
+use admin::console::view::{
     Client, ClientState, Database, Doubt, Feed, GaugedDatabase, Gauges, Memory, Node, Role, Route, Server,
     Slot, State, Traffic, Verifying, View,
 };
-use crate::door::{Cancel, Doing, Seat};
-use crate::peer::ROOM_BYTES;
-use crate::process::Process;
-use crate::routes::{self, Went};
-use crate::servers;
-use crate::socket::{Origin, Place};
+use admin::{http, metrics};
+use backend::servers;
+use cluster::routes;
+use cluster::routes::Went;
+use cluster::{self, Cluster, CourseView, InVain, Stage, StandbySetup, Standing};
+use config::origin::Origin;
+use config::{Config, Server as ServerSetup};
+use conn::peer::ROOM_BYTES;
+use conn::registry::{Cancel, Doing, Seat};
+use conn::socket::Place;
 
 /// Why a replica of which no database is fed serves nothing, by what its databases do; `None`: it serves, or has no database yet.
 fn why_idle<'a>(stages: impl Iterator<Item = &'a Stage>) -> Option<String> {
@@ -60,12 +63,12 @@ impl View for Shown<'_> {
     }
 
     fn clients(&self) -> Vec<Client> {
-        self.process.door.seats().iter().map(|seat| client(seat, &self.config)).collect()
+        self.process.door.registry.seats().iter().map(|seat| client(seat, &self.config)).collect()
     }
 
     fn servers(&self) -> Vec<Server> {
         let primary = &self.config.primary;
-        let seats = self.process.door.seats().into_iter().filter(|seat| seat.pid.get() != 0);
+        let seats = self.process.door.registry.seats().into_iter().filter(|seat| seat.pid.get() != 0);
         let own = seats.map(|seat| Server {
             id: seat.id,
             node: primary.name.clone(),
@@ -90,13 +93,13 @@ impl View for Shown<'_> {
         let shown = |name: &str, not_serving: Option<String>| Database {
             name: name.to_owned(),
             connections: connections(name),
-            paused: door.pauses.holds(name),
+            paused: door.registry.pauses.holds(name),
             disabled: door.is_disabled(name),
             not_serving,
         };
         let known = self.process.cluster.databases();
         let spoken_of: BTreeSet<String> =
-            door.pauses.databases().into_iter().chain(door.disabled()).collect();
+            door.registry.pauses.databases().into_iter().chain(door.disabled()).collect();
         let unused = spoken_of.iter().filter(|name| !known.iter().any(|database| database.name() == *name));
         let unused = unused.map(|name| shown(name, Some("nobody has used it yet".to_owned())));
         let used = |database: &Rc<cluster::Database>| {
@@ -219,7 +222,7 @@ impl View for Shown<'_> {
     }
 
     fn state(&self) -> State {
-        let pauses = &self.process.door.pauses;
+        let pauses = &self.process.door.registry.pauses;
         match (pauses.suspended(), pauses.all()) {
             (true, _) => State::Suspended,
             (false, true) => State::Paused,
@@ -230,7 +233,7 @@ impl View for Shown<'_> {
     fn memory(&self) -> Vec<Memory> {
         let analyses = self.process.cluster.understanding().counters().bytes;
         let most = self.config.analysis_cache_bytes;
-        let (size, free) = (ROOM_BYTES, self.process.door.rooms.spare());
+        let (size, free) = (ROOM_BYTES, self.process.door.registry.rooms.spare());
         vec![
             Memory { name: "analysis_cache", size: 1, used: analyses, free: most.saturating_sub(analyses) },
             Memory { name: "spare_buffers", size, used: 0, free },
@@ -311,8 +314,8 @@ impl Shown<'_> {
             database,
             client: None,
             to: (primary.host.clone(), primary.port),
-            connected_unix_s: crate::servers::unix_s(since),
-            requested_unix_s: crate::servers::unix_s(since),
+            connected_unix_s: backend::servers::unix_s(since),
+            requested_unix_s: backend::servers::unix_s(since),
             backend_pid: pid,
             close_needed: false,
             prepared: 0,
@@ -342,7 +345,7 @@ impl Shown<'_> {
                 prepared: 0,
             })
         };
-        let lent = self.process.door.seats().into_iter().filter_map(|seat| {
+        let lent = self.process.door.registry.seats().into_iter().filter_map(|seat| {
             let there = seat.running.is_away()?;
             let (user, database) = (seat.user.clone(), seat.database.clone());
             let used = unix_s(seat.asked());
@@ -484,6 +487,23 @@ fn node(name: &str, (host, port): (String, u16), role: Role, weight: u32) -> Nod
 
 fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+impl http::Pages for Process {
+    fn metrics(&self) -> String {
+        metrics::page(self.cluster.metrics(), &Shown::of(self))
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        if self.door.is_closing() {
+            return Some("it is shutting down".to_owned());
+        }
+        let here = self.cluster.scheduler().order().primary_here();
+        if !here {
+            return Some("the primary does not answer".to_owned());
+        }
+        self.cluster.serves_nobody().then(|| "another Consort leads, or may have taken over".to_owned())
+    }
 }
 
 #[cfg(test)]

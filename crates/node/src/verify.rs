@@ -7,10 +7,9 @@
 mod hold;
 mod repair;
 
-use crate::cluster::{Cluster, Database, Stage};
-use crate::console::verify::{Line, State};
-use crate::console::view::Verifying;
-use crate::process::Process;
+use admin::console::verify::{Line, State};
+use admin::console::view::Verifying;
+use cluster::{Cluster, Database, Stage};
 use history::DatabaseId;
 use hold::{Held, Hold};
 use postgres::Error;
@@ -62,14 +61,15 @@ impl Drop for Running<'_> {
 
 /// Compares one database, or all that are followed; with `repair`, has what differs repaired and compares it again.
 pub(crate) async fn verify(
-    process: &Process,
+    cluster: &Cluster,
+    verification: &Verification,
     database: Option<&str>,
     repair: bool,
 ) -> Result<Vec<Line>, String> {
-    let running = process.verification.begin()?;
+    let running = verification.begin()?;
     let mut lines = Vec::new();
-    for (database, of) in chosen(&process.cluster, database)? {
-        let one = One { cluster: &process.cluster, running: &running, database: &database, of };
+    for (database, of) in chosen(cluster, database)? {
+        let one = One { cluster, running: &running, database: &database, of };
         lines.extend(one.verify(repair).await);
     }
     Ok(lines)

@@ -17,7 +17,12 @@ const LISTENING: &[&str] = &[
     "JoinSet",
 ];
 
-/// Who besides `node` may, and why.
+/// Crates of the process that start tasks.
+const OF_THE_PROCESS: &[&str] = &["admin", "backend", "cluster", "conn", "frontend", "node", "session"];
+/// Those of them that open listening sockets.
+const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "node"];
+
+/// Who else may do either, and why.
 const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
     ("crates/workloads/", "a program of its own, that plays many clients at once"),
     ("crates/postgres/src/address.rs", "drives one control connection, and ends with it"),
@@ -58,17 +63,24 @@ pub fn papers(tree: &Tree) -> Vec<Broken> {
     broken
 }
 
-/// Only `node` opens listening sockets and starts tasks and threads; tests may.
+/// Only the crates of the process open listening sockets and start tasks and threads; tests may.
 pub fn listening(tree: &Tree) -> Vec<Broken> {
     let mut broken = Vec::new();
+    let of_one = |path: &str, crates: &[&str]| {
+        path.strip_prefix("crates/")
+            .and_then(|path| path.split('/').next())
+            .is_some_and(|name| crates.contains(&name))
+    };
     let watched = |path: &str| {
-        !path.starts_with("crates/node/")
-            && !LISTENING_ELSEWHERE.iter().any(|(place, _)| path.starts_with(place))
+        !of_one(path, OPENS_SOCKETS) && !LISTENING_ELSEWHERE.iter().any(|(place, _)| path.starts_with(place))
     };
     for (path, text) in tree.rust().filter(|(path, _)| watched(path)) {
         for line in lines(path, text).into_iter().filter(|line| !line.test) {
-            if let Some(name) = LISTENING.iter().find(|name| line.code.contains(**name)) {
-                broken.push(Broken::new(path, line.number, format!("{name}: only node listens and spawns")));
+            let is_free = |name: &str| of_one(path, OF_THE_PROCESS) && !name.ends_with("Listener");
+            let found = LISTENING.iter().find(|name| line.code.contains(**name) && !is_free(name));
+            if let Some(name) = found {
+                let rule = "only frontend, admin and node listen, and only crates of the process spawn";
+                broken.push(Broken::new(path, line.number, format!("{name}: {rule}")));
             }
         }
     }
@@ -122,11 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn listening_is_for_node() {
+    fn sockets_and_tasks_are_for_crates_of_the_process() {
         let code = "//! x\nfn f() { std::net::TcpListener::bind(\"\"); }\n#[cfg(test)]\nmod tests { fn g() { std::thread::spawn(f); } }\n";
-        let found = listening(&Tree::of([("crates/wire/src/x.rs", code), ("crates/node/src/x.rs", code)]));
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].line, 2);
+        let task = "//! x\nfn f() { tokio::task::spawn_local(f()); }\n";
+        let found = listening(&Tree::of([
+            ("crates/node/src/x.rs", code),
+            ("crates/session/src/x.rs", code),
+            ("crates/session/src/task.rs", task),
+            ("crates/wire/src/task.rs", task),
+            ("crates/wire/src/x.rs", code),
+        ]));
+        let found: Vec<_> = found.iter().map(|broken| (broken.path.as_str(), broken.line)).collect();
+        let listens = ["crates/session/src/x.rs", "crates/wire/src/task.rs", "crates/wire/src/x.rs"];
+        assert_eq!(found, listens.map(|path| (path, 2)));
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn the_configuration_in_the_compose_file_is_sound() {
     let (_, block) = text.split_once("\n  consort:\n    content: |\n").expect("it holds consort.toml");
     let lines = block.lines().take_while(|line| line.is_empty() || line.starts_with("      "));
     let toml: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
-    let config = node::config::Config::parse(&toml, Path::new("/etc/consort/consort.toml")).unwrap();
+    let config = config::Config::parse(&toml, Path::new("/etc/consort/consort.toml")).unwrap();
     assert_eq!(config.standbys.len(), 2);
     let container = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/Containerfile");
     let container = fs::read_to_string(container).unwrap();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
-use node::config::keys::{self, Place};
+use config::keys;
+use config::keys::Place;
 use serde::Deserialize;
 
 /// With their quotas, servers have so long to come to what they will do.

@@ -1,7 +1,6 @@
 //! The socket between the two processes: letters, each with a file descriptor or without one.
 
-use super::{Carry, Letter};
-use crate::session::Carried;
+use super::Letter;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -46,11 +45,7 @@ impl Channel {
     }
 
     /// Writes a letter. Not to be given up in the middle.
-    pub(crate) async fn send(
-        &self,
-        letter: &Letter<Carried>,
-        along: Option<BorrowedFd<'_>>,
-    ) -> io::Result<()> {
+    pub(crate) async fn send(&self, letter: &Letter, along: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = framed(letter, along.is_some())?;
         let (mut sent, mut along) = (0, along);
         while sent < bytes.len() {
@@ -65,7 +60,7 @@ impl Channel {
     ///
     /// # Errors
     /// The other process is gone.
-    pub(crate) fn send_now(&self, letter: &Letter<Carried>) -> io::Result<()> {
+    pub(crate) fn send_now(&self, letter: &Letter) -> io::Result<()> {
         let bytes = framed(letter, false)?;
         match self.stream.try_io(Interest::WRITABLE, || self.send_some(&bytes, None)) {
             // The kernel takes so few bytes as a whole.
@@ -89,7 +84,7 @@ impl Channel {
     ///
     /// # Errors
     /// The other process is gone, or writes something else.
-    pub(crate) async fn receive(&mut self) -> io::Result<(Letter<Carried>, Option<OwnedFd>)> {
+    pub(crate) async fn receive(&mut self) -> io::Result<(Letter, Option<OwnedFd>)> {
         loop {
             if let Some(letter) = self.next_letter()? {
                 return Ok(letter);
@@ -101,7 +96,7 @@ impl Channel {
         }
     }
 
-    fn next_letter(&mut self) -> io::Result<Option<(Letter<Carried>, Option<OwnedFd>)>> {
+    fn next_letter(&mut self) -> io::Result<Option<(Letter, Option<OwnedFd>)>> {
         let Some((header, rest)) = self.unread.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [length @ .., has_one] = *header;
         let length = u32::from_be_bytes(length) as usize;
@@ -109,8 +104,8 @@ impl Channel {
         if length > LETTER_BYTES {
             return Err(nonsense());
         }
-        let Some(mut body) = rest.get(..length) else { return Ok(None) };
-        let letter = Letter::take(&mut body).filter(|_| body.is_empty()).ok_or_else(nonsense)?;
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let letter = Letter::read(body).ok_or_else(nonsense)?;
         let along = (has_one != 0).then(|| self.came.pop_front().ok_or_else(nonsense)).transpose()?;
         self.unread.drain(..HEADER_BYTES + length);
         Ok(Some((letter, along)))
@@ -118,9 +113,9 @@ impl Channel {
 }
 
 /// The bytes of a letter.
-fn framed(letter: &Letter<Carried>, has_one: bool) -> io::Result<Vec<u8>> {
+fn framed(letter: &Letter, has_one: bool) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEADER_BYTES];
-    letter.put(&mut bytes);
+    bytes.extend_from_slice(&letter.written());
     let length = u32::try_from(bytes.len() - HEADER_BYTES).map_err(io::Error::other)?;
     bytes[..4].copy_from_slice(&length.to_be_bytes());
     bytes[4] = u8::from(has_one);

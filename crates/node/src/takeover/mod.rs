@@ -32,11 +32,8 @@ mod new;
 pub(crate) mod old;
 mod process;
 
-#[cfg(test)]
-pub(crate) use letter::shape_of;
-pub(crate) use letter::{Carry, Letter, carries};
+pub(crate) use letter::Letter;
 pub use new::{Heir, NoHeir};
-pub(crate) use process::Over;
 
 use sha2::{Digest, Sha256};
 use std::io;
@@ -49,8 +46,8 @@ const PID_FILE: &str = "pid-file";
 /// and under names that begin like this the sockets at which the process behind the next is waited for.
 const PLACE: &str = "consort-takeover";
 
-/// The version of what is written. It is another as soon as a letter is, or anything that is carried: `the_version_says_what_is_carried`.
-const VERSION: u32 = 5;
+/// The version of what is written: another one as soon as a letter changes, or what a session takes along.
+const VERSION: u32 = session::CARRIED_VERSION;
 
 /// Where the process with this configuration listens for the one that takes over: for one that names the file alike, though a link
 /// on the way may lead elsewhere by then, and for one that names the same file otherwise. Names that no file system has: they are
@@ -71,35 +68,4 @@ fn places(config_file: &Path) -> io::Result<Vec<String>> {
 /// Its address.
 fn address(place: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(place)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::session::Carried;
-
-    /// What this version carries.
-    const CARRIED: &str = "\
-        { seat: { origin: maybe text port: u16 user: text database: text application: text minor: u16 \
-        since_us: u64 asked_us: u64 requests: u64 pid: i32 secret: many u8 } parameters: many (text, \
-        text) secret: maybe { kind: u8 secret: many u8 } role: maybe u32 reported: many (many u8, many u8) state: { \
-        settings: many (text, text) first: maybe many (text, text) resets: bool own: many (text, text) defaults: many \
-        (text, text) had_temporary: bool seeded: bool any_set: bool reported: many (text, text) moved: \
-        bool client_utf8: bool server_utf8: bool loaded_us: i64 } statements: { named: many (many u8, { \
-        text: many u8 types: many u8 described: maybe { parameters: many u8 columns: maybe many u8 } \
-        by_sql: maybe { settings: many (text, text) inner: u64 } as_now: bool found: bool meaning: maybe \
-        u64 }) unnamed: maybe { text: many u8 types: many u8 described: maybe { parameters: many u8 \
-        columns: maybe many u8 } by_sql: maybe { settings: many (text, text) inner: u64 } as_now: bool \
-        found: bool meaning: maybe u64 } elsewhere: bool asks_sequences: bool } probe_first: bool unread: many u8 }";
-
-    #[test]
-    fn the_version_says_what_is_carried() {
-        let mut shape = String::new();
-        Carried::shape(&mut shape);
-        assert_eq!(
-            shape, CARRIED,
-            "a new program must not read what an old one writes otherwise: raise VERSION"
-        );
-        assert_eq!(VERSION, 5, "and write down here what it carries");
-    }
 }

@@ -3,7 +3,7 @@
 use super::channel::Channel;
 use super::{Letter, PID_FILE, PLACE, VERSION, address, places};
 use crate::process::Process;
-use crate::session::{Carried, Session};
+use session::{Carried, Session};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -145,7 +145,10 @@ impl Heir {
         let mut clients = Vec::new();
         loop {
             match channel.receive().await.map_err(not_handed_over)? {
-                (Letter::Client(client), Some(socket)) => clients.push((client, socket)),
+                (Letter::Client(client), Some(socket)) => {
+                    let client = Carried::read(&client).ok_or_else(|| no_turn(&Letter::Client(client)))?;
+                    clients.push((client, socket));
+                }
                 (Letter::Yours, None) => return Ok(Inheritance { channel, clients }),
                 other => return Err(no_turn(&other.0)),
             }
@@ -158,7 +161,7 @@ fn not_handed_over(error: io::Error) -> String {
 }
 
 /// What is wrong if this letter comes, which is not the one that is waited for.
-fn no_turn(said: &Letter<Carried>) -> String {
+fn no_turn(said: &Letter) -> String {
     match said {
         Letter::Refused(why) => format!("the process that serves goes on: {why}"),
         _ => "the process that serves writes what nobody understands".to_owned(),
@@ -189,7 +192,7 @@ impl Inheritance {
 /// A client goes on here. `None`: it is not understood here, and its connection is closed.
 fn begin(process: &Process, (carried, socket): (Carried, OwnedFd)) -> Option<()> {
     let service = process.door.service.borrow().clone()?;
-    let Some(session) = Session::of_carried(&process.door, &service, carried, socket) else {
+    let Some(session) = Session::of_carried(&process.door.registry, &service, carried, socket) else {
         tracing::error!("a client of the process before is not understood here: it is disconnected");
         return None;
     };
@@ -209,6 +212,7 @@ pub(crate) async fn follows(
         tokio::select! {
             said = channel.receive() => match said {
                 Ok((Letter::Client(client), Some(socket))) => {
+                    let Some(client) = Carried::read(&client) else { break };
                     clients += usize::from(begin(&process, (client, socket)).is_some());
                 }
                 Ok(_) | Err(_) => break,
@@ -221,7 +225,7 @@ pub(crate) async fn follows(
             }
         }
     }
-    process.door.nobody_is_before();
+    process.door.registry.nobody_is_before();
     tracing::info!(clients, "the process before has ended; so many clients came from it later");
 }
 

@@ -2,9 +2,9 @@
 
 use super::channel::Channel;
 use super::{Letter, VERSION, address, places};
-use crate::door::{Doing, Leave, Moving, Seat};
 use crate::process::Process;
 use crate::supervisor;
+use conn::registry::{Doing, Leave, Moving, Seat};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
@@ -61,7 +61,7 @@ pub(crate) async fn wait(process: Rc<Process>, mut inherited: BTreeMap<String, O
                 return serve_behind(&process, channel, moving).await;
             }
             Err(why) => {
-                process.door.goes_on();
+                process.door.registry.goes_on();
                 tracing::warn!("another process wanted to take over and has not, this one goes on: {why}");
             }
         }
@@ -134,13 +134,13 @@ async fn hand_over(
         let changed =
             is_another.then(|| "KILL, KILL_CLIENT, DISABLE or ENABLE was said meanwhile".to_owned());
         // This one cannot send them away.
-        let is_third = alone && process.door.is_somebody_before();
+        let is_third = alone && process.door.registry.is_somebody_before();
         let third = is_third.then(|| "the process before it serves clients still".to_owned());
         cannot_now(process).or(changed).or(third)
     };
     refuse(channel, unheeded()).await?;
-    process.door.accepts_nobody();
-    let mut moving = process.door.begins_to_move();
+    process.door.registry.accepts_nobody();
+    let mut moving = process.door.registry.begins_to_move();
     let mut moved = Vec::new();
     send_idle(process, channel, &mut moving, &mut moved).await?;
     if alone {
@@ -158,7 +158,7 @@ async fn hand_over(
         // Who has left meanwhile need not be told.
         let _ = moved.send(());
     }
-    let stay = process.door.why_they_stay();
+    let stay = process.door.registry.why_they_stay();
     tracing::info!(clients, left = process.door.left(), ?stay, pid, "another process has taken over");
     process.is_taken_over(alone);
     if let Some(pid) = pid {
@@ -212,7 +212,9 @@ fn cannot_now(process: &Process) -> Option<Why> {
     let door = &process.door;
     match () {
         () if door.is_closing() => Some("it is ending".to_owned()),
-        () if door.pauses.holds_any() => Some("it is paused: RESUME in its console first".to_owned()),
+        () if door.registry.pauses.holds_any() => {
+            Some("it is paused: RESUME in its console first".to_owned())
+        }
         () => None,
     }
 }
@@ -225,19 +227,12 @@ async fn refuse(channel: &Channel, why: Option<Why>) -> Result<(), Why> {
 }
 
 /// Writes a letter; who does not read it for so long is not waited for.
-async fn write(
-    channel: &Channel,
-    letter: &Letter<crate::session::Carried>,
-    along: Option<BorrowedFd<'_>>,
-) -> Result<(), Why> {
+async fn write(channel: &Channel, letter: &Letter, along: Option<BorrowedFd<'_>>) -> Result<(), Why> {
     let sent = timeout(MINE_LIMIT, channel.send(letter, along)).await;
     sent.map_err(|_| format!("it reads nothing for {MINE_LIMIT:?}"))?.map_err(gone)
 }
 
-fn expect<T>(
-    received: io::Result<(Letter<crate::session::Carried>, T)>,
-    letter: &Letter<crate::session::Carried>,
-) -> Result<(), Why> {
+fn expect<T>(received: io::Result<(Letter, T)>, letter: &Letter) -> Result<(), Why> {
     let (said, _) = received.map_err(gone)?;
     if said == *letter { Ok(()) } else { Err(NOT_ITS_TURN.to_owned()) }
 }
@@ -275,7 +270,7 @@ async fn send_idle(
     loop {
         send(channel, moving, moved).await?;
         // Whoever takes longer comes behind.
-        if !process.door.is_to_move() || asked.elapsed() > ARRIVAL_LIMIT {
+        if !process.door.registry.is_to_move() || asked.elapsed() > ARRIVAL_LIMIT {
             return Ok(());
         }
     }
@@ -298,7 +293,7 @@ async fn send_all(
         let stays = |seat: &&Rc<Seat>| {
             (seat.was_asked() && !seat.has_gone()) || seat.doing() == Doing::Replicating || stalls(seat)
         };
-        for seat in process.door.seats().iter().filter(stays) {
+        for seat in process.door.registry.seats().iter().filter(stays) {
             seat.ring(false, Leave::Ending);
             sent_away.entry(seat.id).or_insert_with(|| seat.why_it_stays());
         }
@@ -306,9 +301,9 @@ async fn send_all(
         let is_late = |seat: &&Rc<Seat>| {
             seat.doing() == Doing::Arriving && seat.is_queued() && asked.elapsed() > ARRIVAL_LIMIT
         };
-        process.door.seats().iter().filter(is_late).for_each(|seat| seat.ring(true, Leave::Ending));
+        process.door.registry.seats().iter().filter(is_late).for_each(|seat| seat.ring(true, Leave::Ending));
         // Strangers who only hold a connection, or a place, are not waited for.
-        if process.door.nobody_but_strangers() && asked.elapsed() > ARRIVAL_LIMIT {
+        if process.door.registry.nobody_but_strangers() && asked.elapsed() > ARRIVAL_LIMIT {
             break;
         }
         send(channel, moving, moved).await?;
@@ -337,11 +332,11 @@ async fn serve_behind(process: &Rc<Process>, mut channel: Channel, mut moving: R
                 Ok((Letter::Cancel(pid, secret), _)) => {
                     let door = process.door.clone();
                     let request = wire::CancelRequest { pid, secret };
-                    tokio::task::spawn_local(async move { door.cancel(&request).await });
+                    tokio::task::spawn_local(async move { door.registry.cancel(&request).await });
                 }
                 Ok(_) | Err(_) => {
                     tracing::warn!("the process that has taken over is gone, or says nothing more");
-                    return process.door.goes_on();
+                    return process.door.registry.goes_on();
                 }
             }
         }

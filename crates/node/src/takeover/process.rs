@@ -2,48 +2,25 @@
 
 use super::new::follows;
 use super::{Heir, PID_FILE};
-use crate::door::{Leave, Seat};
-use crate::places::{Places, Served};
-use crate::process::{Ended, FAREWELL_LIMIT, LEFT_EVERY, Process, Signals, StartError};
-use std::cell::{Cell, RefCell};
+use crate::places::Places;
+use crate::process::{FAREWELL_LIMIT, LEFT_EVERY, Process, Signals};
+use crate::start_error::StartError;
+use conn::registry::{Leave, Seat};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Where nobody may be served who does not lead, the lead of the process before is waited for so long. Then another Consort has it.
 const LEAD_LIMIT: Duration = Duration::from_secs(10);
-/// How often is looked whether a process that was started has ended.
-const CHILD_EVERY: Duration = Duration::from_millis(100);
-
-/// Whether another process has taken over, and what is handed to it.
-#[derive(Default)]
-pub(crate) struct Over {
-    served: RefCell<Served>,
-    is_over: Cell<bool>,
-    /// Two at a time would do harm: nobody was left behind.
-    alone: Cell<bool>,
-    changed: Notify,
-    /// A process was started that is to take over.
-    started: Cell<bool>,
-}
-
-impl Over {
-    /// Another process has taken over.
-    pub(crate) fn is_so(&self) -> bool {
-        self.is_over.get()
-    }
-}
 
 impl Process {
     /// Somebody is accepted at these places from now on.
     pub(crate) fn serve_at(self: &Rc<Self>, places: Places) {
-        *self.over.served.borrow_mut() = places.serve(self);
+        *self.over.served.borrow_mut() = places.serve(&self.door, self.clone());
     }
 
     // The process that takes over.
@@ -79,7 +56,7 @@ impl Process {
         {
             tracing::warn!(%error, "the number of this process could not be written");
         }
-        let cancels = self.door.comes_behind();
+        let cancels = self.door.registry.comes_behind();
         let clients = inheritance.begins(self);
         self.serve_at(places);
         tracing::info!(clients, before, "this process has taken over");
@@ -89,39 +66,6 @@ impl Process {
 
     // The process that serves.
 
-    /// Starts the program once more, unless that was done already.
-    pub(crate) fn start_again(self: &Rc<Self>) {
-        if self.over.is_so() || self.over.started.get() {
-            return tracing::warn!("a process that is to take over was started already");
-        }
-        let Some(starts_again) = &self.starts_again else {
-            return tracing::warn!(
-                "this process cannot be taken over from: it was not started by consort serve"
-            );
-        };
-        match starts_again() {
-            Ok(child) => {
-                tracing::info!(pid = child.id(), "a process was started that is to take over");
-                self.over.started.set(true);
-                spawn_local(self.clone().reaps(child));
-            }
-            Err(error) => tracing::error!(%error, "no process could be started that is to take over"),
-        }
-    }
-
-    /// Notes the end of a process that was started, as long as this one is there.
-    async fn reaps(self: Rc<Self>, mut child: Child) {
-        let status = loop {
-            match child.try_wait() {
-                Ok(None) => sleep(CHILD_EVERY).await,
-                Ok(Some(status)) => break Some(status),
-                Err(_) => break None,
-            }
-        };
-        self.over.started.set(false);
-        tracing::warn!(?status, "the process that was started has ended");
-    }
-
     /// Copies of what listens, and of what holds the process's number.
     pub(crate) fn sockets(&self) -> Vec<(String, OwnedFd)> {
         let mut sockets = self.over.served.borrow().sockets();
@@ -130,37 +74,32 @@ impl Process {
         sockets
     }
 
-    /// What it listens with is closed with the tasks that do so, whoever else has this process still.
-    pub(crate) fn keeps_no_socket(&self) {
-        drop(self.over.served.take());
-    }
-
     /// Waits until no transaction is open that began before that moment, here or at the process before, at most for `drain_time`. What
     /// the console is asked is none.
     pub(super) async fn older_transactions_end(&self, than: Instant) {
         let config = self.config();
         let began_before = |seat: &Seat| seat.transaction_since().is_some_and(|since| since < than);
         let is_older = || {
-            let seats = self.door.seats();
+            let seats = self.door.registry.seats();
             seats.iter().any(|seat| seat.database != config.console_database && began_before(seat))
         };
         let limit = config.drain_time;
-        while (is_older() || self.door.is_somebody_before()) && than.elapsed() < limit {
+        while (is_older() || self.door.registry.is_somebody_before()) && than.elapsed() < limit {
             sleep(LEFT_EVERY).await;
         }
     }
 
     /// Sends away who could not go over in time, at once.
     pub(super) async fn cut_off_who_is_left(self: &Rc<Self>) {
-        self.door.sends_newcomers_away();
-        let seats = self.door.seats();
+        self.door.registry.sends_newcomers_away();
+        let seats = self.door.registry.seats();
         let console = self.config().console_database.clone();
         let is_left = |seat: &Rc<Seat>| !seat.has_gone() && seat.database != console;
         let left: Vec<_> = seats.into_iter().filter(is_left).collect();
-        let at_primary = self.door.send_away(&left, Leave::Ending);
+        let at_primary = self.door.registry.send_away(&left, Leave::Ending);
         self.end_at_primary(at_primary).await;
         let deadline = Instant::now() + FAREWELL_LIMIT;
-        while !self.door.nobody_but_strangers() && Instant::now() < deadline {
+        while !self.door.registry.nobody_but_strangers() && Instant::now() < deadline {
             sleep(LEFT_EVERY).await;
         }
     }
@@ -169,7 +108,7 @@ impl Process {
     pub(super) fn is_taken_over(&self, alone: bool) {
         self.over.is_over.set(true);
         self.over.alone.set(alone);
-        self.door.accepts_nobody_ever();
+        self.door.registry.accepts_nobody_ever();
         self.over.served.take().are_anothers();
         drop(self.pid_file.take());
         // What it said while it handed over counts to its end, whatever has been read meanwhile.
@@ -195,11 +134,11 @@ impl Process {
     }
 
     /// Another process has taken over: serves who is left, until nobody is.
-    pub(crate) async fn remains(self: &Rc<Self>, signals: &mut Signals) -> Result<Ended, StartError> {
+    pub(crate) async fn remains(self: &Rc<Self>, signals: &mut Signals) {
         let alone = self.over.alone.get();
         let left = async {
             // Who comes from a process before that goes on to the next one.
-            while (self.door.is_anybody_here() || self.door.is_somebody_before()) && !alone {
+            while (self.door.is_anybody_here() || self.door.registry.is_somebody_before()) && !alone {
                 sleep(LEFT_EVERY).await;
             }
         };
@@ -210,7 +149,6 @@ impl Process {
         self.door.close(true);
         self.cluster.stop();
         tracing::info!("ended: another process has taken over");
-        Ok(Ended::Told)
     }
 }
 

@@ -10,7 +10,7 @@
 //! whose gauge was sent behind it. The feeders rest for a moment only: who reads meanwhile what they lack reads at the
 //! primary.
 
-use crate::cluster::{Cluster, Database, Resting, Stands};
+use cluster::{Cluster, Database, Resting, Stands};
 use history::DatabaseId;
 use postgres::Error;
 use replica_apply::verify::{Side, Source};

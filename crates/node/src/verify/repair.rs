@@ -10,8 +10,8 @@
 
 use super::hold::Hold;
 use super::{Depth, Found, One};
-use crate::cluster::Stage;
-use crate::console::verify::{Line, State};
+use admin::console::verify::{Line, State};
+use cluster::Stage;
 use postgres::Error;
 use replica_apply::verify::{Repair, Repaired, Rows, Side};
 use scheduler::StandbyId;

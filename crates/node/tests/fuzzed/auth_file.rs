@@ -1,7 +1,7 @@
 //! Any text as an `auth_file`, and what it says as roles' secrets.
 
-use node::config::auth_file::AuthFile;
-use node::door::{Secret, Secrets};
+use config::auth_file::AuthFile;
+use conn::secrets::{Secret, Secrets};
 
 /// What was read says the same when it is written again; a line that cannot be read is one of the text.
 pub(crate) fn check(bytes: &[u8]) {

@@ -1,6 +1,6 @@
 //! Any text as a configuration: it counts as a whole, or every mistake in it is named.
 
-use node::config::Config;
+use config::Config;
 use std::path::Path;
 
 /// A mistake has words, and a line that the text has.

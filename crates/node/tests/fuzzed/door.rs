@@ -1,8 +1,9 @@
 //! Any bytes as what a client says at the door before it has a session: whole conversations over a socket, by each way to
 //! prove who it is, with the console behind it.
 
-use node::door::{Console, Door, Keeps, Listen, Listener, Options, Secrets, Soon};
-use node::hba::{Method, Rules};
+use config::hba::{Method, Rules};
+use conn::secrets::Secrets;
+use frontend::{Console, Door, Keeps, Listen, Listener, Options, Soon};
 use std::path::PathBuf;
 use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +34,7 @@ impl Console for Echo {
         out: &'a mut Vec<u8>,
         _: &'a mut Keeps,
     ) -> Soon<'a, ()> {
-        Box::pin(async move { node::console::commands(text).for_each(|command| out.complete(command)) })
+        Box::pin(async move { admin::console::commands(text).for_each(|command| out.complete(command)) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Any text as rules in the format of `pg_hba.conf`, with any as the maps that they name behind a zero byte.
 
-use node::hba::{Caller, Rules};
-use node::socket::Origin;
+use config::hba::{Caller, Rules};
+use config::origin::Origin;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;

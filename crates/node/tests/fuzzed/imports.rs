@@ -1,8 +1,8 @@
 //! Any text as a configuration of PgBouncer, PgCat and PgDog: it becomes one of Consort's, or words say why not.
 
-use node::config::Config;
-use node::config::auth_file::AuthFile;
-use node::import::{Product, import};
+use config::Config;
+use config::auth_file::AuthFile;
+use config_import::{Product, import};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Any bytes as what a server says to Consort that logs in there: whole conversations over a socket, with each kind of secret.
 
-use node::door::Secret;
-use node::log_in::{LoggedIn, Wish, log_in};
-use node::peer::Rooms;
-use node::socket::Place;
+use conn::log_in::{LoggedIn, Wish, log_in};
+use conn::peer::Rooms;
+use conn::secrets::Secret;
+use conn::socket::Place;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Any bytes as what a client asks once it is in: where a request ends, and whether a batch is one statement.
 
-use node::session::batch;
-use node::session::request::{Kind, Lookout};
+use backend::batch;
+use backend::request::{Kind, Lookout};
 use wire::{Side, Splitter, Step};
 
 /// The first byte says how long frames are held, the second how large the pieces are in which all comes.

@@ -3,8 +3,8 @@
 
 use crate::session::{query, until_it_leaves, until_it_leaves_behind};
 use crate::stage::{LIMIT, Open, Raw, until};
+use cluster::Setup;
 use local_cluster::Options;
-use node::cluster::Setup;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
 use testkit::Scratch;

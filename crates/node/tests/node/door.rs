@@ -1,8 +1,8 @@
 //! Real clients at the door: psql, pgbench, pg_dump, log-ins of every kind, limits, cancel.
 
 use crate::stage::{Open, Raw, SERVERS, database, until};
-use node::door::ARRIVING_MAX;
-use node::hba::{Method, Rules};
+use config::hba::{Method, Rules};
+use frontend::ARRIVING_MAX;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Asks, FirstPacket, Target};

@@ -3,8 +3,8 @@
 use crate::pooled::{connections, shared};
 use crate::session::query;
 use crate::stage::{Open, Raw, SERVERS, database, place, until};
-use node::pooling::Pools;
-use node::socket::Place;
+use config::pooling::Pools;
+use conn::socket::Place;
 use postgres::address::Host;
 use scheduler::Writers;
 use std::io::{Read, Write};

@@ -64,7 +64,7 @@ fn idle_session_timeout_ends_sessions_without_server() {
     for raw in &mut stays {
         assert_eq!(query(raw, "SELECT count(*) FROM items"), ["100"]);
     }
-    until(|| open.door(|door| door.seats().len()) == 4);
+    until(|| open.door(|door| door.registry.seats().len()) == 4);
 }
 
 /// A transaction keeps its connection, whose backend counts: 25P03.

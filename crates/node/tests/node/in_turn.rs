@@ -9,7 +9,7 @@
 use crate::in_turn::alone::{Act, Alone, How};
 use crate::pooled::{pooling, shared, sharing};
 use crate::stage::{Open, Raw, SERVERS, database, message};
-use node::pooling::{PoolMode, Pooling, Pools};
+use config::pooling::{PoolMode, Pooling, Pools};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::Once;

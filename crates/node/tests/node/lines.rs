@@ -23,7 +23,7 @@ mod words;
 mod writes;
 
 use crate::stage::{Open, Raw, until};
-use node::pooling::{PoolMode, Pools, Said};
+use config::pooling::{PoolMode, Pools, Said};
 use scheduler::Writers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -4,9 +4,10 @@ use crate::pooled::{shared, sharing};
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use crate::turns::shared_stage;
+use config::pooling::Pools;
+use conn::registry::Doing;
+use frontend::Door;
 use local_cluster::Options;
-use node::door::{Doing, Door};
-use node::pooling::Pools;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use scheduler::Writers;
@@ -375,7 +376,7 @@ fn who_does_not_read_what_it_hears_must_go() {
             hear(&mut other);
         }
     }
-    until(|| open.door(|door| door.seats().len()) == 1);
+    until(|| open.door(|door| door.registry.seats().len()) == 1);
     let told = one.last_word_if_in_time();
     assert!(told.as_deref().is_none_or(|told| told == "53400"), "{told:?}");
     assert_eq!(query(&mut other, "SELECT 1 FROM pg_backend_pid()"), ["1"]);
@@ -387,8 +388,9 @@ fn what_cannot_be_heard_elsewhere_keeps_a_connection() {
     let open = sharing(2);
     let mut one = Raw::ready(&open, "heard_here");
     let keeps = || {
-        let ties =
-            |door: &Rc<Door>| door.seats().iter().any(|seat| *seat.tie.borrow() == Some("session_listens"));
+        let ties = |door: &Rc<Door>| {
+            door.registry.seats().iter().any(|seat| *seat.tie.borrow() == Some("session_listens"))
+        };
         open.door(ties)
     };
     ask(&mut one, "LISTEN a");
@@ -537,7 +539,8 @@ fn what_was_notified_before_it_reads_is_heard_before_the_answer_ends() {
     servers.query("NOTIFY told, 'before'");
     let heard = std::thread::scope(|scope| {
         let reading = scope.spawn(|| ask(&mut one, read));
-        let is_asked = || open.door(|door| door.seats().iter().any(|seat| seat.doing() == Doing::Active));
+        let is_asked =
+            || open.door(|door| door.registry.seats().iter().any(|seat| seat.doing() == Doing::Active));
         until(|| reading.is_finished() || is_asked());
         drop(still);
         reading.join().unwrap()

@@ -1,7 +1,7 @@
 //! Bad input: what follows no protocol gets SQLSTATE 08P01 and a closed connection, and harms nobody else.
 
 use crate::stage::{Open, Raw, SERVERS, until};
-use node::hba::{Method, Rules};
+use config::hba::{Method, Rules};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use wire::{Asks, CancelRequest, Frame};

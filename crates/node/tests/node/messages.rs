@@ -2,7 +2,7 @@
 
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
-use node::routes::Went;
+use cluster::routes::Went;
 use scheduler::Writers;
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -611,7 +611,7 @@ fn a_statement_whose_client_has_left_is_no_writer_past_consort() {
                    AND state = 'active'";
     until(|| !servers.query(goes_on).is_empty());
     drop(raw);
-    until(|| open.door(|door| door.seats().is_empty()));
+    until(|| open.door(|door| door.registry.seats().is_empty()));
     assert!(!servers.query(goes_on).is_empty(), "the server goes on");
     until(|| servers.query(goes_on).is_empty());
     assert_eq!(writers(), Writers::ThroughConsort);

@@ -2,8 +2,8 @@
 
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, until};
+use cluster::Setup;
 use local_cluster::{Node, Options};
-use node::cluster::Setup;
 use scheduler::Writers;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, apart, database, database_at, until};
+use config::pooling::{PoolMode, Pooling, Pools};
 use history::LoadTime;
-use node::pooling::{PoolMode, Pooling, Pools};
 use scheduler::Writers;
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame, Target};
@@ -341,8 +341,11 @@ fn what_sequences_gave_is_known_to_a_pipeline() {
     one.ask(|out| out.sync());
     assert_eq!(answer(&mut one).0, ["1"]);
     query(&mut one, "INSERT INTO numbered (v) VALUES ('b')");
-    let ties =
-        || open.door(|door| door.seats().iter().filter_map(|seat| *seat.tie.borrow()).collect::<Vec<_>>());
+    let ties = || {
+        open.door(|door| {
+            door.registry.seats().iter().filter_map(|seat| *seat.tie.borrow()).collect::<Vec<_>>()
+        })
+    };
     until(|| ties() == ["session_used_sequences"]);
     for _ in 0..3 {
         query(&mut other, "INSERT INTO items VALUES (1000 + (random() * 1000000)::int, 'x')");
@@ -534,7 +537,7 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
     query(&mut one, "SET default_text_search_config = 'pg_catalog.german'");
     for write in requests {
         // The next one is a process that has not looked at any of them. It may be asked something behind the last answer.
-        until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
+        until(|| open.door(|door| door.registry.seats().iter().all(|seat| seat.opened.get().is_none())));
         SERVERS.query(ends);
         until(|| connections("cancelled_early") == 0);
         // Nor is it the connection that has ended, of which Consort may not have heard yet.

@@ -3,7 +3,7 @@
 use crate::pooled::{connections, pooling, shared};
 use crate::session::{answer, query};
 use crate::stage::{Open, Raw, SERVERS, database, until};
-use node::pooling::{PoolMode, Pooling, Pools, Said};
+use config::pooling::{PoolMode, Pooling, Pools, Said};
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame};
 

@@ -4,7 +4,7 @@ use crate::messages::{parse_named, run_named};
 use crate::pooled::{shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
-use node::pooling::Pools;
+use config::pooling::Pools;
 use scheduler::Writers;
 use testkit::Scratch;
 use wire::{Asks, Target};
@@ -83,7 +83,7 @@ impl Three {
 }
 
 fn ties(open: &Open) -> Vec<&'static str> {
-    open.door(|door| door.seats().iter().filter_map(|seat| *seat.tie.borrow()).collect())
+    open.door(|door| door.registry.seats().iter().filter_map(|seat| *seat.tie.borrow()).collect())
 }
 
 const LIST: &str =

@@ -23,7 +23,7 @@ fn process_numbers_of_pooled_clients_name_no_process() {
     let steps: BTreeSet<i32> = told.iter().zip(told.iter().skip(1)).map(|(a, b)| b - a).collect();
     assert!(steps.len() > 1, "no one can count them: {told:?}");
     let known: BTreeSet<i32> = open.door(|door| {
-        let keys = door.seats().into_iter().filter_map(|seat| seat.key.borrow().clone());
+        let keys = door.registry.seats().into_iter().filter_map(|seat| seat.key.borrow().clone());
         keys.map(|key| key.pid).collect()
     });
     assert_eq!(known, told);

@@ -4,9 +4,9 @@ use crate::pooled::{pooling, shared, sharing};
 use crate::session::{query, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use crate::turns::{by_batch, by_query, shared_stage, told};
+use config::pooling::{Pooling, Pools};
+use conn::registry::Leave;
 use local_cluster::Options;
-use node::door::Leave;
-use node::pooling::{Pooling, Pools};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use testkit::Scratch;
@@ -14,7 +14,7 @@ use wire::{Asks, Complaint, Frame, Target};
 
 /// So many clients wait for a connection.
 fn wait(open: &Open, count: usize) {
-    until(|| open.door(|door| door.seats().iter().filter(|seat| seat.is_queued()).count()) == count);
+    until(|| open.door(|door| door.registry.seats().iter().filter(|seat| seat.is_queued()).count()) == count);
 }
 
 /// What the next answer complains about.
@@ -55,7 +55,7 @@ fn nothing_is_said_inside_a_row() {
         "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'ClientWrite' AND query ~ 'large_and_unread'";
     until(|| !SERVERS.query(stuck).is_empty());
     open.door(|door| {
-        let all = door.seats();
+        let all = door.registry.seats();
         all.iter().for_each(|seat| seat.ring(true, Leave::Killed));
     });
     assert_eq!(raw.message().expect("its description")[0], b'T');
@@ -192,7 +192,7 @@ fn a_connection_that_becomes_free_is_nobodys_while_all_is_suspended() {
     wait(&open, 1);
     assert_eq!(open.suspend(Duration::from_secs(5)), Ok(()));
     drop(busy);
-    until(|| open.door(|door| door.seats().len()) == 1);
+    until(|| open.door(|door| door.registry.seats().len()) == 1);
     assert!(SERVERS.query_in("suspended_and_free", "SELECT 1 FROM items WHERE name = 'later'").is_empty());
     wait(&open, 1);
     open.door(|door| door.resume(None));
@@ -233,7 +233,7 @@ fn nothing_is_closed_for_who_may_have_no_connection() {
     }
     SERVERS.query("CREATE ROLE used_up LOGIN SUPERUSER");
     let mut pools = crate::pools::two_shared();
-    let limited = node::pooling::Said { connections: Some(1), ..Default::default() };
+    let limited = config::pooling::Said { connections: Some(1), ..Default::default() };
     pools.users.insert("used_up".to_owned(), limited);
     pools.databases.insert("closed_in_vain".to_owned(), limited);
     let open = pooling(pools);

@@ -4,10 +4,10 @@
 use crate::messages::{parse_named, run_named};
 use crate::pooled::shared;
 use crate::stage::{LIMIT, Open, Raw, until};
+use cluster::Setup;
+use cluster::shadow::Report;
+use config::pooling::Pools;
 use local_cluster::Options;
-use node::cluster::Setup;
-use node::pooling::Pools;
-use node::shadow::Report;
 use scheduler::Writers;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use crate::messages::{parse_named, run_named};
 use crate::pooled::sharing;
 use crate::session::query;
 use crate::stage::{Open, Raw, SERVERS, until};
-use node::cluster::Cluster;
+use cluster::Cluster;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

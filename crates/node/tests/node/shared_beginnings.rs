@@ -5,7 +5,7 @@ use crate::pooled::{connections, pooling, shared, sharing};
 use crate::pools::begins;
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Raw, SERVERS, database, until};
-use node::pooling::{Pooling, Pools};
+use config::pooling::{Pooling, Pools};
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame};
 
@@ -17,7 +17,7 @@ fn a_door_that_is_gone_has_left_no_connection() {
     query(&mut one, "LISTEN something");
     until_it_leaves(&open, &mut one, "SELECT name FROM items WHERE id = 2");
     assert_eq!(query(&mut one, "UPDATE items SET name = name WHERE id = 1 RETURNING name"), ["item 1"]);
-    until(|| open.door(|door| door.seats().iter().all(|seat| seat.opened.get().is_none())));
+    until(|| open.door(|door| door.registry.seats().iter().all(|seat| seat.opened.get().is_none())));
     assert!(connections("door_has_gone") > 0);
     let all = "SELECT FROM pg_stat_activity WHERE datname = 'door_has_gone' AND pid <> pg_backend_pid()";
     let at_standby = || SERVERS.standby(0).query("postgres", all).unwrap().len();

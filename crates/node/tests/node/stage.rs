@@ -1,12 +1,13 @@
 //! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
 //! that speak raw bytes.
 
+use backend::service::Service;
+use cluster::{Cluster, Setup, StandbySetup};
+use config::pooling::Pools;
+use conn::secrets::Secrets;
+use conn::socket::Place;
+use frontend::{Door, Listen, Listener, Options};
 use local_cluster::{Node, wait_until};
-use node::cluster::{Cluster, Setup, StandbySetup};
-use node::door::{Door, Listen, Listener, Options, Secrets};
-use node::pooling::Pools;
-use node::service::Service;
-use node::socket::Place;
 use postgres::address::Address;
 use postgres::attach::UnreplicableDdl;
 use replica_apply::clone::Chosen;
@@ -244,7 +245,7 @@ impl Open {
         self.cluster(|cluster| {
             let reasons = cluster.metrics().statements_at_primary.get();
             let databases = cluster.databases();
-            let state = |database: &std::rc::Rc<node::cluster::Database>| {
+            let state = |database: &std::rc::Rc<cluster::Database>| {
                 let catalog = (database.version(), database.loaded().is_some());
                 format!("{}: {:?} {catalog:?}", database.name(), database.not_serving())
             };

@@ -1,15 +1,15 @@
 //! One statement after the other on a connection at a real standby.
 
 use crate::stage::{LIMIT, SERVERS, database, place, run};
+use backend::batch;
+use backend::standby::pool::{Owner, Pool};
+use backend::standby::{Answer, CutOff, Failed, Form, Standby, Work, parameters};
+use backend::statements::Statement;
+use conn::log_in::{Refusal, Wish};
+use conn::peer::{Peer, Rooms};
+use conn::registry::Running;
+use conn::socket::Socket;
 use local_cluster::Node;
-use node::door::Running;
-use node::log_in::{Refusal, Wish};
-use node::peer::{Peer, Rooms};
-use node::pool::{Owner, Pool};
-use node::session::batch;
-use node::session::statements::Statement;
-use node::socket::Socket;
-use node::standby::{Answer, CutOff, Failed, Form, Standby, Work, parameters};
 use scheduler::Kind;
 use std::rc::Rc;
 use std::task::Poll;

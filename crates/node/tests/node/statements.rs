@@ -4,9 +4,9 @@
 use crate::session::query;
 use crate::stage::{Open, Raw, until};
 use crate::turns::{by_batch, by_query};
+use cluster::{Cluster, Setup};
 use design::Effects;
 use local_cluster::Options;
-use node::cluster::{Cluster, Setup};
 use scheduler::Writers;
 use statement_analysis::catalog::Procedure;
 use statement_analysis::declared_tables::Declared;

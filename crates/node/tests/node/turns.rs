@@ -3,10 +3,10 @@
 use crate::pooled::shared;
 use crate::session::query;
 use crate::stage::{Open, Raw, until};
+use cluster::Setup;
+use config::pooling::Pools;
 use design::Orderer;
 use local_cluster::Options;
-use node::cluster::Setup;
-use node::pooling::Pools;
 use scheduler::Writers;
 use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
@@ -36,7 +36,7 @@ fn stage_of(servers: &Scratch, set: fn(&mut Setup)) -> (Open, Raw) {
     let mut raw = Raw::ready(&open, "postgres");
     query(&mut raw, "SELECT 1");
     until(|| {
-        let followed = |cluster: &node::cluster::Cluster| {
+        let followed = |cluster: &cluster::Cluster| {
             let id = cluster.database("postgres").id();
             id.is_some_and(|id| cluster.scheduler().order().clear(id))
         };

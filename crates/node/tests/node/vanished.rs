@@ -6,9 +6,9 @@ use crate::pooled::{connections, pooling, shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{Open, Raw, SERVERS, database, message, run, until};
 use crate::turns::{by_query, shared_stage};
+use config::hba::{Method, Rules};
+use config::pooling::{Pooling, Pools};
 use local_cluster::{Node, Options};
-use node::hba::{Method, Rules};
-use node::pooling::{Pooling, Pools};
 use postgres::address::Control;
 use postgres::attach;
 use rustix::net::sockopt::set_socket_linger;
@@ -68,7 +68,7 @@ fn comes(open: &Open, database: &str) -> Raw {
 
 /// Somebody has a connection at the primary.
 fn has_a_connection(open: &Open) -> bool {
-    open.door(|door| door.seats().iter().any(|seat| seat.pid.get() != 0))
+    open.door(|door| door.registry.seats().iter().any(|seat| seat.pid.get() != 0))
 }
 
 /// The next client has the only place, where nothing is left, nor any lock.
@@ -77,7 +77,7 @@ fn next_is_served(open: &Open, database: &str, why: &str) {
     assert_eq!(query(&mut next, LEFT), ["", "4MB", "0", "0", "t", "0", "100"], "{why}");
     let update = "UPDATE items SET name = 'item 1' WHERE id = 1 RETURNING name";
     assert_eq!(query(&mut next, update), ["item 1"], "{why}");
-    until(|| open.door(|door| door.seats().len()) == 1);
+    until(|| open.door(|door| door.registry.seats().len()) == 1);
     until(|| connections(database) <= 1);
 }
 
@@ -137,7 +137,7 @@ const ARRIVALS: [fn(&mut Raw) -> bool; 5] = [
 /// One connection of an address may be on its way in, and nobody is sent away from there for a long time.
 #[test]
 fn a_client_that_vanishes_on_its_way_in_counts_no_more() {
-    let set = |options: &mut node::door::Options| {
+    let set = |options: &mut frontend::Options| {
         options.rules = Rules::by_origin(Method::ScramSha256, Method::ScramSha256);
         options.max_half_open = 1;
         options.log_in_limit = Duration::from_secs(600);
@@ -154,7 +154,7 @@ fn a_client_that_vanishes_on_its_way_in_counts_no_more() {
         until(|| comes_to_prove_it(&mut Raw::connect(&open)));
         drop(left);
     }
-    until(|| open.door(|door| door.seats().is_empty()));
+    until(|| open.door(|door| door.registry.seats().is_empty()));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_client_that_vanishes_while_it_waits_for_a_place_has_asked_for_nothing() {
     // Longer than anything is waited for here: nobody is sent away for his time.
     let wait = Duration::from_secs(3600);
     let open = pooling(Pools::of_all(Pooling { wait, ..shared(1) }));
-    let waiting = || open.door(|door| door.seats().iter().filter(|seat| seat.is_queued()).count());
+    let waiting = || open.door(|door| door.registry.seats().iter().filter(|seat| seat.is_queued()).count());
     let clients = WAYS.map(|gone| (gone, Raw::ready(&open, name)));
     let mut busy = Raw::ready(&open, name);
     query(&mut busy, "BEGIN");
@@ -249,7 +249,7 @@ fn early_transaction_of_a_killed_client_ends() {
         query(&mut client, "BEGIN");
         query(&mut client, &format!("CREATE TABLE early_{number} (v int)"));
         let left = gone.of(client);
-        until(|| open.door(|door| door.seats().is_empty()));
+        until(|| open.door(|door| door.registry.seats().is_empty()));
         drop(left);
     }
     let address = SERVERS.address(name);
@@ -306,7 +306,7 @@ fn a_client_that_vanishes_and_replicates_leaves_no_process() {
         }
         let left = gone.of(client);
         until(|| SERVERS.query(&format!("SELECT FROM pg_stat_activity WHERE pid = {pid}")).is_empty());
-        until(|| open.door(|door| door.seats().is_empty()));
+        until(|| open.door(|door| door.registry.seats().is_empty()));
         drop(left);
     }
 }
@@ -503,7 +503,7 @@ fn a_client_that_vanishes_while_replicas_are_to_show_its_commit_keeps_no_place()
         until(|| replica.query("postgres", "SELECT FROM late").unwrap().len() == rows);
         drop(left);
     }
-    until(|| open.door(|door| door.seats().len()) == 1);
+    until(|| open.door(|door| door.registry.seats().len()) == 1);
 }
 
 /// There is one place at the standby, too.

@@ -5,13 +5,14 @@ use super::reports::Reports;
 use super::{DirtSet, SessionState};
 use crate::{Interner, MIRRORED, OWN_SETTINGS, Own, Settings, Startup};
 use history::LoadTime;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Settings, by name.
 pub type Pairs = Vec<(String, String)>;
 
 /// A session's state outside a block, in which nothing has happened that nobody can follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedState {
     /// Its settings now.
     pub settings: Pairs,

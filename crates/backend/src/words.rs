@@ -1,0 +1,60 @@
+//! The words of a request: its text, and the shape of that.
+
+use session_state::SessionState;
+use statement_analysis::shape::{Shape, Strings};
+use std::rc::Rc;
+
+/// A text longer than this is not kept while the session is idle.
+pub const TEXT_KEPT_BYTES: usize = 4096;
+
+/// A text, and its shape.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// The text.
+    pub text: String,
+    /// The shape of the text.
+    pub shape: Shape,
+}
+
+impl Words {
+    /// Takes in a text and reads its shape; `false` if it cannot be read.
+    pub fn read(&mut self, state: &SessionState, text: &[u8]) -> bool {
+        self.text.clear();
+        self.text.shrink_to(TEXT_KEPT_BYTES);
+        let Ok(text) = std::str::from_utf8(text) else { return false };
+        if !state.text_is_plain(text.as_bytes()) {
+            return false;
+        }
+        self.text.push_str(text);
+        self.shape.read(&self.text, state.strings());
+        true
+    }
+
+    /// It may be a read, so that its tree is worth a short wait.
+    pub fn may_be_a_read(&self) -> bool {
+        let text = self.text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
+        ["select", "with", "values", "table", "/*", "--"]
+            .iter()
+            .any(|word| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+    }
+}
+
+/// The words of a statement that is prepared once and executed often, and what a backslash meant when they were read.
+#[derive(Debug)]
+pub struct Read {
+    /// What a backslash meant when the words were read.
+    pub strings: Strings,
+    /// The words.
+    pub words: Rc<Words>,
+}
+
+/// Whether a text calls what tells of a session's use of sequences.
+pub fn asks_sequences(text: &[u8]) -> bool {
+    names(text, b"currval") || names(text, b"lastval")
+}
+
+/// Whether a word, in small letters, stands in a text.
+pub fn names(text: &[u8], word: &[u8]) -> bool {
+    memchr::memchr2_iter(word[0], word[0].to_ascii_uppercase(), text)
+        .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
+}

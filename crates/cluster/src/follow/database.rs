@@ -1,0 +1,392 @@
+//! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
+
+use super::sequences::Watch;
+use super::{FIRST_EPOCH, foreign};
+use crate::barrier::Upkeep;
+use crate::trouble::{RECONNECT_AFTER, Task, Trouble, answered};
+use crate::understanding;
+use crate::{Cluster, Database, Rows, Standing};
+use history::DatabaseId;
+use postgres::Error;
+use postgres::address::Control;
+use postgres::attach::{self, Attached, Patience, State};
+use postgres::catalogs;
+use postgres::decoder::{Decoded, Decoder};
+use replica_apply::apply::Part;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a catalog that does not yet show a decoded DDL command is let rest before it is read again.
+const CATALOG_ROUND: Duration = Duration::from_millis(2);
+
+/// How often a table is tried again that was locked when it was to get its identity.
+const LOCKED_ROUND: Duration = Duration::from_secs(1);
+
+/// How often is looked whether what tells of DDL is there still: who may make event triggers may drop them.
+const ATTACHED_ROUND: Duration = Duration::from_secs(1);
+
+/// What it costs to keep a commit for replicas, beside its rows.
+const COMMIT_BYTES: u64 = 512;
+
+/// Follows the database until it is dropped.
+pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
+    let mut trouble = Trouble::default();
+    while !cluster.stopping() {
+        lead(&cluster, &database).await;
+        database.left_to_us().await;
+        database.set_following(true);
+        let began = Instant::now();
+        let followed = tokio::select! {
+            followed = follow(&cluster, &database) => Some(followed),
+            () = database.wanted_alone() => None,
+            why = database.unmarked() => Some(Err(why)),
+            () = cluster.lead().until_waits() => Some(Err(Error::NotReady("another Consort leads".to_owned()))),
+        };
+        database.set_following(false);
+        let pause = match followed {
+            Some(Ok(())) => return,
+            Some(Err(error)) if is_gone(&error) => {
+                tracing::info!(database = database.name(), "the database is no more");
+                cluster.forget_database(&database);
+                return;
+            }
+            Some(Err(error)) => {
+                let why = said(&error);
+                let (is_new, pause) = trouble.met(&why, &error, began.elapsed());
+                if is_new {
+                    tracing::warn!(database = database.name(), error = why, "reads stay at the primary");
+                }
+                match error {
+                    Error::Unreachable(_) | Error::NotReady(_) => database.set_away(why),
+                    _ => database.set_trouble(Some(why.into())),
+                }
+                pause
+            }
+            None => {
+                tracing::info!(
+                    database = database.name(),
+                    "reads stay at the primary: somebody needs it alone"
+                );
+                database.set_trouble(Some("somebody needs the database alone".into()));
+                RECONNECT_AFTER
+            }
+        };
+        if let Some(id) = database.id() {
+            cluster.scheduler().order_mut().slot_closed(id);
+            cluster.moved();
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Waits until this Consort leads. Nothing is done in the database before: another one follows it.
+async fn lead(cluster: &Cluster, database: &Database) {
+    loop {
+        tokio::select! {
+            () = cluster.lead().until_leads() => return,
+            () = cluster.lead().until_waits() => {}
+        }
+        if let Standing::Waits(holder) = cluster.lead().standing() {
+            database.set_trouble(Some(format!("another Consort leads: {holder}").into()));
+            cluster.moved();
+        }
+        tokio::select! {
+            () = cluster.lead().until_leads() => {}
+            () = cluster.lead().until_changed() => {}
+        }
+    }
+}
+
+/// What people are told of a failure, with what would mend it where PostgreSQL does not say so.
+fn said(error: &Error) -> String {
+    if error.is("22021") {
+        return format!(
+            "{error}: names, definitions and rows are read as UTF8, and a database of another encoding (SQL_ASCII) holds \
+             bytes that are none; restore a dump of it into a database with the encoding that they have, or leave it out \
+             of the setting databases"
+        );
+    }
+    error.to_string()
+}
+
+/// 3D000: no such database.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Refused { sqlstate, .. } if sqlstate == "3D000")
+}
+
+async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
+    if !cluster.lead().is_sure(cluster.now()) {
+        return Err(Error::NotReady("another Consort may have taken over".to_owned()));
+    }
+    let address = cluster.setup().primary.with_database(database.name());
+    let control = Control::connect(&address).await?;
+    // Attaching commits, and no session's doubt explains that.
+    let upkeep = Upkeep::begin(cluster, database);
+    let attached = attach(cluster, database, &control).await?;
+    drop(upkeep);
+    let id = attached.database;
+    // From here on a change of roles is marked in it too, by whoever finds it.
+    cluster.identified(database, id);
+    let upkeep = Upkeep::begin(cluster, database);
+    // Roles may have changed while nobody looked. No read leaves before a gauge has settled that sees the mark.
+    let mark = attach::mark(&control, true).await?;
+    for ours in attached.made_by.into_iter().chain([mark]) {
+        database.names().marked(ours);
+    }
+    drop(control);
+    drop(upkeep);
+    // Before the slot is opened: its commits have versions from the first one on.
+    let mut fed = cluster.feed_all(id);
+    let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;
+    decoder.keep_rows(fed);
+    let life = Some(decoder.sighting().incarnation);
+    if cluster.scheduler().order().incarnation() != life {
+        return Err(Error::NotReady("the primary has not been gauged in this life of it".to_owned()));
+    }
+    if attached.created {
+        // What names meant before it was made, nobody knows.
+        database.names().changed(None);
+        cluster.scheduler().slot_created(id, decoder.from());
+    } else {
+        cluster.scheduler().slot_opened(id, decoder.from());
+    }
+    cluster.follow_run(id);
+    cluster.understanding().forget(id);
+    database.catalog_changed(None);
+    database.set_trouble(None);
+    cluster.moved();
+    let _locked = give_later(cluster, database, &attached.locked);
+    let _analysts = understanding::serve(cluster, database, &address);
+    let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);
+    let _catalogs = Task(tokio::task::spawn_local(catalogs));
+    let unattached = unattached(cluster, database);
+    tokio::pin!(unattached);
+    tracing::info!(database = database.name(), slot = attached.slot, "following the database");
+    while !cluster.stopping() {
+        if !cluster.scheduler().order().followed(id) {
+            return Err(Error::NotReady("the primary has begun another life".to_owned()));
+        }
+        tokio::select! {
+            decoded = decoder.next() => take_in(cluster, database, decoded?),
+            error = &mut unattached => return Err(error),
+            () = database.catalog_arrived() => {
+                if let Some(loaded) = database.loaded() {
+                    decoder.know(loaded);
+                }
+                // The first replica may have joined, or the last one left.
+                fed = cluster.fed_ids().next().is_some();
+                decoder.keep_rows(fed);
+            }
+        }
+        if fed {
+            demand_a_run(cluster, id)?;
+        }
+        if let Some(position) = cluster.scheduler().confirmable(id) {
+            decoder.confirm(position);
+        }
+        cluster.moved();
+    }
+    Ok(())
+}
+
+/// Too many commits waited for a gauge, and have no versions: the slot gives them again.
+fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
+    let has_run = cluster.scheduler().order().run(id).is_some();
+    if has_run || !cluster.is_fed(id) {
+        return Ok(());
+    }
+    cluster.scheduler().forget_slot(id);
+    cluster.follow_run(id);
+    Err(Error::NotReady("more commits wait for the primary to show them than are remembered".to_owned()))
+}
+
+/// Something came out of the slot. DDL is a barrier: what was understood before it is void.
+fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
+    match decoded {
+        Decoded::Commit { commit, ddl, changes } => {
+            let (of, end, xid) = (commit.database, commit.end, commit.xid);
+            let wrote = cluster.statements_travel().then(|| Arc::new(commit.wrote.clone()));
+            let rows = changes.map(|changes| {
+                let bytes = changes.bytes() + COMMIT_BYTES;
+                Rows { part: Part::new(&commit, changes), ddl, bytes }
+            });
+            let decoded = if ddl {
+                cluster.understanding().forget(commit.database);
+                database.catalog_changed(Some(xid));
+                database.names().changed(Some(xid));
+                cluster.scheduler().ddl(commit)
+            } else {
+                cluster.scheduler().decoded(commit)
+            };
+            if let Some(wrote) = wrote.filter(|_| decoded.fresh) {
+                cluster.rerun_came_out(of, end, wrote);
+            }
+            if let Some(rows) = rows.filter(|_| decoded.fresh) {
+                cluster.feeds().came_out(of, end, rows);
+            }
+            if let Some(commit) = decoded.switched {
+                let loaded = database.loaded();
+                let name = |table| match &loaded {
+                    Some(loaded) => loaded.catalog.relation_name(table),
+                    None => table.to_string(),
+                };
+                foreign::committed(cluster, database.name(), foreign::tables(&commit.wrote, name));
+            }
+            cluster.wake_watchers();
+        }
+        Decoded::Position(position) => {
+            if let Some(id) = database.id() {
+                cluster.scheduler().decoded_to(id, position);
+            }
+        }
+    }
+}
+
+/// Attaches the database if that is ours to do; otherwise it must have been done.
+async fn attach(cluster: &Cluster, database: &Database, control: &Control) -> Result<Attached, Error> {
+    if cluster.setup().attach {
+        let report = |waits: &str| reads_wait(cluster, database, waits);
+        let patience = Patience { limit: None, report: &report };
+        let attached = attach::attach_patiently(control, &patience).await?;
+        if cluster.fed_ids().next().is_some() {
+            attach::keep_logging_commands(control, cluster.setup().unreplicable_ddl, &patience).await?;
+        }
+        return Ok(attached);
+    }
+    match attach::attached(control).await? {
+        State::Attached(attached) => Ok(attached),
+        State::Missing(what) => {
+            Err(Error::Setup(format!("the database is not attached (missing: {what}): run `consort attach`")))
+        }
+    }
+}
+
+/// Attaching waits for transactions, and goes on waiting: a limit would begin each time with newer ones.
+fn reads_wait(cluster: &Cluster, database: &Database, waits: &str) {
+    tracing::warn!(database = database.name(), "reads stay at the primary: {waits}");
+    database.set_trouble(Some(waits.to_owned().into()));
+    cluster.moved();
+}
+
+/// Completes, with what is missing, when somebody has taken away what tells of DDL. What names mean is not known from then on.
+/// On the same connection it is asked meanwhile where sequences stand.
+async fn unattached(cluster: &Cluster, database: &Database) -> Error {
+    let address = cluster.setup().primary.with_database(database.name());
+    let mut sequences = Watch::begin();
+    loop {
+        let looked = async {
+            let control = Control::connect(&address).await?;
+            tokio::select! {
+                missing = until_missing(&control) => missing,
+                error = sequences.look(cluster, database, &control) => Err(error),
+            }
+        };
+        match looked.await {
+            Ok(missing) => {
+                database.names().changed(None);
+                return Error::Setup(format!(
+                    "the database is not attached any more (missing: {missing}): run `consort attach`"
+                ));
+            }
+            Err(error) => tracing::debug!(database = database.name(), %error, "it was not looked at"),
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+/// Completes, with what it is, when something of what tells of DDL is missing.
+async fn until_missing(control: &Control) -> Result<String, Error> {
+    loop {
+        tokio::time::sleep(ATTACHED_ROUND).await;
+        let missing = answered(attach::missing(control)).await?;
+        if !missing.is_empty() {
+            return Ok(missing.join(", "));
+        }
+    }
+}
+
+/// Sees to the tables that were locked when the database was attached, if there are any.
+fn give_later(cluster: &Cluster, database: &Rc<Database>, locked: &[String]) -> Option<Task> {
+    if locked.is_empty() {
+        return None;
+    }
+    let tables = locked.join(", ");
+    tracing::warn!(
+        database = database.name(),
+        tables,
+        "locked by somebody: their UPDATE and DELETE fail until REPLICA IDENTITY FULL can be set"
+    );
+    Some(Task(tokio::task::spawn_local(attach_locked(cluster.clone(), database.clone()))))
+}
+
+/// Gives their identity to the tables that were locked, as soon as it can.
+async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
+    let address = cluster.setup().primary.with_database(database.name());
+    while !cluster.stopping() {
+        tokio::time::sleep(LOCKED_ROUND).await;
+        let tried = async {
+            let control = Control::connect(&address).await?;
+            let _upkeep = Upkeep::begin(&cluster, &database);
+            attach::attach_locked(&control).await
+        };
+        match tried.await {
+            Ok((given, locked)) => {
+                if !given.is_empty() {
+                    let tables = given.join(", ");
+                    tracing::info!(database = database.name(), tables, "they have REPLICA IDENTITY FULL now");
+                }
+                if locked.is_empty() {
+                    return;
+                }
+            }
+            Err(error) => tracing::debug!(database = database.name(), %error, "locked tables were not tried"),
+        }
+    }
+}
+
+/// Reads the catalog whenever it changed.
+async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
+    let mut trouble = Trouble::default();
+    // Each catalog is read again after DDL; the log names a declaration once.
+    let mut passed_over: Vec<String> = Vec::new();
+    while !cluster.stopping() {
+        if database.loaded().is_some() {
+            database.reload_asked().await;
+            continue;
+        }
+        let version = database.version();
+        match catalogs::load(&control).await {
+            Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
+                loaded.catalog.trusts_declarations = cluster.orders_first();
+                let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
+                for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
+                    tracing::warn!(database = database.name(), wrong = why, "a declaration is passed over");
+                }
+                passed_over = wrong;
+                trouble = Trouble::default();
+                if database.set_catalog(version, loaded) {
+                    cluster.understanding().catalog_loaded();
+                    cluster.moved();
+                }
+            }
+            Ok(_) => tokio::time::sleep(CATALOG_ROUND).await,
+            Err(error) => {
+                let why = said(&error);
+                let (is_new, pause) = trouble.met(&why, &error, Duration::ZERO);
+                if is_new {
+                    tracing::warn!(database = database.name(), error = why, "the catalog could not be read");
+                }
+                database.set_catalog_trouble(why);
+                // Another change may mend it.
+                let _ = tokio::time::timeout(pause, database.reload_asked()).await;
+                if let Ok(anew) =
+                    Control::connect(&cluster.setup().primary.with_database(database.name())).await
+                {
+                    control = anew;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The gauge loop: one connection to the primary, one gauge in flight, one waiting.
+
+use super::FIRST_EPOCH;
+use crate::Cluster;
+use crate::barrier::{Change, Everywhere};
+use crate::trouble::{Trouble, answered};
+use order::Gauge;
+use postgres::Error;
+use postgres::address::within_limit;
+use postgres::gauge::{self, Gauger};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A gauge is sent at least this often.
+const IDLE_ROUND: Duration = Duration::from_secs(1);
+
+/// The same while commits wait for a gauge that sees them: nobody else finds one that hung and is shown at last.
+const WAITING_ROUND: Duration = Duration::from_millis(10);
+
+/// Sends gauges as they are wanted, for ever; connects again when the primary is lost.
+pub(crate) async fn run(cluster: Cluster) {
+    let mut trouble = Trouble::default();
+    while !cluster.stopping() {
+        let began = Instant::now();
+        let Err(error) = follow(&cluster).await else { return };
+        let (is_new, pause) = trouble.met(&error.to_string(), &error, began.elapsed());
+        if is_new {
+            let primary = &cluster.setup().primary;
+            tracing::warn!(%primary, %error, "the primary cannot be gauged: it is tried again and again");
+        }
+        cluster.scheduler().order_mut().primary_lost();
+        cluster.moved();
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn follow(cluster: &Cluster) -> Result<(), Error> {
+    let address = &cluster.setup().primary;
+    let mut gauger = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
+    let incarnation = gauger.sighting().incarnation;
+    tracing::info!(primary = %address, %incarnation, "gauging the primary");
+    cluster.primary_lives(incarnation);
+    // Everything is in doubt in a new life, until the log-ins were looked at again.
+    cluster.backends().distrust();
+    cluster.moved();
+    let mut last = Instant::now();
+    while !cluster.stopping() {
+        let now = cluster.now();
+        let wanted = cluster.scheduler().gauge_to_send(now);
+        let Some(number) = wanted else {
+            // Even if nobody asks: what was decoded must become settled, or the slot keeps its log.
+            let waiting = cluster.scheduler().order().waiting() > 0;
+            let round = if waiting { WAITING_ROUND } else { IDLE_ROUND };
+            if timeout_at(last + round, cluster.gauge_asked()).await.is_err() {
+                cluster.scheduler().order_mut().want_gauge();
+            }
+            continue;
+        };
+        last = Instant::now();
+        // Whatever may have changed the roles is in doubt until a gauge has settled that is sent after its answer.
+        let with_roles = cluster.scheduler().order().anything_in_doubt();
+        let (gauge, roles) = if with_roles {
+            let (gauge, roles) = answered(gauger.gauge_with_roles()).await?;
+            (gauge, Some(roles))
+        } else {
+            (answered(gauger.gauge()).await?, None)
+        };
+        cluster.gauge_took(last.elapsed());
+        // Reads are kept in before the gauge counts that has seen the change.
+        let _reloaded = find_reload(cluster, &gauge).await?;
+        let _changed = roles
+            .is_some_and(|roles| cluster.roles_seen(roles))
+            .then(|| Everywhere::begin(cluster, Change::Roles, None));
+        let gauge =
+            Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
+        cluster.note_written(gauge.insert_lsn);
+        if let Err(void) = cluster.scheduler().gauge_answered(number, gauge) {
+            tracing::debug!(?void, "a gauge was void");
+        }
+        cluster.moved();
+    }
+    Ok(())
+}
+
+/// If the configuration was loaded anew: from when on a process of the primary is one that has heeded it. Reads are kept in
+/// until what this returns is dropped, and marked.
+async fn find_reload(cluster: &Cluster, gauge: &gauge::Gauge) -> Result<Option<Everywhere>, Error> {
+    let configured = cluster.configured();
+    if !configured.is_news(gauge.loaded) {
+        return Ok(None);
+    }
+    let kept_in = Everywhere::begin(cluster, Change::Configuration, None);
+    // A log-in may take longer than a question.
+    let address = &cluster.setup().primary;
+    let floor = within_limit(address, gauge::loaded_first(address)).await?;
+    configured.found(gauge.loaded, floor);
+    tracing::debug!(%floor, "the primary's configuration was loaded");
+    Ok(Some(kept_in))
+}

@@ -1,0 +1,219 @@
+//! The lead: asks the primary for it, again and again, and once it is there says so again and again that this Consort lives.
+//!
+//! ```text
+//!   the lock is another's --> wait
+//!   the lock is ours --was another's, and two at a time do harm--> until he is known to be gone, or a lease has passed
+//!                    --was another's--> the streams of his slots are ended
+//!                    --transactions are ordered first--> until nobody has written and not committed
+//!                    --> leads
+//! ```
+
+use crate::trouble::{RECONNECT_AFTER, Trouble};
+use crate::{Cluster, Standing};
+use postgres::Error;
+use postgres::address::within_limit;
+use postgres::lead::{Claim, Holder, Traces};
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How often is looked who has the lock, and what he does.
+const WAIT_ROUND: Duration = Duration::from_millis(200);
+/// What a process that has just ended leaves at the primary is gone within this: nobody is taken for the one that leads before.
+const RESIDUE: Duration = Duration::from_secs(1);
+/// The pause between two questions of who has it.
+const SHORTEST_ROUND: Duration = Duration::from_millis(100);
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+/// A primary that does not answer for so long is asked on another connection, if the lease is not longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was seen of another one that has the lock.
+#[derive(Clone, Debug)]
+struct Seen {
+    holder: Holder,
+    /// How long he had said nothing.
+    silent: Duration,
+    traces: Traces,
+}
+
+impl Seen {
+    /// Whether he cannot be sure any more that he leads: the primary has ended his session because he said nothing.
+    fn has_lapsed(&self, lease: Duration) -> bool {
+        !lease.is_zero() && self.silent >= lease * 7 / 8
+    }
+
+    /// Whether he is surely gone: the streams that he read have ended, all in one life of the primary. A crash of the primary,
+    /// or whoever ends his log-in by hand, takes the lock from one that lives.
+    fn is_gone(&self, now: Traces) -> bool {
+        self.traces.streams > 0 && now.streams == 0 && now.life_us == self.traces.life_us
+    }
+}
+
+/// What outlives a connection.
+struct Course {
+    /// Nobody was heard of yet.
+    is_first: bool,
+    /// Who had the lock.
+    seen: Option<Seen>,
+    /// Our process at the primary that had it, and may have it still for a moment.
+    own: Option<i32>,
+}
+
+/// Asks for the lead, for ever.
+pub(crate) async fn run(cluster: Cluster, lease: Duration) {
+    let mut course = Course { is_first: true, seen: None, own: None };
+    let mut trouble = Trouble::default();
+    while !cluster.stopping() && !cluster.lead().has_resigned() {
+        let began = Instant::now();
+        // With the connection goes the lock.
+        let Err(error) = tokio::select! {
+            ended = follow(&cluster, lease, &mut course) => ended,
+            () = cluster.lead().until_resigned() => return,
+        };
+        let (is_new, _) = trouble.met(&error.to_string(), &error, began.elapsed());
+        if is_new {
+            tracing::debug!(%error, "the primary cannot be asked who leads");
+        }
+        // Behind a crash of the primary the one that led comes first: it knows more.
+        let waits = matches!(cluster.lead().standing(), Standing::Waits(_));
+        sleep(if waits { RESIDUE } else { RECONNECT_AFTER }).await;
+    }
+}
+
+async fn follow(cluster: &Cluster, lease: Duration, course: &mut Course) -> Result<Infallible, Error> {
+    let address = &cluster.setup().primary;
+    let claim = within_limit(address, Claim::open(address, lease, WAIT_ROUND)).await?;
+    let line = Line { claim, cluster, lease };
+    line.take(course).await?;
+    let former = course.seen.take();
+    (course.own, course.is_first) = (Some(line.claim.pid()), false);
+    if cluster.lead().has_lapsed(cluster.now()) {
+        cluster.lead().forget();
+    }
+    let led = cluster.lead().standing() == Standing::Leads;
+    if !led {
+        line.succeed(former.as_ref()).await?;
+        cluster.scheduler().order_mut().distrust();
+        cluster.backends().distrust();
+    }
+    line.renew().await?;
+    if !led {
+        tracing::info!(behind = former.map(|seen| seen.holder.to_string()), "this Consort leads");
+        cluster.takes_over();
+    }
+    loop {
+        cluster.moved();
+        sleep((lease / 8).clamp(SHORTEST_ROUND, LONGEST_ROUND)).await;
+        line.renew().await?;
+    }
+}
+
+/// The connection on which the lead is asked for.
+struct Line<'a> {
+    claim: Claim,
+    cluster: &'a Cluster,
+    lease: Duration,
+}
+
+impl Line<'_> {
+    /// The answer, or an error when none comes in all the time in which one could count.
+    async fn heard<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let limit = self.lease.max(PATIENCE);
+        timeout(limit, question)
+            .await
+            .unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {limit:?}"))))
+    }
+
+    /// Says to the primary, which has given us the lock, that we live.
+    async fn renew(&self) -> Result<(), Error> {
+        let sent = self.cluster.now();
+        self.heard(self.claim.renew()).await?;
+        self.cluster.lead().answered(sent);
+        Ok(())
+    }
+
+    /// Waits until the lock is ours.
+    async fn take(&self, course: &mut Course) -> Result<(), Error> {
+        let began = Instant::now();
+        while !self.heard(self.claim.take()).await? {
+            match self.heard(self.claim.holder()).await? {
+                // Freed in this moment, or by what is left of ourselves.
+                None => {}
+                Some((holder, _)) if course.own == Some(holder.pid) => {}
+                Some(_) if course.is_first && began.elapsed() < RESIDUE => {}
+                Some((holder, _)) if !holder.is_superuser => {
+                    tracing::warn!(%holder, "somebody who is no Consort has the lock of the one that leads: it is ended");
+                    self.heard(self.claim.end(holder.pid)).await?;
+                }
+                Some((holder, silent)) => {
+                    course.is_first = false;
+                    let traces = self.heard(self.claim.traces()).await?;
+                    course.seen = Some(Seen { holder: holder.clone(), silent, traces });
+                    if self.cluster.lead().is_of(holder.clone()) {
+                        tracing::info!(%holder, "another Consort leads: this one waits");
+                        if self.lease.is_zero() && !self.cluster.lead().is_heir() {
+                            tracing::warn!(
+                                "one that hangs is not replaced: that needs lease_time = \"10s\" at all of them"
+                            );
+                        }
+                        self.cluster.moved();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock is ours: until this one may lead.
+    async fn succeed(&self, former: Option<&Seen>) -> Result<(), Error> {
+        let (cluster, taken) = (self.cluster, Instant::now());
+        let alone = cluster.lead().is_alone();
+        if let Some(former) = former {
+            let is_gone = loop {
+                let is_gone = cluster.lead().has_followed_in_order()
+                    || former.is_gone(self.heard(self.claim.traces()).await?);
+                let is_over = taken.elapsed() >= self.lease || former.has_lapsed(self.lease);
+                if !alone || is_over || is_gone {
+                    break is_gone;
+                }
+                sleep(WAIT_ROUND).await;
+            };
+            self.heard(self.claim.end_streams()).await?;
+            if alone && !is_gone {
+                self.heard(self.claim.end_sessions(&former.holder)).await?;
+            }
+        }
+        let mut said = false;
+        while cluster.orders_first() && self.heard(self.claim.writers()).await? > 0 {
+            if !std::mem::replace(&mut said, true) {
+                tracing::info!(
+                    "transactions at the primary have written and not ended: clients wait for their end"
+                );
+            }
+            sleep(WAIT_ROUND).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_had_the_lock_is_gone_when_his_streams_have_ended_in_the_same_life() {
+        let holder = Holder { pid: 1, address: None, is_superuser: true };
+        let seen = |streams| Seen {
+            holder: holder.clone(),
+            silent: Duration::from_secs(7),
+            traces: Traces { life_us: 7, streams },
+        };
+        let now = |life_us, streams| Traces { life_us, streams };
+        assert!(seen(2).is_gone(now(7, 0)));
+        assert!(!seen(2).is_gone(now(7, 1)), "one is read still");
+        assert!(!seen(2).is_gone(now(8, 0)), "the primary's crash has ended them");
+        assert!(!seen(0).is_gone(now(7, 0)), "he read none: nothing tells");
+        assert!(seen(2).has_lapsed(Duration::from_secs(8)) && !seen(2).has_lapsed(Duration::from_secs(9)));
+        assert!(!seen(2).has_lapsed(Duration::ZERO), "he leads until he hears of another one");
+    }
+}

@@ -1,0 +1,38 @@
+//! The loops that run for ever: each follows one part of the cluster and tells the scheduler how far it has come.
+
+pub(crate) mod backends;
+pub(crate) mod database;
+pub(crate) mod fed;
+mod foreign;
+pub(crate) mod gauge;
+mod joining;
+pub(crate) mod lead;
+pub(crate) mod replica;
+pub(crate) mod roles;
+mod sequences;
+pub mod slots;
+pub(crate) mod standby;
+pub(crate) mod watch;
+
+use history::Epoch;
+
+/// The primary does not change while this process lives.
+pub(crate) const FIRST_EPOCH: Epoch = Epoch::new(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trouble::{ANSWER_LIMIT, answered};
+    use std::time::Duration;
+
+    /// What a watcher waits for in all: its reads go elsewhere within a second.
+    const LEFT_WITHIN: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn a_server_that_hangs_is_left_within_a_second() {
+        let error = answered(std::future::pending::<Result<(), postgres::Error>>()).await.unwrap_err();
+        assert!(error.to_string().contains("no answer within 900 ms"), "{error}");
+        // It may have begun to hang right behind its last answer.
+        assert!(standby::IDLE_ROUND + ANSWER_LIMIT <= LEFT_WITHIN);
+    }
+}

@@ -1,0 +1,77 @@
+//! The server of a replica that Consort feeds: is it there, may it answer for the primary, and what of that which it shows
+//! has it flushed. What it is given is in [`super::fed`].
+
+use super::standby::{IDLE_ROUND, primary_facts};
+use super::{FIRST_EPOCH, joining};
+use crate::Cluster;
+use crate::trouble::answered;
+use postgres::Error;
+use postgres::address::{Address, Control, within_limit};
+use postgres::facts;
+use postgres::gauge::Gauger;
+use scheduler::StandbyId;
+use std::time::Duration;
+
+/// How often the server flushes what it shows, if that is more than it keeps.
+const KEEP_ROUND: Duration = Duration::from_millis(500);
+
+/// Watches it until it is lost, or has left.
+pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
+    let setup = cluster.standby(id);
+    let address = &setup.address;
+    within_limit(address, demand_a_replica(cluster, address)).await?;
+    let joining = joining::join(cluster, id).await?;
+    let looker = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
+    let keeper = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
+    if cluster.is_gone(id) {
+        return Ok(());
+    }
+    cluster.standby_watched(id);
+    cluster.replica_serves(id);
+    cluster.feeds().changed();
+    tracing::info!(replica = setup.name, "the replica is there");
+    let ended = tokio::select! {
+        ended = look(cluster, id, looker) => ended,
+        ended = keep(cluster, id, keeper) => ended,
+        () = cluster.until_gone(id) => Ok(()),
+    };
+    drop(joining);
+    ended
+}
+
+/// Asks again and again whether it lives.
+async fn look(cluster: &Cluster, id: StandbyId, mut looker: Gauger) -> Result<(), Error> {
+    let life = looker.sighting().incarnation;
+    while !cluster.stopping() {
+        let _ = tokio::time::timeout(IDLE_ROUND, cluster.mark_asked(id)).await;
+        cluster.standby_asked(id);
+        answered(looker.gauge()).await?;
+        cluster.standby_heard(id, life);
+    }
+    Ok(())
+}
+
+/// Commits are applied without a wait for the disk. One that waits, later, carries all before it there.
+async fn keep(cluster: &Cluster, id: StandbyId, mut keeper: Gauger) -> Result<(), Error> {
+    let life = keeper.sighting().incarnation;
+    while !cluster.stopping() {
+        tokio::time::sleep(KEEP_ROUND).await;
+        let unkept = cluster.feeds().take_unkept(id, life);
+        if unkept.is_empty() {
+            continue;
+        }
+        keeper.flush().await?;
+        for (of, resume, below) in unkept {
+            cluster.fed_keeps(id, of, resume, below);
+        }
+    }
+    Ok(())
+}
+
+/// A server of its own, or a base backup that is to be one, that is equal to the primary in what answers depend on.
+async fn demand_a_replica(cluster: &Cluster, address: &Address) -> Result<(), Error> {
+    let replica = facts::facts(&Control::connect(address).await?).await?;
+    let primary = primary_facts(cluster).await?;
+    let differences = facts::fed_differences(&primary, &replica);
+    if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
+}

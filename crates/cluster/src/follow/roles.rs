@@ -1,0 +1,36 @@
+//! Roles and databases have no event trigger: a digest of their catalogs is compared every second, for changes that
+//! bypass Consort. Those of its own sessions are recognised, or found by the gauges.
+
+use crate::Cluster;
+use crate::barrier::{Change, Everywhere};
+use crate::trouble::{RECONNECT_AFTER, answered};
+use postgres::address::Control;
+use postgres::{Error, roles};
+use std::time::Duration;
+
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Compares, for ever.
+pub(crate) async fn run(cluster: Cluster) {
+    while !cluster.stopping() {
+        if let Err(error) = follow(&cluster).await {
+            tracing::debug!(%error, "the roles cannot be compared");
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+async fn follow(cluster: &Cluster) -> Result<(), Error> {
+    let control = Control::connect(&cluster.setup().primary).await?;
+    while !cluster.stopping() {
+        let looks = cluster.roles_looks();
+        let digest = answered(roles::digest(&control)).await?;
+        // If a gauge has looked meanwhile, nobody knows which of the two is newer.
+        if cluster.roles_looks() == looks && cluster.roles_seen(digest) {
+            tracing::debug!("roles or their settings changed");
+            Everywhere::begin(cluster, Change::Roles, None).end();
+        }
+        tokio::time::sleep(ROUND).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! The watcher of one standby: is it there, is it a standby of this primary, and how far has it replayed.
+
+use super::FIRST_EPOCH;
+use crate::Cluster;
+use crate::trouble::answered;
+use history::Lsn;
+use postgres::Error;
+use postgres::address::{Address, Control, within_limit};
+use postgres::facts::{self, Facts};
+use postgres::timelines::{self, PrimaryHistory, Proof};
+use postgres::watcher::Watcher;
+use scheduler::{Serving, StandbyId};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often the position is asked while nothing lies above it: it tells whether the standby lives.
+pub(super) const IDLE_ROUND: Duration = Duration::from_millis(100);
+/// The pause between two questions while something lies above the mark and the last answer brought nothing new.
+const BUSY_ROUND: Duration = Duration::from_millis(1);
+
+/// How often a standby is asked how far it has received, which only people want to know.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches it until it is lost. Its history is compared with the primary's before it serves, and again in each life of either.
+pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
+    let address = &cluster.standby(id).address;
+    let mut watcher = within_limit(address, Watcher::connect(address, FIRST_EPOCH)).await?;
+    within_limit(address, demand_a_twin(cluster, address)).await?;
+    while !cluster.stopping() {
+        let proof = within_limit(address, prove(cluster, address)).await?;
+        watcher.hold_to(&proof).await?;
+        let replayed = answered(watcher.replayed()).await?;
+        if !cluster.standby_proven(id, &proof) {
+            return Err(Error::NotReady("the primary has restarted meanwhile".to_owned()));
+        }
+        serve(cluster, id, &mut watcher, replayed).await.inspect_err(|error| {
+            if matches!(error, Error::Protocol(_)) {
+                cluster.scheduler().standby_left_history(id);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// It serves, and says how far it has replayed, as long as it is proven to be on the primary's history.
+async fn serve(cluster: &Cluster, id: StandbyId, watcher: &mut Watcher, replayed: Lsn) -> Result<(), Error> {
+    let incarnation = watcher.sighting().incarnation;
+    {
+        let mut scheduler = cluster.scheduler();
+        scheduler.standby_marked(id, incarnation, replayed);
+        scheduler.standby_serving(id, Serving::Yes);
+    }
+    cluster.standby_watched(id);
+    cluster.moved();
+    tracing::info!(standby = cluster.standby(id).name, %replayed, "the standby serves reads");
+    let mut last = replayed;
+    let mut looked: Option<Instant> = None;
+    while !cluster.stopping() {
+        rest(cluster, id).await;
+        cluster.standby_asked(id);
+        let replayed = answered(watcher.replayed()).await?;
+        cluster.standby_heard(id, incarnation);
+        if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+            looked = Some(Instant::now());
+            cluster.standby_received(id, answered(watcher.received()).await?);
+        }
+        if !cluster.is_proven(id) {
+            return Ok(());
+        }
+        if replayed != last {
+            last = replayed;
+            cluster.scheduler().standby_marked(id, incarnation, replayed);
+            cluster.moved();
+        }
+    }
+    Ok(())
+}
+
+/// The pause before the next question: until somebody asks, and short while something lies above the mark.
+async fn rest(cluster: &Cluster, id: StandbyId) {
+    let wanted = cluster.scheduler().mark_wanted(id);
+    if wanted {
+        tokio::time::sleep(BUSY_ROUND).await;
+    } else {
+        let _ = tokio::time::timeout(IDLE_ROUND, cluster.mark_asked(id)).await;
+    }
+}
+
+/// What the primary is. While it is away it is what it was, for nothing of it can change: a standby that was lost comes
+/// back without it.
+pub(super) async fn primary_facts(cluster: &Cluster) -> Result<Rc<Facts>, Error> {
+    let here = cluster.scheduler().order().primary_here();
+    if let Some(known) = cluster.primary_facts().filter(|_| !here) {
+        return Ok(known);
+    }
+    let control = Control::connect(&cluster.setup().primary).await?;
+    let facts = Rc::new(facts::facts(&control).await?);
+    cluster.set_primary_facts(facts.clone());
+    Ok(facts)
+}
+
+/// A standby may serve only if it is a standby of this primary and equal to it in all that answers depend on.
+async fn demand_a_twin(cluster: &Cluster, address: &Address) -> Result<(), Error> {
+    let standby = facts::facts(&Control::connect(address).await?).await?;
+    let primary = primary_facts(cluster).await?;
+    let differences = facts::differences(&primary, &standby);
+    if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
+}
+
+/// A standby may serve only while it is on the primary's history. While the primary is away its history stays what it was.
+async fn prove(cluster: &Cluster, standby: &Address) -> Result<Proof, Error> {
+    let here = cluster.scheduler().order().primary_here();
+    if let Some(known) = cluster.primary_history().filter(|_| !here) {
+        return timelines::prove(standby, &known, None).await;
+    }
+    let control = Control::connect(&cluster.setup().primary).await?;
+    let history = Rc::new(PrimaryHistory::read(&control, FIRST_EPOCH).await?);
+    cluster.set_primary_history(history.clone());
+    timelines::prove(standby, &history, Some(&control)).await
+}

@@ -1,0 +1,158 @@
+//! Replicas of one database that come to rest, all at one state of the primary, so that somebody may look at them there.
+//!
+//! ```text
+//!   fed --rest--> resting, wherever it is --at--> there, in one step --let go--> fed
+//! ```
+//!
+//! The state is one that the primary has shown, between two boundaries. So nothing is shown that may not be.
+
+use super::feeds::Feeds;
+use history::{DatabaseId, Snapshot};
+use scheduler::StandbyId;
+use std::collections::BTreeMap;
+
+/// What a replica is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// To be fed.
+    Nothing,
+    /// To stay where it is.
+    Rest,
+    /// To come to this state and to stay there. All that it shows lies before.
+    At(Snapshot),
+}
+
+/// How far a replica has come in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stands {
+    /// It is fed still.
+    Nowhere,
+    /// It rests.
+    Still,
+    /// It rests at the state that was wanted.
+    There,
+}
+
+/// Those of one database.
+#[derive(Debug)]
+pub(super) struct Rest {
+    at: Option<Snapshot>,
+    replicas: BTreeMap<StandbyId, Stands>,
+}
+
+/// As long as this lives they rest.
+pub struct Resting<'a> {
+    feeds: &'a Feeds,
+    of: DatabaseId,
+}
+
+impl Resting<'_> {
+    /// All of them rest, and shall come to this state.
+    pub fn come_to(&self, state: Snapshot) {
+        if let Some(rest) = self.feeds.rests.borrow_mut().get_mut(&self.of) {
+            rest.at = Some(state);
+        }
+        self.feeds.changed();
+    }
+
+    /// This one goes on being fed.
+    pub fn without(&self, replica: StandbyId) {
+        if let Some(rest) = self.feeds.rests.borrow_mut().get_mut(&self.of) {
+            rest.replicas.remove(&replica);
+        }
+        self.feeds.changed();
+    }
+
+    /// Those that have not come so far.
+    pub fn not_yet(&self, stands: Stands) -> Vec<StandbyId> {
+        let rests = self.feeds.rests.borrow();
+        let replicas = rests.get(&self.of).map(|rest| &rest.replicas);
+        let late = replicas.into_iter().flatten().filter(|(_, stand)| **stand < stands);
+        late.map(|(replica, _)| *replica).collect()
+    }
+
+    /// Completes when all have come so far.
+    pub async fn all(&self, stands: Stands) {
+        loop {
+            let more = self.feeds.more();
+            if self.not_yet(stands).is_empty() {
+                return;
+            }
+            more.await;
+        }
+    }
+}
+
+impl Drop for Resting<'_> {
+    fn drop(&mut self) {
+        self.feeds.rests.borrow_mut().remove(&self.of);
+        self.feeds.changed();
+    }
+}
+
+impl Feeds {
+    /// These replicas come to rest. `None`: somebody else wants that already.
+    pub fn rest(&self, of: DatabaseId, replicas: &[StandbyId]) -> Option<Resting<'_>> {
+        let mut rests = self.rests.borrow_mut();
+        if rests.contains_key(&of) {
+            return None;
+        }
+        let replicas = replicas.iter().map(|replica| (*replica, Stands::Nowhere)).collect();
+        rests.insert(of, Rest { at: None, replicas });
+        drop(rests);
+        self.changed();
+        Some(Resting { feeds: self, of })
+    }
+
+    /// What this replica is to do.
+    pub(crate) fn wanted(&self, of: DatabaseId, replica: StandbyId) -> Wanted {
+        let rests = self.rests.borrow();
+        let Some(rest) = rests.get(&of).filter(|rest| rest.replicas.contains_key(&replica)) else {
+            return Wanted::Nothing;
+        };
+        rest.at.clone().map_or(Wanted::Rest, Wanted::At)
+    }
+
+    /// This replica stands so now.
+    pub(crate) fn stands(&self, of: DatabaseId, replica: StandbyId, stands: Stands) {
+        let mut rests = self.rests.borrow_mut();
+        let known = rests.get_mut(&of).and_then(|rest| rest.replicas.get_mut(&replica));
+        if let Some(known) = known.filter(|known| **known != stands) {
+            *known = stands;
+            drop(rests);
+            self.changed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use history::Xid;
+
+    const OF: DatabaseId = DatabaseId::new(5);
+    const ONE: StandbyId = StandbyId::new(1);
+    const TWO: StandbyId = StandbyId::new(2);
+
+    #[tokio::test]
+    async fn all_rest_before_a_state_is_wanted_and_go_on_when_nobody_looks_any_more() {
+        let feeds = Feeds::default();
+        let state = Snapshot::new(Xid::new(7), Vec::new());
+        let resting = feeds.rest(OF, &[ONE, TWO]).unwrap();
+        assert!(feeds.rest(OF, &[ONE]).is_none(), "one at a time");
+        assert_eq!(feeds.wanted(OF, ONE), Wanted::Rest);
+        feeds.stands(OF, ONE, Stands::Still);
+        assert_eq!(resting.not_yet(Stands::Still), [TWO]);
+        resting.without(TWO);
+        resting.all(Stands::Still).await;
+        assert_eq!(feeds.wanted(OF, TWO), Wanted::Nothing);
+        resting.come_to(state.clone());
+        assert_eq!(feeds.wanted(OF, ONE), Wanted::At(state));
+        assert_eq!(resting.not_yet(Stands::There), [ONE]);
+        feeds.stands(OF, ONE, Stands::There);
+        resting.all(Stands::There).await;
+        drop(resting);
+        assert_eq!(feeds.wanted(OF, ONE), Wanted::Nothing);
+        feeds.stands(OF, ONE, Stands::There);
+    }
+}

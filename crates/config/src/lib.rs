@@ -1,0 +1,787 @@
+//! The configuration: one TOML file, one table of keys ([`keys::KEYS`]) from which the file is read, checked, shown and
+//! documented.
+//!
+//! A file is read whole or not at all: every mistake in it is named with file, line and key, and with what would be
+//! right. Keys that the file leaves out have the table's defaults, which are read by the same code as the file.
+
+pub mod auth_file;
+pub mod hba;
+mod key;
+pub mod keys;
+pub mod manual;
+pub mod origin;
+pub mod pooling;
+pub mod refusal;
+pub mod statement_log;
+mod value;
+mod whole;
+
+use crate::hba::{Method, Rules};
+use crate::pooling::{Pooling, Pools, Said};
+use crate::refusal::Refusal;
+use crate::statement_log::StatementLog;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use design::{Design, Reads};
+use history::{Consistency, Grain};
+use ipnet::IpNet;
+use postgres::Tls;
+use postgres::address::{Address, Host};
+use postgres::attach::UnreplicableDdl;
+use postgres::tls::Checks;
+use replica_apply::clone::Chosen;
+use scheduler::Writers;
+use session_state::Own;
+use statement_analysis::catalog::Procedure;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use key::Set;
+use keys::{Key, Place};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Addresses on which clients are awaited, `host:port`.
+    pub listen: Vec<String>,
+    /// Folder of the Unix socket for clients, with the first listening port in its name as PostgreSQL has it.
+    pub unix_socket_dir: Option<PathBuf>,
+    /// How clients prove who they are.
+    pub auth_type: AuthType,
+    /// Rules who may come in, and how, in the format of `pg_hba.conf`.
+    pub auth_hba_file: Option<PathBuf>,
+    /// Maps that the rules name, in the format of `pg_ident.conf`.
+    pub auth_ident_file: Option<PathBuf>,
+    /// Roles and their secrets, in PgBouncer's format.
+    pub auth_file: Option<PathBuf>,
+    /// The role as which secrets of other roles are asked for; empty: they are not.
+    pub auth_user: String,
+    /// What is asked then.
+    pub auth_query: String,
+    /// In which database.
+    pub auth_dbname: String,
+    /// PEM file with the certificate chain for clients.
+    pub tls_certificate: Option<PathBuf>,
+    /// PEM file with its key.
+    pub tls_key: Option<PathBuf>,
+    /// PEM file with the certificates whose signature counts on those of clients.
+    pub client_tls_ca: Option<PathBuf>,
+    /// Clients without TLS are refused.
+    pub tls_required: bool,
+    /// What is asked of the servers' certificates; `None`: connections to servers are not encrypted.
+    pub server_tls: Option<Checks>,
+    /// PEM file with the certificates whose signature counts there.
+    pub server_tls_ca: Option<PathBuf>,
+    /// PEM file with the certificate chain for servers.
+    pub server_tls_certificate: Option<PathBuf>,
+    /// PEM file with its key.
+    pub server_tls_key: Option<PathBuf>,
+    /// The role with which Consort itself watches the nodes.
+    pub control_user: String,
+    /// The primary.
+    pub primary: Server,
+    /// The standbys.
+    pub standbys: Vec<Server>,
+    /// The replicas that Consort feeds.
+    pub replicas: Vec<Server>,
+    design: Option<Design>,
+    writers: Option<Writers>,
+    /// Databases that are followed, so that their reads may leave; `*` is all.
+    pub databases: Vec<String>,
+    /// A database that is not attached is attached when it is first used.
+    pub attach_on_first_use: bool,
+    /// What a session has that asks for nothing else, by database and by user too.
+    pub consistency: Choice,
+    /// What is said of some databases.
+    pub database_choices: BTreeMap<String, Choice>,
+    /// What is said of some users; it wins.
+    pub user_choices: BTreeMap<String, Choice>,
+    /// How long it leads behind the last word of the primary, among several; zero: until it hears of another one.
+    pub lease_time: Duration,
+    /// Procedures and functions with the tables that they touch.
+    pub procedures: Vec<Procedure>,
+    /// How long an answer is held until it is proven.
+    pub proof_limit: Duration,
+    /// How long a read waits for a replica, and a commit for its turn, where the design has them wait.
+    pub wait_limit: Duration,
+    /// So many replicas show a commit before its client hears of it, where the design has commits take turns.
+    pub acknowledged_by: usize,
+    /// Clients at one time.
+    pub max_clients: usize,
+    /// Clients of one address at one time; 0: no bound of its own.
+    pub max_clients_per_address: usize,
+    /// How long a client may take to log in.
+    pub login_time: Duration,
+    /// Clients of one address that may be logging in at one time; 0: no bound.
+    pub max_half_open_per_address: usize,
+    /// Networks of balancers that say by the PROXY protocol who their clients are.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// How clients come to their connections at the primary, as far as nothing is said of their database or user.
+    pub pool: Pooling,
+    /// Connections to one standby.
+    pub standby_connections: usize,
+    /// Bytes of the analysis cache.
+    pub analysis_cache_bytes: usize,
+    /// Rows that the freshness index remembers.
+    pub freshness_rows: usize,
+    /// Bytes of an answer that are held until it is proven.
+    pub held_answer_bytes: usize,
+    /// Bytes of rows that are kept for replicas.
+    pub fed_buffer_bytes: usize,
+    /// The same in files.
+    pub fed_archive_bytes: usize,
+    /// What becomes of DDL that replicas cannot run with the same effect.
+    pub unreplicable_ddl: UnreplicableDdl,
+    /// Connections on which a replica that is behind executes at once.
+    pub apply_connections: usize,
+    /// Where the design has statements travel: a transaction that wrote fewer rows travels as rows.
+    pub statement_rows: u64,
+    /// What footprints tell apart at most.
+    pub footprint_grain: Grain,
+    /// Statements of blocks that may write may leave the primary.
+    pub reads_in_blocks: bool,
+    /// Functions and extensions that are declared harmless.
+    pub harmless_functions: Vec<String>,
+    /// Report of shadow mode, for tests.
+    pub shadow: Option<PathBuf>,
+    /// Name of the console's database.
+    pub console_database: String,
+    /// Who may command in the console.
+    pub admin_users: Vec<String>,
+    /// Who may look in the console.
+    pub stats_users: Vec<String>,
+    /// Address of `/metrics`, `/healthz` and `/readyz`.
+    pub metrics_listen: Option<String>,
+    /// The least level that is logged.
+    pub log_level: String,
+    /// Lines for people or for programs.
+    pub log_format: LogFormat,
+    /// Which statements have a line in the log.
+    pub statement_log: StatementLog,
+    /// A client that takes nothing of its answer for so long is named in the log; zero: none is.
+    pub log_client_stalls: Duration,
+    /// How long open transactions may go on at shut-down.
+    pub drain_time: Duration,
+    /// Every global key's value as the file (or the default) has it.
+    written: BTreeMap<&'static str, Written>,
+    /// Folder of the file: relative paths in it start there.
+    folder: PathBuf,
+}
+
+/// A value of a global key.
+#[derive(Clone, Debug)]
+struct Written {
+    /// As a file has it,
+    source: String,
+    /// and as `SHOW CONFIG` has it.
+    shown: String,
+}
+
+impl Written {
+    fn new(source: &str, value: &DeValue<'_>) -> Written {
+        Written { source: source.to_owned(), shown: value::shown(value) }
+    }
+}
+
+/// How clients prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthType {
+    /// SCRAM-SHA-256, with secrets or keys from the `auth_file`.
+    #[default]
+    Scram,
+    /// The salted MD5 hash of old.
+    Md5,
+    /// The password in clear; sensible under TLS only.
+    Password,
+    /// Nobody is asked who comes from this machine.
+    Trust,
+    /// As the first rule says that fits, in the `auth_hba_file`.
+    Hba,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What the parser says of a key that is there twice.
+const DUPLICATE: &str = "duplicate key";
+
+/// What goes with `auth_type`.
+const WITH_AUTH_TYPE: [&str; 4] = ["auth_hba_file", "auth_ident_file", "auth_file", "auth_user"];
+
+/// One PostgreSQL server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// Its name in Consort's words.
+    pub name: String,
+    /// Host name, address, or folder of its socket.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its share of the reads, against the other nodes'.
+    pub weight: u32,
+    /// The tables that it is to have.
+    pub tables: Chosen,
+}
+
+/// What sessions of a database or of a user begin with, and how they come to their connections, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// `consort.consistency`.
+    pub consistency: Option<Consistency>,
+    /// `consort.read_only_snapshots`.
+    pub read_only_snapshots: Option<bool>,
+    /// Their connections at the primary.
+    pub pool: Said,
+}
+
+/// One mistake in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file as it was named.
+    pub file: String,
+    /// Line, from 1; 0 if the whole file is meant.
+    pub line: usize,
+    /// The key with its table, empty if none is meant.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// Mistakes in one sentence.
+pub fn in_one(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The folder of a file, from the root on: programs that are given a path of the configuration run in another folder.
+fn folder_of(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+impl Config {
+    /// Reads a file. All mistakes are named, not only the first.
+    pub fn read(path: &Path) -> Result<Self, Vec<Mistake>> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            vec![Mistake { file: file.clone(), line: 0, key: String::new(), message: error.to_string() }]
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads a text; `path` is the file's name for messages, its folder the start of relative paths.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Mistake>> {
+        let mut reader = Reader::new(text, path);
+        let mut config = Self::with_defaults();
+        config.folder = folder_of(path);
+        match DeTable::parse(text) {
+            Ok(table) => reader.file(&mut config, table.get_ref()),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                let name =
+                    text.get(error.span().unwrap_or_default()).filter(|_| error.message() == DUPLICATE);
+                reader.mistake_at(at, name.unwrap_or_default(), error.message().to_owned());
+            }
+        }
+        name_all(&mut config.standbys, Place::Standby);
+        name_all(&mut config.replicas, Place::Replica);
+        if reader.mistakes.is_empty() {
+            reader.whole(&config);
+        }
+        reader.mistakes.sort_by_key(|mistake| mistake.line);
+        if reader.mistakes.is_empty() { Ok(config) } else { Err(reader.mistakes) }
+    }
+
+    /// What a session in this database and of this user begins with. The user's choice wins over the database's, as
+    /// PostgreSQL's ALTER ROLE wins over ALTER DATABASE.
+    pub fn defaults(&self, database: &str, user: &str) -> Own {
+        let by_database = self.database_choices.get(database).copied().unwrap_or_default();
+        let by_user = self.user_choices.get(user).copied().unwrap_or_default();
+        let reads_wait = self.design().reads == Reads::LatestWaiting;
+        let mut global = self.consistency;
+        if reads_wait {
+            global.read_only_snapshots = Some(true);
+        }
+        let chosen = [by_user, by_database, global];
+        let by_design = match self.design().reads {
+            Reads::AnyAge => Consistency::Weak,
+            _ => Consistency::Strong,
+        };
+        Own {
+            consistency: chosen.iter().find_map(|choice| choice.consistency).unwrap_or(by_design),
+            read_only_snapshots: chosen
+                .iter()
+                .find_map(|choice| choice.read_only_snapshots)
+                .unwrap_or_default(),
+            read_only_is_repeatable: reads_wait,
+            ..Own::default()
+        }
+    }
+
+    /// Who may come in, and what must be proven; the error is a sentence for a person.
+    pub fn rules(&self) -> Result<Rules, String> {
+        let method = match self.auth_type {
+            AuthType::Scram | AuthType::Trust | AuthType::Hba => Method::ScramSha256,
+            AuthType::Md5 => Method::Md5,
+            AuthType::Password => Method::Password,
+        };
+        let loopback = if self.auth_type == AuthType::Trust { Method::Trust } else { method };
+        let Some(file) = self.auth_hba_file.as_ref().filter(|_| self.auth_type == AuthType::Hba) else {
+            return Ok(Rules::by_origin(loopback, method));
+        };
+        let rules =
+            Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))?;
+        match rules.wants_certificates().filter(|_| self.client_tls_ca.is_none()) {
+            Some(at) => Err(format!("{at}: asks for certificates of clients: set client_tls_ca")),
+            None => Ok(rules),
+        }
+    }
+
+    /// Certificate chain and key for clients, if they may use TLS, and whose signature counts on their own certificates.
+    pub fn tls(&self) -> Option<(&Path, &Path, Option<&Path>)> {
+        let (chain, key) = self.tls_certificate.as_deref().zip(self.tls_key.as_deref())?;
+        Some((chain, key, self.client_tls_ca.as_deref()))
+    }
+
+    /// How connections to servers are encrypted; the error is a sentence for a person.
+    pub fn tls_to_servers(&self) -> Result<Option<Tls>, String> {
+        let Some(checks) = self.server_tls else { return Ok(None) };
+        let certificate = self.server_tls_certificate.as_deref().zip(self.server_tls_key.as_deref());
+        Tls::new(checks, self.server_tls_ca.as_deref(), certificate).map(Some)
+    }
+
+    /// How clients come to their connections at the primary. Where statements are ordered before they are executed, each has its
+    /// own.
+    pub fn pools(&self) -> Pools {
+        let said = |choices: &BTreeMap<String, Choice>| {
+            choices.iter().map(|(name, choice)| (name.clone(), choice.pool)).collect()
+        };
+        Pools {
+            all: self.pool,
+            databases: said(&self.database_choices),
+            users: said(&self.user_choices),
+            alone: self.design().orders_first(),
+        }
+    }
+
+    /// The design, the default one if the file names none.
+    pub fn design(&self) -> Design {
+        self.design.unwrap_or(design::CONSORT)
+    }
+
+    /// Who writes at the primary.
+    pub fn writers(&self) -> Writers {
+        self.writers.unwrap_or(Writers::Anywhere)
+    }
+
+    /// Whether everybody who writes does so through Consort, as it is said.
+    pub fn writers_go_through(&self) -> bool {
+        self.writers() == Writers::ThroughConsort
+    }
+
+    /// The nodes that reads may leave for: the standbys, and behind them the replicas.
+    pub fn read_nodes(&self) -> impl Iterator<Item = &Server> {
+        self.standbys.iter().chain(&self.replicas)
+    }
+
+    /// True if this database is followed, so that its reads may leave the primary.
+    pub fn follows(&self, database: &str) -> bool {
+        self.databases.iter().any(|name| name == "*" || name == database)
+    }
+
+    /// The databases that are named to be followed and are not among these.
+    pub fn absent<'a>(&'a self, there: &'a [String]) -> impl Iterator<Item = &'a str> {
+        let named = self.databases.iter().filter(|name| *name != "*");
+        named.filter(|name| !there.contains(name)).map(String::as_str)
+    }
+
+    /// What is another in a new reading of the file, and counts only from the next start.
+    pub fn changed_until_start(&self, new: &Config) -> Vec<&'static str> {
+        let keys = self.shown().zip(new.shown());
+        let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
+        let servers = (self.followed() != new.followed()).then_some("the primary or the standbys");
+        changed.map(|((key, _), _)| key.name).chain(servers).collect()
+    }
+
+    /// The primary and the standbys: their names and addresses.
+    fn followed(&self) -> Vec<(&str, &str, u16)> {
+        let all = std::iter::once(&self.primary).chain(&self.standbys);
+        all.map(|server| (server.name.as_str(), server.host.as_str(), server.port)).collect()
+    }
+
+    /// Takes over from the running configuration what this one, read anew, cannot change before the next start: it is what the
+    /// process runs by.
+    pub fn until_start(&mut self, running: &Config) {
+        // How clients prove who they are changes as a whole.
+        let auth_changes = self.auth_type != running.auth_type;
+        let stays = |key: &Key| !key.reloads || auth_changes && WITH_AUTH_TYPE.contains(&key.name);
+        for key in keys::KEYS.iter().filter(|key| stays(key)) {
+            let Set::Global(set) = key.set else { continue };
+            let written = running.written[key.name].clone();
+            let value = DeValue::parse(&written.source).expect("it was read before");
+            set(self, value.get_ref()).expect("it was read before");
+            self.written.insert(key.name, written);
+        }
+        if self.followed() != running.followed() {
+            let mut standbys = running.standbys.clone();
+            for standby in &mut standbys {
+                let same = self.standbys.iter().find(|new| new.name == standby.name);
+                standby.weight = same.map_or(standby.weight, |new| new.weight);
+            }
+            (self.primary, self.standbys) = (running.primary.clone(), standbys);
+        }
+    }
+
+    /// The same with another value of one global key that counts at once, written as in the file, or as PgBouncer has it: texts
+    /// without quotes, times as numbers of seconds, lists with commas.
+    ///
+    /// # Errors
+    /// There is no such key, it does not count at once, the value is not one of its own, or does not go with the others.
+    pub fn with(&self, name: &str, written: &str) -> Result<Config, Refusal> {
+        let refusal = |sqlstate, message: String, hint: String| Refusal { sqlstate, message, hint };
+        let Some(key) = keys::find(Place::Global, name) else {
+            let hint = keys::nearest(Place::Global, name);
+            let hint =
+                hint.map_or("SHOW CONFIG lists them all.".to_owned(), |near| format!("Did you mean {near}?"));
+            return Err(refusal("42704", format!("there is no setting \"{name}\""), hint));
+        };
+        if !key.reloads {
+            let hint = "Change it in the configuration: it counts from the next start.".to_owned();
+            return Err(refusal("55P02", format!("setting \"{name}\" cannot be changed now"), hint));
+        }
+        let Set::Global(set) = key.set else { unreachable!("it is a global key") };
+        let mut why = None;
+        for text in value::meanings(written) {
+            let Ok(value) = DeValue::parse(&text) else { continue };
+            let (value, mut config) = (value.get_ref(), self.clone());
+            if let Err(message) = set(&mut config, value) {
+                why = why.or(Some(message));
+                continue;
+            }
+            config.written.insert(key.name, Written::new(&text, value));
+            let before = self.senseless();
+            return match config.senseless().into_iter().find(|found| !before.contains(found)) {
+                None => Ok(config),
+                Some((other, why)) => Err(refusal(
+                    "22023",
+                    format!("invalid value for \"{name}\": {other} {why}"),
+                    without_links(key.doc),
+                )),
+            };
+        }
+        let why = why.unwrap_or_default();
+        Err(refusal("22023", format!("invalid value for \"{name}\": {why}"), without_links(key.doc)))
+    }
+
+    /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that counts from
+    /// the next start is not shown before ([`Config::until_start`]).
+    pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
+        let global = keys::KEYS.iter().filter(|key| key.place == Place::Global);
+        global.map(|key| (key, self.written[key.name].shown.as_str()))
+    }
+
+    /// A global key has its default, as far as a file can tell.
+    pub fn is_default(&self, name: &str) -> bool {
+        let default = keys::KEYS.iter().find(|key| key.place == Place::Global && key.name == name);
+        default.is_some_and(|key| self.written[key.name].source == key.default)
+    }
+
+    /// No more clients than this are let in, whatever `max_clients` says: `SHOW CONFIG` has the lower number.
+    pub fn bound_clients(&mut self, most: usize) {
+        if self.max_clients > most {
+            self.max_clients = most;
+            let written = Written { source: most.to_string(), shown: most.to_string() };
+            self.written.insert("max_clients", written);
+        }
+    }
+
+    /// A path in the file, none if it is empty; from the file's folder if it is relative.
+    fn path(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, String> {
+        let text = value::text(value)?;
+        Ok((!text.is_empty()).then(|| self.folder.join(text)))
+    }
+
+    /// Every key has its default.
+    fn with_defaults() -> Self {
+        let mut config = Self { primary: Server::with_defaults(Place::Primary), ..Self::default() };
+        for key in keys::KEYS {
+            if let Set::Global(set) = key.set {
+                let default = value::default(key.default);
+                set(&mut config, &default).expect("defaults are sound");
+                config.written.insert(key.name, Written::new(key.default, &default));
+            }
+        }
+        config
+    }
+}
+
+impl Server {
+    /// The server's address for this role and database.
+    pub fn address(&self, user: &str, password: Option<&str>, database: &str) -> Address {
+        let host = match self.host.starts_with('/') {
+            true => Host::Socket(PathBuf::from(&self.host)),
+            false => Host::Name(self.host.clone()),
+        };
+        let password = password.map(str::to_owned);
+        let (user, database) = (user.to_owned(), database.to_owned());
+        Address { host, port: self.port, user, password, password_file: None, database, tls: None }
+    }
+
+    fn with_defaults(place: Place) -> Self {
+        let mut server = Self::default();
+        for key in keys::KEYS.iter().filter(|key| key.place == place) {
+            if let Set::Server(set) = key.set
+                && !key.default.is_empty()
+            {
+                set(&mut server, &value::default(key.default)).expect("defaults are sound");
+            }
+        }
+        server
+    }
+}
+
+/// What the manual says, for a place where there is no manual to follow its links in: `[text](target)` is `text`.
+fn without_links(doc: &str) -> String {
+    let mut parts = doc.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if let Some(open) = text.rfind('[') {
+            text.remove(open);
+        }
+        text.push_str(part.split_once(')').map_or("", |(_, behind)| behind));
+    }
+    text
+}
+
+/// Those without a name are numbered.
+fn name_all(servers: &mut [Server], place: Place) {
+    for (at, server) in servers.iter_mut().enumerate().filter(|(_, server)| server.name.is_empty()) {
+        server.name = format!("{}{}", place.table(), at + 1);
+    }
+}
+
+/// Reads one file and gathers its mistakes.
+struct Reader<'a> {
+    text: &'a str,
+    file: String,
+    mistakes: Vec<Mistake>,
+    /// The names that servers are given, and where.
+    names: Vec<(String, Place, usize)>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, path: &Path) -> Self {
+        Self { text, file: path.display().to_string(), mistakes: Vec::new(), names: Vec::new() }
+    }
+
+    /// The file's top: global keys, and the tables of servers, databases and users.
+    fn file(&mut self, config: &mut Config, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let at = name.span().start;
+            match (name.get_ref().as_ref(), value.get_ref()) {
+                ("primary", DeValue::Table(keys)) => config.primary = self.server(Place::Primary, at, keys),
+                ("standby", servers @ (DeValue::Array(_) | DeValue::Table(_))) => {
+                    config.standbys = self.servers(Place::Standby, at, servers);
+                }
+                ("replica", servers @ (DeValue::Array(_) | DeValue::Table(_))) => {
+                    config.replicas = self.servers(Place::Replica, at, servers);
+                }
+                ("database", DeValue::Table(tables)) => {
+                    config.database_choices = self.choices(Place::Database, tables);
+                }
+                ("user", DeValue::Table(tables)) => config.user_choices = self.choices(Place::User, tables),
+                ("procedure", DeValue::Table(tables)) => config.procedures = self.procedures(tables),
+                ("primary" | "standby" | "replica" | "database" | "user" | "procedure", _) => {
+                    let message = "is a table; docs/configuration.md shows one".to_owned();
+                    self.mistake_at(at, name.get_ref(), message);
+                }
+                (name, DeValue::Table(_)) => self.unknown(at, "", name, Place::Global),
+                (name, _) => self.global(config, at, name, value),
+            }
+        }
+    }
+
+    fn global(&mut self, config: &mut Config, at: usize, name: &str, value: &Spanned<DeValue<'_>>) {
+        let Some(key) = keys::find(Place::Global, name) else {
+            return self.unknown(at, "", name, Place::Global);
+        };
+        let Set::Global(set) = key.set else { return };
+        match set(config, value.get_ref()) {
+            Ok(()) => {
+                let source = &self.text[value.span()];
+                config.written.insert(key.name, Written::new(source, value.get_ref()));
+            }
+            Err(message) => self.mistake_at(value.span().start, name, message),
+        }
+    }
+
+    /// A list of tables, or one.
+    fn servers(&mut self, place: Place, at: usize, servers: &DeValue<'_>) -> Vec<Server> {
+        let mut read = Vec::new();
+        let DeValue::Array(tables) = servers else {
+            read.extend(servers.as_table().map(|keys| self.server(place, at, keys)));
+            return read;
+        };
+        for table in tables {
+            match table.get_ref() {
+                DeValue::Table(keys) => read.push(self.server(place, table.span().start, keys)),
+                _ => {
+                    let name = place.table();
+                    self.mistake_at(at, name, format!("is a list of tables: write [[{name}]]"));
+                }
+            }
+        }
+        read
+    }
+
+    fn server(&mut self, place: Place, at: usize, table: &DeTable<'_>) -> Server {
+        let mut server = Server::with_defaults(place);
+        for (name, value) in table {
+            let Some(Key { set: Set::Server(set), .. }) = keys::find(place, name.get_ref()) else {
+                self.unknown(name.span().start, place.table(), name.get_ref(), place);
+                continue;
+            };
+            if let Err(message) = set(&mut server, value.get_ref()) {
+                self.mistake_at(
+                    value.span().start,
+                    &format!("{}.{}", place.table(), name.get_ref()),
+                    message,
+                );
+            }
+            if name.get_ref() == "name" {
+                self.names.push((server.name.clone(), place, value.span().start));
+            }
+        }
+        if server.host.is_empty() {
+            let message = "host is missing: a name, an address, or the folder of a socket".to_owned();
+            self.mistake_at(at, place.table(), message);
+        }
+        server
+    }
+
+    fn choices(&mut self, place: Place, tables: &DeTable<'_>) -> BTreeMap<String, Choice> {
+        let set = |set: &Set, choice: &mut Choice, value: &DeValue<'_>| match set {
+            Set::Choice(set) => set(choice, value),
+            _ => Ok(()),
+        };
+        self.named(place.table(), place, tables, set)
+            .into_iter()
+            .map(|(name, _, choice)| (name, choice))
+            .collect()
+    }
+
+    fn procedures(&mut self, tables: &DeTable<'_>) -> Vec<Procedure> {
+        let set = |set: &Set, procedure: &mut Procedure, value: &DeValue<'_>| match set {
+            Set::Procedure(set) => set(procedure, value),
+            _ => Ok(()),
+        };
+        let mut procedures = Vec::new();
+        for (full, at, procedure) in self.named("procedure", Place::Procedure, tables, set) {
+            match full.split_once('.').filter(|(schema, name)| !schema.is_empty() && !name.is_empty()) {
+                Some((schema, name)) => {
+                    let (schema, name) = (schema.to_owned(), name.to_owned());
+                    procedures.push(Procedure { schema, name, ..procedure });
+                }
+                None => {
+                    let message = "is named with its schema: [procedure.\"schema.name\"]".to_owned();
+                    self.mistake_at(at, &format!("procedure.{full}"), message);
+                }
+            }
+        }
+        procedures
+    }
+
+    /// Tables with a name of their own: the name, its place in the file, and what was read.
+    fn named<T: Default>(
+        &mut self,
+        of: &str,
+        place: Place,
+        tables: &DeTable<'_>,
+        set: impl Fn(&Set, &mut T, &DeValue<'_>) -> Result<(), String>,
+    ) -> Vec<(String, usize, T)> {
+        let mut found = Vec::new();
+        for (name, table) in tables {
+            let (path, at) = (format!("{of}.{}", name.get_ref()), name.span().start);
+            let DeValue::Table(table) = table.get_ref() else {
+                self.mistake_at(at, &path, format!("is a table: write [{path}]"));
+                continue;
+            };
+            let mut read = T::default();
+            for (key, value) in table {
+                let Some(known) = keys::find(place, key.get_ref()) else {
+                    self.unknown(key.span().start, &path, key.get_ref(), place);
+                    continue;
+                };
+                if let Err(message) = set(&known.set, &mut read, value.get_ref()) {
+                    self.mistake_at(value.span().start, &format!("{path}.{}", key.get_ref()), message);
+                }
+            }
+            found.push((name.get_ref().to_string(), at, read));
+        }
+        found
+    }
+
+    /// What only the whole file can tell.
+    fn whole(&mut self, config: &Config) {
+        for (key, message) in config.senseless() {
+            self.mistakes.push(Mistake { file: self.file.clone(), line: 0, key: key.to_owned(), message });
+        }
+        self.names_apart(config);
+    }
+
+    /// No two servers have one name. Of two that have, one at least was given it.
+    fn names_apart(&mut self, config: &Config) {
+        let all: Vec<&str> =
+            config.read_nodes().chain([&config.primary]).map(|server| server.name.as_str()).collect();
+        let is_twice = |name: &str| all.iter().filter(|other| **other == name).count() > 1;
+        let twice = self.names.iter().filter(|(name, ..)| !name.is_empty() && is_twice(name));
+        if let Some((name, place, at)) = twice.max_by_key(|(.., at)| *at).cloned() {
+            let key = format!("{}.name", place.table());
+            self.mistake_at(at, &key, format!("{name} is the name of two servers"));
+        }
+    }
+
+    fn unknown(&mut self, at: usize, table: &str, name: &str, place: Place) {
+        let key = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
+        let message = match keys::nearest(place, name) {
+            Some(nearest) => format!("unknown key; did you mean {nearest}?"),
+            None => "unknown key; docs/configuration.md lists them all".to_owned(),
+        };
+        self.mistake_at(at, &key, message);
+    }
+
+    fn mistake_at(&mut self, offset: usize, key: &str, message: String) {
+        let line =
+            self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
+                + 1;
+        self.mistakes.push(Mistake { file: self.file.clone(), line, key: key.to_owned(), message });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! The manual's table of keys, generated from [`KEYS`]: docs/configuration.md holds it between two marks, and a test
+//! compares.
+
+use std::fmt::Write;
+
+use super::keys::{KEYS, Place};
+
+/// The mark before the generated part of the manual.
+pub const BEGIN: &str = "<!-- generated from crates/config/src/keys.rs; the test that compares prints it -->";
+
+/// The mark behind it.
+pub const END: &str = "<!-- end of the generated part -->";
+
+/// The tables, one per place, in Markdown.
+pub fn tables() -> String {
+    let places = [
+        (Place::Global, "Keys at the top of the file"),
+        (Place::Primary, "In `[primary]`"),
+        (Place::Standby, "In each `[[standby]]`"),
+        (Place::Replica, "In each `[[replica]]`"),
+        (Place::Choice, "In `[database.NAME]` and `[user.NAME]`"),
+        (Place::Database, "In `[database.NAME]` alone"),
+        (Place::User, "In `[user.NAME]` alone"),
+        (Place::Procedure, "In `[procedure.\"SCHEMA.NAME\"]`"),
+    ];
+    let mut out = String::new();
+    for (place, title) in places {
+        let _ = write!(out, "\n### {title}\n\n| key | default | reload | meaning |\n|---|---|---|---|\n");
+        for key in KEYS.iter().filter(|key| key.place == place) {
+            let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+            let reload = if key.reloads { "yes" } else { "" };
+            let _ = writeln!(out, "| `{}` | {default} | {reload} | {} |", key.name, key.doc);
+        }
+    }
+    out
+}

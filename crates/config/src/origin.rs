@@ -1,0 +1,22 @@
+//! Where a client comes from.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A process of this machine, through a Unix socket.
+    Local,
+    /// A machine.
+    Machine(IpAddr),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Local => f.write_str("unix"),
+            Origin::Machine(address) => address.to_canonical().fmt(f),
+        }
+    }
+}

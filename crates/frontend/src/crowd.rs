@@ -1,0 +1,64 @@
+//! How many clients there may be in one database, of one user, and of one address.
+
+use super::Door;
+use super::half_open::network;
+use config::origin::Origin;
+use config::pooling::Pooling;
+use conn::log_in::Refusal;
+use conn::registry::Seat;
+use wire::{Answers, Problem};
+
+/// A limit's key, how many there may be, and who counts beside the one who comes.
+type Limit = (&'static str, usize, fn(&Seat, &Seat) -> bool);
+
+/// A client that has proven who it is enters, if there may be one more of its kind.
+///
+/// # Errors
+/// There may not.
+pub(super) fn enter(door: &Door, pooling: &Pooling, seat: &Seat) -> Result<(), Refusal> {
+    let limits: [Limit; 3] = [
+        ("max_db_client_connections", pooling.database_clients, |other, seat| {
+            other.database == seat.database
+        }),
+        ("max_user_client_connections", pooling.user_clients, |other, seat| other.user == seat.user),
+        ("max_clients_per_address", door.max_clients_per_address.get(), has_its_address),
+    ];
+    for (key, most, is_alike) in limits {
+        let there = || door.registry.count_like(|other| other.entered.get() && is_alike(other, seat));
+        if most > 0 && there() >= most {
+            door.count(|metrics| metrics.clients_refused.one("53300"));
+            let problem = Problem::fatal("53300", format!("client connections exceeded ({key})"))
+                .hint(format!("{key} is {most} here: raise it, or open fewer connections."));
+            let mut out = Vec::new();
+            out.problem(&problem);
+            return Err(Refusal::Answered(out));
+        }
+    }
+    seat.entered.set(true);
+    Ok(())
+}
+
+/// Whether both come from one address. Who comes through a Unix socket has none.
+fn has_its_address(other: &Seat, seat: &Seat) -> bool {
+    match (other.origin, seat.origin) {
+        (Origin::Machine(other), Origin::Machine(address)) => network(other) == network(address),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Startup;
+
+    #[test]
+    fn an_address_is_a_network_for_version_6_and_a_unix_socket_has_none() {
+        let of = |origin| Seat::new(1, origin, 0, false, &Startup::default());
+        let at = |address: &str| of(Origin::Machine(address.parse().unwrap()));
+        assert!(has_its_address(&at("10.0.0.1"), &at("::ffff:10.0.0.1")));
+        assert!(has_its_address(&at("2001:db8::1"), &at("2001:db8::2")));
+        assert!(!has_its_address(&at("2001:db8::1"), &at("2001:db8:0:1::1")));
+        assert!(!has_its_address(&at("10.0.0.1"), &at("10.0.0.2")));
+        assert!(!has_its_address(&of(Origin::Local), &of(Origin::Local)));
+    }
+}

@@ -1,0 +1,621 @@
+//! What the flows decide, done: a statement at a standby or at the primary, an answer held, delivered or thrown away.
+
+use super::Session;
+use super::logged::Waits;
+use super::own::cancelled;
+use super::primary::{Ended, Seen};
+use super::shadowed::Before;
+use super::turns::Way;
+use super::whole::let_go;
+use backend::batch;
+use backend::request::{Kind, Request};
+use backend::standby::pool;
+use backend::standby::pool::Shelf;
+use backend::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
+use backend::statements::Statement as Prepared;
+use cluster::plan::Leaving;
+use cluster::routes::Went;
+use cluster::understanding;
+use cluster::understanding::Statement as Asked;
+use history::{Footprint, Incarnation};
+use order::DoubtId;
+use replica_apply::apply::Rerun;
+use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
+use session_state::utility::{Statement, Utility, What};
+use statement_analysis::{Template, Values};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
+use wire::tag::front;
+use wire::{Answers, Frame, HEADER_BYTES, Problem, Status};
+
+/// Whole microseconds.
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A tree that arrives later than this narrows no doubt any more.
+const NARROW_LIMIT: Duration = Duration::from_secs(1);
+
+/// The request that runs.
+pub(super) struct Current {
+    /// Where it lies; `None`: nothing is sent, a flow only notes something.
+    pub(super) request: Option<Request>,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// When it came.
+    came: Instant,
+    /// Its utility statements, for what their completion does to the session.
+    pub(super) statements: Rc<[Statement]>,
+    /// The prepared statement that it binds.
+    pub(super) statement: Option<Rc<Prepared>>,
+    /// What is known of it, if it may leave.
+    pub(super) template: Option<Rc<Template>>,
+    /// Why it is at the primary.
+    pub(super) reason: Reason,
+    /// It runs at the primary, wherever it might.
+    pub(super) stays: bool,
+    /// The named statements that it uses have their columns still, or are refused.
+    pub(super) columns_kept: bool,
+    /// It is parsed and described, and what executes it is still to come.
+    pub(super) flushed: bool,
+    /// It is proven to be a read.
+    pub(super) is_read: bool,
+    /// The primary has answered with an error.
+    pub(super) failed: bool,
+    /// Narrows its doubt when its tree arrives.
+    pub(super) narrow: Option<Box<dyn FnOnce(DoubtId)>>,
+    /// Where it ran, and what would make its answer right.
+    pub(super) ran_at: Option<(StandbyId, Incarnation, Proof)>,
+    /// By what it holds back a refresh there.
+    pub(super) pass: Option<Pass>,
+    /// When a standby's answer was there, to be held until it is proven.
+    held: Option<Instant>,
+    /// What it has waited for.
+    pub(super) waits: Waits,
+    /// In shadow mode: what the primary said before.
+    pub(super) before: Option<Before>,
+    /// How it is given to the primary if it may commit.
+    pub(super) way: Way,
+    /// The end of its answer, which the client gets when its commit has ended.
+    pub(super) withheld: Option<Vec<u8>>,
+    /// Where statements travel: it, and what it touches.
+    pub(super) rerun: Option<(Footprint, Rerun)>,
+    /// How many rows the primary says that it has written, or given.
+    pub(super) rows: Option<u64>,
+    /// The answer to the question that stood in front of it.
+    pub(super) answer: Option<String>,
+}
+
+impl Default for Current {
+    fn default() -> Current {
+        Current {
+            request: None,
+            kind: Kind::Query,
+            came: Instant::now(),
+            statements: Rc::new([]),
+            statement: None,
+            template: None,
+            reason: Reason::AskedForPrimary,
+            stays: false,
+            columns_kept: false,
+            flushed: false,
+            is_read: false,
+            failed: false,
+            narrow: None,
+            ran_at: None,
+            pass: None,
+            held: None,
+            waits: Waits::default(),
+            before: None,
+            way: Way::AsItIs,
+            withheld: None,
+            rerun: None,
+            rows: None,
+            answer: None,
+        }
+    }
+}
+
+impl Current {
+    /// The next request has come; its client was held so long before it.
+    pub(super) fn begin(&mut self, request: Request, held: Duration) {
+        if !self.statements.is_empty() {
+            self.statements = Rc::new([]);
+        }
+        self.request = Some(request);
+        self.kind = request.kind;
+        self.came = Instant::now();
+        self.statement = None;
+        self.template = None;
+        self.reason = Reason::AskedForPrimary;
+        self.stays = false;
+        self.columns_kept = false;
+        self.flushed = request.kind == Kind::Flushed;
+        self.is_read = false;
+        self.failed = false;
+        self.narrow = None;
+        self.ran_at = None;
+        self.pass = None;
+        self.held = None;
+        self.waits = Waits::begin(held);
+        self.before = None;
+        self.way = Way::AsItIs;
+        self.withheld = None;
+        self.rerun = None;
+        self.rows = None;
+        self.answer = None;
+    }
+
+    /// It is the BEGIN of a block and nothing else.
+    pub(super) fn begins_block(&self) -> bool {
+        matches!(
+            &*self.statements,
+            [Statement {
+                what: What::Utility(
+                    Utility::Begin(_) | Utility::Commit { chain: true } | Utility::Rollback { chain: true }
+                ),
+                ..
+            }]
+        )
+    }
+}
+
+impl transaction::Session for Session {
+    type Answer = Answer;
+
+    fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
+        if self.ended.is_some() {
+            return Err(StandbyFailed(Reason::PrimaryLost));
+        }
+        self.current.waits.is_fresh();
+        let (id, life) = (ticket.standby(), ticket.incarnation());
+        self.current.ran_at = Some((id, life, ticket.proof()));
+        self.current.pass = ticket.pass();
+        if self.reads_wait() {
+            self.service.cluster.metrics().replica_wait.took(self.current.came.elapsed());
+        }
+        let rooms = self.line.registry.rooms.clone();
+        let service = self.service.clone();
+        let shelf = self.shelf(id);
+        let mut lent = service.lend(ticket, &shelf, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
+        if self.line.seat.running.is_cancelled() {
+            pool::give_back(lent);
+            return Err(StandbyFailed(Reason::StandbyRefused));
+        }
+        let in_block = self.line.status() != Status::Idle;
+        // Where a read waits for the whole state, every row that it may fail on is proven.
+        let template = self.current.template.as_ref();
+        let elsewhere = !self.reads_wait() && template.is_some_and(|template| template.may_fail_elsewhere());
+        // Planning alone calls a function that may read tables, if one was declared harmless.
+        let planning_reads = template.is_none_or(|template| template.random);
+        lent.for_block(in_block);
+        if !self.ask(&mut lent, form) {
+            return Err(StandbyFailed(Reason::NoConnection));
+        }
+        let Some(answered) = self.answered((id, life), lent).await else {
+            if self.ended.is_some() {
+                // Nobody waits for what it asked: it runs nowhere else.
+                self.current.request = None;
+            }
+            return Err(StandbyFailed(Reason::PrimaryLost));
+        };
+        match answered {
+            // A read by key may have failed on another row, of which nothing is proven.
+            Ok(answer) if elsewhere && answer.is_error() => {
+                self.discard(answer).await;
+                Err(StandbyFailed(Reason::StandbyRefused))
+            }
+            Ok(answer) => {
+                let replayed = answer.position();
+                // What fails while it is parsed or planned has read no row that its locks could have waited for.
+                let unread = replayed.filter(|_| answer.is_error() && !planning_reads);
+                let locked = answer.locked().or(unread);
+                self.current.held = Some(Instant::now());
+                Ok((answer, Ran { incarnation: life, replayed, locked }))
+            }
+            Err(Failed::Gone(why) | Failed::Conflict(why)) => {
+                tracing::debug!(why, "a standby failed");
+                Err(StandbyFailed(Reason::StandbyFailed))
+            }
+            Err(Failed::LetGo) => Err(StandbyFailed(Reason::LetGo)),
+            Err(Failed::Broken(_)) => Err(StandbyFailed(Reason::StandbyFailed)),
+            Err(Failed::Refused(standby, why)) => {
+                tracing::debug!(why, "a standby refused");
+                self.give_back(standby);
+                Err(StandbyFailed(Reason::StandbyRefused))
+            }
+        }
+    }
+
+    async fn deliver(&mut self, answer: Answer) -> Delivered {
+        if let Some(before) = self.current.before.take()
+            && self.compare(&before, &answer).await.is_err()
+        {
+            return Delivered::ClientGone;
+        }
+        self.note_statement(&answer);
+        if let Some(held) = self.current.held.take() {
+            let waited = held.elapsed();
+            self.service.cluster.metrics().proof_wait.took(waited);
+            self.current.waits.and_for(waited);
+        }
+        if let Some(request) = self.current.request.take() {
+            self.line.client.consume(request.bytes);
+        }
+        match self.handed_out(answer).await {
+            Ok((standby, ending)) => {
+                self.give_back(standby);
+                self.current.failed |= ending == Ending::Error;
+                if ending == Ending::Error && self.line.status() != Status::Idle {
+                    self.fail_block(None).await;
+                }
+                Delivered::Whole
+            }
+            Err(CutOff::ClientGone) => {
+                self.ended = Some(Ended::ClientGone);
+                Delivered::ClientGone
+            }
+            Err(CutOff::Ended) => {
+                self.ended = Some(self.line.hear_farewell());
+                Delivered::CutOff
+            }
+            Err(CutOff::Inside) => {
+                self.ended = Some(Ended::CutOff);
+                Delivered::CutOff
+            }
+            Err(CutOff::Between | CutOff::LetGo) if self.line.status() != Status::Idle => {
+                self.ended = Some(Ended::BlockCutOff);
+                Delivered::CutOff
+            }
+            Err(why @ (CutOff::Between | CutOff::LetGo)) => {
+                let problem = if why == CutOff::LetGo {
+                    let_go()
+                } else {
+                    Problem::error("08006", "the standby that answered failed in the middle of the result")
+                        .hint("Rows that came are right; run the statement again.")
+                };
+                let out = self.line.client.out();
+                out.problem(&problem);
+                out.ready(Status::Idle);
+                Delivered::CutOff
+            }
+        }
+    }
+
+    async fn discard(&mut self, answer: Answer) {
+        if let Some(standby) = answer.discard() {
+            self.give_back(standby);
+        }
+    }
+
+    async fn at_primary(&mut self, reason: Reason) -> AtPrimary {
+        let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
+        self.current.reason = reason;
+        self.current.waits.is_fresh();
+        if let Some(held) = self.current.held.take() {
+            self.current.waits.and_for(held.elapsed());
+        }
+        if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle {
+            // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
+            self.refuse(request, &cancelled());
+            return AtPrimary::Answered;
+        }
+        if self.line.seat.running.is_cancelled() && self.current.ran_at.is_some() {
+            self.current.request = Some(request);
+            self.fail_block(Some(cancelled())).await;
+            return AtPrimary::Answered;
+        }
+        let ready = match self.at_home().await {
+            Ok(()) => self.keep_columns_in(request).await,
+            failed => failed,
+        };
+        match ready {
+            Ok(()) => {}
+            Err(Ended::Cancelled) => {
+                self.refuse(request, &cancelled());
+                return AtPrimary::Answered;
+            }
+            Err(ended) => {
+                self.ended = Some(ended);
+                return AtPrimary::ConnectionLost;
+            }
+        }
+        let ran = match self.current.way {
+            _ if request.kind == Kind::Flushed => self.line.run_part(request).await,
+            Way::Withheld => self.line.run_withheld(request).await,
+            Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit => self.line.run(request).await,
+        };
+        let mut seen = self.line.primary.seen();
+        if self.current.way == Way::Withheld {
+            self.current.withheld = Some(std::mem::take(&mut seen.withheld));
+        }
+        self.learn_from(&seen);
+        if let Err(ended) = ran {
+            self.ended = Some(ended);
+            return AtPrimary::ConnectionLost;
+        }
+        if request.kind == Kind::Flushed && seen.failed {
+            (self.skipping, self.current.flushed) = (true, false);
+        }
+        self.fell_behind();
+        self.went(Went::Primary(reason));
+        AtPrimary::Answered
+    }
+
+    async fn commit_at_primary(&mut self, doubt: DoubtId) -> AtPrimary {
+        if let Some(narrow) = self.current.narrow.take() {
+            narrow(doubt);
+        }
+        let reason = self.current.reason;
+        match self.current.way {
+            Way::AsItIs | Way::Withheld => self.at_primary(reason).await,
+            Way::InOurBlock => self.run_in_our_block().await,
+            Way::Told => self.run_told().await,
+            Way::ToldCommit => self.commit_told(reason).await,
+        }
+    }
+
+    async fn ask_locks(&mut self) -> AtPrimary {
+        self.lock_at_primary()
+    }
+
+    async fn locks_granted(&mut self) -> Locks {
+        self.locked_at_primary().await
+    }
+
+    async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
+        self.current.waits.is_fresh();
+        self.begin_at_standby(ticket).await
+    }
+
+    async fn close_snapshot(&mut self) {
+        self.end_at_standby().await;
+    }
+}
+
+impl Session {
+    /// Where the session's connections at this standby are, looked up once.
+    pub(super) fn shelf(&mut self, standby: StandbyId) -> Rc<Shelf> {
+        if let Some((_, shelf)) = self.shelves.iter().find(|(id, _)| *id == standby) {
+            return shelf.clone();
+        }
+        let shelf = self.service.shelf(standby, &self.wish);
+        self.shelves.push((standby, shelf.clone()));
+        shelf
+    }
+
+    /// A connection goes back to the pool; not if a cancel request may still be on its way to it.
+    pub(super) fn give_back(&self, standby: Box<Standby>) {
+        if !self.line.seat.running.is_cancelled() {
+            pool::give_back(standby);
+        }
+    }
+
+    /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
+    pub(super) fn ask(&self, lent: &mut Standby, form: Form) -> bool {
+        // What runs there as a whole goes on as it began: what is set in it would be taken back at its end.
+        let becomes = if self.snapshot.is_some() { Some(None) } else { self.becomes(lent) };
+        let (Some(request), Some(becomes)) = (self.current.request, becomes) else { return false };
+        let bytes = self.line.bytes(request);
+        lent.told_by(self.current.template.as_ref());
+        if request.kind == Kind::Query {
+            let Ok(text) = Frame::new(bytes).and_then(|frame| wire::query_text(&frame)) else { return false };
+            lent.ask(&Work::Simple(text), form, becomes.as_deref());
+            return true;
+        }
+        let (Ok(Some(batch)), Some(statement)) =
+            (batch::read(bytes, self.line.client.splitter), &self.current.statement)
+        else {
+            return false;
+        };
+        let is_new = lent.ask(&Work::Batch(&batch, statement.clone()), form, becomes.as_deref());
+        if is_new && !batch.bind.statement.is_empty() {
+            self.database.traffic().count(|counts| counts.server_parses += 1);
+        }
+        true
+    }
+
+    /// The client's unnamed statement after an answer of a standby.
+    pub(super) fn note_statement(&mut self, answer: &Answer) {
+        let Some(request) = self.current.request else { return };
+        let statements = &mut self.line.statements;
+        if request.kind == Kind::Query {
+            return statements.query_ran_elsewhere();
+        }
+        // What parses begins with that (`batch`), and binds the unnamed one.
+        let parses = self.line.client.unread().first() == Some(&front::PARSE);
+        statements.counted.binds += u64::from(!parses && binds_named(self.line.client.unread()));
+        match &self.current.statement {
+            Some(statement) if parses && answer.is_parsed() => {
+                statements.parsed_at_standby(statement.clone())
+            }
+            _ if parses => statements.query_ran_elsewhere(),
+            _ => {}
+        }
+    }
+
+    /// What the primary's answers say of the session.
+    pub(super) fn learn(&mut self) {
+        let seen = self.line.primary.seen();
+        self.learn_from(&seen);
+    }
+
+    /// What these answers of the primary say of it.
+    pub(super) fn learn_from(&mut self, seen: &Seen) {
+        let interner = &mut *self.service.interner.borrow_mut();
+        for (name, value) in &seen.reported {
+            self.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+        }
+        let statements = self.current.statements.clone();
+        let utility =
+            |at: usize| match statements.get(at).or(statements.last()).map(|statement| &statement.what) {
+                Some(What::Utility(utility)) => Some(utility),
+                Some(What::Tree) | None => None,
+            };
+        for at in 0..seen.completed {
+            if let Some(utility) = utility(at) {
+                self.state.completed(utility, interner);
+            }
+        }
+        self.current.failed |= seen.failed;
+        self.current.rows = seen.rows;
+        self.current.answer = seen.answers.first().cloned().flatten();
+        if seen.failed {
+            self.line.statements.names_may_be_unlooked();
+            match utility(seen.completed) {
+                Some(utility) => self.state.failed(utility),
+                None => self.state.statement_failed(),
+            }
+        }
+        self.state.ready(self.line.primary.status.byte(), interner);
+    }
+
+    /// Counts where the request went.
+    pub(super) fn went(&mut self, went: Went) {
+        let cluster = &self.service.cluster;
+        let took = self.current.came.elapsed();
+        match went {
+            Went::Primary(reason) => {
+                cluster.metrics().statements_at_primary.one(reason.name());
+                cluster.metrics().reads_at_primary.add(u64::from(self.current.is_read));
+            }
+            Went::Standby(_, proof) => cluster.metrics().reads_at_standbys.one(proof),
+        }
+        if !self.words.text.is_empty() {
+            cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
+        }
+        let ended = self.line.status() == Status::Idle;
+        let transaction = ended.then(|| {
+            let before = self.began.map_or(Duration::ZERO, |began| self.current.came - began);
+            before + took
+        });
+        self.began = if ended { None } else { self.began.or(Some(self.current.came)) };
+        let moved = self.line.client.take_moved();
+        let named = std::mem::take(&mut self.line.statements.counted);
+        let held = self.line.seat.take_held();
+        if self.service.statement_log.get().is_on() {
+            self.log_statement(went, took, held);
+        }
+        self.database.traffic().count(|counts| {
+            counts.statements += 1;
+            counts.transactions += u64::from(transaction.is_some());
+            counts.statement_us += us(took);
+            counts.transaction_us += us(transaction.unwrap_or_default());
+            counts.received_bytes += moved.received;
+            counts.sent_bytes += moved.sent;
+            counts.wait_us += us(held);
+            counts.client_parses += named.client_parses;
+            counts.server_parses += named.server_parses;
+            counts.binds += named.binds;
+        });
+    }
+
+    /// A read, or a snapshot, was proven in this way.
+    pub(super) fn was_proven(&mut self, proof: Proof) {
+        if !matches!(proof, Proof::Session | Proof::Unproven) {
+            self.line.statements.proven(self.database.names());
+        }
+    }
+
+    /// A read has ended: what it says of the session.
+    pub(super) fn read_ended(&mut self, ended: transaction::Ended, leaving: &Leaving) {
+        match ended {
+            transaction::Ended::Standby { seen } => {
+                let Some((standby, life, proof)) = self.current.ran_at else { return };
+                self.was_proven(proof);
+                let marks = &mut self.marks.marks;
+                if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
+                    marks.last_seen = seen;
+                    marks.seen_at = Some((standby, life));
+                }
+                if leaving.template.chance.is_some() {
+                    self.home = Some(standby);
+                }
+                self.went(Went::Standby(standby, proof_name(proof)));
+            }
+            transaction::Ended::CutOff => self.service.cluster.metrics().results_cut_off.one(),
+            transaction::Ended::Primary(_)
+            | transaction::Ended::ClientGone
+            | transaction::Ended::PrimaryLost => {}
+        }
+    }
+
+    /// When the tree of a statement arrives that is not known yet, its doubt shrinks to what it may write.
+    pub(super) fn narrow_later(&mut self, statement: Asked<'_>, values: &Values<'_>) {
+        let (cluster, database) = (self.service.cluster.clone(), self.database.clone());
+        let (shape, text) = (statement.shape.clone(), statement.text.to_owned());
+        let (types, settings) = (statement.parameters.to_vec(), statement.settings.clone());
+        let parameters: Vec<Kept> = values.parameters.iter().map(Kept::of).collect();
+        let utf8 = values.utf8;
+        self.current.narrow = Some(Box::new(move |doubt| {
+            let fill = (shape.clone(), text.clone());
+            let statement = Asked { shape: &shape, text: &text, parameters: &types, settings: &settings };
+            understanding::narrow_when_known(
+                &cluster,
+                &database,
+                statement,
+                NARROW_LIMIT,
+                move |cluster, template| {
+                    let (shape, text) = fill;
+                    let mut literals = Vec::new();
+                    shape.texts(&text, &mut literals);
+                    let parameters: Vec<_> = parameters.iter().map(Kept::parameter).collect();
+                    let values = Values { literals: &literals, parameters: &parameters, utf8 };
+                    let writes = template.writes.fill(&values);
+                    cluster.scheduler().order_mut().narrow(doubt, writes);
+                },
+            );
+        }));
+    }
+}
+
+/// Whether the Bind at the beginning of these bytes binds a statement with a name, which stands behind the portal's.
+fn binds_named(bytes: &[u8]) -> bool {
+    let mut names = bytes.get(HEADER_BYTES..).unwrap_or_default().split(|byte| *byte == 0);
+    names.nth(1).is_some_and(|statement| !statement.is_empty())
+}
+
+/// A parameter that outlives its message.
+enum Kept {
+    Null,
+    Text(Vec<u8>),
+    Binary(Vec<u8>),
+    Unknown,
+}
+
+impl Kept {
+    fn of(parameter: &statement_analysis::Parameter<'_>) -> Kept {
+        match parameter {
+            statement_analysis::Parameter::Null => Kept::Null,
+            statement_analysis::Parameter::Text(value) => Kept::Text(value.to_vec()),
+            statement_analysis::Parameter::Binary(value) => Kept::Binary(value.to_vec()),
+            statement_analysis::Parameter::Unknown => Kept::Unknown,
+        }
+    }
+
+    fn parameter(&self) -> statement_analysis::Parameter<'_> {
+        match self {
+            Kept::Null => statement_analysis::Parameter::Null,
+            Kept::Text(value) => statement_analysis::Parameter::Text(value),
+            Kept::Binary(value) => statement_analysis::Parameter::Binary(value),
+            Kept::Unknown => statement_analysis::Parameter::Unknown,
+        }
+    }
+}
+
+pub(super) fn proof_name(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Plain => "plain",
+        Proof::Positioned(_) => "positioned",
+        Proof::Before(_) => "before",
+        Proof::Session => "session",
+        Proof::Unproven => "unproven",
+    }
+}

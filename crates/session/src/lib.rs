@@ -1,0 +1,708 @@
+//! One client's session: its requests, one after the other; what each of them may touch; and where it runs.
+//!
+//! The path of a request: `line` cuts it out of the client's stream, `understand` says what it is, `Session::answer`
+//! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
+//! `flows` does what the flow decides: at a standby, or over the line to the primary.
+
+mod alone;
+mod apart;
+mod carried;
+mod client_wait;
+mod columns;
+mod early;
+mod ended;
+mod flows;
+mod head;
+mod in_block;
+mod line;
+mod listens;
+mod logged;
+mod made;
+mod meanwhile;
+mod names;
+mod ours;
+mod owed;
+mod own;
+mod pooled;
+mod prepares;
+pub mod primary;
+mod probe;
+mod reload;
+mod scheduled;
+mod shadowed;
+mod snapshot;
+mod told;
+mod turns;
+mod understand;
+mod unjudged;
+mod whole;
+pub(crate) mod words;
+
+pub use carried::{CARRIED_VERSION, Carried};
+pub use line::Line;
+
+use backend::request::{Kind, Request};
+use backend::servers::Member;
+use backend::service::Service;
+use backend::standby::pool::Shelf;
+use backend::words::Words;
+use cluster::barrier;
+use cluster::barrier::{Change, Everywhere};
+use cluster::plan::{Plan, Writing};
+use cluster::{Cluster, Database, Hold};
+use conn::log_in::Wish;
+use conn::registry::Moved;
+use early::Early;
+use flows::Current;
+use history::Footprint;
+use primary::Ended;
+use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
+use session_state::utility::{Statement, Utility, What};
+use session_state::{BlockStatus, SessionState, Startup};
+use snapshot::Snapshot;
+use std::rc::Rc;
+use tokio::time::Instant;
+use told::{Before, Telling};
+use transaction::{Backend, Block, Standing, Turn};
+use turns::Way;
+use understand::{PARSED_OTHERWISE, Several, Todo};
+use unjudged::Unjudged;
+use wire::tag::front;
+use wire::{Answers, Problem, Status, Step};
+
+/// A read inside a block stays with the block.
+const IN_BLOCK: Reason = Reason::Stay("in_block");
+/// A role of the session, or its database, has been renamed, and a standby would take another for it.
+const RENAMED: Reason = Reason::Stay("session_renamed");
+/// A block that could have run at a standby has begun at the primary.
+const ISOLATION: Reason = Reason::Stay("isolation");
+/// The commits of the database are not followed: what runs there is not noted.
+const NOT_FOLLOWED: Reason = Reason::DatabaseNotFollowed;
+
+/// One client's session.
+pub struct Session {
+    line: Line,
+    service: Rc<Service>,
+    database: Rc<Database>,
+    /// Who the client is at the servers.
+    wish: Wish,
+    backend: Backend,
+    state: SessionState,
+    marks: Marks,
+    /// When it came, as long as nothing was asked in it.
+    came: Option<Instant>,
+    /// When its transaction began.
+    began: Option<Instant>,
+    /// The standby that results with a chance in them come from.
+    home: Option<StandbyId>,
+    /// Where it borrows connections.
+    shelves: Vec<(StandbyId, Rc<Shelf>)>,
+    block: Option<Block<Cluster>>,
+    /// Its block has begun at the primary, and nothing has run in it.
+    fresh: bool,
+    /// Its block is at a standby.
+    snapshot: Option<Box<Snapshot>>,
+    /// An error was answered: what comes up to the Sync is thrown away.
+    skipping: bool,
+    /// It is probed before its next block.
+    probe_first: bool,
+    /// What the primary had shown before the request, if that may be more than is known of its names.
+    shown: Option<Rc<history::Snapshot>>,
+    /// What the statement of the request means, by its tree.
+    meaning: Option<u64>,
+    /// What named statements of the request mean that are about to be parsed.
+    meanings: Vec<(Box<[u8]>, u64)>,
+    unjudged: Unjudged,
+    /// It waits long for a statement's tree.
+    patient: bool,
+    /// It has written in a database that is not followed yet.
+    early: Option<Early>,
+    /// What Consort keeps in the database may change in its transaction.
+    ours_changes: Option<Hold>,
+    /// Its request has the primary load its configuration anew.
+    reloads: bool,
+    /// Its transaction changes what fires no event trigger.
+    changes_everywhere: bool,
+    /// It commits such a change.
+    everywhere: Option<Everywhere>,
+    /// Under which catalog it was looked whether its roles and its database still have their names, and whether they have.
+    named: Option<(CatalogMark, bool)>,
+    /// That is looked before its next block.
+    names_first: bool,
+    current: Current,
+    /// It has the turn to commit.
+    turn: Option<Turn<Cluster>>,
+    /// What its transaction has run, where statements travel.
+    telling: Option<Telling>,
+    /// Its settings as whoever executes its statements again needs them.
+    under: Before,
+    /// Its transaction among those that are ordered before they are executed.
+    open: Option<scheduled::Open>,
+    shares: pooled::Shares,
+    /// What it counts among, for as long as it is there.
+    pool: Member,
+    /// The BEGIN of its transaction, which the primary has not run yet.
+    owed: Option<Box<str>>,
+    words: Rc<Words>,
+    scratch: Vec<u8>,
+    ended: Option<Ended>,
+}
+
+/// How far the session has come, for reads that must not fall behind it.
+#[derive(Default)]
+struct Marks {
+    marks: SessionMarks,
+    /// Something ran at the primary after the last gauge that was wanted for this session.
+    behind: bool,
+    awaited: Option<order::GaugeNumber>,
+}
+
+impl Session {
+    /// The session of a client that was let in.
+    pub fn new(line: Line, service: Rc<Service>, startup: &Startup, wish: Wish) -> Session {
+        let state = SessionState::new(startup, &mut service.interner.borrow_mut());
+        let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
+        let mut session = Session {
+            database: service.cluster.database(&wish.database),
+            pool: service.servers.member(&wish.database, &wish.user),
+            line,
+            service,
+            wish,
+            backend,
+            state,
+            marks: Marks::default(),
+            came: Some(Instant::now()),
+            began: None,
+            home: None,
+            shelves: Vec::new(),
+            block: None,
+            fresh: false,
+            snapshot: None,
+            skipping: false,
+            probe_first: false,
+            shown: None,
+            meaning: None,
+            meanings: Vec::new(),
+            unjudged: Unjudged::default(),
+            patient: false,
+            early: None,
+            ours_changes: None,
+            reloads: false,
+            changes_everywhere: false,
+            everywhere: None,
+            named: None,
+            names_first: false,
+            current: Current::default(),
+            turn: None,
+            telling: None,
+            under: None,
+            open: None,
+            shares: pooled::Shares::default(),
+            owed: None,
+            words: Rc::default(),
+            scratch: Vec::new(),
+            ended: None,
+        };
+        for (name, value) in session.line.reported().0.iter() {
+            session.state.reported(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+        }
+        session
+    }
+
+    /// The same of one that needs no connection at the primary to begin: others have shown how it begins.
+    pub fn greeted(
+        line: Line,
+        service: Rc<Service>,
+        startup: &Startup,
+        wish: Wish,
+        known: &SessionState,
+    ) -> Session {
+        let session = Session::new(line, service, startup, wish);
+        Session { state: known.another(startup), ..session }
+    }
+
+    /// The whole life of a session: requests until somebody leaves.
+    pub async fn run(mut self: Box<Self>) {
+        let mut request = None;
+        let ended = loop {
+            // What it takes to answer has a place of its own: a session that waits owns none.
+            if let Err(ended) = Box::pin(self.answer_and_rest(request.take())).await {
+                break ended;
+            }
+            self.line.outlives_primary = self.can_go_on_alone();
+            let pass = self.snapshot.as_deref().and_then(Snapshot::pass);
+            let (idle_limit, is_idle) = (self.state.idle_limit(), !self.is_amid_a_batch());
+            let asked = tokio::select! {
+                biased;
+                () = self.service.cluster.reader_let_go(pass) => None,
+                () = pooled::comes(self.shares.asked_again) => continue,
+                asked = self.line.next_request(idle_limit, is_idle) => Some(asked),
+            };
+            match asked {
+                Some(Ok(asked)) => request = Some(asked),
+                Some(Err(Ended::Moves)) => {
+                    if Box::pin(self.moves()).await == Moved::There {
+                        return self.has_moved();
+                    }
+                }
+                Some(Err(ended)) => break ended,
+                None => self.let_snapshot_go(),
+            }
+        };
+        let (line, _counted) = self.leave();
+        Box::pin(line.end(ended)).await;
+    }
+
+    /// Nothing is left of it but the line, and what it counts among until that has ended.
+    fn leave(self: Box<Self>) -> (Line, Member) {
+        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, pool, .. } = *self;
+        // Whatever was in doubt stays so until the backend is gone, and the turn with it.
+        drop((block, early, ours_changes, everywhere, snapshot));
+        drop((turn, open));
+        (line, pool)
+    }
+
+    /// Answers, if there is a request, and gives back what it does not need until the next one.
+    async fn answer_and_rest(&mut self, request: Option<Request>) -> Result<(), Ended> {
+        if let Some(request) = request {
+            let request = self.as_it_has_come(request)?;
+            // Nothing that was let through before can come behind this: sessions end before another one trusts its own.
+            if self.service.cluster.serves_nobody() {
+                return Err(Ended::MayNotLead);
+            }
+            let answered = match self.is_ordered() {
+                _ if self.skipping && request.kind != Kind::Terminate => self.skip(request).await,
+                true => Box::pin(self.answer_ordered(request)).await,
+                false => self.answer(request).await,
+            };
+            match answered {
+                Err(Ended::Cancelled) => self.cancelled(request).await?,
+                answered => answered?,
+            }
+            self.hear_and_be_ready().await?;
+            if self.line.status() != Status::Idle && self.stands_alone() {
+                return Err(Ended::NoBlocks);
+            }
+        }
+        self.rest().await?;
+        self.take_name().await
+    }
+
+    /// A part of a batch has run, or has failed, whose Sync is still to come.
+    fn is_amid_a_batch(&self) -> bool {
+        self.skipping || self.current.flushed
+    }
+
+    /// Reads of this session may be proven while the primary is away: nothing of it is there alone.
+    fn can_go_on_alone(&self) -> bool {
+        self.state.block() == BlockStatus::Idle
+            && self.state.may_leave().is_ok()
+            && self.service.cluster.scheduler().writers() == Writers::ThroughConsort
+    }
+
+    /// One request, from its first byte to its last answer.
+    async fn answer(&mut self, request: Request) -> Result<(), Ended> {
+        self.begin_request(request);
+        if self.snapshot.is_some() {
+            return self.answer_in_snapshot(request).await;
+        }
+        if request.kind == Kind::Batch
+            && let Some(head) = self.head_apart(request)?
+        {
+            self.pay_begin().await?;
+            return self.run_head(request, head).await;
+        }
+        if let Some(came) = self.came.take() {
+            self.service.cluster.lead().until_needless(came).await;
+        }
+        self.database.no_more_awaited(&self.service.cluster).await;
+        self.heed_reloads();
+        self.judge();
+        let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
+        let todo = match request.kind {
+            Kind::Terminate => return Err(Ended::ClientLeft),
+            Kind::Leftover => return self.line.drop_leftover(request),
+            Kind::Query => self.understand_query(request).await?,
+            Kind::Batch | Kind::Flushed => self.understand_batch(request).await?,
+            Kind::Begun | Kind::Open | Kind::Function => {
+                Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
+            }
+        };
+        if self.stands_alone() && todo.is_begin() {
+            return Err(Ended::NoBlocks);
+        }
+        self.fresh = stays_fresh && todo.leaves_block_fresh();
+        if self.ends_failed(request, &todo) || self.owes_begin(request, &todo).await? {
+            return self.line.send().await;
+        }
+        if !self.may_leave_whole(&todo) {
+            self.pay_begin().await?;
+        }
+        self.come_home_for(request, &todo).await?;
+        let made = made::made(&todo);
+        self.changes_everywhere |= !made.is_empty();
+        let _alone = self.before_commands(&todo).await;
+        self.before_a_change_of_ours(request, &todo).await;
+        let reload = self.begin_reload();
+        self.ask_before_a_block(&todo).await?;
+        let under = self.parses_under(&todo);
+        let meanings = std::mem::take(&mut self.meanings);
+        self.line.statements.parses_under(under, meanings);
+        match todo {
+            Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
+            Todo::Own(statements) => self.answer_own(request, &statements).await,
+            Todo::Refuse(problem) if self.line.primary.status == Status::InBlock => {
+                self.fail_block(Some(problem)).await;
+            }
+            Todo::Refuse(problem) => self.refuse(request, &problem),
+            Todo::One(plan) => self.one(plan).await?,
+            Todo::Utility(statements) => self.utility_or_prepare(statements).await,
+            Todo::Several(several) => self.several(several).await,
+        }
+        if let Some(ended) = self.ended.take() {
+            return Err(ended);
+        }
+        if let Some(reload) = reload {
+            reload.answered(&self.service.cluster, self.current.failed);
+        }
+        self.give_identities(&made).await?;
+        if self.snapshot.is_none() {
+            self.settle().await;
+        }
+        self.line.send().await
+    }
+
+    /// The next request has come. What it says is read later, and what the one before said is not its.
+    fn begin_request(&mut self, request: Request) {
+        self.current.begin(request, self.line.seat.held());
+        // Who notifies may have written before: what is read now must not be older.
+        self.marks.behind |= std::mem::take(&mut self.line.has_heard);
+        self.says_nothing();
+    }
+
+    /// Asks what must be known in a block: in it there is no more place for a question.
+    async fn ask_before_a_block(&mut self, todo: &Todo) -> Result<(), Ended> {
+        if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
+            return Ok(());
+        }
+        if self.state.wants_snapshots() || std::mem::take(&mut self.probe_first) {
+            self.probe().await?;
+        }
+        if self.state.wants_snapshots() || std::mem::take(&mut self.names_first) {
+            self.keeps_its_names().await?;
+        }
+        Ok(())
+    }
+
+    /// What must be done before DDL commands that fire no event trigger, or that need a database for themselves.
+    async fn before_commands(&mut self, todo: &Todo) -> Vec<Hold> {
+        let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else {
+            return Vec::new();
+        };
+        let mut holds = Vec::new();
+        for statement in statements.iter() {
+            let What::Utility(Utility::Ddl { everywhere, alone, .. }) = &statement.what else { continue };
+            self.changes_everywhere |= everywhere;
+            for database in self.service.cluster.databases() {
+                if alone.iter().any(|name| name == database.name()) {
+                    self.service.servers.let_go(Some(database.name()));
+                    holds.push(Box::pin(barrier::let_go(&self.service.cluster, &database)).await);
+                }
+            }
+        }
+        // Inside a block nobody sees anything of it before the commit.
+        if self.changes_everywhere && self.everywhere.is_none() && self.may_commit(todo) {
+            self.everywhere =
+                Some(Everywhere::begin(&self.service.cluster, Change::Roles, Some(self.backend)));
+        }
+        holds
+    }
+
+    /// Whether the request may end a transaction with a commit.
+    fn may_commit(&self, todo: &Todo) -> bool {
+        let block = self.state.block();
+        match todo {
+            Todo::Several(several) => block == BlockStatus::Idle || several.may_end_block,
+            Todo::Utility(statements) => statements.iter().any(|statement| match &statement.what {
+                What::Utility(utility) => utility.may_commit(block),
+                What::Tree => true,
+            }),
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => false,
+        }
+    }
+
+    /// A statement that its tree explains.
+    async fn one(&mut self, plan: Plan) -> Result<(), Ended> {
+        self.current.is_read = matches!(plan, Plan::Leaves(_) | Plan::Stays(_));
+        let in_block = self.state.block() != BlockStatus::Idle;
+        let first = std::mem::take(&mut self.fresh);
+        if !in_block && self.takes_turns() {
+            self.current.way = Way::InOurBlock;
+        }
+        if let Plan::Writes(writing) = &plan
+            && !in_block
+        {
+            self.tells(writing);
+        }
+        if let Plan::Leaves(leaving) = &plan {
+            self.current.template = Some(leaving.template.clone());
+            if !in_block {
+                self.hear_before_it_reads().await?;
+            }
+            self.waits_for_freshness();
+        }
+        match plan {
+            Plan::Leaves(leaving) if !self.keeps_its_names().await? => {
+                self.pay_begin().await?;
+                // While that was asked, what it reads may have become something that writes.
+                if leaving.catalog == self.database.version() {
+                    self.stays(RENAMED).await;
+                } else {
+                    self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                }
+            }
+            Plan::Leaves(_)
+                if first && self.state.read_only_snapshot() && self.line.statements.any_otherwise() =>
+            {
+                // Away from the primary that statement would be refused, and the block is likely to use it again.
+                self.pay_begin().await?;
+                self.quiet(PARSED_OTHERWISE).await;
+            }
+            Plan::Leaves(leaving) if first && self.state.read_only_snapshot() => {
+                return self.begin_snapshot(&leaving).await;
+            }
+            Plan::Leaves(_) if self.state.read_only_snapshot() => self.quiet(ISOLATION).await,
+            Plan::Leaves(leaving) if in_block => self.read_in_block(&leaving).await,
+            Plan::Leaves(mut leaving) => {
+                if leaving.catalog == self.database.version() {
+                    self.ask_before(&mut leaving).await;
+                }
+                if leaving.catalog != self.database.version() {
+                    self.writes(Writing::everything(Reason::CatalogChanged)).await;
+                    return Ok(());
+                }
+                if self.reads_wait() {
+                    self.read_whole(&leaving).await;
+                    return Ok(());
+                }
+                let cluster = self.service.cluster.clone();
+                let ended = transaction::read(&cluster, self, &leaving.question).await;
+                self.read_ended(ended, &leaving);
+            }
+            Plan::Stays(reason) => self.stays(reason).await,
+            Plan::Writes(writing) => self.writes(writing).await,
+        }
+        Ok(())
+    }
+
+    /// Runs at the primary what is proven to write nothing.
+    async fn quiet(&mut self, reason: Reason) {
+        transaction::Session::at_primary(self, reason).await;
+    }
+
+    /// Runs at the primary a statement whose tree says that it writes nothing.
+    async fn stays(&mut self, reason: Reason) {
+        self.draws_there(reason);
+        match (&self.block, self.database.id()) {
+            (None, Some(database)) => {
+                let cluster = self.service.cluster.clone();
+                let understood = cluster.scheduler().catalog(database);
+                transaction::quiet(&cluster, self, database, understood, reason).await;
+            }
+            _ => self.quiet(reason).await,
+        }
+    }
+
+    /// Runs at the primary what may write: outside a block it may commit at once.
+    async fn writes(&mut self, mut writing: Writing) {
+        self.writes_there();
+        self.still_understood(&mut writing.footprint, writing.catalog);
+        if let Some(dirt) = writing.dirties {
+            self.state.dirtied(dirt);
+        }
+        self.current.reason = writing.reason;
+        match (self.block.take(), self.database.id()) {
+            (Some(mut block), _) => {
+                let rerun = self.telling.is_some().then(|| self.rerun_of(&writing));
+                if let Some(Ok(_)) = &rerun {
+                    self.ask_what_is_seen();
+                }
+                block.write(self, &writing.footprint, writing.locks_out_readers, writing.reason).await;
+                if let Some(rerun) = rerun {
+                    self.ran_in_block(rerun);
+                }
+                self.block = Some(block);
+            }
+            (None, Some(database)) => {
+                let cluster = self.service.cluster.clone();
+                let outcome = transaction::write(&cluster, self, database, writing.footprint).await;
+                self.committed(outcome).await;
+            }
+            (None, None) => self.unnoted(writing.reason).await,
+        }
+    }
+
+    /// What a statement touches is known only under the catalog in which it was understood. Nothing is waited for between
+    /// this and the beginning of the doubt.
+    fn still_understood(&self, footprint: &mut Footprint, catalog: u64) {
+        if catalog != self.database.version() {
+            *footprint = Footprint::Everything;
+        }
+    }
+
+    /// Writes in a database that is not followed: nothing notes what, so that its reads stay until it is over.
+    async fn unnoted(&mut self, reason: Reason) {
+        if self.early.is_none() {
+            self.early = Some(Early::begin(&self.service.cluster, &self.database, self.backend));
+        }
+        self.quiet(reason).await;
+    }
+
+    /// A statement that is no tree's matter: the ends of blocks, settings, DDL.
+    async fn utility(&mut self, statements: Rc<[Statement]>) {
+        self.current.statements = statements.clone();
+        let Some(Statement { what: What::Utility(utility), .. }) = statements.first() else {
+            return self.quiet(NOT_FOLLOWED).await;
+        };
+        let reason = Reason::Stay(utility.name());
+        self.current.reason = reason;
+        self.told_beside(utility);
+        if let (Utility::RollbackTo(_), Some(block)) = (utility, &mut self.block) {
+            block.goes_back();
+        }
+        match (utility, self.block.take()) {
+            (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
+                self.commit_block(block, reason).await;
+            }
+            (Utility::PrepareTransaction(_), Some(block)) if self.line.primary.status == Status::InBlock => {
+                block.commit(self, reason).await;
+            }
+            (
+                Utility::Commit { .. } | Utility::PrepareTransaction(_) | Utility::Rollback { .. },
+                Some(block),
+            ) => {
+                block.roll_back(self, reason).await;
+            }
+            (utility, block) => {
+                self.block = block;
+                match cluster::plan::utility(self.asker(), utility) {
+                    Plan::Writes(writing) => self.writes(writing).await,
+                    Plan::Stays(reason) => self.quiet(reason).await,
+                    Plan::Leaves(_) => unreachable!("no utility statement leaves"),
+                }
+            }
+        }
+    }
+
+    /// Several statements in one request, or something that is not understood: they may end a block and begin another.
+    async fn several(&mut self, mut several: Several) {
+        if let Some(dirt) = several.dirt {
+            self.state.dirtied(dirt);
+        }
+        self.told_no_more("several_statements");
+        self.current.reason = several.reason;
+        self.current.statements = several.statements;
+        match self.block.take() {
+            Some(mut block) if several.may_end_block => {
+                self.still_understood(&mut several.footprint, several.catalog);
+                self.note(&mut block, &several.footprint, false).await;
+                block.commit(self, several.reason).await;
+            }
+            block => {
+                self.block = block;
+                self.writes(Writing {
+                    footprint: several.footprint,
+                    locks_out_readers: several.locks_out_readers,
+                    unknown: false,
+                    dirties: None,
+                    reason: several.reason,
+                    catalog: several.catalog,
+                    again: Err("several_statements"),
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Notes in a block what was or will be written, without sending anything.
+    async fn note(&mut self, block: &mut Block<Cluster>, footprint: &Footprint, locks_out_readers: bool) {
+        let request = self.current.request.take();
+        block.write(self, footprint, locks_out_readers, self.current.reason).await;
+        self.current.request = request;
+    }
+
+    /// After the last answer: the block that the session is in now, if any.
+    async fn settle(&mut self) {
+        self.current.request = None;
+        let standing = match self.line.primary.status {
+            Status::Idle => {
+                self.block = None;
+                self.ours_changes = None;
+                self.telling = None;
+                self.changes_everywhere = false;
+                if let Some(everywhere) = self.everywhere.take() {
+                    everywhere.end();
+                }
+                if let Some(early) = self.early.take() {
+                    early.answered();
+                }
+                return;
+            }
+            Status::InBlock => Standing::Open,
+            Status::Failed => Standing::Failed,
+        };
+        if self.block.is_none() {
+            let Some(database) = self.database.id() else { return };
+            let mut block = Block::new(&self.service.cluster, database);
+            if self.current.begins_block() {
+                self.block_is_told();
+            } else {
+                // It began amid other statements: nobody knows what it has done so far.
+                self.note(&mut block, &Footprint::Everything, true).await;
+            }
+            self.block = Some(block);
+        }
+        if let Some(block) = &mut self.block {
+            block.stands(standing);
+        }
+    }
+
+    /// A request was cancelled before anything of it was done. A transaction whose BEGIN is owed fails with it.
+    async fn cancelled(&mut self, request: Request) -> Result<(), Ended> {
+        self.meanings.clear();
+        self.fail_owed();
+        self.refuse(request, &own::cancelled());
+        self.line.send().await
+    }
+
+    /// Refuses a request that would have to be split between us and the primary.
+    fn refuse(&mut self, request: Request, problem: &Problem) {
+        if self.replaces_unnamed(request) {
+            // Not even an earlier one is what the client would bind now.
+            self.line.statements.query_ran_elsewhere();
+        }
+        self.line.client.consume(request.bytes);
+        let status = self.line.status();
+        let out = self.line.client.out();
+        out.problem(problem);
+        if request.kind.goes_on() {
+            // Its Sync is still to come, or the rest of what is longer than is held.
+            (self.skipping, self.current.flushed) = (true, false);
+        } else {
+            out.ready(status);
+        }
+    }
+    /// Whether the client has another unnamed statement behind this request, or none.
+    fn replaces_unnamed(&self, request: Request) -> bool {
+        let (bytes, mut splitter) = (self.line.bytes(request), self.line.client.splitter);
+        let mut at = 0;
+        while let Ok(Step::Whole(frame)) = splitter.next(&bytes[at..]) {
+            if frame.tag() == front::QUERY || frame.tag() == front::PARSE && frame.body().first() == Some(&0)
+            {
+                return true;
+            }
+            at += frame.bytes().len();
+        }
+        false
+    }
+}

@@ -1,0 +1,764 @@
+//! The session's life where transactions are ordered before they are executed, told from top to bottom: a request gets its
+//! locks first, then all servers execute it, and "committed" is said when all have committed.
+//!
+//! ```text
+//!   request --what does it touch?--> locks --> the primary, whose answer goes to the client
+//!                                         \--> each replica, whose answer must be the same
+//!   COMMIT  --> the primary --committed--> each replica --all have--> the client hears it, the locks go
+//! ```
+//!
+//! A statement outside a block that writes runs in a block of ours everywhere, so that no replica commits what the primary
+//! has not. A read outside a block runs at one server, whichever has the least to do. Inside a block reads are the
+//! primary's.
+//!
+//! Where transactions declare their tables, they get these tables' versions instead of locks, and the client hears of a commit
+//! when the primary has committed: replicas follow by themselves (`follow`), and a read waits at its replica for its versions.
+//!
+//! The servers run everything at READ COMMITTED: table locks that are held to the end make it serializable, and a snapshot
+//! that is older than a lock would not be.
+
+mod at_copies;
+mod begun;
+mod called;
+mod declared;
+mod follow;
+mod uses;
+
+use super::Session;
+use super::own::cancelled;
+use super::primary::{Ended, Seen, Told};
+use at_copies::LeftOut;
+use backend::request::{Kind, Request};
+use cluster::routes::Went;
+use cluster::scheduled::{Copy, NoLocks, PRIMARY, Scheduled, Transaction, touching_everything};
+use conn::registry::Spared;
+use follow::{Script, Writes};
+use scheduler::scheduled::{Place, Refused, Tables};
+use scheduler::{Reason, StandbyId};
+use session_state::instant::Instant;
+use session_state::utility::Isolation;
+use session_state::{BlockStatus, Dirt};
+use statement_analysis::declared_tables::Declaration;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant as Time, timeout_at};
+use uses::{Does, Meant, Use};
+use wire::{Answers, Problem, Status};
+
+/// How transactions begin at all servers.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// One of which nobody knows whether it only reads.
+const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY";
+/// Whatever the client has asked for.
+const LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// Makes the primary's block fail.
+const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN RAISE EXCEPTION 'refused'; END$consort$";
+/// What is understood under a catalog that changes while it waits for its locks is understood anew, so often.
+const AGAIN: usize = 8;
+/// The catalog behind DDL is waited for no longer: then nobody takes part any more.
+const CATALOG_LIMIT: Duration = Duration::from_secs(10);
+
+/// It is the design's way.
+const ORDERED: Reason = Reason::Stay("ordered");
+
+/// A transaction of this session among those that are ordered.
+pub(super) struct Open {
+    transaction: Transaction,
+    /// The replicas in which it has begun.
+    copies: Vec<Copy>,
+    /// What it does, for those that follow it.
+    writes: Option<Writes>,
+    /// It has declared that it writes nothing.
+    only_reads: bool,
+    /// Or that it may write everything.
+    declares_all: bool,
+    /// When it began, once a statement has asked for that.
+    instant: Option<Instant>,
+    /// It changes the catalog.
+    makes: bool,
+    /// What copies held otherwise when it began to do so.
+    left_out: Option<LeftOut>,
+    /// It has a savepoint, perhaps, to which it may go back when it has failed.
+    marked: bool,
+}
+
+impl Open {
+    /// The primary, and those that were given the last step with it, have done it.
+    fn step_done(&mut self, by: impl IntoIterator<Item = StandbyId>) {
+        if let Some(writes) = &mut self.writes {
+            writes.step();
+        }
+        self.transaction.done(by);
+    }
+}
+
+/// Why a transaction does not begin.
+enum NotBegun {
+    NoLocks(NoLocks),
+    Undeclared(Problem),
+}
+
+impl Session {
+    /// Transactions of this session are ordered before they are executed.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.service.cluster.orders_first()
+    }
+
+    fn scheduled(&self) -> Rc<Scheduled> {
+        self.database.scheduled().clone()
+    }
+
+    /// One request, from its first byte to its last answer.
+    pub(super) async fn answer_ordered(&mut self, request: Request) -> Result<(), Ended> {
+        self.line.primary.keeps_tags = true;
+        self.begin_request(request);
+        self.database.no_more_awaited(&self.service.cluster).await;
+        self.heed_reloads();
+        match request.kind {
+            Kind::Terminate => return Err(Ended::ClientLeft),
+            Kind::Leftover => return self.line.drop_leftover(request),
+            Kind::Flushed | Kind::Open | Kind::Function => return self.refuse_open(request).await,
+            Kind::Query | Kind::Batch | Kind::Begun => {}
+        }
+        if !self.state.knows_names() && self.state.block() == BlockStatus::Idle {
+            self.probe().await?;
+        }
+        if request.kind == Kind::Begun {
+            self.look_into_begun(request).await?;
+        } else if self.line.primary.status == Status::Failed {
+            self.in_failed_block(request).await?;
+        } else {
+            self.ask_ordered(request).await?;
+        }
+        if let Some(ended) = self.ended.take() {
+            return Err(ended);
+        }
+        self.current.request = None;
+        // As at a server, who has failed keeps nobody waiting, unless a savepoint may save it.
+        if self.line.primary.status == Status::Failed
+            && let Some(open) = self.open.take_if(|open| !open.marked)
+        {
+            self.roll_back_copies(open).await;
+        }
+        self.line.send().await
+    }
+
+    /// A request that is understood, in a session whose block has not failed.
+    async fn ask_ordered(&mut self, request: Request) -> Result<(), Ended> {
+        let version = self.database.version();
+        let meant = self.asks(request).await?;
+        let under = self.database.names().now(None);
+        let settings =
+            self.state.knows_names().then(|| backend::statements::SettingsAt::of(self.state.settings()));
+        let meanings = std::mem::take(&mut self.meanings);
+        let under = backend::statements::Under { settings, names: under, ..Default::default() };
+        self.line.statements.parses_under(under, meanings);
+        match meant {
+            Meant::Nothing => self.at_primary_alone(request).await,
+            Meant::Own(statements) => {
+                self.answer_own(request, &statements).await;
+                Ok(())
+            }
+            Meant::Refused(name, problem) => self.refuse_ordered(request, name, problem).await,
+            Meant::Failed(error) => {
+                self.failed_in_block(&error);
+                Ok(())
+            }
+            Meant::NotUnderstood(why) => {
+                let problem = Problem::error(
+                    "0A000",
+                    format!("what the statement touches is not known ({why}), and every server would have to execute it"),
+                )
+                .hint("docs/designs.md lists what this design does not execute.");
+                self.refuse_ordered(request, why, problem).await
+            }
+            Meant::Statements(uses) => {
+                self.current.statements = uses::statements(&uses);
+                self.statements_ordered(request, uses, version).await
+            }
+        }
+    }
+
+    async fn statements_ordered(
+        &mut self,
+        request: Request,
+        uses: Vec<Use>,
+        version: u64,
+    ) -> Result<(), Ended> {
+        if uses.iter().any(|used| used.dirties) {
+            self.state.dirtied(Dirt::Function);
+        }
+        let in_block = self.line.primary.status == Status::InBlock;
+        match &uses[..] {
+            [Use { does: Does::Begins, declares, .. }] => {
+                self.begin_block(request, in_block).await?;
+                self.block_declares(declares.as_ref());
+                Ok(())
+            }
+            [Use { does: Does::Ends { commits }, .. }] => self.end_block(request, *commits).await,
+            [Use { does: Does::GoesBack | Does::Marks, .. }] if !in_block => {
+                self.at_primary_alone(request).await
+            }
+            [used @ Use { does: Does::GoesBack, .. }] => self.go_back(request, used).await,
+            _ if uses.iter().all(|used| matches!(used.does, Does::AtPrimary)) => {
+                self.at_primary_alone(request).await?;
+                self.keep_level().await
+            }
+            _ => self.execute(request, uses, version).await,
+        }
+    }
+
+    /// Runs at the primary what concerns nobody else.
+    async fn at_primary_alone(&mut self, request: Request) -> Result<(), Ended> {
+        self.current.request = None;
+        self.line.run(request).await?;
+        self.learn();
+        self.went(Went::Primary(ORDERED));
+        Ok(())
+    }
+
+    /// BEGIN: the block is the primary's until something in it is to be executed by all.
+    async fn begin_block(&mut self, request: Request, in_block: bool) -> Result<(), Ended> {
+        self.at_primary_alone(request).await?;
+        if in_block { Ok(()) } else { self.keep_level().await }
+    }
+
+    /// The level at which the servers execute, whatever the client has asked for.
+    async fn keep_level(&mut self) -> Result<(), Ended> {
+        let is_so = matches!(self.state.isolation(), Isolation::ReadCommitted | Isolation::ReadUncommitted);
+        if self.line.primary.status == Status::InBlock && self.open.is_none() && !is_so {
+            self.line.ask(LEVEL).await?;
+        }
+        Ok(())
+    }
+
+    /// In a block that has failed the primary refuses all but its end.
+    async fn in_failed_block(&mut self, request: Request) -> Result<(), Ended> {
+        // The primary executes what stands behind the end of a block: what is not understood is not sent.
+        let uses = match self.asks(request).await? {
+            Meant::Statements(uses) => uses,
+            Meant::Nothing => return self.at_primary_alone(request).await,
+            Meant::Own(statements) => {
+                self.answer_own(request, &statements).await;
+                return Ok(());
+            }
+            Meant::Failed(error) => {
+                self.failed_in_block(&error);
+                return Ok(());
+            }
+            Meant::Refused(name, problem) => return self.refuse_ordered(request, name, problem).await,
+            Meant::NotUnderstood(why) => {
+                let aborted =
+                    "current transaction is aborted, commands ignored until end of transaction block";
+                return self.refuse_ordered(request, why, Problem::error("25P02", aborted)).await;
+            }
+        };
+        self.current.statements = uses::statements(&uses);
+        match &uses[..] {
+            [Use { does: Does::Ends { .. }, .. }] => self.end_block(request, false).await,
+            [used @ Use { does: Does::GoesBack, .. }] => self.go_back(request, used).await,
+            _ => self.at_primary_alone(request).await,
+        }
+    }
+
+    /// Gets the locks, has all that must execute the request do so, and commits it if it is outside a block.
+    async fn execute(&mut self, request: Request, mut uses: Vec<Use>, mut version: u64) -> Result<(), Ended> {
+        let in_block = self.line.primary.status == Status::InBlock;
+        if in_block && uses.iter().any(|used| used.declares.is_some()) {
+            return self.refuse_ordered(request, "declared_late", declared::late()).await;
+        }
+        for _ in 0..AGAIN {
+            let (place, mut locks) =
+                (self.place_of(&uses, in_block), declared::without_catalogs(locks_of(&uses)));
+            let open = match self.open.take() {
+                Some(open) => Ok(open),
+                None => self.begin_ordered(&locks, declared_by(&uses), place).await,
+            };
+            let mut open = match open {
+                Ok(open) => open,
+                Err(NotBegun::NoLocks(no)) => return self.no_locks(request, no).await,
+                Err(NotBegun::Undeclared(problem)) => {
+                    return self.refuse_ordered(request, "undeclared", problem).await;
+                }
+            };
+            if open.declares_all {
+                locks = touching_everything();
+            }
+            let begun = Time::now();
+            let limit = begun + self.service.cluster.setup().wait_limit;
+            let cancelled = self.line.seat.running.clone();
+            let granted = open.transaction.statement(locks, place, limit, cancelled.cancelled()).await;
+            self.service.cluster.metrics().lock_wait.took(begun.elapsed());
+            let sent = match granted {
+                Ok(sent) => sent,
+                Err(no) => {
+                    let goes_on = matches!(no, NoLocks::Refused(_)) || !self.declares();
+                    self.open = Some(open).filter(|_| in_block && goes_on);
+                    return self.no_locks(request, no).await;
+                }
+            };
+            if self.database.version() == version {
+                return self.run_ordered(request, uses, open, sent).await;
+            }
+            // While it waited, the catalog has changed: it may touch something else.
+            open.step_done(sent);
+            self.open = Some(open).filter(|_| in_block);
+            version = self.database.version();
+            match self.asks(request).await? {
+                Meant::Statements(again) => uses = again,
+                Meant::Refused(name, problem) => return self.refuse_ordered(request, name, problem).await,
+                _ => break,
+            }
+        }
+        let problem = Problem::error("40001", "the catalog changes all the time").hint("Run it again.");
+        self.refuse_ordered(request, "catalog_changed", problem).await
+    }
+
+    /// Where tables are declared: those of the session for a block, those of its comment for a statement outside, and else
+    /// what the statement itself touches.
+    async fn begin_ordered(
+        &self,
+        locks: &Tables,
+        declared: Option<Declaration>,
+        mut place: Place,
+    ) -> Result<Open, NotBegun> {
+        let declares = self.service.cluster.declares_tables();
+        let mut tables = Tables::default();
+        if declares {
+            tables = match (self.line.primary.status, declared) {
+                (Status::InBlock, declared) | (_, declared @ Some(_)) => {
+                    self.declared_tables(declared.unwrap_or_default()).await.map_err(NotBegun::Undeclared)?
+                }
+                _ => locks.clone(),
+            };
+            if place != Place::Anywhere {
+                place = Place::At(PRIMARY);
+            }
+        }
+        let only_reads = declares && tables.writes.is_empty();
+        let declares_all = declares && tables == touching_everything();
+        let limit = Time::now() + self.service.cluster.setup().wait_limit;
+        let cancelled = self.line.seat.running.cancelled();
+        let begun = self.scheduled().begin((tables, place), limit, cancelled).await;
+        let transaction = begun.map_err(NotBegun::NoLocks)?;
+        let mut writes = None;
+        if declares && !only_reads {
+            let (ground, script) = (Rc::new(self.ground()), Rc::<Script>::default());
+            writes = Some(Writes::new(script.clone()));
+            transaction.followed_by(Rc::new(move |following| {
+                tokio::task::spawn_local(follow::follow(ground.clone(), script.clone(), following));
+            }));
+        }
+        let copies = Vec::new();
+        let (instant, left_out) = (None, None);
+        let (makes, marked) = (false, false);
+        Ok(Open { transaction, copies, writes, only_reads, declares_all, instant, makes, left_out, marked })
+    }
+
+    /// Transactions say before they begin which tables they will touch.
+    fn declares(&self) -> bool {
+        self.service.cluster.declares_tables()
+    }
+
+    /// Where the statements run.
+    fn place_of(&self, uses: &[Use], in_block: bool) -> Place {
+        match uses {
+            _ if uses.iter().any(Use::is_everywhere) => Place::Everywhere,
+            [Use { does: Does::ReadsAnywhere(_), .. }] if !in_block && !self.current.stays => Place::Anywhere,
+            _ => Place::At(PRIMARY),
+        }
+    }
+
+    /// The locks are there.
+    async fn run_ordered(
+        &mut self,
+        request: Request,
+        uses: Vec<Use>,
+        mut open: Open,
+        sent: Vec<StandbyId>,
+    ) -> Result<(), Ended> {
+        let in_block = self.line.primary.status == Status::InBlock;
+        let version = self.database.version();
+        if let [Use { does: Does::ReadsAnywhere(template), .. }] = &uses[..]
+            && sent != [PRIMARY]
+        {
+            if let [at] = sent[..] {
+                self.current.template = Some(template.clone());
+                if self.read_at_copy(at).await? {
+                    return Ok(());
+                }
+            }
+            // The client has seen nothing of it: the primary answers, under the same locks.
+            self.current.request = Some(request);
+            if self.declares() {
+                // Or with versions of its own.
+                drop(open);
+                self.current.stays = true;
+                return Box::pin(self.execute(request, uses, version)).await;
+            }
+        }
+        if uses.iter().any(|used| matches!(used.does, Does::Makes)) && !open.makes {
+            open.makes = true;
+            open.left_out = self.database.loaded().map(|loaded| at_copies::left_out(&loaded.catalog));
+        }
+        open.marked |= uses.iter().any(|used| matches!(used.does, Does::Marks));
+        let everywhere = uses.iter().any(Use::is_everywhere);
+        let seems = uses.iter().any(|used| matches!(used.does, Does::SeemsToRead));
+        if !in_block && (everywhere || seems) {
+            let begin = if everywhere { BEGIN } else { BEGIN_READING };
+            return self.run_in_block_of_ours(request, &uses, open, begin).await;
+        }
+        let ran = match everywhere {
+            true => self.everywhere_in_block(request, &uses, &mut open).await,
+            false => self.at_primary_alone(request).await,
+        };
+        // Also if the client is gone meanwhile: numbers that were drawn stay so.
+        open.step_done(sent);
+        ran?;
+        self.open = Some(open).filter(|_| self.line.primary.status != Status::Idle);
+        Ok(())
+    }
+
+    /// A statement inside the client's block, everywhere.
+    async fn everywhere_in_block(
+        &mut self,
+        request: Request,
+        uses: &[Use],
+        open: &mut Open,
+    ) -> Result<(), Ended> {
+        if let Some(problem) = self.ask_instant(uses, open).await? {
+            return self.refuse_ordered(request, "clock", problem).await;
+        }
+        let _spared = self.spare_draws(uses).await?;
+        let work = self.begin_at_copies(uses, open).await;
+        self.current.request = None;
+        let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
+        let (ran, did) = tokio::join!(self.line.run(request), copies);
+        let gone = self.ran_out(ran, uses, open).await?;
+        let seen = self.line.primary.seen();
+        self.compare_copies(uses, &seen, did, open);
+        self.learn_from(&seen);
+        self.went(Went::Primary(ORDERED));
+        gone.map_or(Ok(()), Err)
+    }
+
+    /// What follows is not ended from outside: the copies that do the same would be lost with it.
+    fn spare(&self) -> Result<(), Ended> {
+        self.line.seat.spare().map_err(Ended::SentAway)
+    }
+
+    /// The same of statements that draw numbers of sequences, which no ROLLBACK gives back. Nor are those cancelled until the end of
+    /// what this returns; a COMMIT may be, which is the same for all as the primary decides.
+    async fn spare_draws(&self, uses: &[Use]) -> Result<Option<Spared>, Ended> {
+        if !uses.iter().any(|used| used.moves_sequences) {
+            return Ok(None);
+        }
+        self.spare()?;
+        Ok(Some(self.line.seat.running.clone().spare().await))
+    }
+
+    /// The primary has done what it was given, also if the client is gone meanwhile: why, if so. The error: nobody knows
+    /// what it has done.
+    async fn ran_out(
+        &mut self,
+        ran: Result<(), Ended>,
+        uses: &[Use],
+        open: &mut Open,
+    ) -> Result<Option<Ended>, Ended> {
+        let lost = match ran {
+            Ok(()) => return Ok(None),
+            Err(lost @ Ended::PrimaryLost(_)) => lost,
+            Err(gone) => match self.line.settled_alone().await {
+                Ok(()) => return Ok(Some(gone)),
+                Err(lost) => lost,
+            },
+        };
+        if uses.iter().any(|used| used.moves_sequences) {
+            // What is not committed is rolled back; numbers that were drawn stay so.
+            self.lose_all(open, "the primary was lost while it drew numbers of a sequence");
+        }
+        Err(lost)
+    }
+
+    /// A request outside a block: BEGIN, the request, COMMIT.
+    async fn run_in_block_of_ours(
+        &mut self,
+        request: Request,
+        uses: &[Use],
+        mut open: Open,
+        begin: &str,
+    ) -> Result<(), Ended> {
+        let mut begin = Some(begin);
+        if uses.iter().any(|used| used.instants > 0) {
+            self.line.ask(begin.take().unwrap_or(BEGIN)).await?;
+            if let Some(problem) = self.ask_instant(uses, &mut open).await? {
+                self.line.ask("ROLLBACK").await?;
+                return self.refuse_ordered(request, "clock", problem).await;
+            }
+        }
+        let spared = self.spare_draws(uses).await?;
+        let work = self.begin_at_copies(uses, &mut open).await;
+        // In the middle of a text a completion cannot be kept back.
+        let alone = request.kind == Kind::Batch || uses.len() == 1;
+        self.current.request = None;
+        let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
+        let (ran, did) = tokio::join!(self.line.run_within(begin, request, alone), copies);
+        let gone = self.ran_out(ran, uses, &mut open).await?;
+        drop(spared);
+        let mut seen = self.line.primary.seen();
+        self.compare_copies(uses, &seen, did, &mut open);
+        let by: Vec<StandbyId> = open.copies.iter().map(|copy| copy.replica).chain([PRIMARY]).collect();
+        open.step_done(by);
+        if let Some(gone) = gone {
+            return Err(gone);
+        }
+        let mut end = std::mem::take(&mut seen.withheld);
+        if seen.failed {
+            called::explained(uses, &seen, self.line.client.out());
+            self.line.ask("ROLLBACK").await?;
+            self.roll_back_copies(open).await;
+        } else {
+            self.spare()?;
+            self.line.primary.own_error();
+            self.line.primary.ask_aloud("COMMIT");
+            let settled = self.line.settled().await;
+            let error = self.commit_ordered(settled, open, None).await?;
+            if let Some(error) = error {
+                seen.failed = true;
+                end = error;
+            }
+        }
+        self.learn_from(&seen);
+        self.went(Went::Primary(ORDERED));
+        let status = self.line.primary.status;
+        let out = self.line.client.out();
+        out.extend_from_slice(&end);
+        out.ready(status);
+        Ok(())
+    }
+
+    /// COMMIT or ROLLBACK of the client's block.
+    async fn end_block(&mut self, request: Request, commits: bool) -> Result<(), Ended> {
+        let Some(open) = self.open.take() else {
+            self.at_primary_alone(request).await?;
+            return self.keep_level().await;
+        };
+        self.current.request = None;
+        if !commits {
+            let ran = self.line.run(request).await;
+            self.learn();
+            self.roll_back_copies(open).await;
+            ran?;
+            self.went(Went::Primary(ORDERED));
+            return self.keep_level().await;
+        }
+        self.spare()?;
+        let ran = self.line.run_withheld(request).await;
+        let seen = self.line.primary.seen();
+        let error = self.commit_ordered(ran, open, Some(has_committed(&seen))).await?;
+        debug_assert!(error.is_none(), "the client has got the error itself");
+        self.learn_from(&seen);
+        self.went(Went::Primary(ORDERED));
+        let status = self.line.primary.status;
+        let out = self.line.client.out();
+        out.extend_from_slice(&seen.withheld);
+        out.ready(status);
+        self.keep_level().await
+    }
+
+    /// The primary was given the COMMIT, with this answer: the replicas do what it did. The error that the client gets.
+    /// `committed`: whether the client's own COMMIT was completed as such; `None`: it was ours.
+    async fn commit_ordered(
+        &mut self,
+        settled: Result<(), Ended>,
+        open: Open,
+        committed: Option<bool>,
+    ) -> Result<Option<Vec<u8>>, Ended> {
+        let gone = match settled {
+            Ok(()) => None,
+            Err(ended @ Ended::PrimaryLost(_)) => {
+                self.take_out_all(open, "the primary was lost in a commit: nobody knows whether that stands");
+                return Err(ended);
+            }
+            // The client went away: its commit goes on.
+            Err(ended) => match self.line.settled_alone().await {
+                Ok(()) => Some(ended),
+                Err(lost) => {
+                    self.take_out_all(
+                        open,
+                        "the primary was lost in a commit: nobody knows whether that stands",
+                    );
+                    return Err(lost);
+                }
+            },
+        };
+        let error = self.line.primary.own_error();
+        let committed = match committed {
+            Some(committed) => committed || gone.is_some() && has_committed(&self.line.primary.seen()),
+            None => error.is_none(),
+        };
+        if committed {
+            self.commit_copies(open).await;
+        } else {
+            self.roll_back_copies(open).await;
+        }
+        gone.map_or(Ok(error), Err)
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    async fn go_back(&mut self, request: Request, used: &Use) -> Result<(), Ended> {
+        let Some(mut open) = self.open.take() else { return self.at_primary_alone(request).await };
+        let Ok(sent) = open.transaction.back_to_savepoint() else {
+            return Err(Ended::PrimaryLost(Told::NotYet));
+        };
+        let done = self.everywhere_in_block(request, std::slice::from_ref(used), &mut open).await;
+        for copy in &mut open.copies {
+            // What was set in between is as it was before.
+            copy.settings = copy.settings.take().filter(|_| !copy.has_set);
+        }
+        open.step_done(sent);
+        self.open = Some(open);
+        done
+    }
+
+    /// Asks for the instant at which the transaction began, if a statement needs it. The problem, if its words are not
+    /// understood.
+    async fn ask_instant(&mut self, uses: &[Use], open: &mut Open) -> Result<Option<Problem>, Ended> {
+        if uses.iter().all(|used| used.instants == 0) {
+            return Ok(None);
+        }
+        // Each time: the time zone may be another one by now, and days and local times with it.
+        let row = self.line.ask(Instant::QUESTION).await?.unwrap_or_default();
+        open.instant = Instant::of_row(&row);
+        let understood = open.instant.as_ref().is_some_and(|instant| {
+            let words =
+                |used: &Use| used.instants == 0 || instant.put_into(&used.text, used.instants).is_some();
+            uses.iter().all(words)
+        });
+        Ok((!understood).then(|| {
+            let message = "every server executes the statement, and it asks for the time in a way that is not understood";
+            Problem::error("0A000", message).hint("Write now() or CURRENT_TIMESTAMP, or send the value itself.")
+        }))
+    }
+
+    /// After DDL has committed everywhere and before its locks go: what is understood from now on is understood under the
+    /// new catalog.
+    async fn catalog_comes(&self) -> bool {
+        let cluster = &self.service.cluster;
+        let wanted = cluster.scheduler().order_mut().want_gauge();
+        cluster.gauge_now();
+        let limit = Time::now() + CATALOG_LIMIT;
+        loop {
+            let moved = cluster.next_move();
+            let is_settled = self.database.id().is_some_and(|database| {
+                cluster.scheduler().order().settled(database).is_some_and(|(number, _)| number >= wanted)
+            });
+            if is_settled && self.database.loaded().is_some() {
+                return true;
+            }
+            if timeout_at(limit, moved).await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// The statement did not get its locks.
+    async fn no_locks(&mut self, request: Request, no: NoLocks) -> Result<(), Ended> {
+        let (name, problem) = match no {
+            NoLocks::Refused(Refused::Deadlock) => (
+                "deadlock",
+                Problem::error("40P01", "deadlock detected").hint(
+                    "Each of two transactions waits for tables that the other has used. Run this one again; touch tables in \
+                     one order, those first that are written.",
+                ),
+            ),
+            NoLocks::Refused(Refused::Undeclared(table)) => ("undeclared", self.undeclared(table)),
+            NoLocks::Refused(Refused::Full) => (
+                "full",
+                Problem::error("54000", "too many transactions are open, or this one has too many statements"),
+            ),
+            NoLocks::Refused(refused) => (
+                "refused",
+                Problem::error("40001", format!("the transaction cannot go on: {refused}")).hint("Run it again."),
+            ),
+            NoLocks::Late => (
+                "wait_limit",
+                Problem::error("40001", "the statement waited in vain for its tables").hint(
+                    "Another transaction that uses them has not ended within wait_limit. Run this one again.",
+                ),
+            ),
+            NoLocks::Cancelled => {
+                ("cancelled", cancelled())
+            }
+        };
+        self.refuse_ordered(request, name, problem).await
+    }
+
+    /// The client gets this error, and its block fails.
+    async fn refuse_ordered(
+        &mut self,
+        request: Request,
+        name: &'static str,
+        problem: Problem,
+    ) -> Result<(), Ended> {
+        self.service.cluster.metrics().scheduled_refused.one(name);
+        self.current.request = Some(request);
+        if self.line.primary.status == Status::InBlock {
+            self.fail_block(Some(problem)).await;
+        } else {
+            self.refuse(request, &problem);
+        }
+        self.ended.take().map_or(Ok(()), Err)
+    }
+
+    /// A request whose end is not in sight: it cannot be looked at before it is executed.
+    async fn refuse_open(&mut self, request: Request) -> Result<(), Ended> {
+        let what = if request.kind == Kind::Function { "function_call" } else { "open_pipeline" };
+        self.service.cluster.metrics().scheduled_refused.one(what);
+        let problem = Problem::error(
+            "0A000",
+            "this design looks at whole requests: not at those that are flushed before their Sync, or longer than are held",
+        )
+        .hint("docs/designs.md lists what this design does not execute.");
+        self.line.client.out().problem(&problem);
+        if self.line.primary.status == Status::InBlock {
+            self.line.ask(FAIL).await?;
+            self.state.statement_failed();
+            self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
+        }
+        if request.kind == Kind::Function {
+            self.line.client.consume(request.bytes);
+            let status = self.line.primary.status;
+            self.line.client.out().ready(status);
+            return self.line.send().await;
+        }
+        self.skipping = true;
+        self.skip(request).await
+    }
+}
+
+/// A COMMIT was completed, and not as a ROLLBACK.
+fn has_committed(seen: &Seen) -> bool {
+    seen.tags.iter().any(|tag| **tag == *b"COMMIT")
+}
+
+/// What the comments of a request declare.
+fn declared_by(uses: &[Use]) -> Option<Declaration> {
+    uses.iter().find_map(|used| used.declares.clone())
+}
+
+/// All that statements lock.
+fn locks_of(uses: &[Use]) -> Tables {
+    let mut all = Tables::default();
+    for used in uses {
+        match &used.locks {
+            Some(locks) => {
+                all.reads.extend(&locks.reads);
+                all.writes.extend(&locks.writes);
+            }
+            None if matches!(used.does, Does::AlonePrimary | Does::AtPrimary | Does::Marks) => {}
+            None => return touching_everything(),
+        }
+    }
+    all
+}
