@@ -2,14 +2,14 @@
 
 use crate::overhead::{Addresses, Pooling, Way, tree};
 use crate::progress::Progress;
+use crate::result_files::ResultFiles;
 use crate::session::{Protocol, Session};
 use crate::stop::Stop;
-use crate::table::{Table, write_json};
+use crate::table::Table;
 use crate::{Error, Verdict};
 use clap::Args;
 use serde::Serialize;
 use std::fs;
-use std::path::PathBuf;
 
 /// Log-ins that are on their way at the same time.
 const AT_ONCE: u32 = 20;
@@ -23,12 +23,9 @@ pub struct Options {
     /// How many clients
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     pub clients: u32,
-    /// Write the table here as CSV
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write everything here as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub files: ResultFiles,
 }
 
 /// The memory of one proxy and its children: resident, in KiB (`VmRSS` of `/proc/PID/status`).
@@ -65,12 +62,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     for memory in &figures {
         memory.problem.iter().for_each(|problem| println!("{}: {problem}", memory.way));
     }
-    if let Some(path) = &options.csv {
-        table.write_csv(path)?;
-    }
-    if let Some(path) = &options.json {
-        write_json(path, &figures)?;
-    }
+    options.files.write(&table, &figures)?;
     Ok(Verdict::Clean)
 }
 

@@ -18,6 +18,7 @@ pub mod mix;
 pub mod overhead;
 pub mod pause;
 pub mod progress;
+pub mod result_files;
 pub mod session;
 pub mod share;
 pub mod slow_disk;

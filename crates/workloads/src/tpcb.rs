@@ -211,7 +211,7 @@ impl Workload for Tpcb {
 
 fn workload(options: &Options) -> Tpcb {
     let accounts = ACCOUNTS / options.shrink;
-    Tpcb { branches: options.scale, accounts, blocks: options.run.blocks(), before: 0 }
+    Tpcb { branches: options.scale, accounts, blocks: options.run.blocks, before: 0 }
 }
 
 /// Runs the subcommand and prints its results.

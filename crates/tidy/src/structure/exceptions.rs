@@ -26,9 +26,9 @@ pub(super) const FIELDS: &[Exception] = &[
     ("crates/sim/src/model/server.rs", "Server", 20),
     ("crates/sim/src/model/standby.rs", "Standby", 18),
     ("crates/sim/src/world.rs", "World", 20),
-    ("crates/workloads/src/histories/report.rs", "Options", 23),
-    ("crates/workloads/src/stale/report.rs", "Options", 19),
-    ("crates/workloads/src/workload/options.rs", "Options", 21),
+    ("crates/workloads/src/histories/report.rs", "Options", 22),
+    ("crates/workloads/src/stale/report.rs", "Options", 18),
+    ("crates/workloads/src/workload/options.rs", "Options", 17),
 ];
 
 /// Methods of a type.

@@ -3,10 +3,11 @@
 use super::{Isolation, Recorded, Registers, TABLE, Workload, record, record_registers, set_up};
 use crate::check::{Findings, History, Key, Model, Outcome, check, check_each_key};
 use crate::progress::Progress;
+use crate::result_files::ResultFiles;
 use crate::session::Protocol;
 use crate::share::{Asked, Before, Server, Share, Source};
 use crate::stop::Stop;
-use crate::table::{Table, percent, write_json};
+use crate::table::{Table, percent};
 use crate::{Error, Verdict, pause};
 use clap::Args;
 use serde::Serialize;
@@ -88,12 +89,9 @@ pub struct Options {
     /// Judge this log instead of running anything
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     pub check: Option<PathBuf>,
-    /// Write the results here as CSV
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write the results here as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub files: ResultFiles,
 }
 
 /// One judged run.
@@ -163,12 +161,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     let summaries = measure(options, &stop).await?;
     let table = table(&summaries);
     print!("{table}");
-    if let Some(path) = &options.csv {
-        table.write_csv(path)?;
-    }
-    if let Some(path) = &options.json {
-        write_json(path, &summaries)?;
-    }
+    options.files.write(&table, &summaries)?;
     Ok(Verdict::clean_if(summaries.iter().all(|summary| summary.valid)))
 }
 

@@ -4,16 +4,16 @@ use super::{
     ACCOUNT_ROWS, ACCOUNTS, CATALOGUE, CATALOGUE_ROWS, FIRST_BALANCE, Run, TRANSFERS, Transfers, clients,
 };
 use crate::progress::{Phase, Progress};
+use crate::result_files::ResultFiles;
 use crate::session::{Protocol, Trouble};
 use crate::share::{Asked, Before, Server, Share, Source, ratio};
 use crate::stop::Stop;
-use crate::table::{Table, milliseconds, percent, write_json};
+use crate::table::{Table, milliseconds, percent};
 use crate::tally::{Tally, Total};
 use crate::{Error, Verdict, ground, pause};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -58,12 +58,9 @@ pub struct Options {
     /// What chance starts from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write the table here as CSV
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write everything here as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub files: ResultFiles,
 }
 
 impl Options {
@@ -83,8 +80,7 @@ impl Options {
             servers: Vec::new(),
             console: None,
             seed: 1,
-            csv: None,
-            json: None,
+            files: ResultFiles::default(),
         }
     }
 }
@@ -127,12 +123,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     if let Some(transfers) = &report.transfers {
         println!("{transfers}");
     }
-    if let Some(path) = &options.csv {
-        table.write_csv(path)?;
-    }
-    if let Some(path) = &options.json {
-        write_json(path, &report)?;
-    }
+    options.files.write(&table, &report)?;
     Ok(Verdict::clean_if(report.is_clean()))
 }
 

@@ -18,15 +18,14 @@ pub use ways::Addresses;
 pub(crate) use ways::{Pooling, Way};
 
 use crate::progress::Progress;
+use crate::result_files::ResultFiles;
 use crate::session::{Protocol, Session};
 use crate::share::Server;
 use crate::stop::Stop;
-use crate::table::write_json;
 use crate::{Error, Verdict, pause};
 use calls::Counting;
 use clap::Args;
 use report::Sample;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Arguments of `overhead`.
@@ -59,12 +58,9 @@ pub struct Options {
     /// Do not count system calls
     #[arg(long)]
     pub no_calls: bool,
-    /// Write the table here as CSV
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write everything here as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub files: ResultFiles,
 }
 
 /// Runs the subcommand and prints its results.
@@ -78,12 +74,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     for (way, problem) in &report.problems {
         println!("{way}: {problem}");
     }
-    if let Some(path) = &options.csv {
-        table.write_csv(path)?;
-    }
-    if let Some(path) = &options.json {
-        write_json(path, &report)?;
-    }
+    options.files.write(&table, &report)?;
     Ok(Verdict::Clean)
 }
 

@@ -2,17 +2,17 @@
 
 use super::{COLD, COLD_ROWS, Commit, HOT, READ_COLD, READ_HOT, Run, interval, rounds};
 use crate::progress::Progress;
+use crate::result_files::ResultFiles;
 use crate::session::{Protocol, Session};
 use crate::share::{Asked, Before, Server, Share, Source};
 use crate::stop::Stop;
-use crate::table::{Table, milliseconds, percent, write_json};
+use crate::table::{Table, milliseconds, percent};
 use crate::tally::{Tally, Total};
 use crate::{Error, Verdict, console, ground, pause};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -75,12 +75,9 @@ pub struct Options {
     /// What chance starts from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write the table here as CSV
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write everything here as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub files: ResultFiles,
 }
 
 impl Options {
@@ -105,8 +102,7 @@ impl Options {
             servers: Vec::new(),
             console: None,
             seed: 1,
-            csv: None,
-            json: None,
+            files: ResultFiles::default(),
         }
     }
 }
@@ -223,12 +219,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     let report = measure(options, &Stop::at_ctrl_c(), &mut Progress::new()).await?;
     let table = report.table();
     print!("{table}\n{}", report.summary());
-    if let Some(path) = &options.csv {
-        table.write_csv(path)?;
-    }
-    if let Some(path) = &options.json {
-        write_json(path, &report)?;
-    }
+    options.files.write(&table, &report)?;
     Ok(Verdict::clean_if(report.is_clean()))
 }
 

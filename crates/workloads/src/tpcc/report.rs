@@ -84,7 +84,7 @@ impl Tpcc {
             size: Size::new(scale, shrink, run.clients),
             mix,
             before: Before::default(),
-            blocks: run.blocks(),
+            blocks: run.blocks,
             foreign_keys: false,
         }
     }

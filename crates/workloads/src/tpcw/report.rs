@@ -76,7 +76,7 @@ fn workload(options: &Options) -> Tpcw {
     Tpcw {
         size: Size::new(options.items, options.scale, options.shrink),
         mix: options.mix,
-        blocks: options.run.blocks(),
+        blocks: options.run.blocks,
         orders_before: 0,
     }
 }

@@ -21,6 +21,7 @@ pub(crate) use loader::{Loader, TextRow};
 pub(crate) use run::{measure, run};
 
 use crate::session::{Session, Trouble};
+use clap::Args;
 
 /// How a transaction ended that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,12 +127,21 @@ pub(crate) trait Workload: Send + Sync + 'static {
 }
 
 /// The block that transactions run in, as the options say.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Blocks {
-    pub(crate) isolation: Isolation,
-    pub(crate) declare_read_only: bool,
-    pub(crate) autocommit_reads: bool,
-    pub(crate) declare_tables: bool,
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[group(skip)]
+pub struct Blocks {
+    /// The isolation level of transactions in blocks
+    #[arg(long, value_enum, default_value = "default")]
+    pub isolation: Isolation,
+    /// Begin transactions that only read with READ ONLY
+    #[arg(long)]
+    pub declare_read_only: bool,
+    /// Run transactions that only read without BEGIN and COMMIT: each of their statements alone
+    #[arg(long, conflicts_with = "declare_read_only")]
+    pub autocommit_reads: bool,
+    /// Declare the tables of each transaction that writes, right after BEGIN (SET LOCAL consort.tables_read, consort.tables_written)
+    #[arg(long)]
+    pub declare_tables: bool,
 }
 
 /// The tables of a transaction, names with commas between them.

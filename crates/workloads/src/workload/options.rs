@@ -1,10 +1,11 @@
 //! The arguments that all workloads have.
 
+use super::Blocks;
 use crate::pause;
+use crate::result_files::ResultFiles;
 use crate::session::Protocol;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The isolation level of transactions in blocks.
@@ -74,18 +75,9 @@ pub struct Options {
     /// How long a statement may take before its client gives up and logs in again
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "60s")]
     pub statement_limit: Duration,
-    /// The isolation level of transactions in blocks
-    #[arg(long, value_enum, default_value = "default")]
-    pub isolation: Isolation,
-    /// Begin transactions that only read with READ ONLY
-    #[arg(long)]
-    pub declare_read_only: bool,
-    /// Run transactions that only read without BEGIN and COMMIT: each of their statements alone
-    #[arg(long, conflicts_with = "declare_read_only")]
-    pub autocommit_reads: bool,
-    /// Declare the tables of each transaction that writes, right after BEGIN (SET LOCAL consort.tables_read, consort.tables_written)
-    #[arg(long)]
-    pub declare_tables: bool,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub blocks: Blocks,
     /// How statements travel
     #[arg(long, value_enum, default_value = "extended")]
     pub protocol: Protocol,
@@ -95,24 +87,12 @@ pub struct Options {
     /// What chance starts from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write the table here as CSV
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write everything here as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
+    #[command(flatten)]
+    pub files: ResultFiles,
 }
 
 impl Options {
-    pub(crate) fn blocks(&self) -> super::Blocks {
-        super::Blocks {
-            isolation: self.isolation,
-            declare_read_only: self.declare_read_only,
-            autocommit_reads: self.autocommit_reads,
-            declare_tables: self.declare_tables,
-        }
-    }
-
     pub(crate) fn load_url(&self) -> &str {
         self.load_url.as_deref().unwrap_or(&self.url)
     }

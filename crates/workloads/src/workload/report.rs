@@ -121,7 +121,7 @@ impl Report {
             setting: workload.describe(),
             clients: options.clients + workload.more_clients(),
             protocol: options.protocol,
-            isolation: options.isolation,
+            isolation: options.blocks.isolation,
             loaded_seconds,
             seconds,
             transactions: named.map(|(name, tally)| line(name, tally, ended, seconds)).collect(),

@@ -9,7 +9,6 @@ use crate::console::{self, Watch};
 use crate::progress::{Phase, Progress};
 use crate::session::{Protocol, Session, Trouble};
 use crate::stop::Stop;
-use crate::table::write_json;
 use crate::{Error, Verdict, ground};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,12 +28,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 pub(crate) async fn run<W: Workload>(workload: W, options: &Options) -> Result<Verdict, Error> {
     let report = measure(workload, options, &Stop::at_ctrl_c(), &mut Progress::new()).await?;
     print!("{report}");
-    if let Some(path) = &options.csv {
-        report.table().write_csv(path)?;
-    }
-    if let Some(path) = &options.json {
-        write_json(path, &report)?;
-    }
+    options.files.write(&report.table(), &report)?;
     Ok(Verdict::clean_if(report.is_clean()))
 }
 

@@ -112,7 +112,7 @@ fn workload(options: &Options) -> Ycsb {
         mix: options.mix,
         weights: options.mix.weights(),
         theta: options.theta.unwrap_or_else(|| options.mix.theta()),
-        blocks: options.run.blocks(),
+        blocks: options.run.blocks,
         keys: Keys::new(rows, rows),
         missing: Mutex::default(),
     }
