@@ -2,7 +2,7 @@
 
 #[path = "../../crates/frontend/src/fuzzed.rs"]
 mod fuzzed;
-#[path = "../../crates/frontend/src/proxy.rs"]
+#[path = "../../crates/frontend/src/proxy_protocol.rs"]
 mod proxy;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzed::check(bytes));

@@ -2,10 +2,10 @@
 //! "transaction"` and `"statement"`). A session that shares has one only while it has a transaction or state that lives in its
 //! process; between its transactions others have it. Those who share one have logged in as the same role, in the same database,
 //! with the same start-up parameters, so that RESET means the same to all. What a client calls itself is none of them: it goes along
-//! as a setting (`door/named.rs`).
+//! as a setting (`crates/frontend/src/application_name.rs`).
 //!
 //! Whoever takes a connection brings it to the session's settings first, and tells it the named statements that it uses
-//! (`session/pooled.rs`).
+//! (`crates/session/src/pooled.rs`).
 
 mod opening;
 mod queue;

@@ -3,67 +3,67 @@
 //!
 //! It does not know what a client is.
 
+mod arrival_rate;
 mod backends;
 pub mod barrier;
-mod coming;
-mod configured;
+mod configuration_reloads;
 mod database;
-mod feed;
-mod feeds;
 pub mod follow;
-mod histories;
-mod lead;
-mod members;
-mod names;
-mod pace;
+mod joining_replicas;
+mod leadership;
+mod membership;
+mod name_changes;
 pub mod plan;
-mod replicas;
-mod reruns;
-mod rest;
+mod replica_commands;
+mod replication_buffer;
+mod replication_progress;
+mod resting_replicas;
 mod round_trip;
 pub mod routes;
 pub mod scheduled;
 pub mod shadow;
+mod statement_replication;
+mod timeline_proofs;
 pub mod trouble;
 pub mod understanding;
-mod written;
+mod wal_clock;
 
+pub(crate) use arrival_rate::Work;
 pub use backends::Backends;
 pub use backends::{Orphan, OrphanOf};
-pub use coming::Awaited;
-pub use configured::Configured;
+pub use configuration_reloads::Configured;
 pub use database::{Asked, Hold};
 pub use database::{CATALOG_BEING_READ, Database};
-pub use feed::Pending;
-pub(crate) use feed::{NotFed, Place, Rows, Stretch};
-pub use feeds::{CourseView, InVain, Stage, Waited};
-pub(crate) use feeds::{Feeds, TO_BE_COPIED};
-pub use lead::Lead;
-pub use lead::Standing;
-pub use names::{Names, NamesAt};
-pub(crate) use pace::Work;
-pub use reruns::Told;
-pub use rest::{Resting, Stands, Wanted};
+pub use joining_replicas::Awaited;
+pub use leadership::Lead;
+pub use leadership::Standing;
+pub use name_changes::{Names, NamesAt};
+pub use replication_buffer::Pending;
+pub(crate) use replication_buffer::{NotFed, Place, Rows, Stretch};
+pub use replication_progress::{CourseView, InVain, Stage, Waited};
+pub(crate) use replication_progress::{Feeds, TO_BE_COPIED};
+pub use resting_replicas::{Resting, Stands, Wanted};
+pub use statement_replication::Told;
 
 use crate::barrier::Unmarked;
 use crate::routes::Routes;
 use crate::understanding::Understanding;
-use coming::Coming;
 use config::pooling::Pools;
 use counters::Metrics;
 use design::{Design, Orderer, Reads};
 use history::{DatabaseId, Footprint, Grain, Incarnation, Lsn};
-use members::{Member, Standby, numbered};
+use joining_replicas::Coming;
+use membership::{Member, Standby, numbered};
 use order::DoubtId;
 use postgres::address::Address;
 use postgres::attach::{SlotFault, SlotState, UnreplicableDdl};
 use postgres::facts::Facts;
 use postgres::timelines::PrimaryHistory;
 use replica_apply::clone::Chosen;
-use reruns::Reruns;
 use round_trip::RoundTrip;
 use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
 use statement_analysis::catalog::Procedure;
+use statement_replication::Reruns;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -71,7 +71,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transaction::Backend;
-use written::Written;
+use wal_clock::Written;
 
 /// In this time after its start, or after it has taken over, statements wait until their database is followed: that its
 /// clients come all at once is usual then.
@@ -224,9 +224,9 @@ impl Cluster {
             setup,
         }));
         if let Some(lease) = cluster.setup().lease {
-            tokio::task::spawn_local(follow::lead::run(cluster.clone(), lease));
+            tokio::task::spawn_local(follow::leader_lease::run(cluster.clone(), lease));
         }
-        tokio::task::spawn_local(follow::gauge::run(cluster.clone()));
+        tokio::task::spawn_local(follow::snapshot_probe::run(cluster.clone()));
         tokio::task::spawn_local(follow::backends::run(cluster.clone()));
         tokio::task::spawn_local(follow::roles::run(cluster.clone()));
         tokio::task::spawn_local(barrier::run(cluster.clone()));
@@ -335,7 +335,7 @@ impl Cluster {
         database.is_awaited_until(self.0.lead.since().unwrap_or(self.0.started) + FIRST_MOMENT);
         tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
         for replica in self.fed_ids() {
-            tokio::task::spawn_local(follow::fed::run(self.clone(), database.clone(), replica));
+            tokio::task::spawn_local(follow::replica_feed::run(self.clone(), database.clone(), replica));
         }
         database
     }

@@ -13,8 +13,8 @@ pub mod origin;
 pub mod pooling;
 pub mod refusal;
 pub mod statement_log;
+mod validation;
 mod value;
-mod whole;
 
 use crate::hba::{Method, Rules};
 use crate::pooling::{Pooling, Pools, Said};

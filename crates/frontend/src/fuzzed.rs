@@ -1,7 +1,7 @@
 //! Any bytes as what a balancer says in the first bytes of a connection (`make fuzz`, which has this file and the reader
 //! alone).
 
-use super::proxy::header;
+use super::proxy_protocol::header;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;

@@ -1,24 +1,24 @@
 //! The door: where clients come in. Listeners, limits, the first packet, TLS, who may enter, who may cancel; then each
 //! client's session has a task of its own.
 
-mod admit;
-mod arrive;
-mod crowd;
-mod first;
+mod application_name;
+mod auth_query;
+mod authentication;
+mod client_limits;
+mod first_packet;
 mod half_open;
 mod kill;
-mod listen;
-mod lookup;
-mod named;
+mod listener;
 mod pause;
 mod process_numbers;
-mod proxy;
-mod replicate;
+mod proxy_protocol;
+mod replication_connection;
+mod startup;
 mod takeover;
 mod tls;
 
-pub use listen::{Listen, Listener};
-pub use lookup::{Lookup, Memberships};
+pub use auth_query::{Lookup, Memberships};
+pub use listener::{Listen, Listener};
 pub use tls::ClientTls;
 
 use backend::service::Service;
@@ -213,7 +213,7 @@ impl Door {
         self.open_connections.set(self.open_connections.get() + 1);
         tokio::task::spawn_local(async move {
             // What the log-in takes is given back before the session begins.
-            if let Some(session) = Box::pin(arrive::arrive(&self, socket, origin, port)).await {
+            if let Some(session) = Box::pin(startup::arrive(&self, socket, origin, port)).await {
                 session.run().await;
             }
             self.open_connections.set(self.open_connections.get() - 1);

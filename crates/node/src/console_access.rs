@@ -9,8 +9,8 @@ use postgres::attach;
 use tokio::time::{Instant, sleep};
 use wire::{Answers, Problem, Severity};
 
+use crate::console_view::Shown;
 use crate::process::Process;
-use crate::shown::Shown;
 use crate::verify;
 use admin::console;
 use admin::console::{Change, Command, Kind, Reply, Rights, Table};

@@ -1,21 +1,21 @@
 //! One process: sockets, clocks, configuration, metrics; runs the flows.
 
+mod connection_budget;
 mod console_access;
-mod members;
+mod console_view;
+mod listen_addresses;
 mod open_files;
-mod overdue;
-mod places;
 mod process;
-mod room;
+mod replica_configuration;
 mod serve;
-mod shown;
 mod start_error;
 mod supervisor;
 mod takeover;
+mod timeouts;
 mod verify;
 
+pub use connection_budget::check_room;
 pub use process::{StartsAgain, lookup};
-pub use room::check_room;
 pub use serve::{Start, serve};
 pub use start_error::StartError;
 pub use takeover::{Heir, NoHeir};

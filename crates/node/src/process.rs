@@ -22,10 +22,10 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use crate::members;
+use crate::connection_budget::check_room;
+use crate::listen_addresses::Served;
 use crate::open_files;
-use crate::places::Served;
-use crate::room::check_room;
+use crate::replica_configuration;
 use crate::start_error::StartError;
 use crate::supervisor;
 use crate::verify::Verification;
@@ -199,7 +199,7 @@ impl Process {
         if let Some(service) = &*self.door.service.borrow() {
             service.servers.reload(config.pools());
             service.statement_log.set(config.statement_log);
-            members::renew(service, reach.replicas(&config).collect(), config.drain_time);
+            replica_configuration::renew(service, reach.replicas(&config).collect(), config.drain_time);
         }
         self.door.max_clients.set(config.max_clients);
         self.door.max_clients_per_address.set(config.max_clients_per_address);

@@ -1,13 +1,13 @@
 //! Begins and ends a process: opens the door, follows the cluster, answers the console, obeys signals.
 
-use crate::places::Places;
+use crate::listen_addresses::Places;
 use crate::process::{
     FAREWELL_LIMIT, Over, Process, Signals, StartsAgain, door_options, lookup, secrets, setup,
 };
 use crate::start_error::StartError;
 use crate::takeover::{self, Heir};
 use crate::verify::Verification;
-use crate::{console_access, open_files, overdue, supervisor};
+use crate::{console_access, open_files, supervisor, timeouts};
 use backend::service::Service;
 use cluster::Cluster;
 use cluster::follow::slots;
@@ -97,7 +97,7 @@ async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
     // Databases that have a slot are followed before their first use.
     spawn_local(slots::run(process.cluster.clone()));
     spawn_local(end_periods(process.cluster.clone()));
-    spawn_local(overdue::look(Rc::downgrade(&process)));
+    spawn_local(timeouts::look(Rc::downgrade(&process)));
     spawn_local(supervisor::lives());
     supervisor::waits();
     let begun = async {
@@ -119,7 +119,7 @@ async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
         process.end(&mut signals).await;
         return Ok(None);
     }
-    spawn_local(takeover::old::wait(process.clone(), next));
+    spawn_local(takeover::predecessor::wait(process.clone(), next));
     process.warn_of_room().await;
     process.warn_of_absent().await;
     (start.ready)();

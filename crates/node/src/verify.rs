@@ -4,14 +4,14 @@
 //! A replica that differs serves nothing from then on, whether it is to be repaired or not: what else is wrong there,
 //! nobody knows.
 
-mod hold;
+mod held_snapshot;
 mod repair;
 
 use admin::console::verify::{Line, State};
 use admin::console::view::Verifying;
 use cluster::{Cluster, Database, Stage};
+use held_snapshot::{Held, Hold};
 use history::DatabaseId;
-use hold::{Held, Hold};
 use postgres::Error;
 use replica_apply::verify::{self, MOST_ROWS, Rows, Side, Table};
 use scheduler::{Kind, StandbyId};

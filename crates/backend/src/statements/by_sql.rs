@@ -1,6 +1,6 @@
 //! Statements of SQL's PREPARE that go along with their session from one shared connection to the next. PostgreSQL keeps them
 //! under the same names as the protocol's. What the client prepared is noted when the server has done it; which of them a
-//! connection still has is looked for after whatever may have prepared or deallocated some (`session/pooled.rs`). What was
+//! connection still has is looked for after whatever may have prepared or deallocated some (`crates/session/src/pooled.rs`). What was
 //! prepared unseen keeps its session where it is.
 
 use super::{Kept, Parsed, STATEMENTS_FOLLOWED, Statement, Statements, TEXT_FOLLOWED_BYTES, Under, key};

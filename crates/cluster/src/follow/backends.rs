@@ -1,7 +1,7 @@
 //! The log-ins at the primary: orphans that may still commit after their connection was lost, and, with writers through
 //! this process only, log-ins that are not ours.
 
-use super::foreign;
+use super::foreign_sessions;
 use crate::trouble::{RECONNECT_AFTER, answered};
 use crate::{Cluster, Orphan, OrphanOf};
 use postgres::Error;
@@ -92,7 +92,7 @@ async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
         ours: row.get::<_, &str>(2) == APPLICATION_NAME,
         who: format!(
             "{}, database {}",
-            foreign::session(row.get(3), row.get(2), row.get(5), row.get(0)),
+            foreign_sessions::session(row.get(3), row.get(2), row.get(5), row.get(0)),
             row.get::<_, &str>(4)
         ),
     });

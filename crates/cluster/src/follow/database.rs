@@ -1,7 +1,7 @@
 //! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
 
 use super::sequences::Watch;
-use super::{FIRST_EPOCH, foreign};
+use super::{FIRST_EPOCH, foreign_sessions};
 use crate::barrier::Upkeep;
 use crate::trouble::{RECONNECT_AFTER, Task, Trouble, answered};
 use crate::understanding;
@@ -232,7 +232,11 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
                     Some(loaded) => loaded.catalog.relation_name(table),
                     None => table.to_string(),
                 };
-                foreign::committed(cluster, database.name(), foreign::tables(&commit.wrote, name));
+                foreign_sessions::committed(
+                    cluster,
+                    database.name(),
+                    foreign_sessions::tables(&commit.wrote, name),
+                );
             }
             cluster.wake_watchers();
         }

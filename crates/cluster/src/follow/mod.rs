@@ -1,18 +1,18 @@
 //! The loops that run for ever: each follows one part of the cluster and tells the scheduler how far it has come.
 
 pub(crate) mod backends;
+mod base_backup_replica;
 pub(crate) mod database;
-pub(crate) mod fed;
-mod foreign;
-pub(crate) mod gauge;
-mod joining;
-pub(crate) mod lead;
-pub(crate) mod replica;
+mod foreign_sessions;
+pub(crate) mod leader_lease;
+pub(crate) mod replica_feed;
+pub(crate) mod replica_server;
 pub(crate) mod roles;
 mod sequences;
 pub mod slots;
+pub(crate) mod snapshot_probe;
 pub(crate) mod standby;
-pub(crate) mod watch;
+pub(crate) mod standby_probe;
 
 use history::Epoch;
 

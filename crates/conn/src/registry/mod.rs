@@ -4,18 +4,18 @@
 //! It does not know how a client logs in, nor what a session runs.
 
 mod cancels;
+mod client_entry;
+mod disconnect_reason;
 mod handover;
-mod leave;
+mod log_rate_limit;
 mod pauses;
-mod seat;
-mod sparing;
 
 pub use cancels::{Cancel, Cancels, Running, Spared, pass_on};
+pub use client_entry::{CarriedSeat, Doing, Seat};
+pub use disconnect_reason::Leave;
 pub use handover::{Moved, Moves, Moving};
-pub use leave::Leave;
+pub use log_rate_limit::Sparing;
 pub use pauses::Pauses;
-pub use seat::{CarriedSeat, Doing, Seat};
-pub use sparing::Sparing;
 
 use crate::peer::{Peer, Rooms};
 use crate::socket::Place;

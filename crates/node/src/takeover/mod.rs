@@ -16,24 +16,24 @@
 //! ```
 //!
 //! Until the old one says `Go` nothing of what it sends is closed, and the new one has neither read nor written a byte of a client's:
-//! if the new one is gone, or says something else, or nothing for [`old::MINE_LIMIT`], the old one goes on with all of it. Whether `Go`
+//! if the new one is gone, or says something else, or nothing for [`predecessor::MINE_LIMIT`], the old one goes on with all of it. Whether `Go`
 //! was said is known to the old one, and the new one does nothing without it: there is no moment in which both serve.
 //!
-//! Where two at a time would do harm (`cluster/lead.rs`), by the configuration of either, the old one lets transactions end before it
+//! Where two at a time would do harm (`crates/cluster/src/leadership.rs`), by the configuration of either, the old one lets transactions end before it
 //! says `Go`, at most for `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve
 //! beside each other as two Consorts do, the old one at the primary alone.
 //!
-//! What a session takes along: `session/carried.rs`, `session/statements/carried.rs`, `door/seat/carried.rs`,
+//! What a session takes along: `crates/session/src/carried.rs`, `crates/backend/src/statements/carried.rs`, `crates/conn/src/registry/client_entry/handover.rs`,
 //! `session_state::CarriedState`. Secrets go over this socket and nowhere else.
 
 mod channel;
-mod letter;
-mod new;
-pub(crate) mod old;
+mod message;
+pub(crate) mod predecessor;
 mod process;
+mod successor;
 
-pub(crate) use letter::Letter;
-pub use new::{Heir, NoHeir};
+pub(crate) use message::Letter;
+pub use successor::{Heir, NoHeir};
 
 use sha2::{Digest, Sha256};
 use std::io;

@@ -1,8 +1,8 @@
 //! What a whole process does in a take-over, on either side.
 
-use super::new::follows;
+use super::successor::follows;
 use super::{Heir, PID_FILE};
-use crate::places::Places;
+use crate::listen_addresses::Places;
 use crate::process::{FAREWELL_LIMIT, LEFT_EVERY, Process, Signals};
 use crate::start_error::StartError;
 use conn::registry::{Leave, Seat};

@@ -8,7 +8,7 @@
 //!   anything else differs, or it has failed ------------------------------------------------------------> copied anew
 //! ```
 
-use super::hold::Hold;
+use super::held_snapshot::Hold;
 use super::{Depth, Found, One};
 use admin::console::verify::{Line, State};
 use cluster::Stage;

@@ -17,7 +17,7 @@ pub(super) const FIELDS: &[Exception] = &[
     ("crates/config/src/lib.rs", "Config", 63),
     ("crates/admin/src/console/view.rs", "Feed", 18),
     ("crates/frontend/src/lib.rs", "Door", 21),
-    ("crates/conn/src/registry/seat.rs", "Seat", 29),
+    ("crates/conn/src/registry/client_entry.rs", "Seat", 29),
     ("crates/counters/src/lib.rs", "Metrics", 19),
     ("crates/config/src/pooling.rs", "Pooling", 18),
     ("crates/session/src/flows.rs", "Current", 23),
@@ -46,7 +46,7 @@ pub(super) const METHODS: &[Exception] = &[
 /// Files with `impl` blocks of a type.
 pub(super) const FILES: &[Exception] = &[
     ("crates/cluster/src/lib.rs", "Cluster", 7),
-    ("crates/cluster/src/follow/fed.rs", "Line", 5),
+    ("crates/cluster/src/follow/replica_feed.rs", "Line", 5),
     ("crates/session/src/lib.rs", "Session", 34),
     ("crates/scheduler/src/scheduler.rs", "Scheduler", 6),
     ("crates/workloads/src/tpcw/mod.rs", "Page", 6),
@@ -54,7 +54,7 @@ pub(super) const FILES: &[Exception] = &[
 
 /// Path and name of each `static` with state.
 pub(super) const STATICS: &[(&str, &str)] = &[
-    ("crates/frontend/src/admit.rs", "PROVING"),
+    ("crates/frontend/src/authentication.rs", "PROVING"),
     ("crates/testkit/src/scratch.rs", "TEMPLATES"),
     ("crates/testkit/src/scratch.rs", "OTHER_TEMPLATES"),
 ];

@@ -1,9 +1,9 @@
 //! The replicas that Consort feeds, as the cluster knows them: what each is given of each database, how far it has come,
 //! and what it keeps.
 
-use super::feed::{Feed, NotFed, Pending, Place, Rows, Stretch};
-use super::pace::time_for;
-use super::rest::Rest;
+use super::arrival_rate::time_for;
+use super::replication_buffer::{Feed, NotFed, Pending, Place, Rows, Stretch};
+use super::resting_replicas::Rest;
 use super::{Cluster, Database};
 use history::{DatabaseId, Incarnation, Lsn};
 use order::Boundary;

@@ -1,6 +1,6 @@
 //! Who is in the cluster: standbys and replicas join it, and replicas leave it while everybody works.
 
-use super::histories::Proven;
+use super::timeline_proofs::Proven;
 use super::{Cluster, StandbySetup};
 use crate::follow;
 use history::{DatabaseId, Incarnation, Lsn};
@@ -82,7 +82,7 @@ impl Cluster {
         if let Some(awaited) = awaited {
             self.comes_no_more(awaited);
         }
-        spawn_local(follow::watch::run(self.clone(), id));
+        spawn_local(follow::standby_probe::run(self.clone(), id));
     }
 
     /// Gives it a number.
@@ -95,14 +95,14 @@ impl Cluster {
 
     fn feed_all_to(&self, id: StandbyId, awaited: Option<StandbyId>) {
         if !self.0.handing_out.replace(true) {
-            spawn_local(follow::fed::hand_out(self.clone()));
+            spawn_local(follow::replica_feed::hand_out(self.clone()));
         }
         for database in self.databases().into_iter().filter(|database| self.follows(database.name())) {
             if let Some(of) = database.id() {
                 self.feed_to(id, of, awaited);
             }
             database.replicas_changed();
-            spawn_local(follow::fed::run(self.clone(), database, id));
+            spawn_local(follow::replica_feed::run(self.clone(), database, id));
         }
     }
 

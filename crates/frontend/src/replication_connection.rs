@@ -1,7 +1,7 @@
 //! Replication connections: a walsender of the primary's, to which bytes pass both ways unread.
 
-use super::arrive::{note_refused, own_settings};
-use super::{Door, crowd};
+use super::startup::{note_refused, own_settings};
+use super::{Door, client_limits};
 use backend::servers::Counted;
 use backend::service::Service;
 use conn::chance;
@@ -105,7 +105,7 @@ async fn enter(
         limit: pooling.connect,
         role: None,
     };
-    crowd::enter(door, &pooling, seat)?;
+    client_limits::enter(door, &pooling, seat)?;
     let counted = service.servers.own(&wish, seat).await?;
     // A refusal says nothing of ordinary sessions of this role.
     Ok((log_in(&wish, &door.registry.rooms).await?, counted))

@@ -1,10 +1,10 @@
 //! How a client comes in, from its first packet to its session: encryption or not, the limit of clients, its proof, and
 //! its own connection at the primary, logged in as its role.
 
-use super::admit::{Turned, admit};
-use super::first::first;
-use super::replicate::replicate;
-use super::{Console, Door, Keeps, crowd, named};
+use super::authentication::{Turned, admit};
+use super::first_packet::first;
+use super::replication_connection::replicate;
+use super::{Console, Door, Keeps, application_name, client_limits};
 use backend::request::REQUEST_HELD_BYTES;
 use backend::servers::{Greeted, Open, Opening, Server};
 use backend::service::Service;
@@ -257,7 +257,7 @@ impl Begun {
             Begun::Greeted(greeted, name) => (&greeted.messages, name.as_deref()),
         };
         match name {
-            Some(name) => named::greeting(messages, name).into(),
+            Some(name) => application_name::greeting(messages, name).into(),
             None => messages.into(),
         }
     }
@@ -297,8 +297,8 @@ async fn begun(
     let pool = servers.pool(&wish.database, &wish.user);
     let pooling = pool.pooling();
     let mut wish = Wish { limit: pooling.connect, ..wish };
-    crowd::enter(door, &pooling, seat)?;
-    let name = if pooling.mode.shares() { named::taken(&mut wish.parameters) } else { None };
+    client_limits::enter(door, &pooling, seat)?;
+    let name = if pooling.mode.shares() { application_name::taken(&mut wish.parameters) } else { None };
     let opening = Opening::of(&service.cluster, &wish, &door.registry.rooms);
     if !pooling.mode.shares() {
         let own = servers.take_own(opening, seat).await?;
@@ -307,13 +307,13 @@ async fn begun(
     if let Some(greeted) = servers.greeted(&service.cluster, &wish) {
         pool.is_opened_by(&opening);
         let wish = Wish { role: Some(greeted.role), ..wish };
-        let name = name.and_then(|name| named::as_had(&name, &greeted.reported));
+        let name = name.and_then(|name| application_name::as_had(&name, &greeted.reported));
         return Ok((own_settings, wish, Begun::Greeted(greeted, name)));
     }
     // Where another has been before, nothing tells how a session begins.
     let server = servers.take_new(opening, seat).await?;
     let wish = Wish { role: Some(server.lent.role), ..wish };
-    let name = name.and_then(|name| named::as_had(&name, &server.lent.greeting.reported));
+    let name = name.and_then(|name| application_name::as_had(&name, &server.lent.greeting.reported));
     Ok((own_settings, wish, Begun::Shares(Box::new(server), name)))
 }
 

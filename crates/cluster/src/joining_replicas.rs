@@ -15,7 +15,7 @@
 //! Whoever copies has it kept for as long as he lives: if he dies in the middle nothing is. A source that is given up, for it
 //! differs or has to be copied anew, takes those along that are being copied from it.
 
-use super::members::Member;
+use super::membership::Member;
 use super::{Cluster, CourseView, Stage, StandbySetup};
 use history::DatabaseId;
 use scheduler::{Serving, StandbyId};

@@ -2,9 +2,9 @@
 //! kind, requests to cancel.
 
 use super::Door;
-use super::arrive::BROKEN;
 use super::half_open::Counted;
-use super::proxy;
+use super::proxy_protocol;
+use super::startup::BROKEN;
 use super::tls::Encrypted;
 use backend::request::REQUEST_HELD_BYTES;
 use config::origin::Origin;
@@ -120,7 +120,7 @@ async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket>
     if !door.balancers.borrow().iter().any(|network| network.contains(&from)) {
         return Some(Socket::Tcp(stream));
     }
-    match proxy::header(&mut stream).await {
+    match proxy_protocol::header(&mut stream).await {
         Ok(client) => {
             // Who is local to the balancer is not local here.
             let is_here = |client: &std::net::SocketAddr| client.ip().is_loopback() && !from.is_loopback();

@@ -1,8 +1,8 @@
 //! The server of a replica that Consort feeds: is it there, may it answer for the primary, and what of that which it shows
-//! has it flushed. What it is given is in [`super::fed`].
+//! has it flushed. What it is given is in [`super::replica_feed`].
 
 use super::standby::{IDLE_ROUND, primary_facts};
-use super::{FIRST_EPOCH, joining};
+use super::{FIRST_EPOCH, base_backup_replica};
 use crate::Cluster;
 use crate::trouble::answered;
 use postgres::Error;
@@ -20,7 +20,7 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     let setup = cluster.standby(id);
     let address = &setup.address;
     within_limit(address, demand_a_replica(cluster, address)).await?;
-    let joining = joining::join(cluster, id).await?;
+    let joining = base_backup_replica::join(cluster, id).await?;
     let looker = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let keeper = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     if cluster.is_gone(id) {

@@ -1,12 +1,12 @@
 //! The place of one client: what others may see of it, and the bell that tells it to leave.
 
-mod carried;
+mod handover;
 
-pub use carried::CarriedSeat;
+pub use handover::CarriedSeat;
 
 use crate::peer::Stall;
 use crate::registry::cancels::Running;
-use crate::registry::leave::Leave;
+use crate::registry::disconnect_reason::Leave;
 use config::origin::Origin;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -95,7 +95,7 @@ pub struct Seat {
     /// What it runs is not ended from outside.
     spared: Cell<bool>,
     /// Why it is not in another process yet that takes over, or that it is on its way there.
-    going: Cell<Option<carried::Going>>,
+    going: Cell<Option<handover::Going>>,
     waker: RefCell<Option<Waker>>,
 }
 

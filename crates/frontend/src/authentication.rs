@@ -1,8 +1,8 @@
 //! Who may enter: what a client must prove, and what its proof is good for at the servers.
 
 use super::Door;
-use super::arrive::BROKEN;
-use super::first::Way;
+use super::first_packet::Way;
+use super::startup::BROKEN;
 use config::hba::{Caller, Certificate, Method, Rule, Rules};
 use config::origin::Origin;
 use conn::chance;

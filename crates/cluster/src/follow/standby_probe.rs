@@ -1,6 +1,6 @@
 //! Watches one standby, or the server of a replica, again and again.
 
-use super::{replica, standby};
+use super::{replica_server, standby};
 use crate::Cluster;
 use crate::trouble::{RECONNECT_AFTER, Trouble};
 use scheduler::{Kind, StandbyId};
@@ -14,7 +14,7 @@ pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
         let began = Instant::now();
         let followed = match setup.kind {
             Kind::Standby => standby::follow(&cluster, id).await,
-            Kind::Fed => replica::follow(&cluster, id).await,
+            Kind::Fed => replica_server::follow(&cluster, id).await,
         };
         let Err(error) = followed else { return };
         let why = error.to_string();

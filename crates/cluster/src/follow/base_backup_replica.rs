@@ -11,7 +11,7 @@
 //!
 //! What is kept goes when the server is lost before it was taken over.
 
-use super::fed;
+use super::replica_feed;
 use crate::trouble::answered;
 use crate::{Cluster, Database, Stage};
 use history::{DatabaseId, Lsn};
@@ -85,7 +85,7 @@ impl Joining<'_> {
             tracing::warn!(database = database.name(), "it is not followed, and copied by a dump when it is");
             return Ok(());
         };
-        fed::log_commands(cluster, &database).await?;
+        replica_feed::log_commands(cluster, &database).await?;
         cluster.fed_takes(id, of);
         // How far that is the primary has not said yet.
         cluster.feeds().keeps_behind(of, id, Lsn::MAX);

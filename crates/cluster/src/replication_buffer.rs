@@ -11,7 +11,7 @@
 //!
 //! It does not know what a server is, nor what rows are: it counts their bytes.
 
-use super::pace::Pace;
+use super::arrival_rate::Pace;
 use history::Lsn;
 use order::{Boundary, RunNumber};
 use replica_apply::apply::Part;

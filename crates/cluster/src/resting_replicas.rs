@@ -6,7 +6,7 @@
 //!
 //! The state is one that the primary has shown, between two boundaries. So nothing is shown that may not be.
 
-use super::feeds::Feeds;
+use super::replication_progress::Feeds;
 use history::{DatabaseId, Snapshot};
 use scheduler::StandbyId;
 use std::collections::BTreeMap;
