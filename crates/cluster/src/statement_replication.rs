@@ -152,7 +152,7 @@ impl Reruns {
 
 impl Cluster {
     /// Statements travel to replicas, where they may.
-    pub(crate) fn statements_travel(&self) -> bool {
+    pub fn statements_travel(&self) -> bool {
         self.setup().design.effects.are_statements()
     }
 

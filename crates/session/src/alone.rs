@@ -9,7 +9,7 @@ use session_state::utility::{Statement, Utility, What};
 impl Session {
     /// Its statements stand alone.
     pub(super) fn stands_alone(&self) -> bool {
-        self.pool.pooling().mode == PoolMode::Statement
+        self.who.pool.pooling().mode == PoolMode::Statement
     }
 }
 

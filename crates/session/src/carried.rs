@@ -4,8 +4,10 @@
 //! its client has sent behind that goes along, however much of it there is. Each struct on the way is taken apart field by field:
 //! whoever adds one is reminded by the compiler to decide.
 
+use super::Session;
 use super::line::Line;
-use super::{Marks, Session};
+use super::parts::{First, Reads, Who};
+use super::txn::Txn;
 use backend::request::REQUEST_HELD_BYTES;
 use backend::service::Service;
 use backend::statements::CarriedStatements;
@@ -162,58 +164,27 @@ impl Session {
             line,
             service: _,
             database: _,
-            wish: Wish { place: _, user: _, database: _, parameters, secret, limit: _, role },
-            backend: _,
+            who,
             state,
-            // What it reads there is not older than a gauge of then.
-            marks: Marks { marks: _, behind: _, awaited: _ },
-            came: _,
-            began: _,
-            home: _,
-            shelves: _,
-            block,
-            fresh: _,
-            snapshot,
-            skipping,
-            probe_first,
-            shown: _,
-            meaning: _,
-            meanings: _,
-            unjudged: _,
-            patient: _,
-            early,
-            ours_changes,
-            reloads: _,
-            changes_everywhere,
-            everywhere,
-            named: _,
-            names_first: _,
+            txn,
             current: _,
-            turn,
-            telling,
-            under: _,
-            open,
+            mode: _,
+            // What it reads there is not older than a gauge of then.
+            reads: Reads { marks: _, behind: _, awaited: _, home: _, shelves: _ },
+            first: First { probe, names: _, reload: _ },
+            unjudged: _,
             shares: _,
-            pool: _,
-            owed,
+            times: _,
+            skipping,
             words: _,
-            scratch: _,
             ended,
         } = self;
         if let Some(why) = line.stays() {
             return Err(why);
         }
-        let in_transaction = block.is_some()
-            || snapshot.is_some()
-            || state.block() != BlockStatus::Idle
-            || early.is_some()
-            || ours_changes.is_some()
-            || *changes_everywhere
-            || everywhere.is_some()
-            || turn.is_some()
-            || telling.is_some()
-            || open.is_some()
-            || owed.is_some();
+        let Who { wish, backend: _, pool: _, named: _ } = who;
+        let Wish { place: _, user: _, database: _, parameters, secret, limit: _, role } = wish;
+        let in_transaction = !matches!(txn, Txn::Idle) || state.block() != BlockStatus::Idle;
         if in_transaction || *skipping || ended.is_some() {
             return Err("in_transaction");
         }
@@ -226,7 +197,7 @@ impl Session {
             reported: (*line.reported().0).clone(),
             state: state.carried().ok_or("session_state")?,
             statements: line.statements.carried(state.settings()).ok_or("session_prepared_statement")?,
-            probe_first: *probe_first,
+            probe_first: *probe,
             unread: line.client.unread().to_vec(),
         })
     }
@@ -264,8 +235,9 @@ impl Session {
         let mut line = Line::shared(registry.clone(), seat, client, Rc::new(reported));
         line.statements = statements;
         let session = Session::new(line, service.clone(), &settings, wish);
-        let marks = Marks { behind: true, ..Marks::default() };
-        Some(Box::new(Session { state, marks, probe_first, ..session }))
+        let reads = Reads { behind: true, ..Reads::default() };
+        let first = First { probe: probe_first, ..First::default() };
+        Some(Box::new(Session { state, reads, first, ..session }))
     }
 
     /// It goes on in another process: nothing is said here.

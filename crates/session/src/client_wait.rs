@@ -66,7 +66,7 @@ impl Session {
     /// A batch that pauses goes to the primary as far as it has come, and the rest follows. If it executes nothing it is a request
     /// of its own, as in front of a Flush.
     pub(super) fn as_it_has_come(&self, request: Request) -> Result<Request, Ended> {
-        if request.kind != Kind::Begun || self.snapshot.is_some() || self.is_ordered() {
+        if request.kind != Kind::Begun || self.txn.snapshot().is_some() || self.mode.is_ordered() {
             return Ok(request);
         }
         let bytes = self.line.bytes(request);
@@ -78,7 +78,7 @@ impl Session {
     /// waits for what follows.
     pub(super) async fn begun_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
         let mut left = request.bytes;
-        while left > 0 && self.snapshot.is_some() {
+        while left > 0 && self.txn.snapshot().is_some() {
             let splitter = self.line.client.splitter;
             let (part, bytes) =
                 apart::first(&self.line.client.unread()[..left], splitter).map_err(Ended::Malformed)?;

@@ -114,7 +114,7 @@ impl Session {
     /// that may be committing now, or the session's own transaction.
     pub(super) fn columns_may_have_changed(&self, since: &NamesAt) -> bool {
         let in_block = self.line.primary.status == Status::InBlock;
-        let own = self.block.as_ref().map_or(in_block, |block| *block.wrote() == Footprint::Everything);
+        let own = self.txn.block().map_or(in_block, |block| *block.wrote() == Footprint::Everything);
         let known = self.database.id().filter(|_| self.database.reads_may_leave());
         let order = |id| self.service.cluster.scheduler().order().everything_in_doubt(id);
         own || known.is_none_or(order) || !self.database.names().are_those_of(since)

@@ -1,28 +1,23 @@
 //! What the flows decide, done: a statement at a standby or at the primary, an answer held, delivered or thrown away.
 
 use super::Session;
-use super::logged::Waits;
 use super::own::cancelled;
 use super::primary::{Ended, Seen};
-use super::shadowed::Before;
 use super::turns::Way;
 use super::whole::let_go;
 use backend::batch;
-use backend::request::{Kind, Request};
+use backend::request::Kind;
 use backend::standby::pool;
 use backend::standby::pool::Shelf;
 use backend::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
-use backend::statements::Statement as Prepared;
 use cluster::plan::Leaving;
 use cluster::routes::Went;
 use cluster::understanding;
 use cluster::understanding::Statement as Asked;
-use history::{Footprint, Incarnation};
 use order::DoubtId;
-use replica_apply::apply::Rerun;
-use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
-use session_state::utility::{Statement, Utility, What};
-use statement_analysis::{Template, Values};
+use scheduler::{Proof, Ran, Reason, StandbyId, Ticket};
+use session_state::utility::What;
+use statement_analysis::Values;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -38,135 +33,11 @@ fn us(time: Duration) -> u64 {
 /// A tree that arrives later than this narrows no doubt any more.
 const NARROW_LIMIT: Duration = Duration::from_secs(1);
 
-/// The request that runs.
-pub(super) struct Current {
-    /// Where it lies; `None`: nothing is sent, a flow only notes something.
-    pub(super) request: Option<Request>,
-    /// What it is.
-    pub(super) kind: Kind,
-    /// When it came.
-    came: Instant,
-    /// Its utility statements, for what their completion does to the session.
-    pub(super) statements: Rc<[Statement]>,
-    /// The prepared statement that it binds.
-    pub(super) statement: Option<Rc<Prepared>>,
-    /// What is known of it, if it may leave.
-    pub(super) template: Option<Rc<Template>>,
-    /// Why it is at the primary.
-    pub(super) reason: Reason,
-    /// It runs at the primary, wherever it might.
-    pub(super) stays: bool,
-    /// The named statements that it uses have their columns still, or are refused.
-    pub(super) columns_kept: bool,
-    /// It is parsed and described, and what executes it is still to come.
-    pub(super) flushed: bool,
-    /// It is proven to be a read.
-    pub(super) is_read: bool,
-    /// The primary has answered with an error.
-    pub(super) failed: bool,
-    /// Narrows its doubt when its tree arrives.
-    pub(super) narrow: Option<Box<dyn FnOnce(DoubtId)>>,
-    /// Where it ran, and what would make its answer right.
-    pub(super) ran_at: Option<(StandbyId, Incarnation, Proof)>,
-    /// By what it holds back a refresh there.
-    pub(super) pass: Option<Pass>,
-    /// When a standby's answer was there, to be held until it is proven.
-    held: Option<Instant>,
-    /// What it has waited for.
-    pub(super) waits: Waits,
-    /// In shadow mode: what the primary said before.
-    pub(super) before: Option<Before>,
-    /// How it is given to the primary if it may commit.
-    pub(super) way: Way,
-    /// The end of its answer, which the client gets when its commit has ended.
-    pub(super) withheld: Option<Vec<u8>>,
-    /// Where statements travel: it, and what it touches.
-    pub(super) rerun: Option<(Footprint, Rerun)>,
-    /// How many rows the primary says that it has written, or given.
-    pub(super) rows: Option<u64>,
-    /// The answer to the question that stood in front of it.
-    pub(super) answer: Option<String>,
-}
-
-impl Default for Current {
-    fn default() -> Current {
-        Current {
-            request: None,
-            kind: Kind::Query,
-            came: Instant::now(),
-            statements: Rc::new([]),
-            statement: None,
-            template: None,
-            reason: Reason::AskedForPrimary,
-            stays: false,
-            columns_kept: false,
-            flushed: false,
-            is_read: false,
-            failed: false,
-            narrow: None,
-            ran_at: None,
-            pass: None,
-            held: None,
-            waits: Waits::default(),
-            before: None,
-            way: Way::AsItIs,
-            withheld: None,
-            rerun: None,
-            rows: None,
-            answer: None,
-        }
-    }
-}
-
-impl Current {
-    /// The next request has come; its client was held so long before it.
-    pub(super) fn begin(&mut self, request: Request, held: Duration) {
-        if !self.statements.is_empty() {
-            self.statements = Rc::new([]);
-        }
-        self.request = Some(request);
-        self.kind = request.kind;
-        self.came = Instant::now();
-        self.statement = None;
-        self.template = None;
-        self.reason = Reason::AskedForPrimary;
-        self.stays = false;
-        self.columns_kept = false;
-        self.flushed = request.kind == Kind::Flushed;
-        self.is_read = false;
-        self.failed = false;
-        self.narrow = None;
-        self.ran_at = None;
-        self.pass = None;
-        self.held = None;
-        self.waits = Waits::begin(held);
-        self.before = None;
-        self.way = Way::AsItIs;
-        self.withheld = None;
-        self.rerun = None;
-        self.rows = None;
-        self.answer = None;
-    }
-
-    /// It is the BEGIN of a block and nothing else.
-    pub(super) fn begins_block(&self) -> bool {
-        matches!(
-            &*self.statements,
-            [Statement {
-                what: What::Utility(
-                    Utility::Begin(_) | Utility::Commit { chain: true } | Utility::Rollback { chain: true }
-                ),
-                ..
-            }]
-        )
-    }
-}
-
 impl transaction::Session for Session {
     type Answer = Answer;
 
     fn backend(&self) -> Backend {
-        self.backend
+        self.who.backend
     }
 
     async fn at_standby(&mut self, ticket: &Ticket) -> Result<(Answer, Ran), StandbyFailed> {
@@ -175,15 +46,15 @@ impl transaction::Session for Session {
         }
         self.current.waits.is_fresh();
         let (id, life) = (ticket.standby(), ticket.incarnation());
-        self.current.ran_at = Some((id, life, ticket.proof()));
-        self.current.pass = ticket.pass();
+        self.current.there.ran_at = Some((id, life, ticket.proof()));
+        self.current.there.pass = ticket.pass();
         if self.reads_wait() {
-            self.service.cluster.metrics().replica_wait.took(self.current.came.elapsed());
+            self.service.cluster.metrics().replica_wait.took(self.current.waits.came.elapsed());
         }
         let rooms = self.line.registry.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
-        let mut lent = service.lend(ticket, &shelf, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let mut lent = service.lend(ticket, &shelf, &self.who.wish, &rooms).await.map_err(StandbyFailed)?;
         let form = if ticket.asks_position() { Form::Positioned } else { Form::Plain };
         if self.line.seat.running.is_cancelled() {
             pool::give_back(lent);
@@ -217,7 +88,7 @@ impl transaction::Session for Session {
                 // What fails while it is parsed or planned has read no row that its locks could have waited for.
                 let unread = replayed.filter(|_| answer.is_error() && !planning_reads);
                 let locked = answer.locked().or(unread);
-                self.current.held = Some(Instant::now());
+                self.current.there.held = Some(Instant::now());
                 Ok((answer, Ran { incarnation: life, replayed, locked }))
             }
             Err(Failed::Gone(why) | Failed::Conflict(why)) => {
@@ -235,13 +106,13 @@ impl transaction::Session for Session {
     }
 
     async fn deliver(&mut self, answer: Answer) -> Delivered {
-        if let Some(before) = self.current.before.take()
+        if let Some(before) = self.current.there.before.take()
             && self.compare(&before, &answer).await.is_err()
         {
             return Delivered::ClientGone;
         }
         self.note_statement(&answer);
-        if let Some(held) = self.current.held.take() {
+        if let Some(held) = self.current.there.held.take() {
             let waited = held.elapsed();
             self.service.cluster.metrics().proof_wait.took(waited);
             self.current.waits.and_for(waited);
@@ -252,7 +123,7 @@ impl transaction::Session for Session {
         match self.handed_out(answer).await {
             Ok((standby, ending)) => {
                 self.give_back(standby);
-                self.current.failed |= ending == Ending::Error;
+                self.current.said.failed |= ending == Ending::Error;
                 if ending == Ending::Error && self.line.status() != Status::Idle {
                     self.fail_block(None).await;
                 }
@@ -299,7 +170,7 @@ impl transaction::Session for Session {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         self.current.reason = reason;
         self.current.waits.is_fresh();
-        if let Some(held) = self.current.held.take() {
+        if let Some(held) = self.current.there.held.take() {
             self.current.waits.and_for(held.elapsed());
         }
         if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle {
@@ -307,7 +178,7 @@ impl transaction::Session for Session {
             self.refuse(request, &cancelled());
             return AtPrimary::Answered;
         }
-        if self.line.seat.running.is_cancelled() && self.current.ran_at.is_some() {
+        if self.line.seat.running.is_cancelled() && self.current.there.ran_at.is_some() {
             self.current.request = Some(request);
             self.fail_block(Some(cancelled())).await;
             return AtPrimary::Answered;
@@ -327,14 +198,14 @@ impl transaction::Session for Session {
                 return AtPrimary::ConnectionLost;
             }
         }
-        let ran = match self.current.way {
+        let ran = match self.current.commits.way {
             _ if request.kind == Kind::Flushed => self.line.run_part(request).await,
             Way::Withheld => self.line.run_withheld(request).await,
             Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit => self.line.run(request).await,
         };
         let mut seen = self.line.primary.seen();
-        if self.current.way == Way::Withheld {
-            self.current.withheld = Some(std::mem::take(&mut seen.withheld));
+        if self.current.commits.way == Way::Withheld {
+            self.current.commits.withheld = Some(std::mem::take(&mut seen.withheld));
         }
         self.learn_from(&seen);
         if let Err(ended) = ran {
@@ -350,11 +221,11 @@ impl transaction::Session for Session {
     }
 
     async fn commit_at_primary(&mut self, doubt: DoubtId) -> AtPrimary {
-        if let Some(narrow) = self.current.narrow.take() {
+        if let Some(narrow) = self.current.commits.narrow.take() {
             narrow(doubt);
         }
         let reason = self.current.reason;
-        match self.current.way {
+        match self.current.commits.way {
             Way::AsItIs | Way::Withheld => self.at_primary(reason).await,
             Way::InOurBlock => self.run_in_our_block().await,
             Way::Told => self.run_told().await,
@@ -383,11 +254,11 @@ impl transaction::Session for Session {
 impl Session {
     /// Where the session's connections at this standby are, looked up once.
     pub(super) fn shelf(&mut self, standby: StandbyId) -> Rc<Shelf> {
-        if let Some((_, shelf)) = self.shelves.iter().find(|(id, _)| *id == standby) {
+        if let Some((_, shelf)) = self.reads.shelves.iter().find(|(id, _)| *id == standby) {
             return shelf.clone();
         }
-        let shelf = self.service.shelf(standby, &self.wish);
-        self.shelves.push((standby, shelf.clone()));
+        let shelf = self.service.shelf(standby, &self.who.wish);
+        self.reads.shelves.push((standby, shelf.clone()));
         shelf
     }
 
@@ -401,7 +272,7 @@ impl Session {
     /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
     pub(super) fn ask(&self, lent: &mut Standby, form: Form) -> bool {
         // What runs there as a whole goes on as it began: what is set in it would be taken back at its end.
-        let becomes = if self.snapshot.is_some() { Some(None) } else { self.becomes(lent) };
+        let becomes = if self.txn.snapshot().is_some() { Some(None) } else { self.becomes(lent) };
         let (Some(request), Some(becomes)) = (self.current.request, becomes) else { return false };
         let bytes = self.line.bytes(request);
         lent.told_by(self.current.template.as_ref());
@@ -464,9 +335,9 @@ impl Session {
                 self.state.completed(utility, interner);
             }
         }
-        self.current.failed |= seen.failed;
-        self.current.rows = seen.rows;
-        self.current.answer = seen.answers.first().cloned().flatten();
+        self.current.said.failed |= seen.failed;
+        self.current.said.rows = seen.rows;
+        self.current.said.answer = seen.answers.first().cloned().flatten();
         if seen.failed {
             self.line.statements.names_may_be_unlooked();
             match utility(seen.completed) {
@@ -480,7 +351,7 @@ impl Session {
     /// Counts where the request went.
     pub(super) fn went(&mut self, went: Went) {
         let cluster = &self.service.cluster;
-        let took = self.current.came.elapsed();
+        let took = self.current.waits.came.elapsed();
         match went {
             Went::Primary(reason) => {
                 cluster.metrics().statements_at_primary.one(reason.name());
@@ -493,10 +364,10 @@ impl Session {
         }
         let ended = self.line.status() == Status::Idle;
         let transaction = ended.then(|| {
-            let before = self.began.map_or(Duration::ZERO, |began| self.current.came - began);
+            let before = self.times.began.map_or(Duration::ZERO, |began| self.current.waits.came - began);
             before + took
         });
-        self.began = if ended { None } else { self.began.or(Some(self.current.came)) };
+        self.times.began = if ended { None } else { self.times.began.or(Some(self.current.waits.came)) };
         let moved = self.line.client.take_moved();
         let named = std::mem::take(&mut self.line.statements.counted);
         let held = self.line.seat.take_held();
@@ -528,15 +399,15 @@ impl Session {
     pub(super) fn read_ended(&mut self, ended: transaction::Ended, leaving: &Leaving) {
         match ended {
             transaction::Ended::Standby { seen } => {
-                let Some((standby, life, proof)) = self.current.ran_at else { return };
+                let Some((standby, life, proof)) = self.current.there.ran_at else { return };
                 self.was_proven(proof);
-                let marks = &mut self.marks.marks;
+                let marks = &mut self.reads.marks;
                 if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
                     marks.last_seen = seen;
                     marks.seen_at = Some((standby, life));
                 }
                 if leaving.template.chance.is_some() {
-                    self.home = Some(standby);
+                    self.reads.home = Some(standby);
                 }
                 self.went(Went::Standby(standby, proof_name(proof)));
             }
@@ -554,7 +425,7 @@ impl Session {
         let (types, settings) = (statement.parameters.to_vec(), statement.settings.clone());
         let parameters: Vec<Kept> = values.parameters.iter().map(Kept::of).collect();
         let utf8 = values.utf8;
-        self.current.narrow = Some(Box::new(move |doubt| {
+        self.current.commits.narrow = Some(Box::new(move |doubt| {
             let fill = (shape.clone(), text.clone());
             let statement = Asked { shape: &shape, text: &text, parameters: &types, settings: &settings };
             understanding::narrow_when_known(

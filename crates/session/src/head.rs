@@ -61,7 +61,7 @@ impl Session {
         self.line.run_part(head).await?;
         let failed = self.line.primary.status != Status::InBlock;
         self.learn();
-        self.fresh = !failed;
+        self.current.fresh = !failed;
         if failed {
             self.line.client.consume(request.bytes - head.bytes);
             self.line.client.out().ready(self.line.primary.status);
@@ -72,6 +72,6 @@ impl Session {
 
     /// The next statement would be the first of a block that may run at a standby.
     pub(super) fn may_be_first_of_snapshot(&self) -> bool {
-        self.fresh && self.state.read_only_snapshot()
+        self.txn.is_fresh() && self.state.read_only_snapshot()
     }
 }

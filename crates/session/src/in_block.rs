@@ -40,17 +40,17 @@ impl Session {
             // A transaction that may write is the primary's.
             return self.quiet(super::IN_BLOCK).await;
         }
-        let Some(mut block) = self.block.take() else { return self.quiet(super::IN_BLOCK).await };
+        let Some(mut block) = self.txn.takes_block() else { return self.quiet(super::IN_BLOCK).await };
         if !self.takes_long(&self.words.shape) {
-            self.block = Some(block);
+            self.keep_block(Some(block));
             return self.quiet(SHORT_IN_BLOCK).await;
         }
         if leaving.catalog != self.database.version() {
-            self.block = Some(block);
+            self.keep_block(Some(block));
             return self.writes(Writing::everything(Reason::CatalogChanged)).await;
         }
         let ended = block.read(self, &leaving.question, leaving.template.depends_on.locks.as_ref()).await;
-        self.block = Some(block);
+        self.keep_block(Some(block));
         if matches!(ended, transaction::Ended::Standby { .. }) {
             self.line.primary.read_ran_elsewhere();
         }

@@ -9,6 +9,7 @@ mod apart;
 mod carried;
 mod client_wait;
 mod columns;
+mod current;
 mod early;
 mod ended;
 mod flows;
@@ -19,10 +20,12 @@ mod listens;
 mod logged;
 mod made;
 mod meanwhile;
+mod mode;
 mod names;
 mod ours;
 mod owed;
 mod own;
+mod parts;
 mod pooled;
 mod prepares;
 pub mod primary;
@@ -33,6 +36,7 @@ mod shadowed;
 mod snapshot;
 mod told;
 mod turns;
+mod txn;
 mod understand;
 mod unjudged;
 mod whole;
@@ -44,7 +48,6 @@ pub use line::Line;
 use backend::request::{Kind, Request};
 use backend::servers::Member;
 use backend::service::Service;
-use backend::standby::pool::Shelf;
 use backend::words::Words;
 use cluster::barrier;
 use cluster::barrier::{Change, Everywhere};
@@ -52,19 +55,21 @@ use cluster::plan::{Plan, Writing};
 use cluster::{Cluster, Database, Hold};
 use conn::log_in::Wish;
 use conn::registry::Moved;
+use current::Current;
 use early::Early;
-use flows::Current;
 use history::Footprint;
+use mode::Mode;
+use parts::{First, Reads, Times, Who};
 use primary::Ended;
-use scheduler::{CatalogMark, Reason, SessionMarks, StandbyId, Writers};
-use session_state::utility::{Statement, Utility, What};
+use scheduler::{Reason, Writers};
+use session_state::utility::{Name, Statement, Utility, What};
 use session_state::{BlockStatus, SessionState, Startup};
 use snapshot::Snapshot;
 use std::rc::Rc;
 use tokio::time::Instant;
-use told::{Before, Telling};
-use transaction::{Backend, Block, Standing, Turn};
+use transaction::{Backend, Block, Standing};
 use turns::Way;
+use txn::Txn;
 use understand::{PARSED_OTHERWISE, Several, Todo};
 use unjudged::Unjudged;
 use wire::tag::front;
@@ -84,77 +89,22 @@ pub struct Session {
     line: Line,
     service: Rc<Service>,
     database: Rc<Database>,
-    /// Who the client is at the servers.
-    wish: Wish,
-    backend: Backend,
+    who: Who,
     state: SessionState,
-    marks: Marks,
-    /// When it came, as long as nothing was asked in it.
-    came: Option<Instant>,
-    /// When its transaction began.
-    began: Option<Instant>,
-    /// The standby that results with a chance in them come from.
-    home: Option<StandbyId>,
-    /// Where it borrows connections.
-    shelves: Vec<(StandbyId, Rc<Shelf>)>,
-    block: Option<Block<Cluster>>,
-    /// Its block has begun at the primary, and nothing has run in it.
-    fresh: bool,
-    /// Its block is at a standby.
-    snapshot: Option<Box<Snapshot>>,
+    /// Where its transaction is.
+    txn: Txn,
+    /// The request that runs.
+    current: Current,
+    mode: Mode,
+    reads: Reads,
+    first: First,
+    unjudged: Unjudged,
+    shares: pooled::Shares,
+    times: Times,
     /// An error was answered: what comes up to the Sync is thrown away.
     skipping: bool,
-    /// It is probed before its next block.
-    probe_first: bool,
-    /// What the primary had shown before the request, if that may be more than is known of its names.
-    shown: Option<Rc<history::Snapshot>>,
-    /// What the statement of the request means, by its tree.
-    meaning: Option<u64>,
-    /// What named statements of the request mean that are about to be parsed.
-    meanings: Vec<(Box<[u8]>, u64)>,
-    unjudged: Unjudged,
-    /// It waits long for a statement's tree.
-    patient: bool,
-    /// It has written in a database that is not followed yet.
-    early: Option<Early>,
-    /// What Consort keeps in the database may change in its transaction.
-    ours_changes: Option<Hold>,
-    /// Its request has the primary load its configuration anew.
-    reloads: bool,
-    /// Its transaction changes what fires no event trigger.
-    changes_everywhere: bool,
-    /// It commits such a change.
-    everywhere: Option<Everywhere>,
-    /// Under which catalog it was looked whether its roles and its database still have their names, and whether they have.
-    named: Option<(CatalogMark, bool)>,
-    /// That is looked before its next block.
-    names_first: bool,
-    current: Current,
-    /// It has the turn to commit.
-    turn: Option<Turn<Cluster>>,
-    /// What its transaction has run, where statements travel.
-    telling: Option<Telling>,
-    /// Its settings as whoever executes its statements again needs them.
-    under: Before,
-    /// Its transaction among those that are ordered before they are executed.
-    open: Option<scheduled::Open>,
-    shares: pooled::Shares,
-    /// What it counts among, for as long as it is there.
-    pool: Member,
-    /// The BEGIN of its transaction, which the primary has not run yet.
-    owed: Option<Box<str>>,
     words: Rc<Words>,
-    scratch: Vec<u8>,
     ended: Option<Ended>,
-}
-
-/// How far the session has come, for reads that must not fall behind it.
-#[derive(Default)]
-struct Marks {
-    marks: SessionMarks,
-    /// Something ran at the primary after the last gauge that was wanted for this session.
-    behind: bool,
-    awaited: Option<order::GaugeNumber>,
 }
 
 impl Session {
@@ -162,45 +112,23 @@ impl Session {
     pub fn new(line: Line, service: Rc<Service>, startup: &Startup, wish: Wish) -> Session {
         let state = SessionState::new(startup, &mut service.interner.borrow_mut());
         let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
+        let pool = service.servers.member(&wish.database, &wish.user);
         let mut session = Session {
             database: service.cluster.database(&wish.database),
-            pool: service.servers.member(&wish.database, &wish.user),
+            mode: Mode::of(&service.cluster),
             line,
             service,
-            wish,
-            backend,
+            who: Who { wish, backend, pool, named: None },
             state,
-            marks: Marks::default(),
-            came: Some(Instant::now()),
-            began: None,
-            home: None,
-            shelves: Vec::new(),
-            block: None,
-            fresh: false,
-            snapshot: None,
-            skipping: false,
-            probe_first: false,
-            shown: None,
-            meaning: None,
-            meanings: Vec::new(),
-            unjudged: Unjudged::default(),
-            patient: false,
-            early: None,
-            ours_changes: None,
-            reloads: false,
-            changes_everywhere: false,
-            everywhere: None,
-            named: None,
-            names_first: false,
+            txn: Txn::default(),
             current: Current::default(),
-            turn: None,
-            telling: None,
-            under: None,
-            open: None,
+            reads: Reads::default(),
+            first: First::default(),
+            unjudged: Unjudged::default(),
             shares: pooled::Shares::default(),
-            owed: None,
+            times: Times { came: Some(Instant::now()), began: None },
+            skipping: false,
             words: Rc::default(),
-            scratch: Vec::new(),
             ended: None,
         };
         for (name, value) in session.line.reported().0.iter() {
@@ -230,7 +158,7 @@ impl Session {
                 break ended;
             }
             self.line.outlives_primary = self.can_go_on_alone();
-            let pass = self.snapshot.as_deref().and_then(Snapshot::pass);
+            let pass = self.txn.snapshot().and_then(Snapshot::pass);
             let (idle_limit, is_idle) = (self.state.idle_limit(), !self.is_amid_a_batch());
             let asked = tokio::select! {
                 biased;
@@ -255,10 +183,9 @@ impl Session {
 
     /// Nothing is left of it but the line, and what it counts among until that has ended.
     fn leave(self: Box<Self>) -> (Line, Member) {
-        let Session { line, block, early, ours_changes, everywhere, snapshot, turn, open, pool, .. } = *self;
+        let Session { line, txn, who: Who { pool, .. }, .. } = *self;
         // Whatever was in doubt stays so until the backend is gone, and the turn with it.
-        drop((block, early, ours_changes, everywhere, snapshot));
-        drop((turn, open));
+        drop(txn);
         (line, pool)
     }
 
@@ -270,7 +197,7 @@ impl Session {
             if self.service.cluster.serves_nobody() {
                 return Err(Ended::MayNotLead);
             }
-            let answered = match self.is_ordered() {
+            let answered = match self.mode.is_ordered() {
                 _ if self.skipping && request.kind != Kind::Terminate => self.skip(request).await,
                 true => Box::pin(self.answer_ordered(request)).await,
                 false => self.answer(request).await,
@@ -303,7 +230,7 @@ impl Session {
     /// One request, from its first byte to its last answer.
     async fn answer(&mut self, request: Request) -> Result<(), Ended> {
         self.begin_request(request);
-        if self.snapshot.is_some() {
+        if self.txn.snapshot().is_some() {
             return self.answer_in_snapshot(request).await;
         }
         if request.kind == Kind::Batch
@@ -312,13 +239,13 @@ impl Session {
             self.pay_begin().await?;
             return self.run_head(request, head).await;
         }
-        if let Some(came) = self.came.take() {
+        if let Some(came) = self.times.came.take() {
             self.service.cluster.lead().until_needless(came).await;
         }
         self.database.no_more_awaited(&self.service.cluster).await;
         self.heed_reloads();
         self.judge();
-        let stays_fresh = self.state.block() == BlockStatus::Idle || self.fresh;
+        let stays_fresh = self.state.block() == BlockStatus::Idle || self.txn.is_fresh();
         let todo = match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
             Kind::Leftover => return self.line.drop_leftover(request),
@@ -331,7 +258,7 @@ impl Session {
         if self.stands_alone() && todo.is_begin() {
             return Err(Ended::NoBlocks);
         }
-        self.fresh = stays_fresh && todo.leaves_block_fresh();
+        self.current.fresh = stays_fresh && todo.leaves_block_fresh();
         if self.ends_failed(request, &todo) || self.owes_begin(request, &todo).await? {
             return self.line.send().await;
         }
@@ -340,13 +267,12 @@ impl Session {
         }
         self.come_home_for(request, &todo).await?;
         let made = made::made(&todo);
-        self.changes_everywhere |= !made.is_empty();
-        let _alone = self.before_commands(&todo).await;
+        let _alone = self.before_commands(&todo, &made).await;
         self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
         self.ask_before_a_block(&todo).await?;
         let under = self.parses_under(&todo);
-        let meanings = std::mem::take(&mut self.meanings);
+        let meanings = std::mem::take(&mut self.current.meant.meanings);
         self.line.statements.parses_under(under, meanings);
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
@@ -363,10 +289,10 @@ impl Session {
             return Err(ended);
         }
         if let Some(reload) = reload {
-            reload.answered(&self.service.cluster, self.current.failed);
+            reload.answered(&self.service.cluster, self.current.said.failed);
         }
         self.give_identities(&made).await?;
-        if self.snapshot.is_none() {
+        if self.txn.snapshot().is_none() {
             self.settle().await;
         }
         self.line.send().await
@@ -376,7 +302,7 @@ impl Session {
     fn begin_request(&mut self, request: Request) {
         self.current.begin(request, self.line.seat.held());
         // Who notifies may have written before: what is read now must not be older.
-        self.marks.behind |= std::mem::take(&mut self.line.has_heard);
+        self.reads.behind |= std::mem::take(&mut self.line.has_heard);
         self.says_nothing();
     }
 
@@ -385,24 +311,29 @@ impl Session {
         if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
             return Ok(());
         }
-        if self.state.wants_snapshots() || std::mem::take(&mut self.probe_first) {
+        if self.state.wants_snapshots() || std::mem::take(&mut self.first.probe) {
             self.probe().await?;
         }
-        if self.state.wants_snapshots() || std::mem::take(&mut self.names_first) {
+        if self.state.wants_snapshots() || std::mem::take(&mut self.first.names) {
             self.keeps_its_names().await?;
         }
         Ok(())
     }
 
     /// What must be done before DDL commands that fire no event trigger, or that need a database for themselves.
-    async fn before_commands(&mut self, todo: &Todo) -> Vec<Hold> {
+    async fn before_commands(&mut self, todo: &Todo, made: &[Name]) -> Vec<Hold> {
         let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else {
             return Vec::new();
         };
+        if !made.is_empty() {
+            self.txn.begins().changes_everywhere = true;
+        }
         let mut holds = Vec::new();
         for statement in statements.iter() {
             let What::Utility(Utility::Ddl { everywhere, alone, .. }) = &statement.what else { continue };
-            self.changes_everywhere |= everywhere;
+            if *everywhere {
+                self.txn.begins().changes_everywhere = true;
+            }
             for database in self.service.cluster.databases() {
                 if alone.iter().any(|name| name == database.name()) {
                     self.service.servers.let_go(Some(database.name()));
@@ -411,9 +342,14 @@ impl Session {
             }
         }
         // Inside a block nobody sees anything of it before the commit.
-        if self.changes_everywhere && self.everywhere.is_none() && self.may_commit(todo) {
-            self.everywhere =
-                Some(Everywhere::begin(&self.service.cluster, Change::Roles, Some(self.backend)));
+        let may_commit = self.may_commit(todo);
+        if let Some(at) = self.txn.at_primary()
+            && at.changes_everywhere
+            && at.everywhere.is_none()
+            && may_commit
+        {
+            let backend = Some(self.who.backend);
+            at.everywhere = Some(Everywhere::begin(&self.service.cluster, Change::Roles, backend));
         }
         holds
     }
@@ -435,9 +371,9 @@ impl Session {
     async fn one(&mut self, plan: Plan) -> Result<(), Ended> {
         self.current.is_read = matches!(plan, Plan::Leaves(_) | Plan::Stays(_));
         let in_block = self.state.block() != BlockStatus::Idle;
-        let first = std::mem::take(&mut self.fresh);
+        let first = std::mem::take(&mut self.current.fresh);
         if !in_block && self.takes_turns() {
-            self.current.way = Way::InOurBlock;
+            self.current.commits.way = Way::InOurBlock;
         }
         if let Plan::Writes(writing) = &plan
             && !in_block
@@ -503,7 +439,7 @@ impl Session {
     /// Runs at the primary a statement whose tree says that it writes nothing.
     async fn stays(&mut self, reason: Reason) {
         self.draws_there(reason);
-        match (&self.block, self.database.id()) {
+        match (self.txn.block(), self.database.id()) {
             (None, Some(database)) => {
                 let cluster = self.service.cluster.clone();
                 let understood = cluster.scheduler().catalog(database);
@@ -521,9 +457,9 @@ impl Session {
             self.state.dirtied(dirt);
         }
         self.current.reason = writing.reason;
-        match (self.block.take(), self.database.id()) {
+        match (self.txn.takes_block(), self.database.id()) {
             (Some(mut block), _) => {
-                let rerun = self.telling.is_some().then(|| self.rerun_of(&writing));
+                let rerun = self.txn.telling().is_some().then(|| self.rerun_of(&writing));
                 if let Some(Ok(_)) = &rerun {
                     self.ask_what_is_seen();
                 }
@@ -531,7 +467,7 @@ impl Session {
                 if let Some(rerun) = rerun {
                     self.ran_in_block(rerun);
                 }
-                self.block = Some(block);
+                self.txn.begins().block = Some(block);
             }
             (None, Some(database)) => {
                 let cluster = self.service.cluster.clone();
@@ -539,6 +475,13 @@ impl Session {
                 self.committed(outcome).await;
             }
             (None, None) => self.unnoted(writing.reason).await,
+        }
+    }
+
+    /// A flow has had this in hand.
+    fn keep_block(&mut self, block: Option<Block<Cluster>>) {
+        if let Some(block) = block {
+            self.txn.begins().block = Some(block);
         }
     }
 
@@ -552,9 +495,9 @@ impl Session {
 
     /// Writes in a database that is not followed: nothing notes what, so that its reads stay until it is over.
     async fn unnoted(&mut self, reason: Reason) {
-        if self.early.is_none() {
-            self.early = Some(Early::begin(&self.service.cluster, &self.database, self.backend));
-        }
+        let backend = self.who.backend;
+        let begin = || Early::begin(&self.service.cluster, &self.database, backend);
+        self.txn.begins().early.get_or_insert_with(begin);
         self.quiet(reason).await;
     }
 
@@ -567,10 +510,11 @@ impl Session {
         let reason = Reason::Stay(utility.name());
         self.current.reason = reason;
         self.told_beside(utility);
-        if let (Utility::RollbackTo(_), Some(block)) = (utility, &mut self.block) {
+        let mut block = self.txn.takes_block();
+        if let (Utility::RollbackTo(_), Some(block)) = (utility, &mut block) {
             block.goes_back();
         }
-        match (utility, self.block.take()) {
+        match (utility, block) {
             (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
                 self.commit_block(block, reason).await;
             }
@@ -584,7 +528,7 @@ impl Session {
                 block.roll_back(self, reason).await;
             }
             (utility, block) => {
-                self.block = block;
+                self.keep_block(block);
                 match cluster::plan::utility(self.asker(), utility) {
                     Plan::Writes(writing) => self.writes(writing).await,
                     Plan::Stays(reason) => self.quiet(reason).await,
@@ -602,14 +546,14 @@ impl Session {
         self.told_no_more("several_statements");
         self.current.reason = several.reason;
         self.current.statements = several.statements;
-        match self.block.take() {
+        match self.txn.takes_block() {
             Some(mut block) if several.may_end_block => {
                 self.still_understood(&mut several.footprint, several.catalog);
                 self.note(&mut block, &several.footprint, false).await;
                 block.commit(self, several.reason).await;
             }
             block => {
-                self.block = block;
+                self.keep_block(block);
                 self.writes(Writing {
                     footprint: several.footprint,
                     locks_out_readers: several.locks_out_readers,
@@ -635,23 +579,13 @@ impl Session {
     async fn settle(&mut self) {
         self.current.request = None;
         let standing = match self.line.primary.status {
-            Status::Idle => {
-                self.block = None;
-                self.ours_changes = None;
-                self.telling = None;
-                self.changes_everywhere = false;
-                if let Some(everywhere) = self.everywhere.take() {
-                    everywhere.end();
-                }
-                if let Some(early) = self.early.take() {
-                    early.answered();
-                }
-                return;
-            }
+            Status::Idle => return self.txn.ends_at_primary(),
             Status::InBlock => Standing::Open,
             Status::Failed => Standing::Failed,
         };
-        if self.block.is_none() {
+        let at = self.txn.begins();
+        at.fresh = self.current.fresh;
+        if at.block.is_none() {
             let Some(database) = self.database.id() else { return };
             let mut block = Block::new(&self.service.cluster, database);
             if self.current.begins_block() {
@@ -660,17 +594,20 @@ impl Session {
                 // It began amid other statements: nobody knows what it has done so far.
                 self.note(&mut block, &Footprint::Everything, true).await;
             }
-            self.block = Some(block);
+            self.txn.begins().block = Some(block);
         }
-        if let Some(block) = &mut self.block {
+        if let Some(block) = &mut self.txn.begins().block {
             block.stands(standing);
         }
     }
 
     /// A request was cancelled before anything of it was done. A transaction whose BEGIN is owed fails with it.
     async fn cancelled(&mut self, request: Request) -> Result<(), Ended> {
-        self.meanings.clear();
+        self.current.meant.meanings.clear();
         self.fail_owed();
+        if self.line.status() == Status::Idle {
+            self.txn.ends_at_primary();
+        }
         self.refuse(request, &own::cancelled());
         self.line.send().await
     }

@@ -63,7 +63,7 @@ impl Session {
             let is_cancelled =
                 Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
             // A transaction whose BEGIN is owed has not begun there.
-            let is_between = self.line.status() == Status::Idle || self.owed.is_some();
+            let is_between = self.line.status() == Status::Idle || self.txn.is_owed();
             if is_cancelled && is_between {
                 return Err(Ended::Cancelled);
             }
@@ -111,7 +111,7 @@ impl Session {
         while self.line.hear() {
             self.line.send().await?;
         }
-        self.marks.behind |= std::mem::take(&mut self.line.has_heard);
+        self.reads.behind |= std::mem::take(&mut self.line.has_heard);
         Ok(())
     }
 

@@ -11,9 +11,11 @@ fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// What a request has waited for.
-#[derive(Clone, Copy, Debug, Default)]
+/// When a request came, and what it has waited for.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
+    /// When it came.
+    pub(super) came: tokio::time::Instant,
     /// How long its client was held before it began.
     held_before: Duration,
     /// Since when it waits until something is fresh enough for it, or proven to be.
@@ -25,7 +27,7 @@ pub(super) struct Waits {
 impl Waits {
     /// Of a request that begins, whose client was held so long before.
     pub(super) fn begin(held_before: Duration) -> Waits {
-        Waits { held_before, ..Waits::default() }
+        Waits { came: tokio::time::Instant::now(), held_before, since: None, fresh: Duration::ZERO }
     }
 
     /// It waits no longer for freshness.
@@ -83,7 +85,7 @@ impl Session {
             connection_ms = ms(connection),
             freshness_ms = ms(fresh),
             server_ms = ms(server),
-            failed = self.current.failed,
+            failed = self.current.said.failed,
             client = seat.id,
             user = seat.user,
             database = seat.database,

@@ -137,7 +137,7 @@ impl Session {
     ) -> Option<Result<Answer, Failed>> {
         let (service, running) = (self.service.clone(), self.line.seat.running.clone());
         let there = asked.cancel.clone();
-        let (cluster, pass) = (self.service.cluster.clone(), self.current.pass);
+        let (cluster, pass) = (self.service.cluster.clone(), self.current.there.pass);
         // Without a connection nobody is idle there.
         let limit = self.state.idle_limit().filter(|_| !self.line.away);
         let Line { client, primary, .. } = &mut self.line;
@@ -173,8 +173,8 @@ impl Session {
             running.is_still(&there);
         }
         let cluster = self.service.cluster.clone();
-        let mut let_go = pin!(cluster.reader_let_go(self.current.pass));
-        let at = self.current.ran_at.map(|(standby, life, _)| (standby, life));
+        let mut let_go = pin!(cluster.reader_let_go(self.current.there.pass));
+        let at = self.current.there.ran_at.map(|(standby, life, _)| (standby, life));
         let mut silent = None;
         let Line { client, primary, .. } = &mut self.line;
         let cut_off = |has_spoken: bool, cx: &mut Context<'_>| {
@@ -204,7 +204,7 @@ impl Session {
 
     /// The replica at which the statement ran has found that what it keeps is broken: nobody reads the database there any more.
     fn is_broken(&self, why: &str) {
-        let (Some((replica, ..)), Some(of)) = (self.current.ran_at, self.database.id()) else { return };
+        let (Some((replica, ..)), Some(of)) = (self.current.there.ran_at, self.database.id()) else { return };
         self.service.cluster.fed_broken(replica, of, why);
     }
 }

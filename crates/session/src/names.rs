@@ -23,20 +23,20 @@ impl Session {
     /// nobody can ask, only if that is known already.
     pub(super) async fn keeps_its_names(&mut self) -> Result<bool, Ended> {
         let Some(now) = self.catalog_shown() else { return Ok(false) };
-        if let Some((_, fit)) = self.named.filter(|(catalog, _)| *catalog == now) {
+        if let Some((_, fit)) = self.who.named.filter(|(catalog, _)| *catalog == now) {
             return Ok(fit);
         }
         if self.state.block() != BlockStatus::Idle {
-            self.names_first = true;
+            self.first.names = true;
             return Ok(false);
         }
         self.at_home().await?;
         let row = self.line.ask(FIT).await?;
         let fit = row.is_some_and(|row| {
             row.first().is_some_and(|fit| fit.as_deref() == Some("t"))
-                && row.get(1).is_some_and(|name| name.as_deref() == Some(&self.wish.database))
+                && row.get(1).is_some_and(|name| name.as_deref() == Some(&self.who.wish.database))
         });
-        self.named = Some((now, fit));
+        self.who.named = Some((now, fit));
         Ok(fit)
     }
 }

@@ -16,11 +16,12 @@ impl Session {
     pub(super) async fn before_a_change_of_ours(&mut self, request: Request, todo: &Todo) {
         let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else { return };
         let changes = |what: &What| matches!(what, What::Utility(Utility::Ddl { .. }));
-        if self.ours_changes.is_none()
-            && statements.iter().any(|statement| changes(&statement.what))
+        if statements.iter().any(|statement| changes(&statement.what))
             && (names_ours(self.line.bytes(request)) || self.prepared_names_ours())
+            && self.txn.begins().ours_changes.is_none()
         {
-            self.ours_changes = Some(Box::pin(barrier::let_go(&self.service.cluster, &self.database)).await);
+            let hold = Box::pin(barrier::let_go(&self.service.cluster, &self.database)).await;
+            self.txn.begins().ours_changes = Some(hold);
         }
     }
 

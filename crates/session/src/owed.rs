@@ -12,6 +12,7 @@
 //! What one server does otherwise: `now()` in a transaction that comes to run at the primary is the time of its first
 //! statement. So the default design does not do it.
 
+use super::txn::{Deferred, Txn};
 use super::understand::Todo;
 use super::{Ended, Session};
 use backend::request::{Kind, Request};
@@ -30,7 +31,7 @@ impl Session {
             return Ok(false);
         };
         let outside = self.state.block() == BlockStatus::Idle && self.database.id().is_some();
-        if request.kind != Kind::Query || !outside || !self.reads_wait() || self.early.is_some() {
+        if request.kind != Kind::Query || !outside || !self.reads_wait() || !matches!(self.txn, Txn::Idle) {
             return Ok(false);
         }
         self.ask_before_a_block(todo).await?;
@@ -45,7 +46,8 @@ impl Session {
         drop(interner);
         let frame = Frame::new(self.line.bytes(request)).map_err(Ended::Malformed)?;
         let text = wire::query_text(&frame).map_err(Ended::Malformed)?;
-        self.owed = Some(String::from_utf8_lossy(text).into());
+        let begin = String::from_utf8_lossy(text).into();
+        self.txn.defers(begin);
         self.line.elsewhere = Some(Status::InBlock);
         self.say(request, &Ok(Said::Tag("BEGIN")));
         self.line.client.out().ready(Status::InBlock);
@@ -54,16 +56,16 @@ impl Session {
 
     /// Whether a request may take the transaction to a replica, so that its BEGIN stays owed.
     pub(super) fn may_leave_whole(&self, todo: &Todo) -> bool {
-        matches!(todo, Todo::One(Plan::Leaves(_))) && self.fresh && self.state.read_only_snapshot()
+        matches!(todo, Todo::One(Plan::Leaves(_))) && self.current.fresh && self.state.read_only_snapshot()
     }
 
     /// Has the primary run the BEGIN that is owed to it, before anything else of its transaction.
     pub(super) async fn pay_begin(&mut self) -> Result<(), Ended> {
-        if self.owed.is_none() {
+        if !self.txn.is_owed() {
             return Ok(());
         }
         self.at_home().await?;
-        let Some(begin) = self.owed.take() else { return Ok(()) };
+        let Some(Deferred { begin, .. }) = self.txn.pays() else { return Ok(()) };
         let has_failed = self.line.elsewhere.take() == Some(Status::Failed);
         self.line.ask_unreached(&begin).await?;
         if self.line.primary.status != Status::InBlock {
@@ -75,7 +77,7 @@ impl Session {
         let is_cancelled = self.line.seat.running.is_cancelled();
         if has_failed || is_cancelled {
             self.fail_at_primary().await?;
-            if let Some(block) = &mut self.block {
+            if let Some(block) = &mut self.txn.begins().block {
                 block.stands(Standing::Failed);
             }
         }
@@ -84,10 +86,8 @@ impl Session {
 
     /// The transaction whose BEGIN is owed fails, and the primary hears of it no earlier than it must.
     pub(super) fn fail_owed(&mut self) {
-        if self.owed.is_none() {
-            return;
-        }
-        self.fresh = false;
+        let Txn::Deferred(deferred) = &mut self.txn else { return };
+        deferred.fresh = false;
         self.line.elsewhere = Some(Status::Failed);
         self.state.statement_failed();
         self.state.ready(Status::Failed.byte(), &mut self.service.interner.borrow_mut());
@@ -99,10 +99,11 @@ impl Session {
         let [Statement { what: What::Utility(utility), .. }] = &**statements else { return false };
         let is_end = matches!(utility, Utility::Commit { chain: false } | Utility::Rollback { chain: false });
         let is_whole = matches!(request.kind, Kind::Query | Kind::Batch);
-        if !is_end || !is_whole || self.owed.is_none() || self.line.elsewhere != Some(Status::Failed) {
+        if !is_end || !is_whole || !self.txn.is_owed() || self.line.elsewhere != Some(Status::Failed) {
             return false;
         }
-        (self.owed, self.line.elsewhere) = (None, None);
+        self.txn.ends();
+        self.line.elsewhere = None;
         self.say(request, &Ok(Said::Tag("ROLLBACK")));
         let interner = &mut self.service.interner.borrow_mut();
         self.state.completed(&Utility::Rollback { chain: false }, interner);
@@ -113,10 +114,11 @@ impl Session {
 
     /// The primary has begun a transaction of the session, in which nothing has happened yet.
     pub(super) fn block_begins(&mut self) {
+        let at = self.txn.begins();
         if let Some(database) = self.database.id() {
             let mut block = Block::new(&self.service.cluster, database);
             block.stands(Standing::Open);
-            self.block = Some(block);
+            at.block = Some(block);
         }
     }
 }

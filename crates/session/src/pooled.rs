@@ -6,6 +6,7 @@
 
 use super::ended::Told;
 use super::prepares::OF_TODAY;
+use super::txn::Txn;
 use super::understand::Todo;
 use super::{Ended, Session};
 use backend::request::Request;
@@ -178,7 +179,7 @@ impl Session {
         match todo {
             Todo::Own(_) | Todo::Refuse(_) => return Ok(()),
             // A BEGIN that is still owed is so because this may take its transaction to a replica.
-            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle || self.owed.is_some() => {
+            Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle || self.txn.is_owed() => {
                 return Ok(());
             }
             // What is not understood yet may look at them as well as what stays for its functions.
@@ -205,7 +206,7 @@ impl Session {
     }
 
     async fn come_home(&mut self) -> Result<(), Ended> {
-        let is_cancellable = self.line.status() == Status::Idle || self.owed.is_some();
+        let is_cancellable = self.line.status() == Status::Idle || self.txn.is_owed();
         loop {
             let server = self.take_server(is_cancellable).await?;
             if self.makes_ready(server).await? {
@@ -213,7 +214,7 @@ impl Session {
             }
             // Nothing of the client's was sent there: it goes on at another one.
             self.line.detach().into_iter().for_each(Server::close);
-            self.backend = transaction::Backend { pid: 0, started_us: 0 };
+            self.who.backend = transaction::Backend { pid: 0, started_us: 0 };
         }
         self.tell_reports();
         self.listen_there().await?;
@@ -227,14 +228,14 @@ impl Session {
     async fn take_server(&mut self, is_cancellable: bool) -> Result<Server, Ended> {
         let service = self.service.clone();
         if let Some(place) = self.line.registry.primary() {
-            self.wish.place = place;
+            self.who.wish.place = place;
         }
-        let opening = (&service.cluster, &self.wish, &self.line.registry.rooms);
+        let opening = (&service.cluster, &self.who.wish, &self.line.registry.rooms);
         let seat = self.line.seat.clone();
         let client = &mut self.line.client;
         let taken = tokio::select! {
             biased;
-            taken = service.servers.take(&self.pool, opening, &seat) => taken,
+            taken = service.servers.take(&self.who.pool, opening, &seat) => taken,
             // Nobody waits for what it asked: it is not done.
             () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
             why = seat.sent_away() => return Err(Ended::SentAway(why)),
@@ -256,7 +257,7 @@ impl Session {
     /// settings. `false`: a time limit of the other's, which holds until then, has ended that, and it is of no use.
     async fn makes_ready(&mut self, server: Server) -> Result<bool, Ended> {
         self.database.traffic().count(|counts| counts.assignments += 1);
-        self.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
+        self.who.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
         let (first, loaded) = (server.lent.first.clone(), server.lent.loaded);
         let mut base = server.lent.settings.clone();
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
@@ -366,7 +367,7 @@ impl Session {
         if let Some(lent) = self.line.lent.as_ref().filter(|_| is_new)
             && self.state.may_move().is_ok()
         {
-            servers.greet(&self.service.cluster, &self.wish, lent, self.state.clone());
+            servers.greet(&self.service.cluster, &self.who.wish, lent, self.state.clone());
             self.shares.look = false;
         }
         if std::mem::take(&mut self.shares.look) || self.line.statements.are_astray() {
@@ -385,7 +386,7 @@ impl Session {
             return Err(Ended::PrimaryLost(Told::ByPrimary));
         }
         if let Some(lent) = &mut self.line.lent {
-            lent.started_us = self.backend.started_us;
+            lent.started_us = self.who.backend.started_us;
             lent.sequences |= self.shares.wrote;
             lent.application_settings |= self.state.may_have_application_settings();
             lent.ran_code = self.shares.ran_code;
@@ -396,7 +397,7 @@ impl Session {
             Some(server) => servers.give_back(server, self.state.settings()),
             None => {}
         }
-        self.backend = transaction::Backend { pid: 0, started_us: 0 };
+        self.who.backend = transaction::Backend { pid: 0, started_us: 0 };
         Ok(())
     }
 
@@ -411,14 +412,12 @@ impl Session {
 
     /// Nothing of a transaction is left, here or at the primary.
     fn is_between(&self) -> bool {
-        self.block.is_none()
-            && !self.current.flushed
-            && self.snapshot.is_none()
-            && self.open.is_none()
-            && self.turn.is_none()
-            && self.early.is_none()
-            && self.line.primary.is_settled()
-            && !self.is_ordered()
+        match self.txn {
+            Txn::Idle => !self.current.flushed && self.line.primary.is_settled() && !self.mode.is_ordered(),
+            Txn::Deferred(_) | Txn::AtPrimary(_) | Txn::Opening(..) | Txn::AtStandby(_) | Txn::Ordered(_) => {
+                false
+            }
+        }
     }
 
     /// Why it stays at its connection; one that begins anew elsewhere may leave all the same.

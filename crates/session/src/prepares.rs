@@ -39,7 +39,7 @@ impl Session {
         let prepares = self.prepares(&statements);
         self.utility(statements).await;
         if let Some(Prepares { name, text, inner, settings }) = prepares
-            && !self.current.failed
+            && !self.current.said.failed
             && self.ended.is_none()
         {
             self.line.statements.prepared_by_sql(name.as_bytes(), &text, inner, settings);

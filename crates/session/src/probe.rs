@@ -8,7 +8,7 @@ impl Session {
     pub(super) async fn probe(&mut self) -> Result<(), Ended> {
         let Some(question) = self.state.probe() else { return Ok(()) };
         self.at_home().await?;
-        if self.backend.started_us == 0 {
+        if self.who.backend.started_us == 0 {
             self.ask_backend_start().await?;
         }
         let row = self.line.ask(&question).await?;
@@ -46,7 +46,7 @@ impl Session {
                         FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
         let row = self.line.ask(question).await?.unwrap_or_default();
         let started = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
-        self.backend.started_us = started.unwrap_or(0);
+        self.who.backend.started_us = started.unwrap_or(0);
         Ok(())
     }
 }

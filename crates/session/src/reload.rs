@@ -56,15 +56,15 @@ impl Session {
     /// The current request may reload the primary's configuration, if it was understood to.
     pub(super) fn begin_reload(&mut self) -> Option<Reload> {
         let cluster = &self.service.cluster;
-        std::mem::take(&mut self.reloads).then(|| Reload {
-            everywhere: Everywhere::begin(cluster, Change::Configuration, Some(self.backend)),
+        std::mem::take(&mut self.first.reload).then(|| Reload {
+            everywhere: Everywhere::begin(cluster, Change::Configuration, Some(self.who.backend)),
             before: cluster.configured().reloads(),
         })
     }
 
     /// Whether the statement demands one: by its template, and as long as nobody knows that, by its words.
     pub(super) fn heed_demand(&mut self, template: Option<&Template>, words: &Words) {
-        self.reloads |= match template {
+        self.first.reload |= match template {
             Some(template) => template.stays.contains(&Stay::Reload),
             None => words.may_be_a_read() && names_it(&words.text),
         };
@@ -72,7 +72,7 @@ impl Session {
 
     /// Whether one of several statements demands one.
     pub(super) fn heed_demands(&mut self, words: &Words) {
-        self.reloads |= names_it(&words.text);
+        self.first.reload |= names_it(&words.text);
     }
 
     /// Waits until it is known since when the primary is configured as it is; while that is looked at, what is known of the
@@ -89,7 +89,7 @@ impl Session {
     /// Heeds what is known of reloads: the session's settings may be others than those that were asked for. What runs at a
     /// standby as a whole goes on as it began.
     pub(super) fn heed_reloads(&mut self) {
-        if self.snapshot.is_none() {
+        if self.txn.snapshot().is_none() {
             self.state.reloaded(self.service.cluster.configured().floor());
         }
     }

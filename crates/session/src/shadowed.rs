@@ -31,7 +31,7 @@ impl Session {
         match answer {
             Ok(answer) => {
                 leaving.question.now = self.service.cluster.now();
-                self.current.before = Some(Before {
+                self.current.there.before = Some(Before {
                     answer,
                     order: leaving.template.results.order.clone(),
                     chance: leaving.template.chance.map_or("", |chance| chance.name()),
@@ -71,7 +71,8 @@ impl Session {
             }
         };
         let cluster = &self.service.cluster;
-        let (Some(report), Some((standby, _, proof))) = (&cluster.setup().shadow, self.current.ran_at) else {
+        let (Some(report), Some((standby, _, proof))) = (&cluster.setup().shadow, self.current.there.ran_at)
+        else {
             return Ok(());
         };
         let verdict = if self.line.seat.running.is_cancelled() {

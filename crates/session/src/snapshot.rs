@@ -6,6 +6,7 @@
 
 use super::flows::proof_name;
 use super::primary::Ended;
+use super::txn::Origin;
 use super::understand::{PARSED_OTHERWISE, Several, Todo, UNKNOWN_STATEMENT};
 use super::whole::let_go;
 use super::{Session, apart};
@@ -106,11 +107,10 @@ impl Session {
             return Ok(());
         };
         // From here on it is the standby's: the primary's transaction has done nothing, and ends.
-        if self.owed.take().is_none() {
+        if let Some(Origin::AtPrimary(_)) = self.txn.stands() {
             self.line.primary.ask("ROLLBACK");
             self.line.primary.peer.send_now();
         }
-        self.block = None;
         self.line.elsewhere = Some(Status::InBlock);
         let outcome = self.hand_out(answer).await?;
         self.learned(None, outcome);
@@ -122,7 +122,7 @@ impl Session {
     fn snapshot_opened(&mut self, pinned: Pinned<Cluster>) {
         self.was_proven(pinned.ticket().proof());
         let waits = self.reads_wait();
-        let Some(snapshot) = &mut self.snapshot else { return };
+        let Some(snapshot) = self.txn.snapshot_mut() else { return };
         let (standby, life, _) = snapshot.at;
         let seen = match snapshot.kind {
             scheduler::Kind::Standby => Some(pinned.ticket().low()),
@@ -130,7 +130,7 @@ impl Session {
                 pinned.ticket().seen(&Ran { incarnation: life, replayed: None, locked: None })
             }
         };
-        let marks = &mut self.marks.marks;
+        let marks = &mut self.reads.marks;
         if let Some(seen) = seen.filter(|seen| *seen > marks.last_seen) {
             marks.last_seen = seen;
             marks.seen_at = Some((standby, life));
@@ -144,7 +144,7 @@ impl Session {
         let rooms = self.line.registry.rooms.clone();
         let service = self.service.clone();
         let shelf = self.shelf(id);
-        let mut lent = service.lend(ticket, &shelf, &self.wish, &rooms).await.map_err(StandbyFailed)?;
+        let mut lent = service.lend(ticket, &shelf, &self.who.wish, &rooms).await.map_err(StandbyFailed)?;
         let Some(becomes) = self.becomes(&mut lent) else {
             return Err(StandbyFailed(Reason::NoConnection));
         };
@@ -157,14 +157,14 @@ impl Session {
         let kind = ticket.kind();
         let (failed, cancelled, let_go) = (false, false, false);
         let snapshot = Snapshot { standby, at, kind, failed, cancelled, let_go, ticket: None };
-        self.snapshot = Some(Box::new(snapshot));
+        self.txn.opens(Box::new(snapshot));
         // In its transactions a server, too, shows what its snapshot does, whatever was emptied since.
         Ok(Ran { incarnation: life, replayed, locked: replayed })
     }
 
     /// Ends the transaction at the standby. It has only read.
     pub(super) async fn end_at_standby(&mut self) {
-        let taken = self.snapshot.take().map(|snapshot| *snapshot);
+        let taken = self.txn.closes().map(|snapshot| *snapshot);
         let Some(Snapshot { standby: Some(standby), at: (id, ..), cancelled, ticket, .. }) = taken else {
             return;
         };
@@ -182,7 +182,7 @@ impl Session {
     /// It has held a refresh back for as long as it may: the transaction ends there, and its client hears so with its next
     /// statement.
     pub(super) fn let_snapshot_go(&mut self) {
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = self.txn.snapshot_mut() {
             (snapshot.standby, snapshot.ticket, snapshot.let_go) = (None, None, true);
         }
     }
@@ -261,7 +261,7 @@ impl Session {
                 self.line.client.consume(left);
                 break;
             }
-            if self.snapshot.is_none()
+            if self.txn.snapshot().is_none()
                 && apart::first(&self.line.client.unread()[..left], splitter) != Ok((Part::End, left))
             {
                 // The transaction has ended; what is left is a request of its own.
@@ -416,9 +416,9 @@ impl Session {
                 if let Some(outcome) = self.error_of_parsing(part).await? {
                     return Ok(outcome);
                 }
-                self.patient = true;
+                self.current.meant.patient = true;
                 let todo = self.understand_in_snapshot(part).await;
-                self.patient = false;
+                self.current.meant.patient = false;
                 match todo? {
                     Todo::One(plan) => plan,
                     _ => return Ok(self.fail(part, needs_the_primary("not_analysed_yet"))),
@@ -448,7 +448,7 @@ impl Session {
     }
 
     fn is_at_copy(&self) -> bool {
-        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.kind == scheduler::Kind::Fed)
+        self.txn.snapshot().is_some_and(|snapshot| snapshot.kind == scheduler::Kind::Fed)
     }
 
     /// A statement that a failed block refuses; one that does not exist has an error of its own.
@@ -505,7 +505,7 @@ impl Session {
 
     /// Waits until the standby shows the catalog as the primary has shown it. Why it does not, if so.
     pub(super) async fn catalog_behind(&self) -> Option<Reason> {
-        let (id, life, proof) = self.snapshot.as_ref()?.at;
+        let (id, life, proof) = self.txn.snapshot()?.at;
         let Some(database) = self.database.id() else { return Some(Reason::DatabaseNotFollowed) };
         if !matches!(proof, Proof::Plain | Proof::Positioned(_) | Proof::Before(_)) {
             return None;
@@ -546,15 +546,15 @@ impl Session {
         self.current.request = Some(part);
         self.line.seat.running.clone().met().await;
         let gone = |why: &str| Failed::Gone(why.to_owned());
-        let Some(snapshot) = &mut self.snapshot else { return Err(gone("it is not there")) };
+        let Some(snapshot) = self.txn.snapshot_mut() else { return Err(gone("it is not there")) };
         let (id, life, proof) = snapshot.at;
         let pass = snapshot.pass();
-        self.current.pass = pass;
+        self.current.there.pass = pass;
         if snapshot.let_go || pass.is_some_and(|pass| !self.service.cluster.scheduler().may_read(pass)) {
             return Err(Failed::LetGo);
         }
         let Some(mut standby) = snapshot.standby.take() else { return Err(gone("it failed before")) };
-        self.current.ran_at = Some((id, life, proof));
+        self.current.there.ran_at = Some((id, life, proof));
         if let Some(failed) = standby.farewell() {
             return Err(failed);
         }
@@ -574,7 +574,7 @@ impl Session {
         self.line.client.consume(part.map_or(0, |part| part.bytes));
         let delivered = self.handed_out(answer).await;
         let running = self.line.seat.running.clone();
-        let Some(snapshot) = &mut self.snapshot else { return Err(Ended::CutOff) };
+        let Some(snapshot) = self.txn.snapshot_mut() else { return Err(Ended::CutOff) };
         snapshot.cancelled |= running.is_cancelled();
         match delivered {
             Ok((standby, _)) => {
@@ -603,7 +603,7 @@ impl Session {
 
     /// The end of the transaction.
     async fn end_snapshot(&mut self, part: Request, end: &Utility) -> Result<Outcome, Ended> {
-        let at = self.snapshot.as_ref().map(|snapshot| snapshot.at);
+        let at = self.txn.snapshot().map(|snapshot| snapshot.at);
         self.end_at_standby().await;
         self.line.settled().await?;
         if self.line.primary.status != Status::Idle {
@@ -615,7 +615,7 @@ impl Session {
         self.line.elsewhere = None;
         self.state.completed(end, &mut self.service.interner.borrow_mut());
         self.state.ready(Status::Idle.byte(), &mut self.service.interner.borrow_mut());
-        self.current.ran_at = None;
+        self.current.there.ran_at = None;
         at.into_iter().for_each(|(at, _, proof)| self.went(Went::Standby(at, proof_name(proof))));
         Ok(Outcome::Done)
     }
@@ -634,7 +634,7 @@ impl Session {
         let interner = &mut self.service.interner.borrow_mut();
         self.state.completed(end, interner);
         self.state.ready(self.line.primary.status.byte(), interner);
-        self.current.ran_at = None;
+        self.current.there.ran_at = None;
         Ok(Outcome::Done)
     }
 
@@ -714,7 +714,7 @@ impl Session {
             self.line.statements.query_ran_elsewhere();
         }
         self.line.client.consume(part.bytes);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = self.txn.snapshot_mut() {
             snapshot.failed = true;
         }
         self.line.elsewhere = Some(Status::Failed);

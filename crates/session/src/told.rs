@@ -14,6 +14,7 @@
 
 use super::Session;
 use super::line::SEEN;
+use super::mode::Commits;
 use super::own::cancelled;
 use super::primary::{Ended, Seen};
 use crate::turns::Way;
@@ -109,19 +110,22 @@ fn which(said: &str) -> Option<(Xid, LoadTime)> {
 impl Session {
     /// A block begins.
     pub(super) fn block_is_told(&mut self) {
+        let Commits::ReportStatements(_) = self.mode.commits else { return };
         let database = self.database.id();
-        self.telling = database.and_then(|of| Telling::begin(&self.service.cluster, of));
+        let telling = database.and_then(|of| Telling::begin(&self.service.cluster, of));
+        self.txn.begins().telling = telling;
     }
 
     /// The block has done something that is not told of.
     pub(super) fn told_no_more(&mut self, why: &'static str) {
-        if self.telling.take().is_some() {
+        if self.txn.takes_telling().is_some() {
             self.service.cluster.metrics().statements_not_told.one(why);
         }
     }
 
     /// A statement outside a block is to be told of: it runs in a block of ours.
     pub(super) fn tells(&mut self, writing: &Writing) {
+        let Commits::ReportStatements(_) = self.mode.commits else { return };
         let cluster = self.service.cluster.clone();
         let Some(telling) = self.database.id().and_then(|of| Telling::begin(&cluster, of)) else { return };
         let few = |again: &&Again| again.most_rows.is_some_and(|most| most < cluster.setup().statement_rows);
@@ -131,9 +135,9 @@ impl Session {
         };
         match rerun {
             Ok(rerun) => {
-                self.telling = Some(telling);
-                self.current.rerun = Some(rerun);
-                self.current.way = Way::Told;
+                self.txn.begins().telling = Some(telling);
+                self.current.commits.rerun = Some(rerun);
+                self.current.commits.way = Way::Told;
             }
             Err(why) => cluster.metrics().statements_not_told.one(why),
         }
@@ -200,11 +204,12 @@ impl Session {
 
     fn under(&mut self) -> Option<Arc<Under>> {
         let settings = self.state.settings();
-        match &self.under {
+        let Commits::ReportStatements(before) = &mut self.mode.commits else { return None };
+        match before {
             Some((id, under)) if *id == settings.id() => under.clone(),
-            _ => {
+            before => {
                 let under = under(settings, None);
-                self.under = Some((settings.id(), under.clone()));
+                *before = Some((settings.id(), under.clone()));
                 under
             }
         }
@@ -226,14 +231,14 @@ impl Session {
         } else if matches!(utility, Utility::SetTransaction(modes) if modes.snapshot) {
             // The guard takes for seen what had been shown when the block began: this snapshot may be an older one.
             self.told_no_more("imported_snapshot");
-        } else if !ends && self.telling.as_ref().is_some_and(fires) {
+        } else if !ends && self.txn.telling().is_some_and(|telling| fires(telling)) {
             self.told_no_more("fires_beside_others");
         }
     }
 
     /// In a block: before the first statement that is told of.
     pub(super) fn ask_what_is_seen(&mut self) {
-        if self.telling.as_ref().is_some_and(|telling| telling.saw.is_none()) {
+        if self.txn.telling().is_some_and(|telling| telling.saw.is_none()) {
             self.line.primary.answers();
             self.line.primary.ask(SEEN);
         }
@@ -241,13 +246,13 @@ impl Session {
 
     /// In a block: a statement has run. `rerun` is what it was before.
     pub(super) fn ran_in_block(&mut self, rerun: Result<(Footprint, Rerun), &'static str>) {
-        if self.current.failed {
+        if self.current.said.failed {
             return self.told_no_more("failed");
         }
-        match (rerun, self.current.rows) {
+        match (rerun, self.current.said.rows) {
             (Ok((touched, rerun)), Some(rows)) => {
-                let Some(telling) = &mut self.telling else { return };
-                telling.saw = telling.saw.take().or(self.current.answer.as_deref().and_then(snapshot));
+                let Some(telling) = self.txn.telling() else { return };
+                telling.saw = telling.saw.take().or(self.current.said.answer.as_deref().and_then(snapshot));
                 if let Err(why) = telling.add(&touched, rerun, rows) {
                     self.told_no_more(why);
                 }
@@ -259,13 +264,13 @@ impl Session {
 
     /// COMMIT of a block all of which can be told of.
     pub(super) fn commit_is_told(&mut self) {
-        let Some(telling) = &self.telling else { return };
+        let Some(telling) = self.txn.telling() else { return };
         if telling.reruns.is_empty() {
-            self.telling = None;
+            self.txn.takes_telling();
         } else if telling.rows() < self.service.cluster.setup().statement_rows {
             self.told_no_more("few_rows");
         } else {
-            self.current.way = Way::ToldCommit;
+            self.current.commits.way = Way::ToldCommit;
         }
     }
 
@@ -288,8 +293,9 @@ impl Session {
         let ran = self.line.run_told(request).await;
         let mut answers = self.line.primary.answers().into_iter();
         let (saw, xid) = (answers.next().flatten(), answers.next().flatten());
-        if let (Some((touched, rerun)), Some(rows)) = (self.current.rerun.take(), self.line.primary.rows())
-            && let Some(telling) = &mut self.telling
+        if let (Some((touched, rerun)), Some(rows)) =
+            (self.current.commits.rerun.take(), self.line.primary.rows())
+            && let Some(telling) = self.txn.telling()
         {
             telling.saw = saw.as_deref().and_then(snapshot);
             let many = rows >= self.service.cluster.setup().statement_rows;
@@ -302,7 +308,7 @@ impl Session {
             // If the statement failed, its client has heard so.
             let error = seen.error.take().filter(|_| !seen.failed);
             seen.failed |= error.is_some();
-            self.current.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));
+            self.current.commits.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));
             seen
         });
         self.ran_in_ours(self.current.reason, ended)
@@ -315,7 +321,7 @@ impl Session {
         if loaded.is_some_and(|loaded| loaded != self.state.loaded()) {
             self.told_no_more("configuration");
         }
-        let telling = self.telling.take().filter(|telling| !telling.reruns.is_empty());
+        let telling = self.txn.takes_telling().filter(|telling| !telling.reruns.is_empty());
         let told = match (xid, telling.and_then(Telling::told), self.database.id()) {
             (Some(xid), Some(told), Some(of)) => {
                 self.service.cluster.tell(of, xid, told);

@@ -13,6 +13,7 @@
 //! several statements, commits without a turn: the order is read back from the primary, so that nothing depends on it.
 
 use super::Session;
+use super::mode::Commits;
 use super::own::cancelled;
 use super::primary::{Ended, Seen};
 use backend::request::Request;
@@ -46,7 +47,7 @@ impl Session {
     /// Commits of this session take turns. While its database is not followed nobody could say when one is over.
     pub(super) fn takes_turns(&self) -> bool {
         let cluster = &self.service.cluster;
-        cluster.commits_take_turns()
+        matches!(self.mode.commits, Commits::TakeTurns)
             && self.database.id().is_some_and(|database| cluster.scheduler().order().followed(database))
     }
 
@@ -56,7 +57,7 @@ impl Session {
         if self.takes_turns() && !block.wrote().is_nothing() {
             match self.before_commit().await {
                 Ok(None) if self.service.cluster.setup().acknowledged_by > 0 => {
-                    self.current.way = Way::Withheld;
+                    self.current.commits.way = Way::Withheld;
                 }
                 Ok(None) => {}
                 Ok(Some(error)) => return self.roll_back_instead(block, &error, reason).await,
@@ -73,14 +74,14 @@ impl Session {
     /// A commit has ended so: its turn is over, and what the client is still to hear of it leaves when so many replicas show
     /// it as the design is told to wait for.
     pub(super) async fn committed(&mut self, outcome: AtPrimary) {
-        if let Some(turn) = self.turn.take() {
+        if let Some(turn) = self.txn.at_primary().and_then(|at| at.turn.take()) {
             turn.over(outcome);
         }
-        let Some(mut end) = self.current.withheld.take() else { return };
+        let Some(mut end) = self.current.commits.withheld.take() else { return };
         if outcome == AtPrimary::ConnectionLost {
             return;
         }
-        let shown = if self.current.failed { Some(Ok(())) } else { self.shown_by_replicas().await };
+        let shown = if self.current.said.failed { Some(Ok(())) } else { self.shown_by_replicas().await };
         match shown {
             Some(Ok(())) => {}
             Some(Err(reason)) => {
@@ -139,7 +140,7 @@ impl Session {
         let turn = transaction::turn(&cluster, database, limit).await;
         let problem = match (turn, self.line.seat.running.is_cancelled()) {
             (Ok(turn), false) => {
-                self.turn = Some(turn);
+                self.txn.begins().turn = Some(turn);
                 return None;
             }
             (turn, true) => {
@@ -208,7 +209,7 @@ impl Session {
         // If the statement failed, its client has heard so.
         let error = error.or(refused).filter(|_| !seen.failed);
         seen.failed |= error.is_some();
-        self.current.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));
+        self.current.commits.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));
         seen.reported.extend(self.line.primary.seen().reported);
         Ok(seen)
     }

@@ -157,9 +157,9 @@ impl Session {
             cluster: &self.service.cluster,
             database: &self.database,
             session: &self.state,
-            marks: self.marks.marks,
-            home: self.home,
-            in_snapshot: self.snapshot.is_some(),
+            marks: self.reads.marks,
+            home: self.reads.home,
+            in_snapshot: self.txn.snapshot().is_some(),
         }
     }
 
@@ -173,7 +173,7 @@ impl Session {
 
     /// What a batch is.
     pub(super) async fn understand_batch(&mut self, request: Request) -> Result<Todo, Ended> {
-        let mut bytes = std::mem::take(&mut self.scratch);
+        let mut bytes = std::mem::take(&mut self.current.meant.scratch);
         bytes.clear();
         bytes.extend_from_slice(self.line.bytes(request));
         let splitter = self.line.client.splitter;
@@ -182,7 +182,7 @@ impl Session {
             None => self.understand_several(&bytes, splitter).await,
         };
         bytes.shrink_to(TEXT_KEPT_BYTES);
-        self.scratch = bytes;
+        self.current.meant.scratch = bytes;
         todo
     }
 
@@ -208,10 +208,10 @@ impl Session {
         if let Ok(Todo::One(Plan::Leaves(leaving))) = &mut todo {
             leaving.question.at_copies &= may_be_bound(&leaving.template, &prepared.types, &batch.bind);
         }
-        let meaning = self.meaning.take();
+        let meaning = self.current.meant.meaning.take();
         match (&batch.parse, &todo) {
             (Some(parse), Ok(Todo::One(_))) if !parse.name.is_empty() => {
-                self.meanings.extend(meaning.map(|meaning| (parse.name.into(), meaning)));
+                self.current.meant.meanings.extend(meaning.map(|meaning| (parse.name.into(), meaning)));
             }
             (None, Ok(Todo::One(plan))) => {
                 if let Some(otherwise) = self.parsed_otherwise(batch.bind.statement, plan, meaning) {
@@ -230,7 +230,7 @@ impl Session {
         self.line.statements.found_otherwise(name, otherwise.is_some());
         if otherwise.is_some() {
             // The tree that arrives later is that of what it would mean now.
-            self.current.narrow = None;
+            self.current.commits.narrow = None;
         }
         otherwise.or_else(|| self.looks_up_first(name, plan))
     }
@@ -238,7 +238,7 @@ impl Session {
     /// A read that would leave runs at the primary first, if that has to look up its names. In a block that may run at a standby as a
     /// whole nothing is looked up.
     fn looks_up_first(&self, name: &[u8], plan: &Plan) -> Option<Todo> {
-        let is_whole = self.snapshot.is_some() || self.may_be_first_of_snapshot();
+        let is_whole = self.txn.snapshot().is_some() || self.may_be_first_of_snapshot();
         if !matches!(plan, Plan::Leaves(_)) || name.is_empty() || is_whole {
             return None;
         }
@@ -354,7 +354,7 @@ impl Session {
             let notice = Problem { severity: Severity::Notice, ..Problem::error("01000", message) };
             self.line.client.out().problem(&notice);
         }
-        self.meaning = None;
+        self.current.meant.meaning = None;
         self.come_up(words);
         if let Some(behind) = self.catalog_behind().await {
             return Ok(Plan::Stays(behind));
@@ -377,7 +377,7 @@ impl Session {
                     template = self.known_template(words, types);
                 }
                 // In a block there is no place for a probe; before the next one there is.
-                _ => self.probe_first = self.takes_long(&words.shape),
+                _ => self.first.probe = self.takes_long(&words.shape),
             }
         }
         // While that was asked and waited for, the primary may have been configured anew.
@@ -386,7 +386,7 @@ impl Session {
         let settings = self.state.settings().clone();
         let statement =
             Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
-        self.meaning = template.as_ref().and_then(|template| template.validity.meaning);
+        self.current.meant.meaning = template.as_ref().and_then(|template| template.validity.meaning);
         let mut plan = plan::tree(self.asker(), statement, &values, template);
         if let Plan::Writes(writing) = &mut plan
             && writing.unknown
@@ -414,16 +414,16 @@ impl Session {
         let alone = self.state.block() == BlockStatus::Idle;
         let waits = known.is_none()
             && words.shape.sure().is_ok()
-            && (self.patient || words.may_be_a_read())
-            && (alone || self.may_be_first_of_snapshot() || self.snapshot.is_some())
+            && (self.current.meant.patient || words.may_be_a_read())
+            && (alone || self.may_be_first_of_snapshot() || self.txn.snapshot().is_some())
             && self.state.consistency() != Consistency::Primary
-            && (self.patient || self.database.not_serving().is_none());
+            && (self.current.meant.patient || self.database.not_serving().is_none());
         if !waits {
             return known;
         }
         let begun = Instant::now();
         let usual = self.service.cluster.proof_limit();
-        let patience = if self.patient {
+        let patience = if self.current.meant.patient {
             PATIENCE
         } else if self.reads_wait() {
             // Rather than burden the primary.
@@ -465,7 +465,7 @@ impl Session {
         if self.state.block() == BlockStatus::Idle && self.state.known_settings().is_none() {
             self.probe().await?;
         }
-        self.shown = self.shown_by_now().await;
+        self.current.meant.shown = self.shown_by_now().await;
         Ok(())
     }
 
@@ -478,7 +478,7 @@ impl Session {
         if let Some(words) = self.reads_prepared(prepared).filter(|words| words.may_be_a_read()) {
             let template = self.template(&words, &types(prepared)).await;
             let meaning = template.and_then(|template| template.validity.meaning);
-            self.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
+            self.current.meant.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
         }
     }
 
@@ -517,11 +517,11 @@ impl Session {
     fn marks_come_up(&mut self) {
         let cluster = self.service.cluster.clone();
         let mut scheduler = cluster.scheduler();
-        if std::mem::take(&mut self.marks.behind) {
-            self.marks.awaited = Some(scheduler.order_mut().want_gauge());
+        if std::mem::take(&mut self.reads.behind) {
+            self.reads.awaited = Some(scheduler.order_mut().want_gauge());
         }
-        let Some(awaited) = self.marks.awaited else { return };
-        let marks: &mut SessionMarks = &mut self.marks.marks;
+        let Some(awaited) = self.reads.awaited else { return };
+        let marks: &mut SessionMarks = &mut self.reads.marks;
         match scheduler.order().newest_gauge() {
             Some((number, gauge)) if number >= awaited => {
                 marks.own_commit = gauge.insert_lsn;
@@ -529,7 +529,7 @@ impl Session {
                     marks.last_seen = gauge.insert_lsn;
                     marks.seen_at = None;
                 }
-                self.marks.awaited = None;
+                self.reads.awaited = None;
             }
             _ => marks.own_commit = history::Lsn::MAX,
         }
@@ -539,7 +539,7 @@ impl Session {
 
     /// Something ran at the primary: what this session reads elsewhere must not be older.
     pub(super) fn fell_behind(&mut self) {
-        self.marks.behind = true;
+        self.reads.behind = true;
         if self.state.consistency() == Consistency::Session {
             self.marks_come_up();
         }
@@ -621,7 +621,7 @@ impl Session {
         };
         if let Todo::One(plan) = &todo
             && !is_new
-            && let Some(otherwise) = self.parsed_otherwise(bind.statement, plan, self.meaning)
+            && let Some(otherwise) = self.parsed_otherwise(bind.statement, plan, self.current.meant.meaning)
         {
             todo = otherwise;
         }
@@ -686,7 +686,7 @@ impl Session {
                 let values = Values { literals: &literals, parameters, utf8: false };
                 let template = self.service.cluster.understanding().look(&self.database, statement);
                 self.heed_demand(template.as_deref(), words);
-                self.meaning = template.as_ref().and_then(|template| template.validity.meaning);
+                self.current.meant.meaning = template.as_ref().and_then(|template| template.validity.meaning);
                 let plan = plan::tree(self.asker(), statement, &values, template);
                 self.or_refused(plan, words, parameters)
             }

@@ -139,7 +139,7 @@ impl Session {
 
     /// Under which what the request has parsed is parsed.
     pub(super) fn parses_under(&mut self, todo: &Todo) -> Under {
-        let names = self.database.names().now(self.shown.take());
+        let names = self.database.names().now(self.current.meant.shown.take());
         let name_changes = self.state.name_changes();
         if !todo.keeps_settings() {
             return Under { names, name_changes, ..Under::default() };

@@ -12,7 +12,7 @@ use wire::Problem;
 impl Session {
     /// Reads wait for replicas.
     pub(super) fn reads_wait(&self) -> bool {
-        self.service.cluster.reads_wait()
+        self.mode.reads_wait
     }
 
     /// One read outside a block.

@@ -149,7 +149,7 @@ impl Session {
             service: self.service.clone(),
             scheduled: self.scheduled(),
             database: self.database.clone(),
-            wish: self.wish.clone(),
+            wish: self.who.wish.clone(),
             rooms: self.line.registry.rooms.clone(),
         }
     }
@@ -298,7 +298,7 @@ impl Session {
         transaction.done(copies.iter().map(|copy| copy.replica).chain([PRIMARY]));
         for mut copy in copies {
             copy.has_set = false;
-            self.scheduled().give_back(copy, &self.wish.user);
+            self.scheduled().give_back(copy, &self.who.wish.user);
         }
     }
 
@@ -308,7 +308,7 @@ impl Session {
         let (service, rooms) = (self.service.clone(), self.line.registry.rooms.clone());
         let shelf = self.shelf(replica);
         let from = Lends { standby: replica, kind: Kind::Fed, life, catalog: Lsn::ZERO, replayed: Lsn::ZERO };
-        let Ok(mut lent) = service.lend_from(from, &shelf, &self.wish, &rooms).await else {
+        let Ok(mut lent) = service.lend_from(from, &shelf, &self.who.wish, &rooms).await else {
             return Ok(false);
         };
         if self.line.seat.running.is_cancelled() {
@@ -316,7 +316,7 @@ impl Session {
             return Ok(false);
         }
         lent.for_block(false);
-        self.current.ran_at = Some((replica, life, Proof::Session));
+        self.current.there.ran_at = Some((replica, life, Proof::Session));
         self.current.is_read = true;
         if !self.ask(&mut lent, Form::Plain) {
             return Ok(false);

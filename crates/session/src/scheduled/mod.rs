@@ -25,8 +25,10 @@ mod follow;
 mod uses;
 
 use super::Session;
+use super::mode::Commits;
 use super::own::cancelled;
 use super::primary::{Ended, Seen, Told};
+use super::txn::Txn;
 use at_copies::LeftOut;
 use backend::request::{Kind, Request};
 use cluster::routes::Went;
@@ -99,11 +101,6 @@ enum NotBegun {
 }
 
 impl Session {
-    /// Transactions of this session are ordered before they are executed.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.service.cluster.orders_first()
-    }
-
     fn scheduled(&self) -> Rc<Scheduled> {
         self.database.scheduled().clone()
     }
@@ -136,7 +133,8 @@ impl Session {
         self.current.request = None;
         // As at a server, who has failed keeps nobody waiting, unless a savepoint may save it.
         if self.line.primary.status == Status::Failed
-            && let Some(open) = self.open.take_if(|open| !open.marked)
+            && let Txn::Ordered(Open { marked: false, .. }) = self.txn
+            && let Some(open) = self.txn.takes_open()
         {
             self.roll_back_copies(open).await;
         }
@@ -150,7 +148,7 @@ impl Session {
         let under = self.database.names().now(None);
         let settings =
             self.state.knows_names().then(|| backend::statements::SettingsAt::of(self.state.settings()));
-        let meanings = std::mem::take(&mut self.meanings);
+        let meanings = std::mem::take(&mut self.current.meant.meanings);
         let under = backend::statements::Under { settings, names: under, ..Default::default() };
         self.line.statements.parses_under(under, meanings);
         match meant {
@@ -226,7 +224,7 @@ impl Session {
     /// The level at which the servers execute, whatever the client has asked for.
     async fn keep_level(&mut self) -> Result<(), Ended> {
         let is_so = matches!(self.state.isolation(), Isolation::ReadCommitted | Isolation::ReadUncommitted);
-        if self.line.primary.status == Status::InBlock && self.open.is_none() && !is_so {
+        if self.line.primary.status == Status::InBlock && !matches!(self.txn, Txn::Ordered(_)) && !is_so {
             self.line.ask(LEVEL).await?;
         }
         Ok(())
@@ -270,7 +268,7 @@ impl Session {
         for _ in 0..AGAIN {
             let (place, mut locks) =
                 (self.place_of(&uses, in_block), declared::without_catalogs(locks_of(&uses)));
-            let open = match self.open.take() {
+            let open = match self.txn.takes_open() {
                 Some(open) => Ok(open),
                 None => self.begin_ordered(&locks, declared_by(&uses), place).await,
             };
@@ -293,7 +291,9 @@ impl Session {
                 Ok(sent) => sent,
                 Err(no) => {
                     let goes_on = matches!(no, NoLocks::Refused(_)) || !self.declares();
-                    self.open = Some(open).filter(|_| in_block && goes_on);
+                    if in_block && goes_on {
+                        self.txn.orders(open);
+                    }
                     return self.no_locks(request, no).await;
                 }
             };
@@ -302,7 +302,9 @@ impl Session {
             }
             // While it waited, the catalog has changed: it may touch something else.
             open.step_done(sent);
-            self.open = Some(open).filter(|_| in_block);
+            if in_block {
+                self.txn.orders(open);
+            }
             version = self.database.version();
             match self.asks(request).await? {
                 Meant::Statements(again) => uses = again,
@@ -322,7 +324,7 @@ impl Session {
         declared: Option<Declaration>,
         mut place: Place,
     ) -> Result<Open, NotBegun> {
-        let declares = self.service.cluster.declares_tables();
+        let declares = self.declares();
         let mut tables = Tables::default();
         if declares {
             tables = match (self.line.primary.status, declared) {
@@ -357,7 +359,7 @@ impl Session {
 
     /// Transactions say before they begin which tables they will touch.
     fn declares(&self) -> bool {
-        self.service.cluster.declares_tables()
+        matches!(self.mode.commits, Commits::Ordered { declares: true })
     }
 
     /// Where the statements run.
@@ -415,7 +417,9 @@ impl Session {
         // Also if the client is gone meanwhile: numbers that were drawn stay so.
         open.step_done(sent);
         ran?;
-        self.open = Some(open).filter(|_| self.line.primary.status != Status::Idle);
+        if self.line.primary.status != Status::Idle {
+            self.txn.orders(open);
+        }
         Ok(())
     }
 
@@ -539,7 +543,7 @@ impl Session {
 
     /// COMMIT or ROLLBACK of the client's block.
     async fn end_block(&mut self, request: Request, commits: bool) -> Result<(), Ended> {
-        let Some(open) = self.open.take() else {
+        let Some(open) = self.txn.takes_open() else {
             self.at_primary_alone(request).await?;
             return self.keep_level().await;
         };
@@ -607,7 +611,7 @@ impl Session {
 
     /// ROLLBACK TO SAVEPOINT.
     async fn go_back(&mut self, request: Request, used: &Use) -> Result<(), Ended> {
-        let Some(mut open) = self.open.take() else { return self.at_primary_alone(request).await };
+        let Some(mut open) = self.txn.takes_open() else { return self.at_primary_alone(request).await };
         let Ok(sent) = open.transaction.back_to_savepoint() else {
             return Err(Ended::PrimaryLost(Told::NotYet));
         };
@@ -617,7 +621,7 @@ impl Session {
             copy.settings = copy.settings.take().filter(|_| !copy.has_set);
         }
         open.step_done(sent);
-        self.open = Some(open);
+        self.txn.orders(open);
         done
     }
 

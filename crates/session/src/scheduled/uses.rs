@@ -389,7 +389,7 @@ impl Session {
             let Some(words) = self.words_of(&prepared.text) else { continue };
             let template = self.tree_of(&words, &types(prepared), MEANING_LIMIT).await;
             let meaning = template.and_then(|template| template.validity.meaning);
-            self.meanings.extend(meaning.map(|meaning| ((*name).into(), meaning)));
+            self.current.meant.meanings.extend(meaning.map(|meaning| ((*name).into(), meaning)));
         }
     }
 
@@ -439,10 +439,10 @@ impl Session {
         let declares = self.declared_in(&words)?;
         let mut used = self.use_of_tree(&words, &types(prepared), &parameters).await?;
         used.declares = declares;
-        let meaning = self.meaning.take();
+        let meaning = self.current.meant.meaning.take();
         if is_new {
             if !bind.statement.is_empty() {
-                self.meanings.extend(meaning.map(|meaning| (bind.statement.into(), meaning)));
+                self.current.meant.meanings.extend(meaning.map(|meaning| (bind.statement.into(), meaning)));
             }
         } else if !self.means_what_it_meant(bind.statement, meaning) {
             match used.does {
@@ -519,7 +519,7 @@ impl Session {
         words.shape.texts(&words.text, &mut literals);
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
         let values = Values { literals: &literals, parameters, utf8 };
-        self.meaning = template.validity.meaning;
+        self.current.meant.meaning = template.validity.meaning;
         self.current.template = Some(template.clone());
         if template.dirties && set_by_function(&words.shape, &words.text, parameters) {
             return Err(No::Refused("own_setting", own::set_at_server()));

@@ -20,8 +20,6 @@ pub(super) const FIELDS: &[Exception] = &[
     ("crates/conn/src/registry/client_entry.rs", "Seat", 29),
     ("crates/counters/src/lib.rs", "Metrics", 19),
     ("crates/config/src/pooling.rs", "Pooling", 18),
-    ("crates/session/src/flows.rs", "Current", 23),
-    ("crates/session/src/lib.rs", "Session", 39),
     ("crates/scheduler/src/scheduler.rs", "Scheduler", 17),
     ("crates/sim/src/model/server.rs", "Server", 20),
     ("crates/sim/src/model/standby.rs", "Standby", 18),
