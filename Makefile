@@ -24,7 +24,8 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	@scripts/prerequisites.sh rust build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@# Examples too: cargo then turns the features on that clippy has had, and checks no dependency twice.
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --lib --bins --examples
 	$(CARGO) test -q -p tidy --locked
 	@# The lock file of the fuzz targets must be as new as the crates.
 	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml

@@ -13,6 +13,11 @@ use crate::tree::{Broken, Tree};
 /// The document that holds both tables.
 const MAP: &str = "ARCHITECTURE.md";
 
+/// The crate that makes a test of one crate and a test of the workspace turn the same features on.
+const UNIFIED: &str = "unified-features";
+/// External crates that take long to compile, and have other features without that crate.
+const DEAR: [&str; 2] = ["pg_query", "tokio"];
+
 /// One row of the table of crates.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CrateRow {
@@ -58,7 +63,8 @@ pub fn internal(tree: &Tree) -> Vec<Broken> {
         let manifest = manifest(tree, name).unwrap_or_default();
         let of = |tables: &[&str]| -> BTreeSet<String> { &declared(&manifest, tables) & &crates };
         let normal = of(&["dependencies", "build-dependencies"]);
-        let tests = &of(&["dev-dependencies"]) - &normal;
+        let mut tests = &of(&["dev-dependencies"]) - &normal;
+        tests.remove(UNIFIED);
         broken.extend(difference(row.line, &format!("{name} knows"), &row.knows, &normal));
         broken.extend(difference(row.line, &format!("the tests of {name} know"), &row.tests_know, &tests));
     }
@@ -66,6 +72,34 @@ pub fn internal(tree: &Tree) -> Vec<Broken> {
         broken.push(Broken::new(MAP, row.line, format!("there is no crate {}", row.name)));
     }
     broken
+}
+
+/// Tests of every crate that stands on a dear dependency turn the same features on.
+pub fn unified(tree: &Tree) -> Vec<Broken> {
+    let names = tree.crates().filter(|name| *name != UNIFIED && stands_on_dear(tree, name));
+    let lacking = names.filter(|name| {
+        let manifest = manifest(tree, name).unwrap_or_default();
+        !declared(&manifest, &["dev-dependencies"]).contains(UNIFIED)
+    });
+    lacking
+        .map(|name| {
+            let why = format!(
+                "cargo test -p {name} compiles {} again: add {UNIFIED}.workspace = true to [dev-dependencies]",
+                DEAR.join(", ")
+            );
+            Broken::new(&format!("crates/{name}/Cargo.toml"), 0, why)
+        })
+        .collect()
+}
+
+/// The crate reaches a dear dependency, by itself or by crates that it knows.
+fn stands_on_dear(tree: &Tree, name: &str) -> bool {
+    let manifest = manifest(tree, name).unwrap_or_default();
+    let known = declared(&manifest, &["dependencies"]);
+    known.iter().any(|known| {
+        DEAR.contains(&known.as_str())
+            || tree.crates().any(|name| name == known) && stands_on_dear(tree, known)
+    })
 }
 
 /// Every external dependency has a row with a reason, names its users, and is declared once for the workspace.
@@ -213,5 +247,14 @@ mod tests {
         let own = tree()
             .with("crates/order/Cargo.toml", "[dependencies]\nhistory.workspace = true\nbytes = \"1\"\n");
         assert_eq!(external(&own).len(), 1, "its own version");
+    }
+
+    #[test]
+    fn tests_on_a_dear_dependency_unify_features() {
+        let lower = tree().with("crates/history/Cargo.toml", "[dependencies]\ntokio.workspace = true\n");
+        assert_eq!(unified(&tree()), []);
+        assert_eq!(unified(&lower).len(), 2, "order stands on history");
+        let declared = format!("{ORDER}[dev-dependencies]\nunified-features.workspace = true\n");
+        assert_eq!(unified(&lower.with("crates/order/Cargo.toml", &declared)).len(), 1);
     }
 }

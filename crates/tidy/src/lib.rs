@@ -30,6 +30,7 @@ pub const LAWS: &[Law] = &[
     ("no crate has a name that says nothing", manifests::crate_names),
     ("the table of crates is the manifests'", dependencies::internal),
     ("every dependency is explained", dependencies::external),
+    ("tests of one crate and of all share what they build", dependencies::unified),
     ("only design knows the papers' names", words::papers),
     ("only node listens and spawns", words::listening),
     ("no empty names", words::empty_names),

@@ -12,6 +12,10 @@ use crate::tree::{Broken, Tree};
 const PLANTED: &str = "planted";
 /// The crate that runs with planted bugs.
 const SIMULATOR: &str = "sim";
+/// The crate that turns features on for tests.
+const FOR_TESTS: &str = "unified-features";
+/// Crates that turn the feature on in what depends on them.
+const TURN_ON: [&str; 2] = [SIMULATOR, FOR_TESTS];
 
 /// Switches of planted bugs are sets of the crate `planted`, whose feature no crate of the product turns on.
 pub fn planted(tree: &Tree) -> Vec<Broken> {
@@ -42,11 +46,13 @@ fn root(tree: &Tree) -> Vec<Broken> {
     let manifest: Table = tree.get(ROOT).and_then(|text| text.parse().ok()).unwrap_or_default();
     let Some(workspace) = manifest.get("workspace").and_then(Value::as_table) else { return Vec::new() };
     let members = workspace.get("default-members").and_then(Value::as_array).into_iter().flatten();
-    let with_product = members.filter_map(Value::as_str).any(|member| member.ends_with(SIMULATOR));
+    let with_product =
+        members.filter_map(Value::as_str).any(|member| TURN_ON.iter().any(|name| member.ends_with(name)));
     let everywhere = turned_on(workspace, "dependencies").is_some();
     let mut broken = Vec::new();
     if with_product {
-        let why = "default-members has sim, which turns the feature planted on for the product: leave it out";
+        let why =
+            "default-members has a crate that turns the feature planted on for the product: leave it out";
         broken.push(Broken::new(ROOT, 0, why));
     }
     if everywhere {
@@ -80,7 +86,7 @@ fn features(tree: &Tree, name: &str) -> Vec<Broken> {
 
 /// No crate of the product turns the feature on, by itself or by the simulator.
 fn dependencies(tree: &Tree, name: &str) -> Vec<Broken> {
-    if name == SIMULATOR {
+    if TURN_ON.contains(&name) {
         return Vec::new();
     }
     let manifest = manifest(tree, name).unwrap_or_default();
@@ -104,7 +110,7 @@ fn turned_on(table: &Table, kind: &str) -> Option<String> {
     let dependencies = table.get(kind)?.as_table()?;
     let turns_on = |(name, dependency): &(&String, &Value)| {
         let features = dependency.get("features").and_then(Value::as_array).into_iter().flatten();
-        let is_built_in = name.as_str() == SIMULATOR && dependency.get("path").is_none();
+        let is_built_in = TURN_ON.contains(&name.as_str()) && dependency.get("path").is_none();
         is_built_in || features.into_iter().any(|feature| feature.as_str() == Some(PLANTED))
     };
     dependencies.iter().find(turns_on).map(|(name, _)| name.clone())
@@ -196,9 +202,12 @@ mod tests {
         assert_eq!(found(&at("node"), &format!("[dependencies]\n{line}")), 1);
         assert_eq!(found(&at("node"), &format!("[target.'cfg(unix)'.dependencies]\n{line}")), 1);
         assert_eq!(found(&at("node"), "[dependencies]\nsim.workspace = true"), 1);
+        assert_eq!(found(&at("node"), "[dependencies]\nunified-features.workspace = true"), 1);
+        assert_eq!(found(&at("node"), "[dev-dependencies]\nunified-features.workspace = true"), 0);
         assert_eq!(found(&at("node"), "[dependencies]\nplanted.workspace = true"), 0);
         assert_eq!(found(&at("order"), &format!("[dev-dependencies]\n{line}")), 0);
         assert_eq!(found(&at("sim"), &format!("[dependencies]\n{line}")), 0);
+        assert_eq!(found(&at("unified-features"), &format!("[dependencies]\n{line}")), 0);
         assert_eq!(found("Cargo.toml", &format!("[workspace.dependencies]\n{line}")), 1);
         assert_eq!(found("Cargo.toml", "[workspace.dependencies]\nsim = { path = \"crates/sim\" }"), 0);
         assert_eq!(
