@@ -31,7 +31,7 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml
 
 test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, the package
-	@SIM_SEEDS=25000 LEAK_SEEDS=100000 $(MAKE) test
+	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) suites
 	@$(MAKE) regress
