@@ -1,39 +1,50 @@
 //! Ends the servers of a folder when whoever uses them has ended, however that came about: done, failed, or killed.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Waits until its standard input closes. Then it ends the servers of the folder, first politely (the postmaster takes its
-/// shared memory away), then not; whatever else lives in groups of the families; the groups; and it removes the folder.
+/// Waits until its standard input closes; the last line there may be `keep`. Then it ends the servers of the folder, first politely (the postmaster takes its
+/// shared memory away), then not; whatever else lives in groups of the families; the groups; and it removes the folder, unless it is to be kept.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
-cat > /dev/null
+wish=
+while read -r line; do wish=$line; done
 folder=$1
 shift
 children() {
+    # Most kernels list them. Else each process is looked at, which takes a third of the time of a short test.
+    if [ -r "/proc/$$/task/$$/children" ]; then
+        cat "/proc/$1/task/$1/children" 2> /dev/null
+        return
+    fi
     for stat in /proc/[0-9]*/stat; do
         { read -r line < "$stat"; } 2> /dev/null || continue
         set -- "$1" ${line##*) }
         [ "$3" = "$1" ] && { stat=${stat#/proc/}; echo "${stat%/stat}"; }
     done
 }
-for file in "$folder"/*/data/postmaster.pid; do
-    { read -r pid < "$file"; } 2> /dev/null || continue
+end() {
+    { read -r pid < "$1"; } 2> /dev/null || return
     all="$pid $(children "$pid")"
-    memory=$(sed -n '7s/.* //p' "$file")
+    memory=$(sed -n '7s/.* //p' "$1")
     kill -QUIT $pid 2> /dev/null
     kill -CONT $all 2> /dev/null
     tries=0
     while kill -0 "$pid" 2> /dev/null && [ $tries -lt 250 ]; do
-        case $(cat /proc/$pid/stat 2> /dev/null) in *") Z "*) break ;; esac
+        { read -r line < "/proc/$pid/stat"; } 2> /dev/null
+        case $line in *") Z "*) break ;; esac
         tries=$((tries + 1))
         sleep 0.02
     done
     kill -KILL $all 2> /dev/null
     [ -n "$memory" ] && ipcrm -m "$memory" 2> /dev/null
+}
+for file in "$folder"/*/data/postmaster.pid; do
+    end "$file" &
 done
+wait
 living() { for one; do cat "$one"/*/cgroup.procs 2> /dev/null; done; }
 for family; do
     tries=0
@@ -53,7 +64,7 @@ for family; do
         done
     done
 done
-rm -rf "$folder"
+[ "$wish" = keep ] || rm -rf "$folder"
 "#;
 
 /// A process that outlives ours until its work is done. Dropped, it does its work at once.
@@ -71,6 +82,15 @@ impl Guard {
         // Its own group of processes: what a terminal sends to all of us is not for it.
         guard.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         guard.spawn().map(Guard)
+    }
+
+    /// Says whether the folder stays when the servers have ended. The last word counts.
+    ///
+    /// # Errors
+    /// Those of writing to the guard.
+    pub fn keep(&mut self, keep: bool) -> io::Result<()> {
+        let word: &[u8] = if keep { b"keep\n" } else { b"remove\n" };
+        self.0.stdin.as_mut().map_or(Ok(()), |input| input.write_all(word))
     }
 }
 
