@@ -1,5 +1,6 @@
 //! A cluster for a test: in a temporary folder, ended and removed with the test, however that ends.
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use local_cluster::{Cluster, Guard, Node, Options, Templates, wait_until};
 use postgres::address::Address;
 use postgres::programs::Programs;
 
-use crate::temporary;
+use crate::kept;
+use crate::{log, temporary};
 
 static TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
 static OTHER_TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
@@ -17,7 +19,8 @@ static OTHER_TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
 #[derive(Debug)]
 pub struct Scratch {
     cluster: Cluster,
-    _guard: Guard,
+    // Dropped last: it ends the servers.
+    guard: Guard,
 }
 
 impl Scratch {
@@ -51,11 +54,10 @@ impl Scratch {
     /// # Panics
     /// If it cannot be made, with the servers' own words.
     pub fn with(options: Options) -> Scratch {
-        let folder = temporary("servers");
-        let guard = Guard::over(&folder, &[]).expect("sh runs");
+        let (folder, guard) = guarded();
         let cluster = Cluster::create(&programs(), &folder, &options, &mut |_| {})
             .unwrap_or_else(|error| panic!("a cluster for a test: {error}"));
-        Scratch { cluster, _guard: guard }
+        Scratch { cluster, guard }
     }
 
     /// A server alone that came of a base backup of the other's primary, to be fed, and follows it still.
@@ -63,11 +65,10 @@ impl Scratch {
     /// # Panics
     /// If it cannot be made, with the servers' own words.
     pub fn backed_up(of: &Scratch, options: &Options) -> Scratch {
-        let folder = temporary("servers");
-        let guard = Guard::over(&folder, &[]).expect("sh runs");
+        let (folder, guard) = guarded();
         let cluster = Cluster::of_backup(&programs(), &folder, of.primary(), options)
             .unwrap_or_else(|error| panic!("a base backup for a test: {error}"));
-        Scratch { cluster, _guard: guard }
+        Scratch { cluster, guard }
     }
 
     /// The cluster.
@@ -141,6 +142,29 @@ impl Scratch {
         let rows = node.query("postgres", &format!("SELECT {function}")).expect("the server answers");
         rows[0][0].as_deref().and_then(|text| text.parse().ok()).expect("a position")
     }
+}
+
+impl Drop for Scratch {
+    /// Ends the servers. Their folder stays if the test fails and `CONSORT_KEEP` is set.
+    fn drop(&mut self) {
+        if kept::are_wished() && !std::thread::panicking() {
+            // A guard that has ended has removed nothing; there is nobody to tell.
+            let _ = self.guard.keep(false);
+        }
+    }
+}
+
+/// A new folder for servers, and its guard. With `CONSORT_KEEP`, the folder stays unless [`Scratch`] is dropped by a test
+/// that passes: servers that tests share are never dropped, nor those of a test program that is killed.
+fn guarded() -> (PathBuf, Guard) {
+    log::start();
+    let folder = temporary("servers");
+    let mut guard = Guard::over(&folder, &[]).expect("sh runs");
+    if kept::are_wished() {
+        guard.keep(true).expect("the guard reads");
+        kept::say(&folder);
+    }
+    (folder, guard)
 }
 
 fn templates() -> Templates {

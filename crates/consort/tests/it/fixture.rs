@@ -73,7 +73,11 @@ impl Serving {
     pub(crate) fn over(servers: impl Into<Arc<Scratch>>, lines: &str) -> Self {
         let servers = servers.into();
         let (port, metrics_port) = (free_port(), free_port());
-        let lines = format!("metrics_listen = \"127.0.0.1:{metrics_port}\"\nauth_type = \"trust\"\n{lines}");
+        let log = testkit::log::wished()
+            .filter(|level| level.chars().all(char::is_alphabetic) && !lines.contains("log_level"));
+        let log = log.map(|level| format!("log_level = \"{level}\"\n")).unwrap_or_default();
+        let lines =
+            format!("{log}metrics_listen = \"127.0.0.1:{metrics_port}\"\nauth_type = \"trust\"\n{lines}");
         let text = configuration(&servers, port, &lines);
         Self::configured(servers, port, metrics_port, &text)
     }
