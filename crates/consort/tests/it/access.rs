@@ -92,7 +92,7 @@ pub(crate) fn serve(servers: &Arc<Scratch>, host: &str, lines: &str) -> Serving 
 
 /// psql as this role with this password; `more` are settings of libpq.
 pub(crate) fn ask(serving: &Serving, role: &str, password: &str, more: &[(&str, &str)], sql: &str) -> Done {
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", sql]).env("PGPASSWORD", password);
     psql.env("PGHOST", "localhost").env("PGPORT", serving.port.to_string());
     psql.env("PGUSER", role).env("PGDATABASE", "postgres").envs(more.iter().copied());
@@ -400,7 +400,7 @@ fn begins_with_tls(serving: &Serving) {
 
 /// A statement that is interrupted as a person does it, behind two encryptions where the client has one.
 pub(crate) fn is_cancelled(serving: &Serving, more: &[(&str, &str)]) {
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", "SELECT pg_sleep(600)"]).env("PGPASSWORD", KEYED);
     psql.env("PGHOST", "localhost").env("PGPORT", serving.port.to_string());
     psql.env("PGUSER", "keyed").env("PGDATABASE", "postgres").envs(more.iter().copied());

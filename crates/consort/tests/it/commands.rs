@@ -1,13 +1,13 @@
 //! What PgBouncer's console commands do, over real connections.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::Client;
 
 /// psql with one command, while the test goes on.
 fn running(url: &str, sql: &str) -> Child {
-    let mut command = Command::new("psql");
+    let mut command = testkit::program("psql");
     command.args(["-XAt", "-d", url, "-c", sql]).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("psql runs")
 }

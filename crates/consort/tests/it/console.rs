@@ -162,7 +162,7 @@ fn how_clients_share_connections_is_reloaded() {
     let mut one = Client::connect(&url).unwrap();
     one.rows("BEGIN").unwrap();
     one.rows("SELECT pg_backend_pid()").unwrap();
-    let mut waiting = Command::new("psql");
+    let mut waiting = testkit::program("psql");
     waiting.args(["-XAt", "-d", &url, "-c", "SELECT 'through' FROM pg_backend_pid()"]);
     let waiting = waiting.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let pool = || psql(&console, "SHOW POOLS").worked();
@@ -190,7 +190,7 @@ fn pause_holds_new_transactions_until_resume() {
     let serving = Serving::start(0, "drain_time = \"100ms\"");
     let console = serving.url("postgres", "consort");
     psql(&console, "PAUSE postgres").worked();
-    let waiting = Command::new("psql")
+    let waiting = testkit::program("psql")
         .args(["-X", "-A", "-t", "-d", &serving.url("postgres", "postgres"), "-c", "SELECT 'through'"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -235,7 +235,7 @@ fn what_pause_holds_can_be_cancelled() {
     let serving = Serving::start(0, "");
     let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
     psql(&console, "PAUSE postgres").worked();
-    let mut waiting = Command::new("psql");
+    let mut waiting = testkit::program("psql");
     waiting.args(["-X", "-d", &url, "-c", "SELECT 1"]).stdin(Stdio::null());
     let mut waiting = waiting.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("a waiting client", || {
@@ -257,7 +257,7 @@ fn what_is_large_goes_on_waiting_when_it_is_cancelled() {
     let (console, url) = (serving.url("postgres", "consort"), serving.url("postgres", "postgres"));
     serving.servers.query("CREATE TABLE large (t text)");
     psql(&console, "PAUSE postgres").worked();
-    let mut writing = Command::new("psql");
+    let mut writing = testkit::program("psql");
     writing.args(["-X", "-A", "-t", "-d", &url]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut writing = writing.spawn().unwrap();
     let script = format!("INSERT INTO large VALUES ('{}');\n", "x".repeat(400_000));
@@ -277,7 +277,7 @@ fn what_is_large_goes_on_waiting_when_it_is_cancelled() {
 #[test]
 fn pause_has_a_limit_and_says_what_is_open() {
     let serving = Serving::start(0, "drain_time = \"100ms\"");
-    let mut open = Command::new("psql")
+    let mut open = testkit::program("psql")
         .args(["-X", "-d", &serving.url("postgres", "postgres"), "-c", "SELECT pg_sleep(600)"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

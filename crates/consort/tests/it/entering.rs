@@ -78,7 +78,7 @@ impl At {
             From::Certified(_) => ("127.0.0.1".to_owned(), "require"),
             From::Plain(n) => return knock_from(n, *port, &[], database, role, password),
         };
-        let mut psql = Command::new("psql");
+        let mut psql = testkit::program("psql");
         psql.args(["-XAtc", "SELECT current_user"]).env("PGHOST", host).env("PGPORT", port.to_string());
         psql.env("PGSSLMODE", mode)
             .env("PGUSER", role)

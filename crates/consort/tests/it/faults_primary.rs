@@ -1,6 +1,6 @@
 //! The primary goes away, crashes and comes back; transactions that are prepared and not yet resolved.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ fn a_statement_that_does_not_parse_gets_the_primarys_own_error() {
         "((((((",
     ] {
         let heard = |address: &str| {
-            let output = Command::new("psql")
+            let output = testkit::program("psql")
                 .args(["-X", "-A", "-v", "VERBOSITY=verbose", "-d", address, "-c", statement])
                 .stdin(Stdio::null())
                 .output()

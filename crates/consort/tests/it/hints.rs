@@ -71,7 +71,7 @@ fn foreign_commit_is_logged_with_table_and_user() {
     eventually("a client", || psql(&url, "SELECT 1").status.success());
     eventually("the database", || has(&["following the database", "\"postgres\""]));
     let direct = past(servers.primary()).replace("user=postgres", "user=app application_name=importer");
-    let mut writer = Command::new("psql");
+    let mut writer = testkit::program("psql");
     writer.args(["-XAtqd", &direct, "-c", "UPDATE orders SET n = n + 1", "-c", "SELECT pg_sleep(2)"]);
     run(&mut writer).worked();
     eventually("the commit, or the log-in", || {

@@ -164,7 +164,7 @@ fn clients_from_elsewhere_need_the_password() {
     let Some(address) = an_address_of_ours() else { return };
     let ask = |password: &str| {
         let url = format!("postgres://postgres@{address}:{}/postgres", home.port);
-        run(Command::new("psql").args(["-XAtwd", &url, "-c", "SELECT 1"]).env("PGPASSWORD", password))
+        run(testkit::program("psql").args(["-XAtwd", &url, "-c", "SELECT 1"]).env("PGPASSWORD", password))
     };
     let password = secret.split('"').nth(3).unwrap();
     assert_eq!(ask(password).worked(), "1\n");

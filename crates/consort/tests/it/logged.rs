@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use local_cluster::Stop;
@@ -136,7 +136,7 @@ fn no_secret_is_ever_said() {
     let log = Logging::start(&folder.join("consort.toml"));
 
     let knock = |role: &str, word: &str, database: &str, sql: &str| {
-        let mut psql = Command::new("psql");
+        let mut psql = testkit::program("psql");
         psql.args(["-XAtc", sql]).env("PGHOST", "localhost").env("PGPORT", port.to_string());
         run(psql.env("PGUSER", role).env("PGDATABASE", database).env("PGPASSWORD", word))
     };

@@ -5,7 +5,7 @@
 mod copies;
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use copies::Copies;
 use design::{Design, Reads};
@@ -72,7 +72,7 @@ fn answer(url: &str, client: &mut Client, statement: &str) -> String {
 
 /// What psql says of a COPY.
 fn copied(url: &str, copy: &str, rows: &str) -> String {
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=sqlstate", "-d", url, "-c", copy]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = psql.spawn().expect("psql runs");

@@ -2,7 +2,7 @@
 
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::{Client, Console};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// Consort without standbys, the only one who writes, with these lines in its configuration; and its primary, past it.
 fn stage(lines: &str) -> (Serving, Console, String) {
@@ -20,7 +20,7 @@ fn stage(lines: &str) -> (Serving, Console, String) {
 
 /// A client with one statement, which may be ended at any time.
 fn asks(url: &str) -> Child {
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args(["-XAt", "-d", url, "-c", "SELECT pg_backend_pid()"]);
     psql.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("psql runs")
 }

@@ -73,14 +73,14 @@ pub(crate) fn sqlstate(client: &mut Client, sql: &str) -> String {
 
 /// Runs pgbench with 8 clients against an address.
 pub(crate) fn pgbench(url: &str, arguments: &[&str]) -> Done {
-    run(Command::new("pgbench").args(["-n", "-c", "8", "-j", "2"]).args(arguments).arg(url))
+    run(testkit::program("pgbench").args(["-n", "-c", "8", "-j", "2"]).args(arguments).arg(url))
 }
 
 /// The tables of pgbench, made at the primary before anybody copies them.
 pub(crate) fn pgbench_tables(servers: &Scratch) {
     let node = servers.primary();
     let url = past(node);
-    run(Command::new("pgbench").args(["-i", "-q", "-s", "2"]).arg(url)).worked();
+    run(testkit::program("pgbench").args(["-i", "-q", "-s", "2"]).arg(url)).worked();
 }
 
 #[test]
@@ -687,7 +687,7 @@ fn no_copy_is_lost_with_a_cancelled_statement_that_draws_numbers() {
         let past = format!("host={folder} port={port} user=postgres dbname=postgres");
         let mut past = Client::connect(&past).unwrap();
         past.rows("BEGIN; INSERT INTO drawn VALUES (1)").unwrap();
-        let mut client = Command::new("psql");
+        let mut client = testkit::program("psql");
         client.args(["-XAt", "-d", &url, "-c", "INSERT INTO drawn (v) VALUES (1), (2)"]);
         client.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut client = client.spawn().expect("psql runs");

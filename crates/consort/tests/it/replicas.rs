@@ -240,7 +240,7 @@ fn what_is_no_replica_is_refused() {
     let refused = replica(&serving, "rebuild", "standby1").failed(1);
     assert!(refused.contains("\"standby1\" is no replica that Consort feeds"), "{refused}");
     let console = serving.url("postgres", "consort");
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args(["-X", "-v", "VERBOSITY=verbose", "-d", &console, "-c", "RESUME REPLICA nobody"]);
     let refused = run(&mut psql).err;
     assert!(refused.contains("42704") && refused.contains("HINT:  Consort feeds replica1."), "{refused}");

@@ -140,7 +140,7 @@ impl Drop for Certifying {
 
 /// Whether whoever comes to this server without one hears so.
 fn wants_a_certificate(node: &Node) -> bool {
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args(["-XAtqc", "SELECT 1"]).env("PGHOST", "localhost").env("PGPORT", node.port().to_string());
     psql.env("PGUSER", "postgres").env("PGDATABASE", "postgres").env("PGSSLMODE", "require");
     run(&mut psql).err.contains("connection requires a valid client certificate")

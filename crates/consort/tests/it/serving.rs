@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use testkit::Scratch;
 
@@ -51,7 +51,7 @@ fn pages_for_machines_are_served() {
 #[test]
 fn sigterm_lets_an_open_transaction_end_and_nobody_in() {
     let mut serving = Serving::start(0, "");
-    let mut session = Command::new("psql")
+    let mut session = testkit::program("psql")
         .args(["-X", "-A", "-t", "-d", &serving.url("postgres", "postgres")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -200,7 +200,7 @@ fn a_walsender_that_takes_sql_is_a_writer_past_consort() {
     eventually("nothing in doubt", || console.rows("SHOW DOUBTS").is_empty());
     let (folder, port) =
         (serving.servers.primary().socket_folder().display(), serving.servers.primary().port());
-    let mut psql = Command::new("psql");
+    let mut psql = testkit::program("psql");
     psql.args([
         "-XAt",
         "-d",

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 
 use serde_json::Value;
 use testkit::Scratch;
@@ -40,7 +39,7 @@ impl Said {
 
     /// One statement of a client of this name.
     fn ask(&self, application: &str, sql: &str) -> Done {
-        let mut psql = Command::new("psql");
+        let mut psql = testkit::program("psql");
         psql.args(["-XAtc", sql, "-d", &self.url("postgres")]).env("PGAPPNAME", application);
         run(&mut psql)
     }
