@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use clap::Args;
+use load_clients::pause::whole_seconds;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Attached, Attempt, Finding, Patience, Undone};
 use tokio::signal::unix::{SignalKind, signal};
-use workloads::pause::whole_seconds;
 
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;

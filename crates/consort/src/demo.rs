@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use clap::Args;
 use config::Config;
+use load_clients::mix;
+use load_clients::mix::Report;
+use load_clients::pause::whole_seconds;
+use load_clients::progress::Progress;
+use load_clients::stop::Stop;
 use local_cluster::{Cluster, Node, free_port};
 use postgres::programs::Programs;
 use tokio::runtime::Runtime;
-use workloads::mix::{self, Report};
-use workloads::pause::whole_seconds;
-use workloads::progress::Progress;
-use workloads::stop::Stop;
 
 use crate::down;
 use crate::failure::Failure;

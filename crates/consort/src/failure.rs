@@ -53,20 +53,14 @@ impl From<config_import::Wrong> for Failure {
     }
 }
 
-impl From<workloads::Error> for Failure {
-    fn from(error: workloads::Error) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<workloads::session::Trouble> for Failure {
-    fn from(trouble: workloads::session::Trouble) -> Self {
+impl From<load_clients::session::Trouble> for Failure {
+    fn from(trouble: load_clients::session::Trouble) -> Self {
         Self::new(trouble.to_string())
     }
 }
 
-impl From<workloads::table::WriteError> for Failure {
-    fn from(error: workloads::table::WriteError) -> Self {
+impl From<load_clients::table::WriteError> for Failure {
+    fn from(error: load_clients::table::WriteError) -> Self {
         Self::new(error.to_string())
     }
 }

@@ -68,11 +68,17 @@ fn run(command: &Command) -> Result<(), Failure> {
 
 /// Runs a workload and prints its figures.
 fn measure(workload: &workloads::Command) -> Result<(), Failure> {
-    let verdict = runtime()?.block_on(workloads::run(workload))?;
+    let ran = runtime()?.block_on(workloads::run(workload));
+    let verdict = ran.map_err(failed)?;
     match verdict {
         workloads::Verdict::Clean => Ok(()),
         workloads::Verdict::Violated => {
             Err(Failure::new("the run saw what one PostgreSQL server would not show"))
         }
     }
+}
+
+/// The failure of a command whose load could not run.
+fn failed(error: workloads::Error) -> Failure {
+    Failure::new(error.to_string())
 }

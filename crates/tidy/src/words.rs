@@ -24,6 +24,7 @@ const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "node"];
 
 /// Who else may do either, and why.
 const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
+    ("crates/load-clients/", "plays many clients at once"),
     ("crates/workloads/", "a program of its own, that plays many clients at once"),
     ("crates/postgres/src/address.rs", "drives one control connection, and ends with it"),
     ("crates/postgres/src/decoder/relay.rs", "carries one slot's encrypted stream, and ends with it"),

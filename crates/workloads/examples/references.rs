@@ -1,6 +1,8 @@
 //! Records the reference histories of the checker's tests from a scratch PostgreSQL server, one file per isolation
 //! level, each of a size that a repository can hold.
 
+use load_clients::progress::Progress;
+use load_clients::stop::Stop;
 use postgres::address::Host;
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,8 +11,6 @@ use std::time::Duration;
 use testkit::Scratch;
 use workloads::check::{Outcome, check};
 use workloads::histories::{Isolation, Workload, record, set_up};
-use workloads::progress::Progress;
-use workloads::stop::Stop;
 
 /// How many transactions a file holds.
 const TRANSACTIONS: u64 = 1200;

@@ -1,13 +1,14 @@
 //! `consort bench allupdates`: the AllUpdates workload of Tashkent (Elnikety and others, EuroSys 2006): every transaction
 //! updates one row, of a range of keys that its client has alone, so that nothing conflicts and commits are all there is.
 
-use crate::progress::Progress;
-use crate::session::{Session, Trouble};
-use crate::stop::Stop;
-use crate::value::values;
-use crate::workload::{self, Check, Ending, Ledger, Loader, Report, Workload};
+use crate::workload;
+use crate::workload::{Check, Ending, Ledger, Loader, Report, Workload};
 use crate::{Error, Verdict};
 use clap::Args;
+use load_clients::progress::Progress;
+use load_clients::session::{Session, Trouble};
+use load_clients::stop::Stop;
+use load_clients::values;
 
 const UPDATE: &str = "UPDATE allupdates SET n = n + 1 WHERE id = $1";
 

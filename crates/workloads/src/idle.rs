@@ -1,13 +1,13 @@
 //! `consort bench idle`: the memory of a proxy without clients, and with many that have asked one thing and wait.
 
 use crate::overhead::{Addresses, Pooling, Way, tree};
-use crate::progress::Progress;
-use crate::result_files::ResultFiles;
-use crate::session::{Protocol, Session};
-use crate::stop::Stop;
-use crate::table::Table;
 use crate::{Error, Verdict};
 use clap::Args;
+use load_clients::progress::Progress;
+use load_clients::result_files::ResultFiles;
+use load_clients::session::{Protocol, Session};
+use load_clients::stop::Stop;
+use load_clients::table::Table;
 use serde::Serialize;
 use std::fs;
 
@@ -47,7 +47,10 @@ impl Memory {
     /// What one client adds, in KiB.
     #[must_use]
     pub fn per_client_kib(&self) -> f64 {
-        crate::share::ratio(self.with_clients_kib.saturating_sub(self.before_kib), u64::from(self.clients))
+        load_clients::share::ratio(
+            self.with_clients_kib.saturating_sub(self.before_kib),
+            u64::from(self.clients),
+        )
     }
 }
 
@@ -118,7 +121,7 @@ async fn connect(way: &Way, clients: u32) -> Result<Vec<Session>, Error> {
 pub fn table(figures: &[Memory]) -> Table {
     let mut table = Table::new(&["through", "clients", "before MiB", "with clients MiB", "KiB per client"]);
     for memory in figures {
-        let mib = |kib: u64| format!("{:.1}", crate::share::ratio(kib, 1024));
+        let mib = |kib: u64| format!("{:.1}", load_clients::share::ratio(kib, 1024));
         let measured = |text: String| if memory.problem.is_none() { text } else { "-".to_owned() };
         table.push(vec![
             memory.way.clone(),

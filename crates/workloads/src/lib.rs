@@ -5,35 +5,24 @@
 //! slow disk are functions for others to call.
 
 pub mod all_updates;
-mod chance;
 pub mod chbench;
 pub mod check;
-mod console;
-mod ground;
 pub mod histories;
 pub mod idle;
-pub mod knowledge;
-pub mod latency;
-pub mod mix;
+mod mix_command;
 pub mod overhead;
-pub mod pause;
-pub mod progress;
-pub mod result_files;
-pub mod session;
-pub mod share;
 pub mod slow_disk;
 pub mod stale;
-pub mod stop;
-pub mod table;
-pub mod tally;
 pub mod tpcb;
 pub mod tpcc;
 pub mod tpcw;
-mod value;
 pub mod workload;
 pub mod ycsb;
 
+pub use load_clients::verdict::Verdict;
+
 use clap::Subcommand;
+use load_clients::{mix, progress, session, stop, table};
 
 /// The subcommands of `consort bench`.
 #[derive(Subcommand, Clone, Debug)]
@@ -81,21 +70,6 @@ impl Command {
     }
 }
 
-/// What a run says about the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing that one PostgreSQL server would not show.
-    Clean,
-    /// Something stale, backwards or inconsistent; the output says what.
-    Violated,
-}
-
-impl Verdict {
-    fn clean_if(clean: bool) -> Verdict {
-        if clean { Verdict::Clean } else { Verdict::Violated }
-    }
-}
-
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -136,7 +110,7 @@ pub async fn run(command: &Command) -> Result<Verdict, Error> {
         Command::Stale(options) => stale::run(options).await,
         Command::Overhead(options) => overhead::run(options).await,
         Command::Idle(options) => idle::run(options).await,
-        Command::Mix(options) => mix::run(options).await,
+        Command::Mix(options) => mix_command::run(options).await,
         Command::Histories(options) => histories::run(options).await,
         Command::Tpcc(options) => tpcc::run(options).await,
         Command::Chbench(options) => chbench::run(options).await,

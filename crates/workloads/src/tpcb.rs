@@ -1,14 +1,16 @@
 //! `consort bench tpcb`: TPC-B's one transaction: an account, its teller and its branch change by an amount, and the history
 //! says so. All four agree at the end.
 
-use crate::chance::within;
-use crate::progress::Progress;
-use crate::session::{Session, Trouble};
-use crate::stop::Stop;
-use crate::value::{Value, values};
-use crate::workload::{self, Blocks, Check, Ending, Ledger, Loader, Report, Touches, Workload};
+use crate::workload;
+use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Report, Touches, Workload};
 use crate::{Error, Verdict};
 use clap::Args;
+use load_clients::chance::within;
+use load_clients::progress::Progress;
+use load_clients::session::{Session, Trouble};
+use load_clients::stop::Stop;
+use load_clients::value::Value;
+use load_clients::values;
 
 /// Tellers of a branch.
 const TELLERS: i32 = 10;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
+use load_clients::progress::Progress;
+use load_clients::stop::Stop;
 use local_cluster::Role;
 use testkit::Scratch;
-use workloads::progress::Progress;
-use workloads::stop::Stop;
 
 pub(crate) use testkit::{Done, LIMIT, UpFolder, eventually, psql, run, temporary};
 

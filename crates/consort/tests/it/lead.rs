@@ -3,11 +3,11 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use load_clients::progress::Progress;
+use load_clients::stop::Stop;
 use local_cluster::Node;
 use workloads::check::check;
 use workloads::histories::{Isolation, Recorded, Workload, record, set_up};
-use workloads::progress::Progress;
-use workloads::stop::Stop;
 
 use crate::fed::all_equal;
 use crate::fixture::{Serving, eventually, psql};

@@ -528,8 +528,8 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
     assert_eq!(client.one("SHOW app.tenant").unwrap(), "seven");
 }
 
-/// In which processes hand over, as `node::takeover` has it.
-const VERSION: u32 = 5;
+/// In which processes hand over, as `session::CARRIED_VERSION` has it.
+const VERSION: u32 = 6;
 
 /// Somebody who speaks with the process that serves as a new one does.
 struct Stranger(UnixStream);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use design::{Design, Reads};
+use load_clients::mix;
+use load_clients::mix::{ACCOUNTS, Report, TRANSFERS};
+use load_clients::progress::{Phase, Progress};
+use load_clients::stop::Stop;
+use load_clients::table::{percent, write_json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use workloads::mix::{self, ACCOUNTS, Report, TRANSFERS};
-use workloads::progress::{Phase, Progress};
-use workloads::stop::Stop;
-use workloads::table::{percent, write_json};
 
 use super::Options;
 use super::faults::{self, Done, PRIMARY_DIES, Series};

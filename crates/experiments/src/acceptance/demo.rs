@@ -1,7 +1,7 @@
 //! The demo's mix through the designs weak and consort, in both modes of writers, judged.
 
+use load_clients::table::percent;
 use tokio::runtime::Runtime;
-use workloads::table::percent;
 
 use super::Options;
 use super::lines::Lines;

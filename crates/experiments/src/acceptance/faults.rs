@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use load_clients::session::{Protocol, Session, Trouble};
+use load_clients::stop::Stop;
 use local_cluster::Stop as How;
 use rustix::process::{Signal, kill_process};
-use workloads::session::{Protocol, Session, Trouble};
-use workloads::stop::Stop;
 
 use super::ground::{Ground, HEALTHY_LIMIT};
 use consort::failure::Failure;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use design::Design;
+use load_clients::session::{Protocol, Session, Trouble};
 use local_cluster::{Cluster, Node, free_port};
 use postgres::programs::Programs;
-use workloads::session::{Protocol, Session, Trouble};
 
 use super::lines::Lines;
 use consort::down;

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use design::{Design, Reads};
+use load_clients::progress::Progress;
+use load_clients::share::{Asked, Before, Share, Source, ratio};
+use load_clients::stop::Stop;
+use load_clients::table::{percent, write_json};
 use tokio::runtime::Runtime;
 use workloads::check::{Findings, Model, check, stale_reads};
 use workloads::histories::{Isolation, Recorded, Summary, TABLE, Workload, record, set_up, table};
-use workloads::progress::Progress;
-use workloads::share::{Asked, Before, Share, Source, ratio};
-use workloads::stop::Stop;
-use workloads::table::{percent, write_json};
 
 use super::Options;
 use super::faults::{self, Done, Fault, Series};

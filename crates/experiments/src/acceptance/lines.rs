@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use workloads::table::{Table, write_json};
+use load_clients::table::{Table, write_json};
 
 use consort::failure::Failure;
 

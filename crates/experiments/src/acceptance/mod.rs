@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use workloads::pause::whole_seconds;
-use workloads::stop::Stop;
+use load_clients::pause::whole_seconds;
+use load_clients::stop::Stop;
 
 use consort::failure::Failure;
 use consort::runtime;

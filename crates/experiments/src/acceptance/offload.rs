@@ -5,14 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use load_clients::progress::Progress;
+use load_clients::session::Protocol;
+use load_clients::stop::Stop;
+use load_clients::table::{percent, write_json};
 use tokio::runtime::Runtime;
-use workloads::overhead::{self, Script, pgbench};
-use workloads::progress::Progress;
-use workloads::session::Protocol;
+use workloads::overhead;
+use workloads::overhead::{Script, pgbench};
 use workloads::slow_disk::SlowDisk;
 use workloads::stale::{Commit, Options as Reads, Report, measure};
-use workloads::stop::Stop;
-use workloads::table::{percent, write_json};
 
 use super::Options;
 use super::ground::Ground;
@@ -55,14 +56,16 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     for &writers in &options.writers {
         let folder = Folder::make(writers)?;
-        let disk = SlowDisk::build(&folder.0, None)?;
+        let disk = SlowDisk::build(&folder.0, None).map_err(crate::failed)?;
         let name = format!("offload-{}", writers.name());
         let ground = Ground::make(&name, writers, &disk.environment())?;
         let run = Run { ground, disk, writers, options, stop };
-        runtime.block_on(async {
-            run.cold(lines).await?;
-            run.hot(lines).await
-        })?;
+        runtime
+            .block_on(async {
+                run.cold(lines).await?;
+                run.hot(lines).await
+            })
+            .map_err(crate::failed)?;
         run.ground.judge_bypass("offload", lines);
     }
     Ok(())

@@ -16,12 +16,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use load_clients::progress::Progress;
+use load_clients::share::Share;
+use load_clients::stop::Stop;
+use load_clients::table::{percent, write_json};
 use tokio::runtime::Runtime;
-use workloads::progress::Progress;
-use workloads::share::Share;
 use workloads::stale::{Commit, Options as Rounds, Report, measure};
-use workloads::stop::Stop;
-use workloads::table::{percent, write_json};
 
 use super::Options;
 use super::ground::Ground;
@@ -185,7 +185,7 @@ async fn run_form(
         seed: options.seed + u64::from(form.number),
         ..Rounds::new(&ground.url(), rounds)
     };
-    let report = measure(&wanted, stop, &mut Progress::new()).await?;
+    let report = measure(&wanted, stop, &mut Progress::new()).await.map_err(crate::failed)?;
     let name = format!("stale-{}-{}-form{}", delays.0[0].as_millis(), delays.0[1].as_millis(), form.number);
     println!("{delays}, form {}, {rounds} rounds\n{}", form.number, report.summary());
     let file = options.results.join(&name);

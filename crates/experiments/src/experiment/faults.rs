@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use load_clients::session::{Protocol, Session, Trouble};
 use local_cluster::{Cluster, Node};
 use serde::Serialize;
 use tokio::sync::oneshot;
-use workloads::session::{Protocol, Session, Trouble};
 
 use super::ground::{Ground, Machines, SERVED, start_again};
 use super::point::Which;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use load_clients::session::{Protocol, Session, Trouble};
 use local_cluster::{
     Cluster, Node, NodeState, Options, Role, SmallMachine, SmallMachines, free_port, wait_until,
 };
 use postgres::programs::Programs;
-use workloads::session::{Protocol, Session, Trouble};
 
 use super::pgpool::Pgpool;
 use super::point::{NodeUse, Verified};

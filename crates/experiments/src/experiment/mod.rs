@@ -22,10 +22,10 @@ use std::time::Instant;
 
 use crate::plot::Pen;
 use clap::Args;
+use load_clients::pause::whole_seconds;
+use load_clients::stop::Stop;
+use load_clients::table::Table;
 use tokio::runtime::Runtime;
-use workloads::pause::whole_seconds;
-use workloads::stop::Stop;
-use workloads::table::Table;
 
 use consort::failure::Failure;
 use consort::runtime;

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use load_clients::progress::{Phase, Progress};
+use load_clients::stop::Stop;
 use serde::Serialize;
 use tokio::sync::oneshot;
-use workloads::progress::{Phase, Progress};
-use workloads::stop::Stop;
 use workloads::workload::Report;
 
 use super::busy::Busy;
@@ -103,14 +103,14 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     if setup.loads_at_primary() {
         ground.rest()?;
         let loading = with(ground, &ground.primary_url(setup), Duration::ZERO, false)?;
-        workloads::measure(&loading, stop, &mut Progress::silent()).await?;
+        workloads::measure(&loading, stop, &mut Progress::silent()).await.map_err(crate::failed)?;
         ground.vacuum_primary(setup)?;
         ground.serve(setup).await?;
     } else {
         ground.serve(setup).await?;
         ground.wait_ready().await?;
         let loading = with(ground, &ground.url(), Duration::ZERO, false)?;
-        workloads::measure(&loading, stop, &mut Progress::silent()).await?;
+        workloads::measure(&loading, stop, &mut Progress::silent()).await.map_err(crate::failed)?;
         ground.wait_ready().await?;
         ground.vacuum_primary(setup)?;
     }
@@ -128,7 +128,7 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     let struck = faults::strike(ground, which, struck);
     let (report, (), struck) = tokio::join!(running, limited, struck);
     ground.machines.lift()?;
-    let (report, recovery) = (report?, struck?);
+    let (report, recovery) = (report.map_err(crate::failed)?, struck?);
     let (nodes, machine_busy) = meter.borrow_mut().result()?;
 
     ground.heal()?;

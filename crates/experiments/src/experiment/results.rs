@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::plot::{Chart, Line, Pen};
 use crate::spread::Spread;
+use load_clients::table::{Table, percent, write_json};
 use serde::Serialize;
-use workloads::table::{Table, percent, write_json};
 
 use super::point::Point;
 use super::table::{Blow, Experiment, Figure, Load, Part, Setup};

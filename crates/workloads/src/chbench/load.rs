@@ -2,10 +2,10 @@
 //!
 //! A stock's supplier is its warehouse times its item, modulo 10,000; a customer's nation is the first character of his state.
 
-use crate::chance::{digits, letters_and_digits, within};
-use crate::session::Trouble;
-use crate::value::Decimal;
 use crate::workload::Loader;
+use load_clients::chance::{digits, letters_and_digits, within};
+use load_clients::session::Trouble;
+use load_clients::value::Decimal;
 
 /// How many suppliers there are, at any scale.
 pub(super) const SUPPLIERS: i32 = 10_000;

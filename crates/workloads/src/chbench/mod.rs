@@ -7,9 +7,10 @@ mod report;
 
 pub use report::{Options, measure, run};
 
-use crate::session::{Session, Trouble};
-use crate::tpcc::{self, Tpcc};
+use crate::tpcc;
+use crate::tpcc::Tpcc;
 use crate::workload::{Check, Ending, Ledger, Loader, Workload};
+use load_clients::session::{Session, Trouble};
 use queries::QUERIES;
 
 /// The names of TPC-C's transactions and of the queries.

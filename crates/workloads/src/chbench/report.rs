@@ -1,13 +1,14 @@
 //! The subcommand: its arguments.
 
 use super::Chbench;
-use crate::progress::Progress;
-use crate::session::Trouble;
-use crate::stop::Stop;
 use crate::tpcc::{Mix, Tpcc};
-use crate::workload::{self, Report};
+use crate::workload;
+use crate::workload::Report;
 use crate::{Error, Verdict};
 use clap::Args;
+use load_clients::progress::Progress;
+use load_clients::session::Trouble;
+use load_clients::stop::Stop;
 
 /// Arguments of `chbench`.
 #[derive(Args, Clone, Debug)]

@@ -4,8 +4,8 @@
 use super::plan::{Plan, Planner, Step};
 use super::{Isolation, Workload};
 use crate::check::{History, Key, Operation, Outcome, Transaction, Value};
-use crate::session::{Cell, Rows, Session, Trouble};
-use crate::stop::Stop;
+use load_clients::session::{Cell, Rows, Session, Trouble};
+use load_clients::stop::Stop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

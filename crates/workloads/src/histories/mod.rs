@@ -13,13 +13,13 @@ pub use registers::{Accesses, Registers, record_registers};
 pub use report::{Options, Summary, measure, run, table};
 
 use crate::check::{History, Model};
-use crate::ground;
-use crate::progress::Progress;
-use crate::session::{Protocol, Trouble};
-use crate::share::Server;
-use crate::stop::Stop;
 use clap::ValueEnum;
 use client::{Client, Shared};
+use load_clients::ground;
+use load_clients::progress::Progress;
+use load_clients::session::{Protocol, Trouble};
+use load_clients::share::Server;
+use load_clients::stop::Stop;
 use plan::{Limits, Planner};
 use serde::Serialize;
 use std::fmt;

@@ -2,8 +2,8 @@
 //! returns the version that it made, so the order of versions is known without lists.
 
 use crate::check::{Access, Key, RegisterFault, check_register};
-use crate::session::{Cell, Protocol, Session, Trouble};
-use crate::stop::Stop;
+use load_clients::session::{Cell, Protocol, Session, Trouble};
+use load_clients::stop::Stop;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -2,14 +2,15 @@
 
 use super::{Isolation, Recorded, Registers, TABLE, Workload, record, record_registers, set_up};
 use crate::check::{Findings, History, Key, Model, Outcome, check, check_each_key};
-use crate::progress::Progress;
-use crate::result_files::ResultFiles;
-use crate::session::Protocol;
-use crate::share::{Asked, Before, Server, Share, Source};
-use crate::stop::Stop;
-use crate::table::{Table, percent};
-use crate::{Error, Verdict, pause};
+use crate::{Error, Verdict};
 use clap::Args;
+use load_clients::pause;
+use load_clients::progress::Progress;
+use load_clients::result_files::ResultFiles;
+use load_clients::session::Protocol;
+use load_clients::share::{Asked, Before, Server, Share, Source};
+use load_clients::stop::Stop;
+use load_clients::table::{Table, percent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;

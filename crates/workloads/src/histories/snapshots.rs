@@ -2,7 +2,7 @@
 //! see the past. That is what a stale replica does to its clients.
 
 use super::client::Shared;
-use crate::session::{Protocol, Session, Trouble};
+use load_clients::session::{Protocol, Session, Trouble};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::script::{Run, Said, Script};
 use crate::Error;
-use crate::session::{Session, Trouble};
+use load_clients::session::{Session, Trouble};
 use std::time::Instant;
 
 /// Rows of a kilobyte each, 64 MB in all.
@@ -30,8 +30,8 @@ pub(super) async fn run(url: &str, run: &Run) -> Result<Said, Error> {
     let clients = (0..run.clients).map(|_| client(url, run, began));
     let done: u64 = futures_util::future::try_join_all(clients).await?.into_iter().sum();
     let took = began.elapsed().as_secs_f64();
-    let one = took * 1000.0 * crate::share::ratio(u64::from(run.clients), done);
-    Ok(Said { transactions: done, per_second: crate::share::ratio(done, 1) / took, latency_ms: one })
+    let one = took * 1000.0 * load_clients::share::ratio(u64::from(run.clients), done);
+    Ok(Said { transactions: done, per_second: load_clients::share::ratio(done, 1) / took, latency_ms: one })
 }
 
 async fn client(url: &str, run: &Run, began: Instant) -> Result<u64, Trouble> {

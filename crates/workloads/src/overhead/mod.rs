@@ -17,14 +17,15 @@ pub use script::{Run, Said, Script};
 pub use ways::Addresses;
 pub(crate) use ways::{Pooling, Way};
 
-use crate::progress::Progress;
-use crate::result_files::ResultFiles;
-use crate::session::{Protocol, Session};
-use crate::share::Server;
-use crate::stop::Stop;
-use crate::{Error, Verdict, pause};
+use crate::{Error, Verdict};
 use calls::Counting;
 use clap::Args;
+use load_clients::pause;
+use load_clients::progress::Progress;
+use load_clients::result_files::ResultFiles;
+use load_clients::session::{Protocol, Session};
+use load_clients::share::Server;
+use load_clients::stop::Stop;
 use report::Sample;
 use std::time::Duration;
 
@@ -163,5 +164,5 @@ async fn calls_per_transaction(way: &Way, run: &Run) -> Option<f64> {
     let counting = Counting::start(way.pid?).await?;
     let said = script::run(&way.url, run).await.ok()?;
     let calls = counting.finish().await?;
-    (said.transactions > 0).then(|| crate::share::ratio(calls, said.transactions))
+    (said.transactions > 0).then(|| load_clients::share::ratio(calls, said.transactions))
 }

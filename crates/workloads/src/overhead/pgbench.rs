@@ -2,7 +2,7 @@
 
 use super::script::{Run, Said, Script};
 use crate::Error;
-use crate::session::without_password;
+use load_clients::session::without_password;
 use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::process::Command;

@@ -3,9 +3,9 @@
 use super::cpu::Cpu;
 use super::script::{Said, Script};
 use crate::Error;
-use crate::session::Protocol;
-use crate::share::ratio;
-use crate::table::Table;
+use load_clients::session::Protocol;
+use load_clients::share::ratio;
+use load_clients::table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

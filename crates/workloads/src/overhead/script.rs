@@ -2,8 +2,8 @@
 
 use super::{copy, pgbench};
 use crate::Error;
-use crate::session::Protocol;
 use clap::ValueEnum;
+use load_clients::session::Protocol;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;

@@ -9,11 +9,11 @@ mod rounds;
 
 pub use report::{Kind, Line, Options, Report, Who, measure, run};
 
-use crate::knowledge::{Fault, Knowledge};
-use crate::session::{Cell, Protocol, Session, Trouble};
-use crate::stop::Stop;
-use crate::tally::Tally;
 use clap::ValueEnum;
+use load_clients::knowledge::{Fault, Knowledge};
+use load_clients::session::{Cell, Protocol, Session, Trouble};
+use load_clients::stop::Stop;
+use load_clients::tally::Tally;
 use report::Setting;
 use serde::Serialize;
 use std::collections::BTreeMap;

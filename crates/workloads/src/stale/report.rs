@@ -1,15 +1,16 @@
 //! The subcommand: options, the run as a whole, its table and files.
 
 use super::{COLD, COLD_ROWS, Commit, HOT, READ_COLD, READ_HOT, Run, interval, rounds};
-use crate::progress::Progress;
-use crate::result_files::ResultFiles;
-use crate::session::{Protocol, Session};
-use crate::share::{Asked, Before, Server, Share, Source};
-use crate::stop::Stop;
-use crate::table::{Table, milliseconds, percent};
-use crate::tally::{Tally, Total};
-use crate::{Error, Verdict, console, ground, pause};
+use crate::{Error, Verdict};
 use clap::Args;
+use load_clients::progress::Progress;
+use load_clients::result_files::ResultFiles;
+use load_clients::session::{Protocol, Session};
+use load_clients::share::{Asked, Before, Server, Share, Source};
+use load_clients::stop::Stop;
+use load_clients::table::{Table, milliseconds, percent};
+use load_clients::tally::{Tally, Total};
+use load_clients::{console, ground, pause};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,7 +3,7 @@
 
 use super::report::{Kind, Who};
 use super::{COLD_ROWS, Commit, Lasting, Run};
-use crate::session::Protocol;
+use load_clients::session::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

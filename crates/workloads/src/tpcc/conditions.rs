@@ -1,7 +1,7 @@
 //! TPC-C's consistency conditions (clause 3.3.2), each as a query that gives what breaks it.
 
-use crate::session::{Session, Trouble};
 use crate::workload::Check;
+use load_clients::session::{Session, Trouble};
 
 /// All twelve, for tables that were loaded with orders of which the first without a carrier has this number (2,101).
 ///

@@ -2,9 +2,10 @@
 
 use super::need;
 use super::rules::{DISTRICTS, Rules};
-use crate::session::{Session, Trouble};
-use crate::value::{Value, values};
 use crate::workload::{Blocks, Ending, Touches};
+use load_clients::session::{Session, Trouble};
+use load_clients::value::Value;
+use load_clients::values;
 
 const OLDEST: &str =
     "SELECT no_o_id FROM tpcc_new_order WHERE no_d_id = $1 AND no_w_id = $2 ORDER BY no_o_id LIMIT 1";

@@ -1,10 +1,10 @@
 //! TPC-C's tables (clause 1.3) and what they hold at first (clause 4.3.3.1).
 
 use super::rules::{DISTRICTS, Rules, Size};
-use crate::chance::digits;
-use crate::session::Trouble;
-use crate::value::{Decimal, TimeText, now_us};
 use crate::workload::{Loader, TextRow};
+use load_clients::chance::digits;
+use load_clients::session::Trouble;
+use load_clients::value::{Decimal, TimeText, now_us};
 
 /// What everything is dropped by, in an order in which nothing is in the way.
 const NAMES: [&str; 9] =

@@ -15,9 +15,9 @@ pub(crate) mod stock_level;
 
 pub use report::{Mix, Options, measure, run};
 
-use crate::session::{Session, Trouble};
 use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Workload, weighted};
 use conditions::Before;
+use load_clients::session::{Session, Trouble};
 use rules::{Rules, Size};
 
 /// The names of the transactions, in the order of the specification.

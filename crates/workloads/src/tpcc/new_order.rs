@@ -3,9 +3,10 @@
 
 use super::need;
 use super::rules::Rules;
-use crate::session::{Session, Trouble};
-use crate::value::{Decimal, Value, values};
 use crate::workload::{Blocks, Ending, Touches};
+use load_clients::session::{Session, Trouble};
+use load_clients::value::{Decimal, Value};
+use load_clients::values;
 
 const CUSTOMER: &str =
     "SELECT c_discount, c_last, c_credit FROM tpcc_customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3";

@@ -3,9 +3,9 @@
 use super::need;
 use super::payment::middle;
 use super::rules::{Rules, Who};
-use crate::session::{Session, Trouble};
-use crate::value::values;
 use crate::workload::{Blocks, Ending};
+use load_clients::session::{Session, Trouble};
+use load_clients::values;
 
 const BY_NUMBER: &str = "SELECT c_id, c_balance, c_first, c_middle, c_last FROM tpcc_customer \
     WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3";

@@ -2,9 +2,10 @@
 
 use super::need;
 use super::rules::{Rules, Who};
-use crate::session::{Session, Trouble};
-use crate::value::{Decimal, Fields, Value, values};
 use crate::workload::{Blocks, Ending, Touches};
+use load_clients::session::{Session, Trouble};
+use load_clients::value::{Decimal, Fields, Value};
+use load_clients::values;
 
 const PAY_WAREHOUSE: &str = "UPDATE tpcc_warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2";
 const WAREHOUSE: &str =

@@ -1,6 +1,6 @@
 //! How TPC-C makes numbers and names: sizes of the tables, non-uniform chance, last names, strings.
 
-use crate::chance::{letters_and_digits, within};
+use load_clients::chance::{letters_and_digits, within};
 
 /// Districts of a warehouse.
 pub(crate) const DISTRICTS: i32 = 10;

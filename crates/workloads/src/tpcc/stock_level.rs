@@ -2,9 +2,9 @@
 
 use super::need;
 use super::rules::Rules;
-use crate::session::{Session, Trouble};
-use crate::value::values;
 use crate::workload::{Blocks, Ending};
+use load_clients::session::{Session, Trouble};
+use load_clients::values;
 
 const NEXT_ORDER: &str = "SELECT d_next_o_id FROM tpcc_district WHERE d_w_id = $1 AND d_id = $2";
 const SHORT: &str = "SELECT count(DISTINCT s_i_id) FROM tpcc_order_line, tpcc_stock WHERE ol_w_id = $1 AND ol_d_id = $2 \

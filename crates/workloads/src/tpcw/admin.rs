@@ -1,8 +1,9 @@
 //! The interactions of the shop's keepers (clauses 2.15 and 2.16): admin request, admin confirm.
 
 use super::{Page, need};
-use crate::session::Trouble;
-use crate::value::{Decimal, Value, values};
+use load_clients::session::Trouble;
+use load_clients::value::{Decimal, Value};
+use load_clients::values;
 
 const BOOK: &str = "SELECT i_id, i_title, i_image, i_thumbnail, i_cost, i_srp, i_subject, a_fname, a_lname \
     FROM tpcw_item, tpcw_author WHERE i_a_id = a_id AND i_id = $1";

@@ -2,8 +2,8 @@
 //! search request, search results.
 
 use super::Page;
-use crate::session::Trouble;
-use crate::value::values;
+use load_clients::session::Trouble;
+use load_clients::values;
 
 const CUSTOMER: &str = "SELECT c_fname, c_lname FROM tpcw_customer WHERE c_id = $1";
 const PROMOTED: &str = "SELECT j.i_id, j.i_thumbnail FROM tpcw_item i, tpcw_item j WHERE (i.i_related1 = j.i_id \

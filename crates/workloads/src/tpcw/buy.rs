@@ -3,9 +3,10 @@
 use super::cart::InCart;
 use super::money::Sums;
 use super::{Page, need};
-use crate::chance::digits;
-use crate::session::Trouble;
-use crate::value::{Value, now_us, values};
+use load_clients::chance::digits;
+use load_clients::session::Trouble;
+use load_clients::value::{Value, now_us};
+use load_clients::values;
 
 const CUSTOMER: &str = "SELECT c_discount, c_addr_id, c_fname, c_lname FROM tpcw_customer WHERE c_id = $1";
 const ORDER: &str = "INSERT INTO tpcw_orders (o_c_id, o_date, o_sub_total, o_tax, o_total, o_ship_type, o_ship_date, \

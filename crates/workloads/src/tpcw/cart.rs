@@ -1,9 +1,10 @@
 //! The interactions on the way to an order (clauses 2.4 to 2.6): shopping cart, customer registration, buy request.
 
 use super::{Page, need};
-use crate::chance::digits;
-use crate::session::Trouble;
-use crate::value::{Decimal, Value, now_us, values};
+use load_clients::chance::digits;
+use load_clients::session::Trouble;
+use load_clients::value::{Decimal, Value, now_us};
+use load_clients::values;
 
 const NEW_CART: &str = "INSERT INTO tpcw_shopping_cart (sc_time) VALUES ($1) RETURNING sc_id";
 const QUANTITY: &str = "SELECT scl_qty FROM tpcw_shopping_cart_line WHERE scl_sc_id = $1 AND scl_i_id = $2";

@@ -6,10 +6,10 @@
 
 use super::money::Sums;
 use super::rules::{Rules, SUBJECTS, Size, name, user_name};
-use crate::chance::digits;
-use crate::session::Trouble;
-use crate::value::{Decimal, TimeText, now_us};
 use crate::workload::{Loader, TextRow};
+use load_clients::chance::digits;
+use load_clients::session::Trouble;
+use load_clients::value::{Decimal, TimeText, now_us};
 
 const NAMES: [&str; 10] = [
     "shopping_cart_line",

@@ -18,8 +18,8 @@ mod rules;
 
 pub use report::{Mix, Options, measure, run};
 
-use crate::session::{Session, Trouble};
 use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Touches, Workload, weighted};
+use load_clients::session::{Session, Trouble};
 use rules::{Rules, Size};
 
 /// How long a browser thinks on average (5.3.1).

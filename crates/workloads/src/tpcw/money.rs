@@ -1,6 +1,6 @@
 //! What an order costs (clause 2.7.3): its lines less the customer's discount, a tax of 8.25 %, and the shipping.
 
-use crate::value::Decimal;
+use load_clients::value::Decimal;
 
 /// The sums of an order or a cart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The interactions that look at orders (clauses 2.13 and 2.14): order inquiry, order display.
 
 use super::{Page, need};
-use crate::session::Trouble;
-use crate::value::values;
+use load_clients::session::Trouble;
+use load_clients::values;
 
 const USER: &str = "SELECT c_uname FROM tpcw_customer WHERE c_id = $1";
 const PASSWORD: &str = "SELECT c_passwd FROM tpcw_customer WHERE c_uname = $1";

@@ -2,12 +2,13 @@
 
 use super::Tpcw;
 use super::rules::Size;
-use crate::progress::Progress;
-use crate::session::Trouble;
-use crate::stop::Stop;
-use crate::workload::{self, Report};
+use crate::workload;
+use crate::workload::Report;
 use crate::{Error, Verdict};
 use clap::{Args, ValueEnum};
+use load_clients::progress::Progress;
+use load_clients::session::Trouble;
+use load_clients::stop::Stop;
 use serde::Serialize;
 
 /// Arguments of `tpcw`.

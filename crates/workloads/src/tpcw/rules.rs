@@ -1,6 +1,6 @@
 //! How TPC-W makes numbers and names: sizes of the tables, non-uniform chance, names of syllables.
 
-use crate::chance::{letters_and_digits, within};
+use load_clients::chance::{letters_and_digits, within};
 
 /// The subjects of books (4.6.2.12).
 pub(super) const SUBJECTS: [&str; 24] = [

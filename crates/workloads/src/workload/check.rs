@@ -1,7 +1,7 @@
 //! What must be true of the tables after a run: a query that gives the rows which break it, or a count that the clients
 //! have made themselves.
 
-use crate::session::{Session, Trouble};
+use load_clients::session::{Session, Trouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 
 use super::tallies::{Ledger, Tallies};
 use super::{Ending, Options, Outcome, Workload};
-use crate::session::{Session, Trouble};
-use crate::stop::Stop;
+use load_clients::session::{Session, Trouble};
+use load_clients::stop::Stop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Fills tables by COPY and says how far it has come.
 
-use crate::progress::Progress;
-use crate::session::{Session, Trouble};
-use crate::stop::Stop;
 use bytes::Bytes;
+use load_clients::progress::Progress;
+use load_clients::session::{Session, Trouble};
+use load_clients::stop::Stop;
 use std::fmt::{Display, Write};
 use std::time::Instant;
 

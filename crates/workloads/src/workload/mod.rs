@@ -20,8 +20,8 @@ pub use tallies::{Ledger, Timeline};
 pub(crate) use loader::{Loader, TextRow};
 pub(crate) use run::{measure, run};
 
-use crate::session::{Session, Trouble};
 use clap::Args;
+use load_clients::session::{Session, Trouble};
 
 /// How a transaction ended that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

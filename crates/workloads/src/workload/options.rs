@@ -1,10 +1,10 @@
 //! The arguments that all workloads have.
 
 use super::Blocks;
-use crate::pause;
-use crate::result_files::ResultFiles;
-use crate::session::Protocol;
 use clap::{Args, ValueEnum};
+use load_clients::pause;
+use load_clients::result_files::ResultFiles;
+use load_clients::session::Protocol;
 use serde::Serialize;
 use std::time::Duration;
 

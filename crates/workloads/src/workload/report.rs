@@ -2,10 +2,10 @@
 
 use super::tallies::{Tallies, Tally, Timeline};
 use super::{Checked, Isolation, Options, Workload};
-use crate::console::Told;
-use crate::latency::{Latencies, Percentiles};
-use crate::session::Protocol;
-use crate::table::{Table, milliseconds, percent};
+use load_clients::console::Told;
+use load_clients::latency::{Latencies, Percentiles};
+use load_clients::session::Protocol;
+use load_clients::table::{Table, milliseconds, percent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -286,7 +286,7 @@ fn float(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::Route;
+    use load_clients::console::Route;
 
     #[test]
     fn reads_are_counted_by_node_and_statements_by_reason() {

@@ -1,8 +1,8 @@
 //! What came of each kind of transaction: what is measured, and what the checks must know of the whole run.
 
 use super::Outcome;
-use crate::latency::Latencies;
-use crate::session::{Sent, Trouble};
+use load_clients::latency::Latencies;
+use load_clients::session::{Sent, Trouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

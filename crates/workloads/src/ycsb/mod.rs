@@ -10,11 +10,12 @@ mod report;
 
 pub use report::{Mix, Options, measure, run};
 
-use crate::chance::{Zipf, letters_and_digits, scrambled};
-use crate::session::{Session, Trouble};
-use crate::value::{Value, values};
 use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Outcome, Touches, Workload, weighted};
 use keys::Keys;
+use load_clients::chance::{Zipf, letters_and_digits, scrambled};
+use load_clients::session::{Session, Trouble};
+use load_clients::value::Value;
+use load_clients::values;
 use report::Weights;
 use std::sync::Mutex;
 

@@ -1,12 +1,13 @@
 //! The subcommand: its arguments and its mixes.
 
 use super::{Keys, Ycsb};
-use crate::progress::Progress;
-use crate::session::Trouble;
-use crate::stop::Stop;
-use crate::workload::{self, Report};
+use crate::workload;
+use crate::workload::Report;
 use crate::{Error, Verdict};
 use clap::{Args, ValueEnum};
+use load_clients::progress::Progress;
+use load_clients::session::Trouble;
+use load_clients::stop::Stop;
 use serde::Serialize;
 use std::sync::Mutex;
 

@@ -1,11 +1,11 @@
 //! The CH-benCHmark against a server: transactions and all 22 queries run side by side.
 
 use crate::fixture;
+use load_clients::progress::Progress;
+use load_clients::session::{Protocol, Session};
+use load_clients::stop::Stop;
 use workloads::Command;
 use workloads::chbench;
-use workloads::progress::Progress;
-use workloads::session::{Protocol, Session};
-use workloads::stop::Stop;
 
 #[tokio::test]
 async fn every_query_runs_beside_transactions() {

@@ -1,12 +1,12 @@
 //! A primary and standbys for a test, ended with it, and their addresses.
 
 use clap::Parser;
+use load_clients::session::{Protocol, Session};
 use local_cluster::Node;
 use postgres::address::Host;
 use std::time::{Duration, Instant};
 use testkit::Scratch;
 use workloads::Command;
-use workloads::session::{Protocol, Session};
 
 /// Starts the servers away from the runtime's thread, for that takes its time.
 pub(crate) async fn servers(standbys: usize) -> Scratch {

@@ -1,14 +1,14 @@
 //! The list-append workload itself: what it does with faults, and its subcommand.
 
 use crate::fixture;
+use load_clients::progress::Progress;
+use load_clients::session::Protocol;
+use load_clients::stop::Stop;
 use local_cluster::Stop as How;
 use std::sync::Arc;
 use std::time::Duration;
 use workloads::check::{Model, Outcome, check};
 use workloads::histories::{Isolation, Registers, Workload, record, record_registers, set_up};
-use workloads::progress::Progress;
-use workloads::session::Protocol;
-use workloads::stop::Stop;
 
 #[tokio::test]
 async fn a_crash_of_the_server_makes_unknown_outcomes_and_no_anomaly() {

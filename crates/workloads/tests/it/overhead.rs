@@ -9,7 +9,7 @@ use workloads::{Command, Verdict};
 async fn measured(line: &[&str]) -> Report {
     let command = fixture::command(line);
     let Command::Overhead(options) = &command else { panic!("overhead was asked") };
-    let (stop, mut progress) = (workloads::stop::Stop::new(), workloads::progress::Progress::silent());
+    let (stop, mut progress) = (load_clients::stop::Stop::new(), load_clients::progress::Progress::silent());
     workloads::overhead::measure(options, &stop, &mut progress).await.expect("a report")
 }
 
@@ -64,8 +64,8 @@ async fn idle_clients_have_their_memory() {
     let line = ["idle", "--direct", &url, "--clients", "30"];
     let command = fixture::command(&line);
     let Command::Idle(options) = &command else { panic!("idle was asked") };
-    let stop = workloads::stop::Stop::new();
-    let mut progress = workloads::progress::Progress::silent();
+    let stop = load_clients::stop::Stop::new();
+    let mut progress = load_clients::progress::Progress::silent();
     let figures = workloads::idle::measure(options, &stop, &mut progress).await.expect("figures");
     let ways: Vec<&str> = figures.iter().map(|memory| memory.way.as_str()).collect();
     assert_eq!(ways, ["pgbouncer transaction"]);

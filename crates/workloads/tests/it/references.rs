@@ -3,11 +3,11 @@
 //! made live, so that neither the recorder nor the checker can drift alone.
 
 use crate::fixture;
+use load_clients::progress::Progress;
+use load_clients::stop::Stop;
 use std::time::Duration;
 use workloads::check::{Findings, History, Model, Operation, check};
 use workloads::histories::{Isolation, Workload, record, set_up};
-use workloads::progress::Progress;
-use workloads::stop::Stop;
 
 /// Reads one of the files.
 pub(crate) fn stored(name: &str) -> History {

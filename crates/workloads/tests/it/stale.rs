@@ -1,13 +1,13 @@
 //! The hunt for stale reads finds them where there are some, and none where there cannot be any.
 
 use crate::fixture;
+use load_clients::mix;
+use load_clients::progress::Progress;
+use load_clients::share::Server;
+use load_clients::stop::Stop;
 use std::time::Duration;
 use testkit::Scratch;
-use workloads::mix;
-use workloads::progress::Progress;
-use workloads::share::Server;
 use workloads::stale::{Options, Report, Who, measure};
-use workloads::stop::Stop;
 use workloads::{Command, Verdict};
 
 fn options(url: &str, arguments: &[&str]) -> Options {

@@ -1,12 +1,12 @@
 //! TPC-B and `AllUpdates` against a server: the sums agree, and are seen when they do not.
 
 use crate::fixture;
+use load_clients::progress::Progress;
+use load_clients::session::{Protocol, Session};
+use load_clients::stop::Stop;
 use local_cluster::Stop as How;
 use std::fs;
 use std::sync::Arc;
-use workloads::progress::Progress;
-use workloads::session::{Protocol, Session};
-use workloads::stop::Stop;
 use workloads::workload::Report;
 use workloads::{Command, all_updates, tpcb};
 

@@ -1,10 +1,11 @@
 //! TPC-C against a server: every mix leaves tables that keep the consistency conditions, and each condition is seen broken.
 
 use crate::fixture;
-use workloads::progress::Progress;
-use workloads::session::{Protocol, Session};
-use workloads::stop::Stop;
-use workloads::tpcc::{self, Options, conditions};
+use load_clients::progress::Progress;
+use load_clients::session::{Protocol, Session};
+use load_clients::stop::Stop;
+use workloads::tpcc;
+use workloads::tpcc::{Options, conditions};
 use workloads::workload::{Report, judge};
 use workloads::{Command, Verdict};
 

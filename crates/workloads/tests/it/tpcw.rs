@@ -1,10 +1,10 @@
 //! TPC-W against a server: all fourteen interactions run in all mixes, and each rule is seen broken.
 
 use crate::fixture;
+use load_clients::progress::Progress;
+use load_clients::session::{Protocol, Session};
+use load_clients::stop::Stop;
 use workloads::Command;
-use workloads::progress::Progress;
-use workloads::session::{Protocol, Session};
-use workloads::stop::Stop;
 use workloads::tpcw;
 use workloads::workload::Report;
 

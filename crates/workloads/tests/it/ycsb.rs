@@ -1,10 +1,10 @@
 //! YCSB against a server: every mix finds every row; lost rows and late standbys are seen.
 
 use crate::fixture;
+use load_clients::progress::Progress;
+use load_clients::session::{Protocol, Session};
+use load_clients::stop::Stop;
 use workloads::Command;
-use workloads::progress::Progress;
-use workloads::session::{Protocol, Session};
-use workloads::stop::Stop;
 use workloads::workload::Report;
 use workloads::ycsb;
 

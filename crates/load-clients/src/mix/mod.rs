@@ -11,7 +11,7 @@ mod numbers;
 mod report;
 
 pub use numbers::Transfers;
-pub use report::{Options, Report, demo, run, side_by_side};
+pub use report::{Options, Report, demo, side_by_side};
 
 use crate::knowledge::Knowledge;
 use crate::session::{Cell, Protocol, Rows, Session, Trouble};

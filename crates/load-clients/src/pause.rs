@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// A sentence that says what would be right.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time like 10ms, 2s or 0");
     let (number, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1.0),

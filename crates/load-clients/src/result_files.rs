@@ -22,7 +22,7 @@ impl ResultFiles {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(crate) fn write(&self, table: &Table, result: &impl Serialize) -> Result<(), WriteError> {
+    pub fn write(&self, table: &Table, result: &impl Serialize) -> Result<(), WriteError> {
         if let Some(path) = &self.csv {
             table.write_csv(path)?;
         }

@@ -53,7 +53,7 @@ impl Progress {
     }
 
     /// A phase begins.
-    pub(crate) fn enter(&mut self, phase: Phase) {
+    pub fn enter(&mut self, phase: Phase) {
         if let Some(watch) = &mut self.watch {
             watch(phase);
         }

@@ -241,11 +241,10 @@ impl ToSql for Value {
 }
 
 /// The values of a statement, in the order of its parameters.
+#[macro_export]
 macro_rules! values {
     ($($value:expr),* $(,)?) => { &[$($crate::value::Value::from($value)),*] };
 }
-pub(crate) use values;
-
 /// Puts the values in place of `$1`, `$2` ..
 pub(crate) fn with_literals(statement: &str, values: &[Value]) -> String {
     let mut text = String::with_capacity(statement.len() + 16 * values.len());
@@ -269,13 +268,13 @@ pub(crate) fn with_literals(statement: &str, values: &[Value]) -> String {
 }
 
 /// The time of day, in microseconds since 1970.
-pub(crate) fn now_us() -> i64 {
+pub fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// A time as PostgreSQL reads it.
-pub(crate) struct TimeText(pub(crate) i64);
+pub struct TimeText(pub i64);
 
 impl fmt::Display for TimeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

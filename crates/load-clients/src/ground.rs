@@ -15,7 +15,7 @@ const ANSWERS_IN_A_ROW: u32 = 20;
 ///
 /// # Errors
 /// The statements fail, or the rows do not come in time.
-pub(crate) async fn prepare(
+pub async fn prepare(
     writer: &str,
     url: &str,
     servers: &[Server],
@@ -37,7 +37,7 @@ pub(crate) async fn prepare(
 ///
 /// # Errors
 /// The rows do not come in time.
-pub(crate) async fn wait_ready(url: &str, probe: &str, limit: Duration) -> Result<(), Trouble> {
+pub async fn wait_ready(url: &str, probe: &str, limit: Duration) -> Result<(), Trouble> {
     wait(url, probe, ANSWERS_IN_A_ROW, limit).await
 }
 

@@ -17,18 +17,22 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const LAST_LOOK_LIMIT: Duration = Duration::from_secs(13);
 
 /// How long decoders and standbys may take until they have come so far, after little was written.
-pub(crate) const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
+pub const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often is looked whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A row of `SHOW ROUTES`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Route {
-    pub(crate) database: String,
-    pub(crate) node: String,
-    pub(crate) statement: String,
-    pub(crate) reason: String,
+pub struct Route {
+    /// The database.
+    pub database: String,
+    /// The name of the node at which the statement ran.
+    pub node: String,
+    /// The statement, `?` for each literal.
+    pub statement: String,
+    /// The reason why it ran there.
+    pub reason: String,
 }
 
 impl Route {
@@ -42,13 +46,13 @@ impl Route {
 
 /// What the console told, or the sum of such answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub struct Told {
     /// The nodes that were ever standbys.
-    pub(crate) standbys: BTreeSet<String>,
+    pub standbys: BTreeSet<String>,
     /// Reads that each node served.
-    pub(crate) served: BTreeMap<String, u64>,
+    pub served: BTreeMap<String, u64>,
     /// Statements by shape, node and reason; nothing if it knows no such command.
-    pub(crate) routes: Option<BTreeMap<Route, u64>>,
+    pub routes: Option<BTreeMap<Route, u64>>,
 }
 
 impl Told {
@@ -78,7 +82,7 @@ struct State {
 }
 
 /// A console that is asked until the watch is finished or dropped.
-pub(crate) struct Watch {
+pub struct Watch {
     url: String,
     state: Arc<Mutex<State>>,
     asking: JoinHandle<()>,
@@ -92,7 +96,7 @@ impl Drop for Watch {
 
 impl Watch {
     /// Asks for the first time: from here on it counts.
-    pub(crate) async fn begin(url: &str) -> Result<Watch, Trouble> {
+    pub async fn begin(url: &str) -> Result<Watch, Trouble> {
         let session = Session::open(url, Protocol::Simple).await?;
         let first = look(&session).await?;
         let sum = Told { standbys: first.standbys.clone(), ..Told::default() };
@@ -102,7 +106,7 @@ impl Watch {
     }
 
     /// Asks for the last time; the sum.
-    pub(crate) async fn finish(&self) -> Result<Told, Trouble> {
+    pub async fn finish(&self) -> Result<Told, Trouble> {
         self.asking.abort();
         let since = Instant::now();
         loop {
@@ -130,7 +134,7 @@ impl Watch {
 ///
 /// # Errors
 /// Nobody answers, or it takes longer than the limit.
-pub(crate) async fn wait_caught_up(url: &str, writer: &str, limit: Duration) -> Result<(), Trouble> {
+pub async fn wait_caught_up(url: &str, writer: &str, limit: Duration) -> Result<(), Trouble> {
     let session = Session::open(writer, Protocol::Simple).await?;
     let end = session.texts("SELECT pg_current_wal_insert_lsn() AS end").await?;
     let end = end.first().and_then(|row| position(row.get("end")?));

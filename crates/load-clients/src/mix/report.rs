@@ -10,7 +10,7 @@ use crate::share::{Asked, Before, Server, Share, Source, ratio};
 use crate::stop::Stop;
 use crate::table::{Table, milliseconds, percent};
 use crate::tally::{Tally, Total};
-use crate::{Error, Verdict, ground, pause};
+use crate::{ground, pause};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -110,21 +110,6 @@ pub struct Report {
     pub at_standbys: Option<f64>,
     /// Where the reads of each table ran, if it is known.
     pub shares: BTreeMap<String, Share>,
-}
-
-/// Runs the subcommand and prints its results.
-///
-/// # Errors
-/// The address cannot be used or a file cannot be written.
-pub async fn run(options: &Options) -> Result<Verdict, Error> {
-    let report = demo(options, &Stop::at_ctrl_c(), &mut Progress::new()).await?;
-    let table = side_by_side(&[("result", &report)]);
-    print!("{table}");
-    if let Some(transfers) = &report.transfers {
-        println!("{transfers}");
-    }
-    options.files.write(&table, &report)?;
-    Ok(Verdict::clean_if(report.is_clean()))
 }
 
 /// Makes the tables, runs the mix until its time is over or it is stopped, and adds up.

@@ -5,18 +5,18 @@ use fastrand::Rng;
 const LETTERS_AND_DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// A number between two, both of which it may be.
-pub(crate) fn within(chance: &mut Rng, least: i32, most: i32) -> i32 {
+pub fn within(chance: &mut Rng, least: i32, most: i32) -> i32 {
     chance.i32(least..=most)
 }
 
 /// A text of letters and digits, of a length between two.
-pub(crate) fn letters_and_digits(chance: &mut Rng, least: usize, most: usize) -> String {
+pub fn letters_and_digits(chance: &mut Rng, least: usize, most: usize) -> String {
     let length = chance.usize(least..=most);
     (0..length).map(|_| char::from(LETTERS_AND_DIGITS[chance.usize(0..LETTERS_AND_DIGITS.len())])).collect()
 }
 
 /// A text of digits.
-pub(crate) fn digits(chance: &mut Rng, length: usize) -> String {
+pub fn digits(chance: &mut Rng, length: usize) -> String {
     (0..length).map(|_| chance.digit(10)).collect()
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn digits(chance: &mut Rng, length: usize) -> String {
 /// Drawn by rejection-inversion (Hoermann and Derflinger, ACM TOMACS 6(3), 1996): in constant time and without sums over all
 /// ranks, so that n may grow while a run goes on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     theta: f64,
     ranks: f64,
     at_first: f64,
@@ -35,7 +35,8 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     #[expect(clippy::cast_precision_loss, reason = "ranks are far fewer than 52 bits")]
-    pub(crate) fn new(ranks: u64, theta: f64) -> Zipf {
+    /// The chance that begins at this seed.
+    pub fn new(ranks: u64, theta: f64) -> Zipf {
         let ranks = ranks.max(1) as f64;
         let mut zipf = Zipf { theta, ranks, at_first: 0.0, at_last: 0.0, surely: 0.0 };
         zipf.at_first = zipf.area(1.5) - 1.0;
@@ -50,7 +51,7 @@ impl Zipf {
         clippy::cast_sign_loss,
         reason = "it lies between 1 and the ranks"
     )]
-    pub(crate) fn draw(&self, chance: &mut Rng) -> u64 {
+    pub fn draw(&self, chance: &mut Rng) -> u64 {
         loop {
             let area = self.at_last + chance.f64() * (self.at_first - self.at_last);
             let x = self.inverse(area);
@@ -78,7 +79,7 @@ impl Zipf {
 }
 
 /// Spreads ranks over all numbers, so that the popular ones do not lie side by side: FNV-1a over the eight bytes.
-pub(crate) fn scrambled(rank: u64) -> u64 {
+pub fn scrambled(rank: u64) -> u64 {
     rank.to_le_bytes()
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,0 +1,17 @@
+//! The verdict on what a load saw.
+
+/// What a run says about the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing that one PostgreSQL server would not show.
+    Clean,
+    /// Something stale, backwards or inconsistent; the output says what.
+    Violated,
+}
+
+impl Verdict {
+    /// Clean, or violated.
+    pub fn clean_if(clean: bool) -> Verdict {
+        if clean { Verdict::Clean } else { Verdict::Violated }
+    }
+}
