@@ -1,4 +1,4 @@
-//! The request that runs. What lives for one request begins anew in one place: `Current::begin`.
+//! The current request. `Current::begin` resets everything that lives for one request.
 
 use super::logged::Waits;
 use super::shadowed::Before;
@@ -27,13 +27,13 @@ pub(super) struct Current {
     pub(super) statement: Option<Rc<Prepared>>,
     /// What is known of it, if it may leave.
     pub(super) template: Option<Rc<Template>>,
-    /// What else is known of what it means.
+    /// The other findings about the statement's meaning.
     pub(super) meant: Meant,
     /// Why it is at the primary.
     pub(super) reason: Reason,
     /// It runs at the primary, wherever it might.
     pub(super) stays: bool,
-    /// A block that stands behind it has begun, and nothing has run in it.
+    /// A block that is open after the request has begun, and no statement has run in it.
     pub(super) fresh: bool,
     /// The named statements that it uses have their columns still, or are refused.
     pub(super) columns_kept: bool,
@@ -41,17 +41,17 @@ pub(super) struct Current {
     pub(super) flushed: bool,
     /// It is proven to be a read.
     pub(super) is_read: bool,
-    /// Its way to a standby and back.
+    /// The request's way to a standby.
     pub(super) there: There,
-    /// Its way to a commit.
+    /// The request's way to a commit.
     pub(super) commits: Commits,
-    /// What the primary has said to it.
+    /// The primary's answer.
     pub(super) said: Said,
-    /// When it came, and what it has waited for.
+    /// The arrival time, and the waits.
     pub(super) waits: Waits,
 }
 
-/// What a request means, beside its template.
+/// The meaning of a request, without its template.
 #[derive(Default)]
 pub(super) struct Meant {
     /// What the primary had shown before the request, if that may be more than is known of its names.
@@ -62,7 +62,7 @@ pub(super) struct Meant {
     pub(super) meanings: Vec<(Box<[u8]>, u64)>,
     /// It waits long for its tree.
     pub(super) patient: bool,
-    /// Room for the bytes of a batch, kept for the next one.
+    /// A buffer for the bytes of a batch, kept for the next one.
     pub(super) scratch: Vec<u8>,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Commits {
     pub(super) rerun: Option<(Footprint, Rerun)>,
 }
 
-/// What the primary has said to a request.
+/// The primary's answer to a request.
 #[derive(Default)]
 pub(super) struct Said {
     /// It has answered with an error.
@@ -164,7 +164,7 @@ impl Current {
 }
 
 impl Meant {
-    /// What the request before has meant is not what this one does.
+    /// Resets the findings. The buffer stays.
     fn begin(&mut self) {
         (self.shown, self.meaning) = (None, None);
         self.meanings.clear();

@@ -91,9 +91,9 @@ pub struct Session {
     database: Rc<Database>,
     who: Who,
     state: SessionState,
-    /// Where its transaction is.
+    /// The place of the session's transaction.
     txn: Txn,
-    /// The request that runs.
+    /// The current request.
     current: Current,
     mode: Mode,
     reads: Reads,
@@ -478,7 +478,7 @@ impl Session {
         }
     }
 
-    /// A flow has had this in hand.
+    /// Puts back a block that a flow has held.
     fn keep_block(&mut self, block: Option<Block<Cluster>>) {
         if let Some(block) = block {
             self.txn.begins().block = Some(block);

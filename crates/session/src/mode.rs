@@ -1,32 +1,32 @@
-//! What the design asks of a session, looked up once, when the session begins: a design does not change while a process runs.
+//! The design's demands on a session. A session looks them up once, since a design never changes while a process runs.
 
 use super::told::Before;
 use cluster::Cluster;
 
-/// What the design asks of a session.
+/// The design's demands on a session.
 pub(super) struct Mode {
     /// Reads wait for replicas that show the whole latest state.
     pub(super) reads_wait: bool,
     pub(super) commits: Commits,
 }
 
-/// How the session's transactions commit.
+/// The way of a session's transactions to a commit.
 pub(super) enum Commits {
-    /// As the client sends them.
+    /// The client's commands go to the primary.
     Plain,
-    /// One at a time at the primary.
+    /// The primary gets one commit at a time.
     TakeTurns,
-    /// The cluster is told of their statements. The session's settings, as whoever executes them again needs these.
+    /// The session reports the statements of each commit, with the settings that replicas execute them under.
     ReportStatements(Before),
-    /// Their transactions are ordered before they are executed.
+    /// The scheduler orders transactions before the servers execute them.
     Ordered {
-        /// A transaction says before it begins which tables it will touch.
+        /// A transaction declares its tables before it begins.
         declares: bool,
     },
 }
 
 impl Mode {
-    /// The mode of all sessions of this process.
+    /// Returns the mode of the process's design.
     pub(super) fn of(cluster: &Cluster) -> Mode {
         let commits = match () {
             () if cluster.orders_first() => Commits::Ordered { declares: cluster.declares_tables() },
@@ -37,7 +37,7 @@ impl Mode {
         Mode { reads_wait: cluster.reads_wait(), commits }
     }
 
-    /// Transactions are ordered before they are executed.
+    /// Returns whether the scheduler orders transactions before the servers execute them.
     pub(super) fn is_ordered(&self) -> bool {
         matches!(self.commits, Commits::Ordered { .. })
     }

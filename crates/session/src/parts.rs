@@ -1,4 +1,4 @@
-//! What a session is made of, beside its line, its state, its transaction and its request.
+//! Parts of a session: identity, reads, questions before a block, and times.
 
 use backend::servers::Member;
 use backend::standby::pool::Shelf;
@@ -8,47 +8,47 @@ use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::Backend;
 
-/// Who the session is at the servers.
+/// The session's identity at the servers.
 pub(super) struct Who {
-    /// Who the client is at the servers.
+    /// The client's log-in at the servers.
     pub(super) wish: Wish,
     /// The session's process at the primary; number 0: it has none.
     pub(super) backend: Backend,
-    /// What it counts among, for as long as it is there.
+    /// The membership in a pool, as long as the session lives.
     pub(super) pool: Member,
-    /// Under which catalog it was looked whether its roles and its database still have their names, and whether they have.
+    /// The catalog of the last check of the roles' and the database's names, and its result.
     pub(super) named: Option<(CatalogMark, bool)>,
 }
 
-/// How far the session has come, for reads that must not fall behind it, and where these run.
+/// The progress that the session's reads must show, and the standbys that answer them.
 #[derive(Default)]
 pub(super) struct Reads {
     pub(super) marks: SessionMarks,
-    /// Something ran at the primary after the last gauge that was wanted for this session.
+    /// The primary ran a statement after the last gauge that this session wanted.
     pub(super) behind: bool,
     pub(super) awaited: Option<order::GaugeNumber>,
     /// The standby that results with a chance in them come from.
     pub(super) home: Option<StandbyId>,
-    /// Where it borrows connections.
+    /// The pools that the session borrows connections from.
     pub(super) shelves: Vec<(StandbyId, Rc<Shelf>)>,
 }
 
-/// What is done first, before something else runs.
+/// Steps that come before the next block, or before the request.
 #[derive(Default)]
 pub(super) struct First {
-    /// The session is probed before its next block.
+    /// A probe of the session comes before its next block.
     pub(super) probe: bool,
-    /// It is looked before its next block whether its names are what they were.
+    /// A check of the session's names comes before its next block.
     pub(super) names: bool,
-    /// Its request has the primary load its configuration anew, which is noted before that runs.
+    /// The request reloads the primary's configuration, which the session announces first.
     pub(super) reload: bool,
 }
 
-/// Since when.
+/// Starting times.
 #[derive(Default)]
 pub(super) struct Times {
-    /// When the session came, as long as nothing was asked in it.
+    /// The session's start, until its first request.
     pub(super) came: Option<Instant>,
-    /// When its transaction began.
+    /// The transaction's start.
     pub(super) began: Option<Instant>,
 }

@@ -1,14 +1,14 @@
-//! Where the session's transaction is. It moves from one place to another by [`step`] alone, and not in any other way.
+//! The place of a session's transaction. The function [`step`] decides every move from one place to another.
 //!
 //! ```text
-//!              .--------------- owed: the primary has not heard of its BEGIN ---.
-//!              |                          |                                     |
-//!   nowhere ---+--- at the primary -------+--- a snapshot is opened for it ------+--- at a standby
+//!              .--- deferred: the primary has not received BEGIN ---.
+//!              |             |                                      |
+//!   idle ------+------- at the primary -------- a snapshot opens ----+--- at a standby
 //!              |
-//!              '--- ordered among those that are ordered before they are executed
+//!              '--- ordered before the servers execute it
 //! ```
 //!
-//! A statement outside a block is nowhere while it runs, unless something must be kept for it until it has ended.
+//! A statement outside a block leaves the session idle, unless the session keeps something until the statement ends.
 
 use super::early::Early;
 use super::scheduled::Open;
@@ -18,54 +18,54 @@ use cluster::barrier::Everywhere;
 use cluster::{Cluster, Hold};
 use transaction::{Block, Turn};
 
-/// Where the session's transaction is, with what is known of it there.
+/// The place of a session's transaction, with the data that belongs to the place.
 #[derive(Default)]
 pub(super) enum Txn {
-    /// Nowhere: the session is outside a transaction.
+    /// The session is outside a transaction.
     #[default]
     Idle,
-    /// Its BEGIN was answered here, and is owed to the primary.
+    /// Consort has answered BEGIN, and the primary has not received it.
     Deferred(Deferred),
-    /// The primary has begun it.
+    /// The primary has begun the transaction.
     AtPrimary(AtPrimary),
-    /// A standby's snapshot is open for it, of which the client has seen nothing.
+    /// A standby's snapshot is open, and the client has seen nothing of it.
     Opening(Box<Snapshot>, Origin),
-    /// It is at a standby.
+    /// The transaction runs at a standby.
     AtStandby(Box<Snapshot>),
-    /// It is among those that are ordered before they are executed.
+    /// The design orders the transaction before the servers execute it.
     Ordered(Open),
 }
 
-/// A transaction whose BEGIN is owed.
+/// A transaction whose BEGIN the primary has not received.
 pub(super) struct Deferred {
-    /// The BEGIN, as the client has sent it.
+    /// The client's BEGIN.
     pub(super) begin: Box<str>,
-    /// It has not failed.
+    /// The transaction has not failed.
     pub(super) fresh: bool,
 }
 
 /// A transaction at the primary: a block, or a statement of its own for which something is kept.
 #[derive(Default)]
 pub(super) struct AtPrimary {
-    /// What is noted of the block; `None`: a flow has it in hand, the database was not followed when it began, or it is no block.
+    /// The block's record. `None`: a flow holds it, the database was not followed at BEGIN, or there is no block.
     pub(super) block: Option<Block<Cluster>>,
-    /// Nothing has run in it.
+    /// No statement has run in the block.
     pub(super) fresh: bool,
-    /// It has written in a database that was not followed yet.
+    /// The transaction has written in a database that was not followed yet.
     pub(super) early: Option<Early>,
-    /// What Consort keeps in the database may change in it.
+    /// The transaction may change Consort's own objects in the database.
     pub(super) ours_changes: Option<Hold>,
-    /// It changes what fires no event trigger.
+    /// The transaction changes something that fires no event trigger.
     pub(super) changes_everywhere: bool,
-    /// It commits such a change.
+    /// The request commits such a change.
     pub(super) everywhere: Option<Everywhere>,
-    /// It has the turn to commit.
+    /// The transaction has the turn to commit.
     pub(super) turn: Option<Turn<Cluster>>,
-    /// What it has run, where statements travel.
+    /// The statements of the transaction, where the design replicates statements.
     pub(super) telling: Option<Telling>,
 }
 
-/// Where a transaction is for which a snapshot is opened.
+/// The place of a transaction while a snapshot opens.
 pub(super) enum Origin {
     Deferred(Deferred),
     AtPrimary(Box<AtPrimary>),
@@ -83,31 +83,31 @@ enum Place {
     Ordered,
 }
 
-/// What moves a transaction.
+/// A move of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
-    /// Its BEGIN is answered here.
+    /// Consort answers BEGIN.
     Defers,
-    /// The primary begins it, or goes on with it.
+    /// The primary begins the transaction, or continues it.
     Begins,
-    /// The primary runs the BEGIN that was owed.
+    /// The primary runs a deferred BEGIN.
     Pays,
-    /// A snapshot is opened for it at a standby.
+    /// A standby opens a snapshot.
     Opens,
-    /// The snapshot is closed.
+    /// The standby closes the snapshot.
     Closes,
-    /// The client sees something of the snapshot.
+    /// The client sees the first answer of the snapshot.
     Stands,
-    /// It is put in order.
+    /// The design puts the transaction in order.
     Orders,
-    /// It has ended.
+    /// The transaction ends.
     Ends,
 }
 
-/// Where a transaction is behind a move.
+/// Returns the place after a move.
 ///
 /// # Panics
-/// The transaction must not move so from where it is.
+/// The move is illegal at this place.
 fn step(at: Place, by: Move) -> Place {
     use Place::{AtPrimary, AtStandby, Deferred, Idle, OpeningFromDeferred, OpeningFromPrimary, Ordered};
     match (at, by) {
@@ -125,7 +125,7 @@ fn step(at: Place, by: Move) -> Place {
 }
 
 impl Txn {
-    /// Its name.
+    /// Returns the name of the place.
     fn place(&self) -> Place {
         match self {
             Txn::Idle => Place::Idle,
@@ -138,7 +138,10 @@ impl Txn {
         }
     }
 
-    /// Moves, if that may be.
+    /// Moves the transaction.
+    ///
+    /// # Panics
+    /// The move is illegal, or `to` does not lead where the move leads.
     fn moves<L>(&mut self, by: Move, to: impl FnOnce(Txn) -> (Txn, L)) -> L {
         let there = step(self.place(), by);
         let (now, left) = to(std::mem::take(self));
@@ -147,12 +150,12 @@ impl Txn {
         left
     }
 
-    /// Its BEGIN was answered here.
+    /// Defers a BEGIN that Consort has answered.
     pub(super) fn defers(&mut self, begin: Box<str>) {
         self.moves(Move::Defers, |_| (Txn::Deferred(Deferred { begin, fresh: true }), ()));
     }
 
-    /// The primary is about to run the BEGIN that is owed to it, if one is.
+    /// Returns the deferred BEGIN, which the primary is about to run.
     pub(super) fn pays(&mut self) -> Option<Deferred> {
         let Txn::Deferred(_) = self else { return None };
         self.moves(Move::Pays, |txn| match txn {
@@ -161,7 +164,7 @@ impl Txn {
         })
     }
 
-    /// It is at the primary, from now on if it was nowhere.
+    /// Returns the transaction at the primary. An idle session begins one.
     pub(super) fn begins(&mut self) -> &mut AtPrimary {
         if !matches!(self, Txn::AtPrimary(_)) {
             self.moves(Move::Begins, |_| (Txn::AtPrimary(AtPrimary::default()), ()));
@@ -172,7 +175,7 @@ impl Txn {
         }
     }
 
-    /// A snapshot is open for it.
+    /// Records a snapshot that a standby has opened.
     pub(super) fn opens(&mut self, snapshot: Box<Snapshot>) {
         self.moves(Move::Opens, |txn| match txn {
             Txn::Deferred(deferred) => (Txn::Opening(snapshot, Origin::Deferred(deferred)), ()),
@@ -181,7 +184,7 @@ impl Txn {
         });
     }
 
-    /// The client is about to see something of its snapshot: from here on it is the standby's. Where it was before.
+    /// Hands the transaction to the standby, before the client sees the first answer. Returns the place before.
     pub(super) fn stands(&mut self) -> Option<Origin> {
         self.moves(Move::Stands, |txn| match txn {
             Txn::Opening(snapshot, origin) => (Txn::AtStandby(snapshot), Some(origin)),
@@ -189,7 +192,7 @@ impl Txn {
         })
     }
 
-    /// Its snapshot is closed: one that was just opened leaves it where it was, one that the client has seen ends with it.
+    /// Closes the snapshot. A transaction that the client has seen there ends; another one goes back to its origin.
     pub(super) fn closes(&mut self) -> Option<Box<Snapshot>> {
         self.moves(Move::Closes, |txn| match txn {
             Txn::Opening(snapshot, Origin::Deferred(deferred)) => (Txn::Deferred(deferred), Some(snapshot)),
@@ -199,12 +202,12 @@ impl Txn {
         })
     }
 
-    /// It is ordered.
+    /// Records a transaction that is in order.
     pub(super) fn orders(&mut self, open: Open) {
         self.moves(Move::Orders, |_| (Txn::Ordered(open), ()));
     }
 
-    /// It has ended, or is in the hands of whoever executes it.
+    /// Returns the ordered transaction to a caller that executes or ends it.
     pub(super) fn takes_open(&mut self) -> Option<Open> {
         let Txn::Ordered(_) = self else { return None };
         self.moves(Move::Ends, |txn| match txn {
@@ -213,12 +216,12 @@ impl Txn {
         })
     }
 
-    /// It has ended, and nothing of it is anywhere.
+    /// Ends a transaction that no server has.
     pub(super) fn ends(&mut self) {
         self.moves(Move::Ends, |_| (Txn::Idle, ()));
     }
 
-    /// The primary has answered that it has ended there, if it was there.
+    /// Ends a transaction at the primary after the primary's answer. Other places stay.
     pub(super) fn ends_at_primary(&mut self) {
         let Txn::AtPrimary(_) = self else { return };
         let at = self.moves(Move::Ends, |txn| (Txn::Idle, txn));
@@ -227,7 +230,7 @@ impl Txn {
         }
     }
 
-    /// Nothing has run in it.
+    /// Returns whether no statement has run in the block.
     pub(super) fn is_fresh(&self) -> bool {
         match self {
             Txn::Deferred(deferred) => deferred.fresh,
@@ -236,12 +239,12 @@ impl Txn {
         }
     }
 
-    /// Its BEGIN is owed to the primary.
+    /// Returns whether the primary has not received BEGIN.
     pub(super) fn is_owed(&self) -> bool {
         matches!(self, Txn::Deferred(_))
     }
 
-    /// What is kept for it at the primary.
+    /// Returns the data of a transaction at the primary.
     pub(super) fn at_primary(&mut self) -> Option<&mut AtPrimary> {
         match self {
             Txn::AtPrimary(at) => Some(at),
@@ -249,7 +252,7 @@ impl Txn {
         }
     }
 
-    /// What is noted of its block.
+    /// Returns the block's record.
     pub(super) fn block(&self) -> Option<&Block<Cluster>> {
         match self {
             Txn::AtPrimary(at) => at.block.as_ref(),
@@ -257,22 +260,22 @@ impl Txn {
         }
     }
 
-    /// What is noted of its block, into the hands of a flow.
+    /// Takes the block's record. The flow that takes it puts it back, or ends the block.
     pub(super) fn takes_block(&mut self) -> Option<Block<Cluster>> {
         self.at_primary()?.block.take()
     }
 
-    /// What it has run, where statements travel.
+    /// Returns the statements to report, where the design replicates statements.
     pub(super) fn telling(&mut self) -> Option<&mut Telling> {
         self.at_primary()?.telling.as_mut()
     }
 
-    /// The same, of which nothing is told then, or all.
+    /// Takes the statements to report.
     pub(super) fn takes_telling(&mut self) -> Option<Telling> {
         self.at_primary()?.telling.take()
     }
 
-    /// Its snapshot at a standby.
+    /// Returns the snapshot at a standby.
     pub(super) fn snapshot(&self) -> Option<&Snapshot> {
         match self {
             Txn::Opening(snapshot, _) | Txn::AtStandby(snapshot) => Some(snapshot),
@@ -280,7 +283,7 @@ impl Txn {
         }
     }
 
-    /// Its snapshot at a standby.
+    /// Returns the snapshot at a standby, to change it.
     pub(super) fn snapshot_mut(&mut self) -> Option<&mut Snapshot> {
         match self {
             Txn::Opening(snapshot, _) | Txn::AtStandby(snapshot) => Some(snapshot),
@@ -290,7 +293,7 @@ impl Txn {
 }
 
 impl AtPrimary {
-    /// The primary has answered that it has ended.
+    /// Releases what the session held, after the primary's answer.
     fn answered(self) {
         let AtPrimary { block, ours_changes, everywhere, early, .. } = self;
         drop((block, ours_changes));
