@@ -143,9 +143,9 @@ impl Current {
         self.columns_kept = false;
         self.flushed = request.kind == Kind::Flushed;
         self.is_read = false;
-        self.there = There::default();
-        self.commits = Commits::default();
-        self.said = Said::default();
+        self.there.begin();
+        self.commits.begin();
+        self.said.begin();
         self.waits = Waits::begin(held);
     }
 
@@ -160,6 +160,35 @@ impl Current {
                 ..
             }]
         )
+    }
+}
+
+impl There {
+    /// Resets the fields where they are.
+    fn begin(&mut self) {
+        self.ran_at = None;
+        self.pass = None;
+        self.held = None;
+        self.before = None;
+    }
+}
+
+impl Commits {
+    /// Resets the fields where they are: the struct is large, and nothing of it is moved.
+    fn begin(&mut self) {
+        self.way = Way::AsItIs;
+        self.narrow = None;
+        self.withheld = None;
+        self.rerun = None;
+    }
+}
+
+impl Said {
+    /// Resets the fields where they are.
+    fn begin(&mut self) {
+        self.failed = false;
+        self.rows = None;
+        self.answer = None;
     }
 }
 
