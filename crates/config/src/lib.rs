@@ -12,6 +12,7 @@ pub mod manual;
 pub mod origin;
 pub mod pooling;
 pub mod refusal;
+mod reload;
 pub mod statement_log;
 mod validation;
 mod value;
@@ -418,84 +419,6 @@ impl Config {
     pub fn absent<'a>(&'a self, there: &'a [String]) -> impl Iterator<Item = &'a str> {
         let named = self.databases.iter().filter(|name| *name != "*");
         named.filter(|name| !there.contains(name)).map(String::as_str)
-    }
-
-    /// What is another in a new reading of the file, and counts only from the next start.
-    pub fn changed_until_start(&self, new: &Config) -> Vec<&'static str> {
-        let keys = self.shown().zip(new.shown());
-        let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
-        let servers = (self.followed() != new.followed()).then_some("the primary or the standbys");
-        changed.map(|((key, _), _)| key.name).chain(servers).collect()
-    }
-
-    /// The primary and the standbys: their names and addresses.
-    fn followed(&self) -> Vec<(&str, &str, u16)> {
-        let all = std::iter::once(&self.primary).chain(&self.standbys);
-        all.map(|server| (server.name.as_str(), server.host.as_str(), server.port)).collect()
-    }
-
-    /// Takes over from the running configuration what this one, read anew, cannot change before the next start: it is what the
-    /// process runs by.
-    pub fn until_start(&mut self, running: &Config) {
-        // How clients prove who they are changes as a whole.
-        let auth_changes = self.auth_type != running.auth_type;
-        let stays = |key: &Key| !key.reloads || auth_changes && WITH_AUTH_TYPE.contains(&key.name);
-        for key in keys::KEYS.iter().filter(|key| stays(key)) {
-            let Set::Global(set) = key.set else { continue };
-            let written = running.written[key.name].clone();
-            let value = DeValue::parse(&written.source).expect("it was read before");
-            set(self, value.get_ref()).expect("it was read before");
-            self.written.insert(key.name, written);
-        }
-        if self.followed() != running.followed() {
-            let mut standbys = running.standbys.clone();
-            for standby in &mut standbys {
-                let same = self.standbys.iter().find(|new| new.name == standby.name);
-                standby.weight = same.map_or(standby.weight, |new| new.weight);
-            }
-            (self.primary, self.standbys) = (running.primary.clone(), standbys);
-        }
-    }
-
-    /// The same with another value of one global key that counts at once, written as in the file, or as PgBouncer has it: texts
-    /// without quotes, times as numbers of seconds, lists with commas.
-    ///
-    /// # Errors
-    /// There is no such key, it does not count at once, the value is not one of its own, or does not go with the others.
-    pub fn with(&self, name: &str, written: &str) -> Result<Config, Refusal> {
-        let refusal = |sqlstate, message: String, hint: String| Refusal { sqlstate, message, hint };
-        let Some(key) = keys::find(Place::Global, name) else {
-            let hint = keys::nearest(Place::Global, name);
-            let hint =
-                hint.map_or("SHOW CONFIG lists them all.".to_owned(), |near| format!("Did you mean {near}?"));
-            return Err(refusal("42704", format!("there is no setting \"{name}\""), hint));
-        };
-        if !key.reloads {
-            let hint = "Change it in the configuration: it counts from the next start.".to_owned();
-            return Err(refusal("55P02", format!("setting \"{name}\" cannot be changed now"), hint));
-        }
-        let Set::Global(set) = key.set else { unreachable!("it is a global key") };
-        let mut why = None;
-        for text in value::meanings(written) {
-            let Ok(value) = DeValue::parse(&text) else { continue };
-            let (value, mut config) = (value.get_ref(), self.clone());
-            if let Err(message) = set(&mut config, value) {
-                why = why.or(Some(message));
-                continue;
-            }
-            config.written.insert(key.name, Written::new(&text, value));
-            let before = self.senseless();
-            return match config.senseless().into_iter().find(|found| !before.contains(found)) {
-                None => Ok(config),
-                Some((other, why)) => Err(refusal(
-                    "22023",
-                    format!("invalid value for \"{name}\": {other} {why}"),
-                    without_links(key.doc),
-                )),
-            };
-        }
-        let why = why.unwrap_or_default();
-        Err(refusal("22023", format!("invalid value for \"{name}\": {why}"), without_links(key.doc)))
     }
 
     /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that counts from

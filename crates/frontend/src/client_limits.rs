@@ -1,4 +1,4 @@
-//! How many clients there may be in one database, of one user, and of one address.
+//! How many clients there may be in all (`max_clients`), in one database, of one user, and of one address.
 
 use super::Door;
 use super::half_open::network;
@@ -7,6 +7,12 @@ use config::pooling::Pooling;
 use conn::log_in::Refusal;
 use conn::registry::Seat;
 use wire::{Answers, Problem};
+
+/// The answer to a client for which no place is left.
+pub(super) fn too_many(door: &Door) -> Problem {
+    Problem::fatal("53300", format!("too many clients: max_clients is {}", door.max_clients.get()))
+        .hint("Raise max_clients, or open fewer connections.")
+}
 
 /// A limit's key, how many there may be, and who counts beside the one who comes.
 type Limit = (&'static str, usize, fn(&Seat, &Seat) -> bool);

@@ -47,7 +47,7 @@ pub(super) async fn arrive(
         return None;
     }
     let Some(seat) = door.take_seat(origin, way.port, way.tls, &startup) else {
-        let problem = too_many(door);
+        let problem = client_limits::too_many(door);
         door.count(|metrics| metrics.clients_refused.one(problem.sqlstate));
         client.out().problem(&problem);
         door.registry.farewell(client).await;
@@ -147,11 +147,6 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
         return Err(Problem::fatal("55000", why).hint("ENABLE in Consort's console lets clients in again."));
     }
     Ok(())
-}
-
-fn too_many(door: &Door) -> Problem {
-    Problem::fatal("53300", format!("too many clients: max_clients is {}", door.max_clients.get()))
-        .hint("Raise max_clients, or open fewer connections.")
 }
 
 /// Begins the session of a client that was let in: with a connection of its own at the primary, which its role logs in to
