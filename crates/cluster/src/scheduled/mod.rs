@@ -2,7 +2,7 @@
 //! moments in which nothing runs so that a replica may join.
 //!
 //! The order is that of [`scheduler::scheduled`]. What it sends is carried out by the session whose transaction it is: at the
-//! primary on its own connection, at replicas on connections that it borrows here ([`Copy`]). Where tables are declared,
+//! primary on its own connection, at replicas on connections that it borrows here ([`Copy`](struct@Copy)). Where tables are declared,
 //! replicas are left behind: each follows the transaction by a task of its own ([`Following`]).
 //!
 //! ```text
