@@ -205,28 +205,23 @@ async fn begin(
     door.count(|metrics| metrics.clients_accepted.one());
     *seat.key.borrow_mut() = Some(key.clone());
     door.registry.cancels.enter(key, seat.running.clone());
-    let (door, place) = (door.clone(), wish.place.clone());
+    let (registry, place) = (door.registry.clone(), wish.place.clone());
     let session = match begun {
         Begun::Own(connection) => {
             seat.pid.set(connection.0.key.pid);
             seat.opened.set(Some(connection.1.since()));
             service.cluster.database(&wish.database).traffic().count(|counts| counts.assignments += 1);
             seat.running.settled(&place, &connection.0.key);
-            Session::new(
-                Line::new(door.registry.clone(), seat, client, place, *connection),
-                service,
-                &own,
-                wish,
-            )
+            Session::new(Line::new(registry, seat, client, place, *connection), service, &own, wish)
         }
         Begun::Shares(server, name) => {
             let reported = server.lent.greeting.reported.clone();
-            let mut line = Line::shared(door.registry.clone(), seat, client, reported);
+            let mut line = Line::shared(registry, seat, client, reported);
             line.attach(*server);
             Session::new(line, service, &own, wish).called(name)
         }
         Begun::Greeted(greeted, name) => {
-            let line = Line::shared(door.registry.clone(), seat, client, greeted.reported.clone());
+            let line = Line::shared(registry, seat, client, greeted.reported.clone());
             Session::greeted(line, service, &own, wish, &greeted.state).called(name)
         }
     };
