@@ -1,4 +1,4 @@
-//! What an administrator sees: the console, the page for Prometheus, and the HTTP that serves it.
+//! The administrator's view: the console, the page for Prometheus, and the HTTP server of that page.
 
 pub mod console;
 pub mod http;

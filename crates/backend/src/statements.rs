@@ -179,7 +179,7 @@ pub struct Statements {
     meanings: Vec<(Box<[u8]>, u64)>,
     /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
     likely: Vec<Box<[u8]>>,
-    /// What was done with named statements since that was last asked.
+    /// Counts of parses and binds of named statements since the last request.
     pub counted: Counted,
 }
 

@@ -30,7 +30,7 @@ impl Words {
         true
     }
 
-    /// It may be a read, so that its tree is worth a short wait.
+    /// Whether the statement may be a read, so that its tree is worth a short wait.
     pub fn may_be_a_read(&self) -> bool {
         let text = self.text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
         ["select", "with", "values", "table", "/*", "--"]
@@ -42,7 +42,7 @@ impl Words {
 /// The words of a statement that is prepared once and executed often, and what a backslash meant when they were read.
 #[derive(Debug)]
 pub struct Read {
-    /// What a backslash meant when the words were read.
+    /// The meaning of a backslash at the time of reading.
     pub strings: Strings,
     /// The words.
     pub words: Rc<Words>,

@@ -1,4 +1,4 @@
-//! What the loops that run for ever do when a server hangs or refuses: how long they wait, rest and keep silent.
+//! Retries of the loops in `follow`: limits of waiting, pauses, and which errors are logged again.
 
 use postgres::Error;
 use std::time::Duration;

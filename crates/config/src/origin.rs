@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Who is at the other end.
+/// The origin of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A process of this machine, through a Unix socket.

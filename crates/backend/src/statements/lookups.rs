@@ -14,7 +14,7 @@ use session_state::Settings;
 pub(super) struct LookedUp {
     /// The settings, where they are known.
     settings: Option<Settings>,
-    /// What the session itself has changed so far: see [`session_state::SessionState::name_changes`].
+    /// Changes of the session itself so far: see [`session_state::SessionState::name_changes`].
     changes: u64,
     /// What names stood for.
     names: NamesAt,

@@ -25,7 +25,7 @@ mod tests {
     use crate::trouble::{ANSWER_LIMIT, answered};
     use std::time::Duration;
 
-    /// What a watcher waits for in all: its reads go elsewhere within a second.
+    /// The bound for a watcher: reads go elsewhere within a second.
     const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
     #[tokio::test]
