@@ -73,8 +73,8 @@ bench: ## staleness, and cost beside PgBouncer and a direct connection (also TLS
 
 acceptance: ## what Consort promises, measured and judged: 30 minutes; ACCEPTANCE="--part stale --rounds 1000" and other options
 	@scripts/prerequisites.sh rust build server
-	$(CARGO) build --release --locked -p consort -p experiments
-	target/release/consort bench acceptance $(ACCEPTANCE)
+	$(CARGO) build --profile dist --locked -p consort -p experiments
+	target/dist/consort bench acceptance $(ACCEPTANCE)
 
 # Servers of the experiments are in memory where there is room: it is processors that are compared.
 bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))

@@ -10,19 +10,19 @@ mod fixture;
 mod show_clients;
 mod show_config;
 mod show_databases;
-mod show_doubts;
-mod show_feeds;
-mod show_gauges;
 mod show_help;
-mod show_lead;
+mod show_in_flight;
+mod show_leader;
 mod show_lists;
 mod show_mem;
 mod show_nothing;
 mod show_pools;
 mod show_replicas;
+mod show_replication;
 mod show_routes;
 mod show_servers;
 mod show_slots;
+mod show_snapshots;
 mod show_sockets;
 mod show_state;
 mod show_stats;
@@ -246,11 +246,11 @@ const SHOWS: &[Show] = &[
     show_help::SHOW,
     show_replicas::SHOW,
     show_routes::SHOW,
-    show_doubts::SHOW,
-    show_gauges::SHOW,
+    show_in_flight::SHOW,
+    show_snapshots::SHOW,
     show_slots::SHOW,
-    show_lead::SHOW,
-    show_feeds::SHOW,
+    show_leader::SHOW,
+    show_replication::SHOW,
     show_verify::SHOW,
 ];
 

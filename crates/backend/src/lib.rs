@@ -2,11 +2,11 @@
 //! connections that listen.
 
 pub mod batch;
-pub mod described;
 pub mod listening;
+pub mod prepared_statements;
 pub mod request;
+pub mod request_text;
 pub mod servers;
 pub mod service;
 pub mod standby;
-pub mod statements;
-pub mod words;
+pub mod statement_description;

@@ -5,14 +5,14 @@
 //! as a setting (`crates/frontend/src/application_name.rs`).
 //!
 //! Whoever takes a connection brings it to the session's settings first, and tells it the named statements that it uses
-//! (`crates/session/src/pooled.rs`).
+//! (`crates/session/src/transaction_pooling.rs`).
 
-mod opening;
+mod connection_opening;
 mod queue;
 
-pub use opening::{Open, Opening};
+pub use connection_opening::{Open, Opening};
 
-use crate::statements::There;
+use crate::prepared_statements::There;
 use cluster::Cluster;
 use config::pooling::{Pooling, Pools};
 use conn::log_in::{LoggedIn, Refusal, Wish};
@@ -459,7 +459,7 @@ impl Servers {
         seat: &Seat,
     ) -> Result<(LoggedIn, Open), Refusal> {
         let counted = self.own(&opening.wish, seat).await?;
-        opening::log_in_apart(counted, opening).await
+        connection_opening::log_in_apart(counted, opening).await
     }
 
     /// The right to open a connection for this client alone.

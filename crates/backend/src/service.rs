@@ -2,11 +2,11 @@
 //! of settings and utility statements.
 
 use crate::listening::Listeners;
+use crate::request_text::Words;
 use crate::servers::Servers;
 use crate::standby;
 use crate::standby::pool::{Owner, Pool, Shelf};
 use crate::standby::{Answer, Failed, Standby};
-use crate::words::Words;
 use cluster::Cluster;
 use config::pooling::Pools;
 use config::statement_log::StatementLog;

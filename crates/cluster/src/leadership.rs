@@ -12,7 +12,7 @@
 //! **Sure.** Somebody else can lead no sooner than a lease behind the last question that the primary answered, counted from
 //! when that was sent. Here only three quarters of it count: the clocks of two machines need not go alike.
 
-use postgres::lead::Holder;
+use postgres::leader_lock::Holder;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use tokio::sync::Notify;

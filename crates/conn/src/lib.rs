@@ -1,8 +1,8 @@
 //! Connections: sockets, peers with their buffers, logging in at a server, and the registry of clients.
 
-pub mod chance;
 pub mod log_in;
 pub mod peer;
+pub mod random;
 pub mod registry;
 pub mod secrets;
 pub mod socket;

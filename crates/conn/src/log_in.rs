@@ -1,8 +1,8 @@
 //! Logging in at a server as a role: start-up, whatever proof the server demands, and its greeting (parameter status,
 //! key for cancelling, ready). The greeting is kept as it came, for the client whose session this is.
 
-use crate::chance;
 use crate::peer::{Peer, Rooms};
+use crate::random;
 use crate::registry::{Leave, Registry};
 use crate::secrets::Secret;
 use crate::socket::Place;
@@ -188,7 +188,7 @@ fn begin_scram(out: &mut Vec<u8>, secret: &Secret) -> Result<Proof, Refusal> {
             Ok(Proof::Password(Box::new(exchange)))
         }
         Secret::Keys(keys) => {
-            let exchange = ClientExchange::begin(Keys::clone(keys), &chance::nonce());
+            let exchange = ClientExchange::begin(Keys::clone(keys), &random::nonce());
             out.sasl_first(MECHANISM, exchange.first().as_bytes());
             Ok(Proof::Keys(Box::new(exchange)))
         }

@@ -5,8 +5,8 @@ use super::first_packet::Way;
 use super::startup::BROKEN;
 use config::hba::{Caller, Certificate, Method, Rule, Rules};
 use config::origin::Origin;
-use conn::chance;
 use conn::peer::Peer;
+use conn::random;
 use conn::secrets::Secret;
 use nix::unistd::{Uid, User};
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
@@ -273,14 +273,14 @@ fn opens(password: &str, verifier: &Verifier) -> bool {
     let length = u32::try_from(client.message().len()).expect("a SCRAM message is short");
     initial.extend_from_slice(&length.to_be_bytes());
     initial.extend_from_slice(client.message());
-    let Ok(server) = ServerExchange::begin(verifier.clone(), &chance::nonce(), &initial, None) else {
+    let Ok(server) = ServerExchange::begin(verifier.clone(), &random::nonce(), &initial, None) else {
         return false;
     };
     client.update(server.challenge()).is_ok() && server.finish(client.message()).is_ok()
 }
 
 async fn by_md5(client: &mut Peer, user: &str, known: Option<&Secret>) -> Result<Option<Secret>, Turned> {
-    let salt = chance::salt();
+    let salt = random::salt();
     client.out().authentication_md5(salt);
     let body = proof(client).await?;
     let given = text(&body)?;
@@ -302,7 +302,7 @@ async fn by_scram(
     let offered: &[&str] = if end_point.is_some() { &[MECHANISM_PLUS, MECHANISM] } else { &[MECHANISM] };
     client.out().authentication_sasl(offered);
     let initial = proof(client).await?;
-    let exchange = ServerExchange::begin(verifier, &chance::nonce(), &initial, end_point)?;
+    let exchange = ServerExchange::begin(verifier, &random::nonce(), &initial, end_point)?;
     client.out().sasl_continue(exchange.challenge());
     let response = proof(client).await?;
     let (last, keys) = match exchange.finish(&response) {

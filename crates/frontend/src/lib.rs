@@ -24,9 +24,9 @@ pub use tls::ClientTls;
 use backend::service::Service;
 use config::hba::{Method, Rules};
 use config::origin::Origin;
-use conn::chance;
 use conn::log_in;
 use conn::log_in::{Refusal, not_leading};
+use conn::random;
 use conn::registry::{Leave, Registry, Seat, Sparing};
 use conn::secrets::Secrets;
 use conn::socket::{Place, Socket};
@@ -168,7 +168,7 @@ impl Door {
             service: RefCell::new(None),
             disabled: RefCell::default(),
             kills: Cell::default(),
-            nobody: chance::secret(),
+            nobody: random::secret(),
             unproven: RefCell::default(),
             open_connections: Cell::new(0),
             closing: Cell::new(false),

@@ -4,7 +4,7 @@
 //! Processes that take over one from another draw from different parts of the numbers. So the number of a client that goes on
 //! in the next process, or stays in the one before, is no other client's.
 
-use conn::chance;
+use conn::random;
 use std::cell::Cell;
 
 /// The largest number that Linux gives to a process (PID_MAX_LIMIT).
@@ -26,7 +26,7 @@ impl ProcessNumbers {
     /// A random number that no living client has.
     pub(crate) fn draw(&self, is_taken: impl Fn(i32) -> bool) -> i32 {
         loop {
-            let place = chance::below(NUMBERS) * PARTS + self.part.get();
+            let place = random::below(NUMBERS) * PARTS + self.part.get();
             let number = (KERNEL_MAX + 1 + place).cast_signed();
             if !is_taken(number) {
                 return number;

@@ -4,9 +4,9 @@ use super::startup::{note_refused, own_settings};
 use super::{Door, client_limits};
 use backend::servers::Counted;
 use backend::service::Service;
-use conn::chance;
 use conn::log_in::{LoggedIn, Refusal, Wish, log_in};
 use conn::peer::Peer;
+use conn::random;
 use conn::registry::Seat;
 use conn::secrets::Secret;
 use conn::socket::Socket;
@@ -47,7 +47,7 @@ pub(super) async fn replicate(
         }
     };
     let LoggedIn { peer: server, key: there, greeting, .. } = log_in;
-    let key = CancelRequest { pid: there.pid, secret: chance::cancel_secret(seat.minor) };
+    let key = CancelRequest { pid: there.pid, secret: random::cancel_secret(seat.minor) };
     let out = client.out();
     out.authentication_ok();
     out.extend_from_slice(&greeting);

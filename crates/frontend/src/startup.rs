@@ -10,9 +10,9 @@ use backend::servers::{Greeted, Open, Opening, Server};
 use backend::service::Service;
 use config::hba::Caller;
 use config::origin::Origin;
-use conn::chance;
 use conn::log_in::{LoggedIn, Refusal, Wish};
 use conn::peer::{Peer, malformation};
+use conn::random;
 use conn::registry::Seat;
 use conn::secrets::Secret;
 use conn::socket::Socket;
@@ -196,7 +196,7 @@ async fn begin(
             door.process_numbers.draw(|number| door.registry.cancels.has_process(number))
         }
     };
-    let key = CancelRequest { pid, secret: chance::cancel_secret(seat.minor) };
+    let key = CancelRequest { pid, secret: random::cancel_secret(seat.minor) };
     let out = client.out();
     out.authentication_ok();
     out.extend_from_slice(&begun.greeting());
@@ -328,7 +328,7 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
     for (name, value) in CONSOLE_REPORTS {
         out.parameter_status(name.as_bytes(), value.as_bytes());
     }
-    out.key_data(0, &chance::cancel_secret(seat.minor));
+    out.key_data(0, &random::cancel_secret(seat.minor));
     out.ready(Status::Idle);
     let mut keeps = Keeps::new();
     loop {

@@ -1,7 +1,7 @@
 //! What is known of one database: how far its slot is decoded, which gauge is settled for it, what is in doubt.
 
-use crate::doubt::ByTable;
-use crate::placing::Placing;
+use crate::commit_placement::Placing;
+use crate::in_flight_write::ByTable;
 use crate::{DoubtId, Gauge, GaugeNumber};
 use history::{Lsn, Watermark, Xid};
 use std::collections::VecDeque;

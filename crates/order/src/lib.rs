@@ -23,19 +23,19 @@
 
 mod boundary;
 mod bugs;
+mod commit_placement;
 mod counts;
 mod database;
-mod doubt;
-mod doubting;
-mod gauge;
+mod finished_transactions;
+mod in_flight_write;
+mod in_flight_writes;
 mod order;
-mod owed;
-mod placing;
+mod snapshot_probe;
 mod versions;
 
 pub use boundary::{Boundary, Placed, RunNumber};
 pub use bugs::{Bug, Bugs};
 pub use counts::Counts;
-pub use doubt::{DoubtId, DoubtState, DoubtView};
-pub use gauge::{Gauge, GaugeNumber, Void};
+pub use in_flight_write::{DoubtId, DoubtState, DoubtView};
 pub use order::{Options, Order};
+pub use snapshot_probe::{Gauge, GaugeNumber, Void};

@@ -1,11 +1,11 @@
-//! One state machine of one primary: gauges, slots and what has settled. Doubts are in [`crate::doubting`].
+//! One state machine of one primary: gauges, slots and what has settled. Doubts are in [`crate::in_flight_writes`].
 
 use crate::bugs::{Bug, Bugs};
+use crate::commit_placement::keep;
 use crate::database::{Database, Newborn};
-use crate::doubt::Doubt;
-use crate::gauge::Gauging;
-use crate::owed::{Limits, Owed};
-use crate::placing::keep;
+use crate::finished_transactions::{Limits, Owed};
+use crate::in_flight_write::Doubt;
+use crate::snapshot_probe::Gauging;
 use crate::{Boundary, Counts, DoubtId, Gauge, GaugeNumber, RunNumber, Void};
 use history::{Commit, DatabaseId, Incarnation, Lsn, Watermark};
 use std::collections::{BTreeMap, VecDeque};

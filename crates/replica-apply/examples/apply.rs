@@ -14,7 +14,7 @@ use history::{Commit, Epoch, Lsn, Shown};
 use postgres::address::{Control, Host};
 use postgres::attach;
 use postgres::decoder::{Decoded, Decoder};
-use postgres::gauge::Gauger;
+use postgres::snapshot_probe::Gauger;
 use replica_apply::apply::{Batch, Feeder, Part, settle};
 use std::time::{Duration, Instant};
 use testkit::Scratch;

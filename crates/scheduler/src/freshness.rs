@@ -5,7 +5,7 @@
 //! wrote both a column (or rows came or went) and a row that the read touches, so the newest by columns and the newest
 //! by rows are both upper bounds, and the smaller one is the answer.
 
-use crate::rows::{RowId, Rows, Stamp};
+use crate::row_freshness::{RowId, Rows, Stamp};
 use history::{Access, ColumnSet, DatabaseId, Footprint, RelationId, Rows as RowSet};
 use std::collections::BTreeMap;
 

@@ -16,32 +16,32 @@
 //! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a socket, a session or a
 //! text of a statement is.
 
-mod ages;
 mod bugs;
 mod catalog;
-mod fed;
 mod freshness;
 mod judge;
+mod latest_state_reads;
+mod logical_replicas;
 pub mod parallel;
 mod patience;
 mod placed_commits;
+mod probe_ages;
 mod question;
 mod reason;
-mod recent;
+mod recent_commits;
 mod route;
-mod rows;
+mod row_freshness;
 pub mod scheduled;
 mod scheduler;
 mod standby;
 mod turns;
 mod waiting_reads;
-mod whole;
 
 pub use bugs::{Bug, Bugs};
+pub use latest_state_reads::Whole;
 pub use question::{End, Pass, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
 pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};
 pub use standby::{Kind, Mark, Serving, StandbyId, StandbyView};
 pub use turns::TurnId;
 pub use waiting_reads::{Arrival, WholeId};
-pub use whole::Whole;

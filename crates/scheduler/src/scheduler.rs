@@ -1,14 +1,14 @@
 //! What the scheduler knows, and how it learns it. Decisions before a read are in `route`, those after it in `judge`.
 
 use crate::Reason;
-use crate::ages::Ages;
 use crate::bugs::{Bug, Bugs};
 use crate::freshness::Freshness;
 use crate::patience::Patience;
 use crate::placed_commits::Fed;
+use crate::probe_ages::Ages;
 use crate::question::{End, Proof, Ticket};
-use crate::recent::{Limits, Recent};
-use crate::rows::Rows;
+use crate::recent_commits::{Limits, Recent};
+use crate::row_freshness::Rows;
 use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
 use crate::turns::{TurnId, Turns};
 use crate::waiting_reads::Waiters;

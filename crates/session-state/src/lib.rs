@@ -6,9 +6,9 @@
 //! server was ready again; the node asks it before each statement. It does not know what a standby is.
 
 mod block_status;
+mod consort_settings;
 mod dirt;
 pub mod instant;
-mod own;
 mod probe;
 mod settings;
 mod startup;
@@ -19,8 +19,8 @@ mod tests;
 pub mod utility;
 
 pub use block_status::BlockStatus;
+pub use consort_settings::{OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use dirt::Dirt;
-pub use own::{OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, WRITTEN_UNDER};
 pub use startup::Startup;
 pub use state::{Answer, CarriedState, Pairs, SessionState, calls_set_config, pairs};

@@ -1,6 +1,6 @@
 //! A client's start-up packet: what the primary gets of it, and what is Consort's own.
 
-use crate::own::{Own, SettingError};
+use crate::consort_settings::{Own, SettingError};
 
 /// What a start-up packet asked for.
 ///

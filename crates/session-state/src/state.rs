@@ -1,21 +1,21 @@
 //! The state of a session, and how statements change it.
 
-mod anew;
-mod beginning;
-mod carried;
-mod named;
-mod reports;
+mod configuration_reload;
+mod custom_settings;
+mod handover;
+mod initial_settings;
+mod parameter_status;
 mod transaction;
 
-use beginning::Beginning;
-pub use carried::{CarriedState, Pairs, pairs};
-use named::Named;
-pub use named::calls_set_config;
-use reports::Reports;
+use custom_settings::Named;
+pub use custom_settings::calls_set_config;
+pub use handover::{CarriedState, Pairs, pairs};
+use initial_settings::Beginning;
+use parameter_status::Reports;
 use transaction::Transaction;
 
+use crate::consort_settings::{Own, SettingError};
 use crate::dirt::DirtSet;
-use crate::own::{Own, SettingError};
 use crate::probe::{self, Found, Probed, Temporary};
 use crate::settings::{Interner, Kind, Settings, kind};
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};

@@ -5,9 +5,9 @@
 //! looks at whole batches. So a batch that pauses is looked at as far as it has come.
 
 use super::Session;
-use super::apart::{self, Part};
 use super::primary::Ended;
-use super::snapshot::Outcome;
+use super::read_only_snapshots::Outcome;
+use super::split_batch::{self, Part};
 use backend::request::{Kind, Lookout, Request, executes};
 use conn::registry::Leave;
 use std::pin::Pin;
@@ -81,7 +81,7 @@ impl Session {
         while left > 0 && self.txn.snapshot().is_some() {
             let splitter = self.line.client.splitter;
             let (part, bytes) =
-                apart::first(&self.line.client.unread()[..left], splitter).map_err(Ended::Malformed)?;
+                split_batch::first(&self.line.client.unread()[..left], splitter).map_err(Ended::Malformed)?;
             let outcome = match part {
                 Part::End | Part::Odd => self.unknown_is_bound(bytes).await?,
                 Part::Control | Part::Statement => Some(self.piece_in_snapshot(part, bytes).await?),
@@ -100,7 +100,7 @@ impl Session {
     /// The error, if a statement is bound that there is none of.
     async fn unknown_is_bound(&mut self, bytes: usize) -> Result<Option<Outcome>, Ended> {
         let piece = Request { kind: Kind::Batch, bytes };
-        let name = apart::bound(self.line.bytes(piece), self.line.client.splitter);
+        let name = split_batch::bound(self.line.bytes(piece), self.line.client.splitter);
         match name.map_err(Ended::Malformed)? {
             Some(name) if self.line.statements.get(&name).is_none() => {
                 self.current.request = Some(piece);

@@ -1,10 +1,10 @@
 //! The current request. `Current::begin` resets everything that lives for one request.
 
-use super::logged::Waits;
-use super::shadowed::Before;
-use super::turns::Way;
+use super::commit_turns::Way;
+use super::shadow_reads::Before;
+use super::statement_log::Waits;
+use backend::prepared_statements::Statement as Prepared;
 use backend::request::{Kind, Request};
-use backend::statements::Statement as Prepared;
 use history::{Footprint, Incarnation, Snapshot};
 use order::DoubtId;
 use replica_apply::apply::Rerun;

@@ -1,10 +1,10 @@
 //! What the flows decide, done: a statement at a standby or at the primary, an answer held, delivered or thrown away.
 
 use super::Session;
-use super::own::cancelled;
+use super::commit_turns::Way;
+use super::consort_settings::cancelled;
+use super::latest_state_reads::let_go;
 use super::primary::{Ended, Seen};
-use super::turns::Way;
-use super::whole::let_go;
 use backend::batch;
 use backend::request::Kind;
 use backend::standby::pool;

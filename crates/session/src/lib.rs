@@ -4,74 +4,74 @@
 //! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
 //! `flows` does what the flow decides: at a standby, or over the line to the primary.
 
-mod alone;
-mod apart;
-mod carried;
+mod attach_commands;
+mod batch_head;
 mod client_wait;
-mod columns;
+mod commit_turns;
+mod configuration_reload;
+mod consort_settings;
+mod created_tables;
 mod current;
-mod early;
-mod ended;
+mod deferred_begin;
 mod flows;
-mod head;
-mod in_block;
-mod line;
-mod listens;
-mod logged;
-mod made;
-mod meanwhile;
+mod handover;
+mod idle_connection;
+mod latest_state_reads;
 mod mode;
-mod names;
-mod ours;
-mod owed;
-mod own;
-mod parts;
-mod pooled;
-mod prepares;
+mod notifications;
+mod pending_analysis;
 pub mod primary;
 mod probe;
-mod reload;
+mod read_only_snapshots;
+mod reads_in_block;
+mod relay;
+mod reported_statements;
+mod request_analysis;
+pub(crate) mod request_text;
+mod role_names;
 mod scheduled;
-mod shadowed;
-mod snapshot;
-mod told;
-mod turns;
+mod session_end;
+mod session_parts;
+mod shadow_reads;
+mod split_batch;
+mod sql_prepare;
+mod statement_columns;
+mod statement_log;
+mod statement_pooling;
+mod transaction_pooling;
 mod txn;
-mod understand;
-mod unjudged;
-mod whole;
-pub(crate) mod words;
+mod unfollowed_writes;
 
-pub use carried::{CARRIED_VERSION, Carried};
-pub use line::Line;
+pub use handover::{CARRIED_VERSION, Carried};
+pub use relay::Line;
 
 use backend::request::{Kind, Request};
+use backend::request_text::Words;
 use backend::servers::Member;
 use backend::service::Service;
-use backend::words::Words;
 use cluster::barrier;
 use cluster::barrier::{Change, Everywhere};
 use cluster::plan::{Plan, Writing};
 use cluster::{Cluster, Database, Hold};
+use commit_turns::Way;
 use conn::log_in::Wish;
 use conn::registry::Moved;
 use current::Current;
-use early::Early;
 use history::Footprint;
 use mode::Mode;
-use parts::{First, Reads, Times, Who};
+use pending_analysis::Unjudged;
 use primary::Ended;
+use read_only_snapshots::Snapshot;
+use request_analysis::{PARSED_OTHERWISE, Several, Todo};
 use scheduler::{Reason, Writers};
+use session_parts::{First, Reads, Times, Who};
 use session_state::utility::{Name, Statement, Utility, What};
 use session_state::{BlockStatus, SessionState, Startup};
-use snapshot::Snapshot;
 use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::{Backend, Block, Standing};
-use turns::Way;
 use txn::Txn;
-use understand::{PARSED_OTHERWISE, Several, Todo};
-use unjudged::Unjudged;
+use unfollowed_writes::Early;
 use wire::tag::front;
 use wire::{Answers, Problem, Status, Step};
 
@@ -99,7 +99,7 @@ pub struct Session {
     reads: Reads,
     first: First,
     unjudged: Unjudged,
-    shares: pooled::Shares,
+    shares: transaction_pooling::Shares,
     times: Times,
     /// An error was answered: what comes up to the Sync is thrown away.
     skipping: bool,
@@ -125,7 +125,7 @@ impl Session {
             reads: Reads::default(),
             first: First::default(),
             unjudged: Unjudged::default(),
-            shares: pooled::Shares::default(),
+            shares: transaction_pooling::Shares::default(),
             times: Times { came: Some(Instant::now()), began: None },
             skipping: false,
             words: Rc::default(),
@@ -163,7 +163,7 @@ impl Session {
             let asked = tokio::select! {
                 biased;
                 () = self.service.cluster.reader_let_go(pass) => None,
-                () = pooled::comes(self.shares.asked_again) => continue,
+                () = transaction_pooling::comes(self.shares.asked_again) => continue,
                 asked = self.line.next_request(idle_limit, is_idle) => Some(asked),
             };
             match asked {
@@ -266,7 +266,7 @@ impl Session {
             self.pay_begin().await?;
         }
         self.come_home_for(request, &todo).await?;
-        let made = made::made(&todo);
+        let made = created_tables::made(&todo);
         let _alone = self.before_commands(&todo, &made).await;
         self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
@@ -608,7 +608,7 @@ impl Session {
         if self.line.status() == Status::Idle {
             self.txn.ends_at_primary();
         }
-        self.refuse(request, &own::cancelled());
+        self.refuse(request, &consort_settings::cancelled());
         self.line.send().await
     }
 

@@ -1,6 +1,6 @@
 //! The design's demands on a session. A session looks them up once, since a design never changes while a process runs.
 
-use super::told::Before;
+use super::reported_statements::Before;
 use cluster::Cluster;
 
 /// The design's demands on a session.

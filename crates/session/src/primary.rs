@@ -3,22 +3,22 @@
 //!
 //! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
 
-mod learning;
-mod notified;
-mod standing;
+mod answers;
+mod notifications;
+mod statement_transfer;
 
-pub use super::ended::{Ended, Told};
+pub use super::session_end::{Ended, Told};
 
-use super::meanwhile::Awake;
-use backend::described::Described;
+use super::idle_connection::Awake;
+use answers::Standing;
+use backend::prepared_statements::{Statement, Statements, Undo, deallocated};
 use backend::request::Kind;
-use backend::statements::{Statement, Statements, Undo, deallocated};
+use backend::statement_description::Described;
 use conn::log_in::SERVER_HOLD_BYTES;
 use conn::peer::{GATHERED_BYTES, Peer, Rooms};
 use conn::registry::Seat;
 use conn::socket::{Place, Socket};
-use notified::Notified;
-use standing::Standing;
+use notifications::Notified;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;

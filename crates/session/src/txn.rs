@@ -10,10 +10,10 @@
 //!
 //! A statement outside a block leaves the session idle, unless the session keeps something until the statement ends.
 
-use super::early::Early;
+use super::read_only_snapshots::Snapshot;
+use super::reported_statements::Telling;
 use super::scheduled::Open;
-use super::snapshot::Snapshot;
-use super::told::Telling;
+use super::unfollowed_writes::Early;
 use cluster::barrier::Everywhere;
 use cluster::{Cluster, Hold};
 use transaction::{Block, Turn};

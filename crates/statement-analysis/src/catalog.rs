@@ -6,16 +6,16 @@
 
 pub mod builtin;
 mod closure;
-mod harmless;
 pub mod load;
 mod procedure;
+mod replica_safe_functions;
 
 use history::{ColumnSet, DatabaseId, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use builtin::{Builtin, Class};
-pub use harmless::{Harmless, Volatility};
 pub use procedure::{Procedure, Touches};
+pub use replica_safe_functions::{Harmless, Volatility};
 
 /// One database's catalogs, as far as they decide what a statement touches.
 ///

@@ -2,31 +2,31 @@
 //! primary. [`judge`] makes a template from PostgreSQL's own tree of the statement; filling it with values gives the
 //! footprint of one execution.
 
-mod again;
-mod chance;
-mod copies;
 mod footprint;
 mod judge;
-mod keys;
+mod key_equalities;
 mod literals;
-mod matches;
-mod ordered;
-mod replay;
-mod stay;
+mod nondeterminism;
+mod ordered_execution;
+mod reexecution;
+mod replica_differences;
+mod replicated_execution;
+mod stay_reason;
+mod update_from_matches;
 mod writes;
 
 use history::RelationId;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-pub use again::{ByDeclaration, Otherwise};
-pub use chance::Chance;
-pub use copies::{AtCopies, Described};
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
 pub use judge::judge;
-pub use ordered::Ordered;
-pub use replay::{Differs, Replay};
-pub use stay::Stay;
+pub use nondeterminism::Chance;
+pub use ordered_execution::Ordered;
+pub use reexecution::{ByDeclaration, Otherwise};
+pub use replica_differences::{AtCopies, Described};
+pub use replicated_execution::{Differs, Replay};
+pub use stay_reason::Stay;
 
 /// What is judged.
 #[derive(Clone, Copy, Debug)]

@@ -11,13 +11,12 @@
 //! When this connection is lost, the sessions that hear over it end, as they would with a server of their own: nobody could say
 //! what they have missed.
 
-mod ear;
+mod subscriber;
 
-pub use ear::{Ear, PASS, WAITING_BYTES};
+pub use subscriber::{Ear, PASS, WAITING_BYTES};
 
 use cluster::Cluster;
 use conn::registry::Seat;
-use ear::Hearer;
 use postgres::listening::Notification as Told;
 use postgres::{Address, Error, Listening};
 use std::cell::{Cell, RefCell};
@@ -25,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
+use subscriber::Hearer;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use wire::Answers;

@@ -1,7 +1,9 @@
 //! A standby's answer, held until it may leave: all of it, or its beginning while the rest stays in the socket.
 
-use super::turn::{Failed, Turn, Way, breaks_down, is_a_copys_own, is_broken, is_the_standbys_own};
-use super::{Kept, Owed, Standby, told};
+use super::expected_answers::{
+    Failed, Turn, Way, breaks_down, is_a_copys_own, is_broken, is_the_standbys_own,
+};
+use super::{Kept, Owed, Standby, oid_mapping};
 use conn::peer::{GATHERED_BYTES, Peer};
 use history::Lsn;
 use scheduler::Kind;
@@ -244,7 +246,9 @@ impl Owed {
                 Way::Last => {
                     if self.kind == Kind::Standby {
                         out.extend_from_slice(frame.bytes());
-                    } else if told::in_the_primarys_numbers(self.template.as_deref(), frame, out)?.is_none() {
+                    } else if oid_mapping::in_the_primarys_numbers(self.template.as_deref(), frame, out)?
+                        .is_none()
+                    {
                         seen.refused = Some("it describes the result otherwise than the primary".to_owned());
                     }
                     self.over(turn);

@@ -16,30 +16,30 @@
 //! that the replica refuses as a standby does. What it says of types and tables is told in the primary's OIDs (`told`).
 
 mod answer;
-mod known;
+mod expected_answers;
+mod oid_mapping;
+mod parsed_statements;
 pub mod pool;
-mod told;
-mod turn;
 
 pub use answer::{Answer, CutOff, Ending};
-pub use told::may_be_bound;
-pub use turn::{Failed, is_the_standbys_own};
+pub use expected_answers::{Failed, is_the_standbys_own};
+pub use oid_mapping::may_be_bound;
 
 use crate::batch::Batch;
+use crate::prepared_statements::Statement;
 use crate::standby::pool::{Lease, Shelf};
-use crate::statements::Statement;
 use conn::log_in::{Refusal, Wish, log_in};
 use conn::peer::{Peer, Rooms, malformed};
 use conn::registry::Cancel;
+use expected_answers::Turn;
 use history::{Epoch, Incarnation, Lsn, Timeline};
-use known::Known;
+use parsed_statements::Known;
 use scheduler::Kind;
 use session_state::Settings;
 use statement_analysis::Template;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::SystemTime;
-use turn::Turn;
 use wire::tag::back;
 use wire::{Asks, Complaint, Frame, Malformed, Status, Step, Target};
 
@@ -372,7 +372,7 @@ impl Standby {
     }
 
     /// The name of a statement here; an older one makes place for it.
-    fn name_of(&mut self, statement: &Rc<Statement>) -> known::Name {
+    fn name_of(&mut self, statement: &Rc<Statement>) -> parsed_statements::Name {
         self.owed.known.under(self.settings.as_ref().map(Settings::id));
         let name = self.owed.known.name(statement);
         if let Some(evicted) = &name.evicted {
@@ -418,7 +418,13 @@ impl Standby {
         self.owed.turns.push_back(Turn::Rows);
     }
 
-    fn ask_batch(&mut self, batch: &Batch<'_>, statement: &Rc<Statement>, name: &known::Name, form: Form) {
+    fn ask_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        statement: &Rc<Statement>,
+        name: &parsed_statements::Name,
+        form: Form,
+    ) {
         let out = self.peer.out();
         let text = name.text.as_bytes();
         self.owed.bound = Some(statement.clone());

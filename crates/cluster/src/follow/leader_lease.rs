@@ -12,7 +12,7 @@ use crate::trouble::{RECONNECT_AFTER, Trouble};
 use crate::{Cluster, Standing};
 use postgres::Error;
 use postgres::address::within_limit;
-use postgres::lead::{Claim, Holder, Traces};
+use postgres::leader_lock::{Claim, Holder, Traces};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};

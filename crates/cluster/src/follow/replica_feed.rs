@@ -15,7 +15,7 @@
 //! ```
 
 mod backup;
-mod executes;
+mod execution_mode;
 mod owners;
 mod sequences;
 
@@ -519,8 +519,8 @@ impl<'a> Feeding<'a> {
                         if let Some(takes_part) = line.joins(tries).await? {
                             return Ok(takes_part);
                         }
-                        joins_at =
-                            Instant::now() + executes::rest_behind(tries, self.cluster.setup().wait_limit);
+                        joins_at = Instant::now()
+                            + execution_mode::rest_behind(tries, self.cluster.setup().wait_limit);
                         tries += 1;
                     }
                     line.work.pause();

@@ -8,7 +8,7 @@ use crate::trouble::answered;
 use postgres::Error;
 use postgres::address::{Address, Control, within_limit};
 use postgres::facts;
-use postgres::gauge::Gauger;
+use postgres::snapshot_probe::Gauger;
 use scheduler::StandbyId;
 use std::time::Duration;
 

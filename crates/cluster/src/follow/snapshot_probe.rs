@@ -7,7 +7,7 @@ use crate::trouble::{Trouble, answered};
 use order::Gauge;
 use postgres::Error;
 use postgres::address::within_limit;
-use postgres::gauge::{self, Gauger};
+use postgres::snapshot_probe::{self, Gauger};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -84,7 +84,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
 
 /// If the configuration was loaded anew: from when on a process of the primary is one that has heeded it. Reads are kept in
 /// until what this returns is dropped, and marked.
-async fn find_reload(cluster: &Cluster, gauge: &gauge::Gauge) -> Result<Option<Everywhere>, Error> {
+async fn find_reload(cluster: &Cluster, gauge: &snapshot_probe::Gauge) -> Result<Option<Everywhere>, Error> {
     let configured = cluster.configured();
     if !configured.is_news(gauge.loaded) {
         return Ok(None);
@@ -92,7 +92,7 @@ async fn find_reload(cluster: &Cluster, gauge: &gauge::Gauge) -> Result<Option<E
     let kept_in = Everywhere::begin(cluster, Change::Configuration, None);
     // A log-in may take longer than a question.
     let address = &cluster.setup().primary;
-    let floor = within_limit(address, gauge::loaded_first(address)).await?;
+    let floor = within_limit(address, snapshot_probe::loaded_first(address)).await?;
     configured.found(gauge.loaded, floor);
     tracing::debug!(%floor, "the primary's configuration was loaded");
     Ok(Some(kept_in))

@@ -3,8 +3,8 @@
 
 use design::Design;
 use history::RelationId;
-use session_state::utility::called::{Arguments, called};
-use session_state::utility::{Utility, alike};
+use session_state::utility::call_arguments::{Arguments, called};
+use session_state::utility::{Utility, replicated_ddl};
 use statement_analysis::Catalog;
 use statement_analysis::declared_tables::{Declaration, Declared};
 use statement_analysis::oid::FIRST_USER_OID;
@@ -52,7 +52,7 @@ impl In<'_> {
 
     /// Prints what a utility statement is there; `false`: it is the primary's, as elsewhere.
     pub(super) fn utility(&self, utility: &Utility, text: &str, declaration: Option<&Declaration>) -> bool {
-        if let Some((why, hint)) = alike::refused(utility) {
+        if let Some((why, hint)) = replicated_ddl::refused(utility) {
             self.refused(why, hint);
             return true;
         }
@@ -61,8 +61,8 @@ impl In<'_> {
                 let why = "roles, databases and tablespaces are not changed through this design";
                 self.refused(why, "Change them at the primary itself, before its replicas are copied.");
             }
-            Utility::Ddl { .. } => match alike::differs(text, Strings::Standard) {
-                Some(why) => self.refused(why, alike::SEE),
+            Utility::Ddl { .. } => match replicated_ddl::differs(text, Strings::Standard) {
+                Some(why) => self.refused(why, replicated_ddl::SEE),
                 None => self.everywhere(None, declaration),
             },
             Utility::Truncate { .. } => self.everywhere(None, declaration),

@@ -23,7 +23,7 @@
 //! says `Go`, at most for `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve
 //! beside each other as two Consorts do, the old one at the primary alone.
 //!
-//! What a session takes along: `crates/session/src/carried.rs`, `crates/backend/src/statements/carried.rs`, `crates/conn/src/registry/client_entry/handover.rs`,
+//! What a session takes along: `crates/session/src/handover.rs`, `crates/backend/src/prepared_statements/handover.rs`, `crates/conn/src/registry/client_entry/handover.rs`,
 //! `session_state::CarriedState`. Secrets go over this socket and nowhere else.
 
 mod channel;

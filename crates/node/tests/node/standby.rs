@@ -2,9 +2,9 @@
 
 use crate::stage::{LIMIT, SERVERS, database, place, run};
 use backend::batch;
+use backend::prepared_statements::Statement;
 use backend::standby::pool::{Owner, Pool};
 use backend::standby::{Answer, CutOff, Failed, Form, Standby, Work, parameters};
-use backend::statements::Statement;
 use conn::log_in::{Refusal, Wish};
 use conn::peer::{Peer, Rooms};
 use conn::registry::Running;

@@ -102,7 +102,7 @@ pub async fn check_slots(
     let (slots, one_runs) = loop {
         let slots = super::slots(control).await?;
         let is_read = slots.iter().any(|slot| slot.active && slot.database.is_some());
-        let one_runs = is_read || crate::lead::is_led(control).await?;
+        let one_runs = is_read || crate::leader_lock::is_led(control).await?;
         let is_idle = slots.iter().any(|slot| SlotFault::of(slot, &follows) == Some(SlotFault::Inactive));
         if !(one_runs && is_idle) || began.elapsed() > PATIENCE {
             break (slots, one_runs);

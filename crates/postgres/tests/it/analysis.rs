@@ -3,7 +3,7 @@
 use crate::soon;
 use history::Epoch;
 use local_cluster::Options;
-use postgres::gauge::Gauger;
+use postgres::snapshot_probe::Gauger;
 use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
 use session_state::Settings;
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use postgres::address::Control;
 use postgres::attach;
 use postgres::catalogs::{Loaded, load};
 use postgres::decoder::{Decoded, Decoder};
-use postgres::gauge::Gauger;
+use postgres::snapshot_probe::Gauger;
 use statement_analysis::key;
 use std::rc::Rc;
 use testkit::Scratch;

@@ -3,7 +3,7 @@
 use crate::{SOON, one, soon};
 use history::{Epoch, Lsn, Xid};
 use postgres::Error;
-use postgres::gauge::{Gauger, loaded_first};
+use postgres::snapshot_probe::{Gauger, loaded_first};
 use postgres::watcher::Watcher;
 use std::time::{Duration, Instant};
 use testkit::Scratch;

@@ -4,7 +4,7 @@ use crate::soon;
 use history::Epoch;
 use postgres::address::{Address, Control};
 use postgres::decoder::Decoder;
-use postgres::gauge::Gauger;
+use postgres::snapshot_probe::Gauger;
 use postgres::{Analyst, attach, digest};
 use session_state::Interner;
 use std::collections::BTreeMap;

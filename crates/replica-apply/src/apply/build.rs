@@ -1,12 +1,12 @@
 //! From the rows of a batch to the script: reads the messages, gathers each table's net effect, writes it out.
 
 use super::lanes::Apart;
-use super::net::{Cell, Cells, Counted, Fate, Irregular, Keyed, Rekeyed, Row, joined};
+use super::net_effect::{Cell, Cells, Counted, Fate, Irregular, Keyed, Rekeyed, Row, joined};
 use super::rerun::Wrote;
 use super::script::{About, Prepared, Script, Writer};
 use super::statement;
 use super::table::Table;
-use super::{Error, Part, logged};
+use super::{Error, Part, ddl_log};
 use bytes::Bytes;
 use history::RelationId;
 use postgres::decoder::message::{self, Message, Old, Relation, Rows, Value};
@@ -265,7 +265,7 @@ impl<'a> Build<'a> {
 
     fn take(&mut self, change: Change<'a>, with: &mut With<'_>) -> Result<(), Stop> {
         if let Some(before) = &mut self.commands
-            && logged::logs(&change).is_some()
+            && ddl_log::logs(&change).is_some()
         {
             let stop = Stop::Command(*before);
             *before += 1;

@@ -27,8 +27,10 @@
 //! | one that is a part of the batch, and another transaction of it uses | a new copy |
 
 use super::build::{Build, Stop, With};
-use super::logged::{self, Run, Statement, Step};
-use super::{Batch, Error, Feeder, Unrun, Wrong, answers, learn, may_be_tried_again, opening, synced};
+use super::ddl_log::{self, Run, Statement, Step};
+use super::{
+    Batch, Error, Feeder, Unrun, Wrong, answers, may_be_tried_again, opening, replica_catalog, synced,
+};
 use super::{script::Script, transaction};
 use history::Xid;
 use postgres::attach::LOOK_FUNCTIONS;
@@ -62,7 +64,7 @@ pub(super) type Steps = Vec<(Xid, Step)>;
 pub(super) fn steps(batch: &Batch) -> Result<Option<Steps>, Error> {
     let (mut all, mut any) = (Vec::new(), false);
     for part in &batch.parts {
-        let steps = logged::steps(&part.changes)?;
+        let steps = ddl_log::steps(&part.changes)?;
         if part.ran_ddl()? {
             any = true;
             if steps.is_empty() {
@@ -196,7 +198,7 @@ impl Feeder {
 
     async fn get_to_know(&mut self, relation: &Arc<Relation>) -> Result<u32, Error> {
         let number = self.tables.next_number();
-        let table = learn::learn(&mut self.link, relation, number).await?;
+        let table = replica_catalog::learn(&mut self.link, relation, number).await?;
         self.tables.add(Arc::clone(relation), table);
         Ok(number)
     }
@@ -283,7 +285,9 @@ impl Feeder {
 /// TABLE AS).
 pub(super) fn made_unseen(xid: Xid, error: Error) -> Error {
     match error {
-        Error::Unfit { table, why } if why == learn::NOT_THERE => unrun(xid, &format!("{table} {why}")),
+        Error::Unfit { table, why } if why == replica_catalog::NOT_THERE => {
+            unrun(xid, &format!("{table} {why}"))
+        }
         error => error,
     }
 }

@@ -30,13 +30,13 @@
 mod answer;
 mod build;
 mod ddl;
+mod ddl_log;
 mod encode;
 mod error;
 mod lanes;
-mod learn;
-mod logged;
-mod net;
+mod net_effect;
 mod position;
+mod replica_catalog;
 mod rerun;
 mod script;
 mod sequences;
@@ -529,7 +529,7 @@ impl Feeder {
                 // Questions have their answers only when nothing else is under way.
                 self.finish_all().await?;
                 let number = self.tables.next_number();
-                let table = learn::learn(&mut self.link, relation, number).await;
+                let table = replica_catalog::learn(&mut self.link, relation, number).await;
                 let table = table.map_err(|error| ddl::made_unseen(part.xid, error))?;
                 self.tables.add(Arc::clone(relation), table);
             }

@@ -4,7 +4,7 @@
 
 use super::Error;
 use super::encode::{Encoding, Unreadable, line};
-use super::net::{Cell, Cells, Counted, Fate, Row};
+use super::net_effect::{Cell, Cells, Counted, Fate, Row};
 use super::statement::{self, Statement};
 use super::table::Table;
 use bytes::{BufMut, Bytes, BytesMut};

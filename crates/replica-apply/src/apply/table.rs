@@ -1,7 +1,7 @@
 //! A table as it is at the replica, fitted to how the stream describes it at the primary: by names, never by numbers.
 
 use super::encode::Encoding;
-use super::net::Cells;
+use super::net_effect::Cells;
 use history::{Key, KeyBuilder, RelationId};
 use postgres::decoder::message::Relation;
 use postgres::sql::quoted;

@@ -19,8 +19,8 @@
 //! **It becomes what a dump would have made** (`backup.sql`): what replicas leave out goes, what would disturb the feeder goes,
 //! the position is written last.
 
-use super::apart::Apart;
-use super::shared::SharedWriter;
+use super::copy_exceptions::Apart;
+use super::shared_objects::SharedWriter;
 use super::{Chosen, TAME, demand_two_servers, guard, identity, roles, sighting};
 use crate::apply;
 use history::{Lsn, Shown};

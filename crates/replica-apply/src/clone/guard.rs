@@ -9,7 +9,7 @@
 //! The line is the replica's own: what the primary's databases and roles have of this setting is not brought there (`roles.rs`), for
 //! a role's own `off` would count for more than the guard.
 
-use super::shared::SharedWriter;
+use super::shared_objects::SharedWriter;
 use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::write_guard::{run, unguard};

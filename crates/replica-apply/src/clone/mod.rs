@@ -25,38 +25,38 @@
 //! **Nothing is checked there** that the primary has checked, but keys: a CHECK that reads a clock or calls somebody's
 //! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
 
-mod apart;
 pub mod backup;
-mod chosen;
-mod executes;
+mod copy_exceptions;
+mod execution_setup;
 mod guard;
-mod held;
-mod owned;
+mod held_snapshot;
+mod ownership;
 mod progress;
 mod roles;
-mod shared;
+mod shared_objects;
+mod table_selection;
 mod tools;
 
 use crate::apply;
-pub use chosen::{Chosen, NOT_CHOSEN, held};
-pub use executes::executes;
+pub use execution_setup::executes;
 pub use guard::{guard, release};
-use held::Held;
-pub(crate) use held::lockable;
+use held_snapshot::Held;
+pub(crate) use held_snapshot::lockable;
 use history::{Epoch, Lsn, Shown};
-pub use owned::Gives;
+pub use ownership::Gives;
 use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::base_backup;
-use postgres::gauge::Gauger;
 use postgres::incarnation::Sighting;
 use postgres::objects::CONTROL_DATABASE;
 use postgres::programs::Programs;
+use postgres::snapshot_probe::Gauger;
 use postgres::sql::quoted;
 pub use progress::Progress;
 use progress::{Looking, Step};
-use shared::SharedWriter;
+use shared_objects::SharedWriter;
 use std::collections::BTreeSet;
+pub use table_selection::{Chosen, NOT_CHOSEN, held};
 use tools::{Definitions, Tools};
 
 /// What there is of a database at a fed replica.
@@ -236,7 +236,7 @@ pub async fn in_step(
     if then.is_some_and(|row| row.get::<_, &str>(0) == both) {
         return Ok(BTreeSet::new());
     }
-    let differing = owned::in_step(&source, &there, gives).await?;
+    let differing = ownership::in_step(&source, &there, gives).await?;
     if differing.is_empty() {
         let both = owners_of_both(&now, &there).await?;
         there.execute("UPDATE consort.copied SET owners = $1", &[&both]).await?;

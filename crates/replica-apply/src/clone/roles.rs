@@ -5,7 +5,7 @@
 //! another name there gets it here and stays who it is, with all that it owns and may do: the copy keeps which role is which by
 //! their numbers.
 
-use super::shared::SharedWriter;
+use super::shared_objects::SharedWriter;
 use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::sql::{literal, quoted};

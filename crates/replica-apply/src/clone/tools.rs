@@ -1,6 +1,6 @@
 //! `pg_dump` and `pg_restore` between two servers: definitions by a file, rows by a pipe.
 
-use super::apart::Apart;
+use super::copy_exceptions::Apart;
 use postgres::Error;
 use postgres::address::{Address, Host};
 use postgres::objects::{CONTROL_DATABASE, SCHEMA};

@@ -1,7 +1,7 @@
 //! The transaction of a session: committed settings, settings now, and the block with its savepoints.
 
 use super::{Answer, BlockStatus};
-use crate::own::{Own, SettingError};
+use crate::consort_settings::{Own, SettingError};
 use crate::settings::Settings;
 use crate::utility::{Assignment, Isolation, Modes, NewValue};
 

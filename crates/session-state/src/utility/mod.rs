@@ -5,26 +5,26 @@
 //! This module says what a statement *is*. What it does to a session is the business of [`SessionState`](crate::SessionState), what its names mean is the
 //! catalog's.
 
-pub mod alike;
-pub mod called;
-pub mod copied;
-mod everywhere;
-mod flat;
-mod looked;
-mod prefixed;
+pub mod call_arguments;
+pub mod copy_query;
+mod ddl_tags;
+mod global_commands;
+mod parse_tree;
+pub mod replicated_ddl;
 mod split;
 mod standard_strings;
-mod tagged;
+mod statement_prefix;
 #[cfg(test)]
 mod tests;
+mod text_cache;
 
 use crate::{BlockStatus, Dirt};
 use std::ops::Range;
 
-pub use looked::{Held, Utilities};
+pub use ddl_tags::{Told, tagged};
 pub use split::split;
 pub use standard_strings::standard_strings;
-pub use tagged::{Told, tagged};
+pub use text_cache::{Held, Utilities};
 
 /// One statement of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

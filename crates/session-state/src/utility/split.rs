@@ -1,6 +1,6 @@
 //! Where statements end.
 
-use super::{Statement, Utility, What, flat, prefixed};
+use super::{Statement, Utility, What, parse_tree, statement_prefix};
 use statement_analysis::shape::{MAX_LOOK, Shape, Strings, Verb};
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ fn statement(text: &str, range: Range<usize>, strings: Strings) -> Statement {
 
 /// What a single statement that stands at `offset` is.
 fn utility(piece: &str, offset: usize, strings: Strings) -> Utility {
-    prefixed::utility(piece, offset, strings)
-        .or_else(|| flat::utility(piece, strings))
+    statement_prefix::utility(piece, offset, strings)
+        .or_else(|| parse_tree::utility(piece, strings))
         .unwrap_or(Utility::Unknown)
 }

@@ -1,6 +1,8 @@
 //! Any text as what a client sends: its shape, its statements, what each of them is, and what it does to a session.
 
-use session_state::utility::{Held, Statement, Utilities, Utility, What, alike, called, split, tagged};
+use session_state::utility::{
+    Held, Statement, Utilities, Utility, What, call_arguments, replicated_ddl, split, tagged,
+};
 use session_state::{BlockStatus, Interner, Own, SessionState, Startup, set_by_function};
 use statement_analysis::Parameter;
 use statement_analysis::declared_tables::Declared;
@@ -48,8 +50,8 @@ fn read(shape: &Shape, text: &str) {
 /// What is inside of it lies in the text.
 fn understand(text: &str, statement: &Statement, strings: Strings) {
     let piece = &text[statement.range.clone()];
-    called::called(piece, strings);
-    alike::differs(piece, strings);
+    call_arguments::called(piece, strings);
+    replicated_ddl::differs(piece, strings);
     let What::Utility(utility) = &statement.what else { return };
     let _ = (utility.name(), utility.may_write(), utility.doubt_at_statement(), utility.relations());
     utility.may_commit(BlockStatus::Idle);

@@ -17,34 +17,34 @@
 //! The servers run everything at READ COMMITTED: table locks that are held to the end make it serializable, and a snapshot
 //! that is older than a lock would not be.
 
-mod at_copies;
-mod begun;
-mod called;
-mod declared;
-mod follow;
-mod uses;
+mod declared_tables;
+mod execution_log;
+mod partial_batch;
+mod procedure_calls;
+mod replica_execution;
+mod statement_tables;
 
 use super::Session;
+use super::consort_settings::cancelled;
 use super::mode::Commits;
-use super::own::cancelled;
 use super::primary::{Ended, Seen, Told};
 use super::txn::Txn;
-use at_copies::LeftOut;
 use backend::request::{Kind, Request};
 use cluster::routes::Went;
 use cluster::scheduled::{Copy, NoLocks, PRIMARY, Scheduled, Transaction, touching_everything};
 use conn::registry::Spared;
-use follow::{Script, Writes};
+use execution_log::{Script, Writes};
+use replica_execution::LeftOut;
 use scheduler::scheduled::{Place, Refused, Tables};
 use scheduler::{Reason, StandbyId};
 use session_state::instant::Instant;
 use session_state::utility::Isolation;
 use session_state::{BlockStatus, Dirt};
 use statement_analysis::declared_tables::Declaration;
+use statement_tables::{Does, Meant, Use};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant as Time, timeout_at};
-use uses::{Does, Meant, Use};
 use wire::{Answers, Problem, Status};
 
 /// How transactions begin at all servers.
@@ -146,10 +146,12 @@ impl Session {
         let version = self.database.version();
         let meant = self.asks(request).await?;
         let under = self.database.names().now(None);
-        let settings =
-            self.state.knows_names().then(|| backend::statements::SettingsAt::of(self.state.settings()));
+        let settings = self
+            .state
+            .knows_names()
+            .then(|| backend::prepared_statements::SettingsAt::of(self.state.settings()));
         let meanings = std::mem::take(&mut self.current.meant.meanings);
-        let under = backend::statements::Under { settings, names: under, ..Default::default() };
+        let under = backend::prepared_statements::Under { settings, names: under, ..Default::default() };
         self.line.statements.parses_under(under, meanings);
         match meant {
             Meant::Nothing => self.at_primary_alone(request).await,
@@ -171,7 +173,7 @@ impl Session {
                 self.refuse_ordered(request, why, problem).await
             }
             Meant::Statements(uses) => {
-                self.current.statements = uses::statements(&uses);
+                self.current.statements = statement_tables::statements(&uses);
                 self.statements_ordered(request, uses, version).await
             }
         }
@@ -251,7 +253,7 @@ impl Session {
                 return self.refuse_ordered(request, why, Problem::error("25P02", aborted)).await;
             }
         };
-        self.current.statements = uses::statements(&uses);
+        self.current.statements = statement_tables::statements(&uses);
         match &uses[..] {
             [Use { does: Does::Ends { .. }, .. }] => self.end_block(request, false).await,
             [used @ Use { does: Does::GoesBack, .. }] => self.go_back(request, used).await,
@@ -263,11 +265,11 @@ impl Session {
     async fn execute(&mut self, request: Request, mut uses: Vec<Use>, mut version: u64) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
         if in_block && uses.iter().any(|used| used.declares.is_some()) {
-            return self.refuse_ordered(request, "declared_late", declared::late()).await;
+            return self.refuse_ordered(request, "declared_late", declared_tables::late()).await;
         }
         for _ in 0..AGAIN {
             let (place, mut locks) =
-                (self.place_of(&uses, in_block), declared::without_catalogs(locks_of(&uses)));
+                (self.place_of(&uses, in_block), declared_tables::without_catalogs(locks_of(&uses)));
             let open = match self.txn.takes_open() {
                 Some(open) => Ok(open),
                 None => self.begin_ordered(&locks, declared_by(&uses), place).await,
@@ -348,7 +350,7 @@ impl Session {
             let (ground, script) = (Rc::new(self.ground()), Rc::<Script>::default());
             writes = Some(Writes::new(script.clone()));
             transaction.followed_by(Rc::new(move |following| {
-                tokio::task::spawn_local(follow::follow(ground.clone(), script.clone(), following));
+                tokio::task::spawn_local(execution_log::follow(ground.clone(), script.clone(), following));
             }));
         }
         let copies = Vec::new();
@@ -401,7 +403,7 @@ impl Session {
         }
         if uses.iter().any(|used| matches!(used.does, Does::Makes)) && !open.makes {
             open.makes = true;
-            open.left_out = self.database.loaded().map(|loaded| at_copies::left_out(&loaded.catalog));
+            open.left_out = self.database.loaded().map(|loaded| replica_execution::left_out(&loaded.catalog));
         }
         open.marked |= uses.iter().any(|used| matches!(used.does, Does::Marks));
         let everywhere = uses.iter().any(Use::is_everywhere);
@@ -436,7 +438,7 @@ impl Session {
         let _spared = self.spare_draws(uses).await?;
         let work = self.begin_at_copies(uses, open).await;
         self.current.request = None;
-        let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
+        let copies = replica_execution::finish(&self.service.cluster, &mut open.copies, &work);
         let (ran, did) = tokio::join!(self.line.run(request), copies);
         let gone = self.ran_out(ran, uses, open).await?;
         let seen = self.line.primary.seen();
@@ -505,7 +507,7 @@ impl Session {
         // In the middle of a text a completion cannot be kept back.
         let alone = request.kind == Kind::Batch || uses.len() == 1;
         self.current.request = None;
-        let copies = at_copies::finish(&self.service.cluster, &mut open.copies, &work);
+        let copies = replica_execution::finish(&self.service.cluster, &mut open.copies, &work);
         let (ran, did) = tokio::join!(self.line.run_within(begin, request, alone), copies);
         let gone = self.ran_out(ran, uses, &mut open).await?;
         drop(spared);
@@ -518,7 +520,7 @@ impl Session {
         }
         let mut end = std::mem::take(&mut seen.withheld);
         if seen.failed {
-            called::explained(uses, &seen, self.line.client.out());
+            procedure_calls::explained(uses, &seen, self.line.client.out());
             self.line.ask("ROLLBACK").await?;
             self.roll_back_copies(open).await;
         } else {

@@ -1,12 +1,12 @@
 //! From a tree to a template: what a statement touches, and all that keeps it at the primary.
 
-use super::again::{self, ByDeclaration, again};
-use super::chance::chance;
-use super::copies::at_copies;
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
-use super::keys::Keys;
+use super::key_equalities::Keys;
 use super::literals::Literals;
-use super::replay::{Found, replay};
+use super::nondeterminism::chance;
+use super::reexecution::{self, ByDeclaration, again};
+use super::replica_differences::at_copies;
+use super::replicated_execution::{Found, replay};
 use super::writes::{Trust, writes};
 use super::{Again, ClockWords, Dependencies, Input, Kind, ResultColumns, Stay, Template, Validity};
 use crate::catalog::{Catalog, Class, Harmless, Persistence, RelationKind, Touches};
@@ -46,7 +46,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let results = results(&tree, &facts);
     let at_copies = at_copies(&facts, catalog, (&reads, &relations), &results);
     let chance = chance(&tree, &facts, catalog, &keys);
-    let known = again::Known {
+    let known = reexecution::Known {
         stays: &judge.stays,
         chance,
         writes: by_declaration.as_ref().map_or(&writes, |declared| &declared.writes),

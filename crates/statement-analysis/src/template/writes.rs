@@ -2,7 +2,7 @@
 //! or a function of which nothing is known may write anything.
 
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
-use super::keys::Keys;
+use super::key_equalities::Keys;
 use crate::catalog::{Catalog, Class, ForeignAction, Identity, Relation, RelationKind, Touches, Trigger};
 use crate::tree::query::{Command, Entry, Query};
 use crate::tree::walk::Facts;

@@ -35,7 +35,7 @@ pub(super) const METHODS: &[Exception] = &[
     ("crates/cluster/src/lib.rs", "Cluster", 129),
     ("crates/session/src/lib.rs", "Session", 321),
     ("crates/session/src/primary.rs", "Primary", 56),
-    ("crates/backend/src/statements.rs", "Statements", 61),
+    ("crates/backend/src/prepared_statements.rs", "Statements", 61),
     ("crates/order/src/order.rs", "Order", 67),
     ("crates/scheduler/src/scheduler.rs", "Scheduler", 102),
     ("crates/sim/src/model/primary.rs", "Primary", 47),

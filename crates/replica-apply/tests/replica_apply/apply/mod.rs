@@ -17,7 +17,7 @@ use history::{Commit, Epoch, Lsn, Shown};
 use local_cluster::Options;
 use postgres::attach::{self, Patience, UnreplicableDdl};
 use postgres::decoder::{Changes, Decoded, Decoder};
-use postgres::gauge::Gauger;
+use postgres::snapshot_probe::Gauger;
 use replica_apply::apply::{Batch, Error, Feeder, Part, settle};
 use std::collections::BTreeMap;
 use testkit::Scratch;

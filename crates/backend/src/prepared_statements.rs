@@ -1,0 +1,774 @@
+//! The prepared statements of a session. Named ones are parsed at the primary when the client parses them, so that what
+//! SQL says of them (EXECUTE, DEALLOCATE, pg_prepared_statements) is true there; standbys learn them when they need
+//! them. The unnamed one may have been parsed at a standby only: then the primary learns it before it is bound there.
+
+mod handover;
+mod name_lookups;
+mod sql_names;
+mod sql_prepared;
+
+pub use handover::CarriedStatements;
+use name_lookups::LookedUp;
+pub use sql_names::{deallocated, executed};
+pub use sql_prepared::{Again, BySql};
+
+use crate::request_text::Read;
+use crate::request_text::asks_sequences;
+use crate::statement_description::Described;
+use cluster::{Names, NamesAt};
+use session_state::Settings;
+use statement_analysis::cache::SettingsId;
+use statement_analysis::shape::{Shape, Strings, Verb};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+use wire::Answers;
+
+/// So many named statements of a session are followed; more are the primary's alone.
+const STATEMENTS_FOLLOWED: usize = 4096;
+/// Longer texts are the primary's alone.
+const TEXT_FOLLOWED_BYTES: usize = 64 * 1024;
+
+/// The length of PostgreSQL's names (NAMEDATALEN - 1).
+const NAME_BYTES: usize = 63;
+
+/// A statement as a client parsed it.
+#[derive(Debug)]
+pub struct Statement {
+    /// Its text.
+    pub text: Box<[u8]>,
+    /// The parameter types that the client declared, as they stand in a Parse message.
+    pub types: Box<[u8]>,
+    /// A hash of both.
+    hash: u64,
+    /// Its words, once they were read.
+    pub read: OnceCell<Read>,
+}
+
+impl PartialEq for Statement {
+    fn eq(&self, other: &Statement) -> bool {
+        self.hash == other.hash && self.text == other.text && self.types == other.types
+    }
+}
+
+impl Eq for Statement {}
+
+impl Hash for Statement {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Statement {
+    /// This text, with these types of its parameters declared.
+    pub fn new(text: impl Into<Box<[u8]>>, types: impl Into<Box<[u8]>>) -> Statement {
+        let (text, types) = (text.into(), types.into());
+        let mut hasher = DefaultHasher::new();
+        (&text, &types).hash(&mut hasher);
+        Statement { hash: hasher.finish(), text, types, read: OnceCell::new() }
+    }
+
+    /// PostgreSQL looks whether what it parses from now on still has its columns. It does not look at what the grammar alone
+    /// explains: a FETCH has those of its cursor.
+    fn keeps_columns(&self) -> bool {
+        let text = std::str::from_utf8(&self.text);
+        text.is_ok_and(|text| Shape::of(text, Strings::default()).verb() == Verb::Tree)
+    }
+}
+
+/// A named statement as a server took it in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What was parsed.
+    pub statement: Rc<Statement>,
+    /// What the server said of it, where it was asked.
+    described: Option<Rc<Described>>,
+    /// If SQL's PREPARE made it: its text is that of the PREPARE then.
+    by_sql: Option<BySql>,
+    /// Under which settings its client has parsed it, where they are known: PostgreSQL makes constants of some of them.
+    under: Option<Settings>,
+}
+
+impl Kept {
+    /// The types of its parameters, as they stand in a Parse message: those that it has, or that were declared.
+    pub fn types(&self) -> &[u8] {
+        self.described.as_ref().map_or(&self.statement.types, |described| &described.parameters)
+    }
+
+    /// Whether who was told of this may use that.
+    fn may_be(&self, there: &Kept) -> bool {
+        let described = self.described.is_none() || self.described == there.described;
+        let by_sql = match (&self.by_sql, &there.by_sql) {
+            (None, None) => true,
+            (Some(wanted), Some(there)) => wanted.may_be(there),
+            _ => false,
+        };
+        let read = match (&self.under, &there.under) {
+            (Some(wanted), Some(there)) => wanted.read_as(there),
+            _ => true,
+        };
+        described && by_sql && read && self.statement == there.statement
+    }
+}
+
+/// What a connection that sessions share has under names: `None` if it is not known what.
+pub type There = HashMap<Box<[u8]>, Option<Kept>>;
+
+/// What the shared connection lacks of what the client calls by a name.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// It has another statement of this name.
+    pub closes: bool,
+    /// It must parse this.
+    pub parses: Option<Kept>,
+}
+
+impl Lack {
+    /// What the client was told of the statement.
+    pub fn told(&self) -> Option<Rc<Described>> {
+        self.parses.as_ref()?.described.clone()
+    }
+}
+
+/// What is known of a statement that the shared connection lacks, and of which the client was told what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Lacking<'a> {
+    /// Under which names it was found to be what the client was told.
+    pub found: &'a NamesAt,
+    /// Under which settings, where they are known.
+    pub found_under: Option<&'a Settings>,
+    /// Under which settings the client has parsed it, where they are known.
+    pub parsed_under: Option<&'a Settings>,
+}
+
+/// What was done with named statements since this was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// So many were parsed by the client.
+    pub client_parses: u64,
+    /// So often the primary was sent one to parse, also what a shared connection lacks.
+    pub server_parses: u64,
+    /// So often the client has bound one.
+    pub binds: u64,
+}
+
+/// The prepared statements of a session.
+#[derive(Debug, Default)]
+pub struct Statements {
+    /// What the connection has that the session shares with others, while it has one.
+    there: Option<There>,
+    /// Those that the connection does not have because they have other columns there, or are errors: what the client is told
+    /// who uses them in the current request.
+    refused: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    /// What the client is told instead if SQL does not find one that its text names: that is refused.
+    refused_in_sql: Option<Box<[u8]>>,
+    /// Those that the client closes, as long as that is not answered.
+    closing: Vec<Box<[u8]>>,
+    /// The primary may have statements of the session's that are not followed.
+    astray: bool,
+    /// One that was parsed at a shared connection asks for what the session's use of sequences gave.
+    asks_sequences: bool,
+    named: BTreeMap<Box<[u8]>, Parsed>,
+    unnamed: Unnamed,
+    /// Under which the primary parses now.
+    under: Under,
+    /// Counts requests.
+    request: u64,
+    /// What is being parsed, with the meaning that it had a moment before.
+    meanings: Vec<(Box<[u8]>, u64)>,
+    /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
+    likely: Vec<Box<[u8]>>,
+    /// Counts of parses and binds of named statements since the last request.
+    pub counted: Counted,
+}
+
+/// The unnamed statement.
+#[derive(Clone, Debug, Default)]
+pub struct Unnamed {
+    parsed: Option<Parsed>,
+    /// The primary's is not the one that the client means.
+    stale: bool,
+    /// The client's was parsed at a standby.
+    elsewhere: bool,
+}
+
+/// What a message does to the unnamed statement, taken back if the primary has passed over the message.
+#[derive(Debug)]
+pub enum Undo {
+    /// This one was replaced, or went.
+    Replaced(Box<Unnamed>),
+    /// A shared connection was to learn what the client calls by this name.
+    Unlearned(Box<[u8]>),
+    /// The primary was to learn it.
+    Paid,
+    /// This one was to be closed.
+    Unclosed(Box<[u8]>),
+}
+
+/// What decides, besides the text, what PostgreSQL makes of a statement that it parses. It keeps what it made, as long as
+/// nothing that it found changes.
+#[derive(Clone, Debug, Default)]
+pub struct Under {
+    /// The session's settings, where they are known. PostgreSQL makes constants of some of them.
+    pub settings: Option<SettingsAt>,
+    /// The same, if what ran before its tree was known turns out to have changed nothing.
+    pub if_judged: Option<SettingsAt>,
+    /// Those themselves, for whoever parses it again.
+    pub known: Option<Settings>,
+    /// What names stood for, or a moment before.
+    pub names: NamesAt,
+    /// What the session itself has changed of them so far.
+    pub name_changes: u64,
+}
+
+/// A session's settings at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SettingsAt {
+    /// All of them.
+    pub all: SettingsId,
+    /// Those that decide what a statement touches.
+    pub analysed: SettingsId,
+}
+
+impl SettingsAt {
+    /// These.
+    pub fn of(settings: &Settings) -> SettingsAt {
+        SettingsAt { all: settings.id(), analysed: settings.analysis_id() }
+    }
+}
+
+/// A statement, and under what the client parsed it.
+#[derive(Clone, Debug)]
+struct Parsed {
+    kept: Kept,
+    under: Under,
+    /// The names under which it was found that it still has its columns, if that was after its Parse.
+    found: Option<NamesAt>,
+    /// The settings under which that was found, at its Parse or after it, where they are known.
+    found_under: Option<Settings>,
+    /// What its names were taken for then (the template's meaning), where that is known.
+    meaning: Option<u64>,
+    /// The same, not proven yet.
+    likely: Option<u64>,
+    /// When the primary has looked up its names last.
+    looked_up: LookedUp,
+    /// When it was used last it might have meant something else than if it had been parsed then.
+    otherwise: bool,
+}
+
+impl Parsed {
+    fn new(statement: Rc<Statement>, under: Under) -> Parsed {
+        let (known, looked_up) = (under.known.clone(), LookedUp::of(&under, 0));
+        let kept = Kept { statement, described: None, by_sql: None, under: known.clone() };
+        let (found_under, meaning, likely) = (known, None, None);
+        Parsed { kept, under, found: None, found_under, meaning, likely, looked_up, otherwise: false }
+    }
+}
+
+impl Statements {
+    /// What is sent to be parsed from now on is parsed under this; `meanings`: what some of it, by its name, meant just now.
+    /// If that has changed since, it has another meaning later too, unless names are changed back.
+    pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>) {
+        self.under = under;
+        self.meanings = meanings;
+        self.request += 1;
+    }
+
+    /// Under which settings what the client calls by this name was parsed, where they are known.
+    pub fn parsed_under(&self, name: &[u8]) -> Option<SettingsAt> {
+        self.parsed(name)?.under.settings
+    }
+
+    /// The same, if what ran before its tree was known turns out to have changed nothing.
+    pub fn parsed_under_if_judged(&self, name: &[u8]) -> Option<SettingsAt> {
+        let under = &self.parsed(name)?.under;
+        under.settings.or(under.if_judged)
+    }
+
+    /// Whether the names in what the client calls by this name would stand for the same if it were parsed now, when it would
+    /// have this meaning.
+    pub fn names_still_mean(&mut self, name: &[u8], names: &Names, meaning: Option<u64>) -> bool {
+        let Some(parsed) = self.parsed_mut(name) else { return false };
+        if !names.are_those_of(&parsed.under.names) {
+            return meaning.is_some() && parsed.meaning == meaning;
+        }
+        if parsed.meaning.is_none() && meaning.is_some() && parsed.likely.is_none() {
+            parsed.likely = meaning;
+            self.likely.push(name.into());
+        }
+        true
+    }
+
+    /// Whether what the client calls by this name might mean something else than if it were parsed now.
+    pub fn found_otherwise(&mut self, name: &[u8], otherwise: bool) {
+        if let Some(parsed) = self.parsed_mut(name) {
+            parsed.otherwise = otherwise;
+        }
+    }
+
+    /// Whether a named statement was found otherwise when it was used last.
+    pub fn any_otherwise(&self) -> bool {
+        self.named.values().any(|parsed| parsed.otherwise)
+    }
+
+    /// What ran before its tree was known has been judged; `clean`: it changed nothing of the session.
+    pub fn judged(&mut self, clean: bool) {
+        for parsed in self.named.values_mut().chain(&mut self.unnamed.parsed) {
+            let seemed = parsed.under.if_judged.take();
+            if clean {
+                parsed.under.settings = parsed.under.settings.or(seemed);
+            } else if parsed.under.settings.is_none() {
+                (parsed.kept.under, parsed.found_under) = (None, None);
+            }
+        }
+    }
+
+    /// A read was proven: up to now nothing has changed names but what is counted. So the statements that were parsed under
+    /// the names of today were taken for what they seemed to mean.
+    pub fn proven(&mut self, names: &Names) {
+        for name in std::mem::take(&mut self.likely) {
+            if let Some(parsed) = self.parsed_mut(&name)
+                && names.are_those_of(&parsed.under.names)
+            {
+                parsed.meaning = parsed.likely;
+            }
+        }
+    }
+
+    fn parsed_mut(&mut self, name: &[u8]) -> Option<&mut Parsed> {
+        if name.is_empty() { self.unnamed.parsed.as_mut() } else { self.named.get_mut(key(name)) }
+    }
+
+    fn parsed(&self, name: &[u8]) -> Option<&Parsed> {
+        if name.is_empty() { self.unnamed.parsed.as_ref() } else { self.named.get(key(name)) }
+    }
+
+    /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone, as what SQL has
+    /// prepared.
+    pub fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
+        let kept = self.parsed(name).map(|parsed| &parsed.kept)?;
+        kept.by_sql.is_none().then_some(&kept.statement)
+    }
+
+    /// The text behind this name, whoever has prepared it.
+    pub fn text(&self, name: &[u8]) -> Option<&[u8]> {
+        self.parsed(name).map(|parsed| &*parsed.kept.statement.text)
+    }
+
+    /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
+    pub fn is_the_standbys(&self, name: &[u8]) -> bool {
+        name.is_empty() && self.unnamed.elsewhere
+    }
+
+    /// The primary has parsed the statement under this name; without a statement one that is not followed.
+    pub fn parsed_at_primary(&mut self, name: &[u8], statement: Option<Rc<Statement>>) {
+        let under = self.under.clone();
+        if let (Some(_), Some(statement)) = (&self.there, &statement) {
+            self.asks_sequences = self.asks_sequences || asks_sequences(&statement.text);
+        }
+        let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
+        let parsed = statement.map(|statement| Parsed::new(statement, under));
+        if name.is_empty() {
+            self.unnamed = Unnamed { parsed, ..Unnamed::default() };
+            return;
+        }
+        let meant = self.meanings.iter().position(|(of, _)| **of == *name);
+        let meaning = meant.map(|at| self.meanings.swap_remove(at).1);
+        let followed = parsed.filter(|_| self.named.len() < STATEMENTS_FOLLOWED);
+        self.astray |= followed.is_none();
+        let Some(parsed) = followed else {
+            self.named.remove(key(name));
+            // It is the client's own: nobody is to close it as another's.
+            self.there.as_mut().map(|there| there.remove(key(name)));
+            return;
+        };
+        if let Some(there) = &mut self.there {
+            there.insert(key(name).into(), Some(parsed.kept.clone()));
+        }
+        self.named.insert(key(name).into(), Parsed { meaning, ..parsed });
+    }
+
+    /// The client parses an unnamed statement at the primary, or runs a Query: whatever happens, its earlier one is gone
+    /// there, unless the message is passed over.
+    pub fn unnamed_replaced(&mut self) -> Option<Undo> {
+        let before = std::mem::take(&mut self.unnamed);
+        let is_nothing = before.parsed.is_none() && !before.stale;
+        (!is_nothing).then(|| Undo::Replaced(Box::new(before)))
+    }
+
+    /// The primary has passed over the message that did this.
+    pub fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Replaced(before) => self.unnamed = *before,
+            Undo::Paid => self.unnamed.stale = true,
+            Undo::Unlearned(name) => self.unlearned(&name),
+            Undo::Unclosed(name) => {
+                self.closed_in_turn(&name);
+                self.unlearned(&name);
+            }
+        }
+    }
+
+    /// A standby has parsed the unnamed statement; the primary has not heard of it.
+    pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
+        let parsed = Some(Parsed::new(statement, self.under.clone()));
+        self.unnamed = Unnamed { parsed, stale: true, elsewhere: true };
+    }
+
+    /// A Query ran elsewhere: the client has no unnamed statement any more, and the primary may have one.
+    pub fn query_ran_elsewhere(&mut self) {
+        self.unnamed = Unnamed { stale: true, ..Unnamed::default() };
+    }
+
+    /// What the primary must do before the unnamed statement is bound or described there.
+    pub fn owed(&mut self) -> Owed {
+        if !std::mem::take(&mut self.unnamed.stale) {
+            return Owed::Nothing;
+        }
+        match &self.unnamed.parsed {
+            Some(parsed) => Owed::Parse(parsed.kept.statement.clone()),
+            None => Owed::Close,
+        }
+    }
+
+    /// The client closes a statement: what comes behind that finds none of its name.
+    pub fn closes(&mut self, name: &[u8]) {
+        self.refuses_no_more(name);
+        if let Some(there) = self.there.as_mut().filter(|_| !name.is_empty()) {
+            there.remove(key(name));
+            self.closing.push(key(name).into());
+        }
+    }
+
+    /// The first Close of this name is over.
+    fn closed_in_turn(&mut self, name: &[u8]) {
+        if let Some(at) = self.closing.iter().position(|of| **of == *key(name)) {
+            self.closing.remove(at);
+        }
+    }
+
+    /// The statement was closed.
+    pub fn closed(&mut self, name: &[u8]) {
+        self.closed_in_turn(name);
+        if name.is_empty() {
+            self.unnamed.parsed = None;
+        } else {
+            self.named.remove(key(name));
+            self.there.as_mut().map(|there| there.remove(key(name)));
+        }
+    }
+
+    /// Whether one that was parsed at a shared connection asks for what the session's use of sequences gave.
+    pub fn ask_sequences(&self) -> bool {
+        self.asks_sequences
+    }
+
+    /// The session goes on at a connection that has these statements. `strange`: another session has used it since.
+    pub fn attach(&mut self, there: There, strange: bool) {
+        self.there = Some(there);
+        self.unnamed.stale |= strange;
+    }
+
+    /// The session leaves the shared connection: what that has.
+    pub fn detach(&mut self) -> There {
+        self.there.take().unwrap_or_default()
+    }
+
+    /// What the shared connection lacks of what the client calls by this name, and is told now.
+    pub fn lacks(&mut self, name: &[u8]) -> Option<Lack> {
+        let lack = self.lack(name)?;
+        let there = self.there.as_mut()?;
+        match &lack.parses {
+            Some(wanted) => there.insert(key(name).into(), Some(wanted.clone())),
+            None => there.remove(key(name)),
+        };
+        Some(lack)
+    }
+
+    /// The same without telling it.
+    fn lack(&self, name: &[u8]) -> Option<Lack> {
+        let there = self.there.as_ref().filter(|_| !name.is_empty())?;
+        let is_closed = self.closing.iter().any(|of| **of == *key(name));
+        let wanted = self.named.get(key(name)).filter(|_| !is_closed).map(|parsed| &parsed.kept);
+        let has = there.get(key(name));
+        let is_there = match (wanted, has) {
+            (Some(wanted), Some(Some(has))) => wanted.may_be(has),
+            (None, None) => true,
+            _ => false,
+        };
+        (!is_there).then(|| Lack { closes: has.is_some(), parses: wanted.cloned() })
+    }
+
+    /// What is known of what the client calls by this name, if the connection lacks it and the client was told what it is.
+    pub fn lacking(&self, name: &[u8]) -> Option<Lacking<'_>> {
+        self.lack(name)?.told()?;
+        let parsed = self.named.get(key(name))?;
+        Some(Lacking {
+            found: parsed.found.as_ref().unwrap_or(&parsed.under.names),
+            found_under: parsed.found_under.as_ref(),
+            parsed_under: parsed.kept.under.as_ref(),
+        })
+    }
+
+    /// What the client calls by this name has the columns still that the client was told of, under these names and settings.
+    pub fn has_columns(&mut self, name: &[u8], names: NamesAt, settings: Option<Settings>) {
+        if let Some(parsed) = self.named.get_mut(key(name)) {
+            (parsed.found, parsed.found_under) = (Some(names), settings);
+        }
+    }
+
+    /// It is not known any more what the shared connection has under this name.
+    pub fn unlearned(&mut self, name: &[u8]) {
+        self.there.as_mut().map(|there| there.insert(key(name).into(), None));
+    }
+
+    /// The shared connection has nothing under this name, and who uses it in the current request gets this error.
+    pub fn refuse(&mut self, name: &[u8], error: Box<[u8]>) {
+        self.there.as_mut().map(|there| there.remove(key(name)));
+        self.refused.insert(key(name).into(), error);
+    }
+
+    /// What the client gets who uses this name in the current request, if that is refused. A server that `describes` a
+    /// statement tells the types of its parameters before it looks at its columns.
+    pub fn refused(&self, name: &[u8], describes: bool) -> Option<Box<[u8]>> {
+        let error = self.refused.get(key(name))?;
+        let mut said = Vec::new();
+        if let Some(parsed) = self.named.get(key(name)).filter(|_| describes) {
+            said.parameter_description(&types(parsed.kept.types()));
+        }
+        Some([&said, &**error].concat().into())
+    }
+
+    /// The name is another statement's from here on.
+    pub fn refuses_no_more(&mut self, name: &[u8]) {
+        self.refused.remove(key(name));
+    }
+
+    /// A request begins: nothing is refused in it yet.
+    pub fn refuses_nothing(&mut self) {
+        self.refused.clear();
+    }
+
+    /// Whether the server is to describe what the client has parsed under this name, for other connections to compare.
+    pub fn keeps_columns(&self, name: &[u8], statement: &Statement) -> bool {
+        self.there.is_some()
+            && !name.is_empty()
+            && statement.text.len() <= TEXT_FOLLOWED_BYTES
+            && statement.keeps_columns()
+    }
+
+    /// It has described it.
+    pub fn described(&mut self, name: &[u8], described: Described) {
+        let described = Some(Rc::new(described));
+        if let Some(parsed) = self.named.get_mut(key(name)) {
+            parsed.kept.described.clone_from(&described);
+        }
+        if let Some(Some(there)) = self.there.as_mut().and_then(|there| there.get_mut(key(name))) {
+            there.described = described;
+        }
+    }
+
+    /// Every name that the client has, or the shared connection.
+    pub fn names(&self) -> Vec<Box<[u8]>> {
+        let there = self.there.iter().flat_map(HashMap::keys);
+        let mut names: Vec<Box<[u8]>> = there.chain(self.named.keys()).cloned().collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whether the shared connection may have so many named statements of the protocol, and none but those that are known.
+    pub fn may_be_so_many(&self, count: usize) -> bool {
+        let Some(there) = &self.there else { return count == self.named.len() };
+        let by_sql = there.values().flatten().filter(|kept| kept.by_sql.is_some()).count();
+        let known = there.values().flatten().count() - by_sql;
+        (known..=there.len() - by_sql).contains(&count)
+    }
+
+    /// The primary may have statements of the session's that are not followed.
+    pub fn are_astray(&self) -> bool {
+        self.astray
+    }
+
+    /// Whether it has was looked at.
+    pub fn looked(&mut self, astray: bool) {
+        self.astray = astray;
+    }
+
+    /// How many named statements are followed.
+    pub fn named(&self) -> usize {
+        self.named.len()
+    }
+
+    /// Statements were deallocated by SQL, nobody knows which: all of the protocol are the primary's alone from now on. Which
+    /// of those are left that SQL has prepared is looked for ([`found_by_sql`](Statements::found_by_sql)).
+    pub fn forget_named(&mut self) {
+        self.named.retain(|_, parsed| parsed.kept.by_sql.is_some());
+        let is_by_sql = |kept: &Option<Kept>| kept.as_ref().is_some_and(|kept| kept.by_sql.is_some());
+        if let Some(there) = &mut self.there {
+            there.retain(|_, kept| is_by_sql(kept));
+        }
+        self.astray = true;
+    }
+
+    /// All statements were deallocated.
+    pub fn forget_all(&mut self) {
+        self.named.clear();
+        self.there.as_mut().map(HashMap::clear);
+        self.astray = true;
+    }
+}
+
+/// Types as they stand in a Parse message.
+pub fn types(bytes: &[u8]) -> Vec<u32> {
+    let oid = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+    bytes.chunks_exact(4).map(oid).collect()
+}
+
+/// PostgreSQL tells names apart by so many bytes.
+fn key(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(NAME_BYTES)]
+}
+
+/// What the primary lacks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// Nothing.
+    Nothing,
+    /// It must parse this as its unnamed statement.
+    Parse(Rc<Statement>),
+    /// It must close its unnamed statement: the client has none.
+    Close,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_primary_learns_the_unnamed_statement_before_it_is_bound() {
+        let mut statements = Statements::default();
+        let statement = Rc::new(Statement::new(*b"SELECT 1", []));
+        assert_eq!(statements.owed(), Owed::Nothing);
+        statements.parsed_at_standby(statement.clone());
+        assert_eq!(statements.owed(), Owed::Parse(statement.clone()));
+        assert_eq!(statements.owed(), Owed::Nothing);
+        statements.parsed_at_primary(b"", Some(statement));
+        statements.query_ran_elsewhere();
+        assert_eq!(statements.owed(), Owed::Close);
+        // What is parsed behind a Query that a standby ran must not be closed before it is described or bound.
+        statements.query_ran_elsewhere();
+        let undo = statements.unnamed_replaced();
+        assert!(undo.is_some(), "the primary may have one");
+        assert_eq!(statements.owed(), Owed::Nothing);
+        assert!(statements.get(b"").is_none());
+        assert!(statements.unnamed_replaced().is_none(), "there is nothing to be taken back");
+    }
+
+    #[test]
+    fn what_the_primary_passes_over_leaves_the_unnamed_statement_alone() {
+        let mut statements = Statements::default();
+        let statement = Rc::new(Statement::new(*b"SELECT 1", []));
+        statements.parsed_at_standby(statement.clone());
+        let owed = Owed::Parse(statement.clone());
+        assert_eq!(statements.owed(), owed);
+        let replaced = statements.unnamed_replaced().unwrap();
+        assert_eq!(statements.owed(), Owed::Nothing);
+        // The last one first.
+        statements.undo(replaced);
+        assert_eq!(statements.get(b""), Some(&statement));
+        assert_eq!(statements.owed(), Owed::Nothing);
+        statements.undo(Undo::Paid);
+        assert!(statements.is_the_standbys(b""));
+        assert_eq!(statements.owed(), owed);
+    }
+
+    #[test]
+    fn what_is_not_followed_is_nobody_elses_to_close() {
+        let statement = |text: &str| Rc::new(Statement::new(text.as_bytes(), []));
+        let mut statements = Statements::default();
+        statements.attach(There::new(), false);
+        let long = statement(&"x".repeat(TEXT_FOLLOWED_BYTES + 1));
+        for parsed in [None, Some(long)] {
+            statements.parsed_at_primary(b"long", parsed);
+            assert_eq!(statements.lacks(b"long"), None);
+        }
+        for at in 0..STATEMENTS_FOLLOWED + 1 {
+            let name = at.to_string();
+            statements.parsed_at_primary(name.as_bytes(), Some(statement("SELECT 1")));
+            assert_eq!(statements.lacks(name.as_bytes()), None, "{name}");
+        }
+        // It has to stay with them.
+        assert!(statements.are_astray());
+        assert!(!statements.may_be_so_many(STATEMENTS_FOLLOWED + 2));
+    }
+
+    #[test]
+    fn names_are_as_long_as_postgresqls() {
+        let mut statements = Statements::default();
+        let statement = Rc::new(Statement::new(*b"SELECT 1", []));
+        statements.parsed_at_primary(&[b'a'; 70], Some(statement.clone()));
+        assert_eq!(statements.get(&[b'a'; 63]), Some(&statement));
+        statements.closed(&[b'a'; 64]);
+        assert_eq!(statements.named(), 0);
+    }
+
+    #[test]
+    fn a_statement_goes_on_meaning_what_it_meant() {
+        let statement = Rc::new(Statement::new(*b"SELECT v FROM t", []));
+        let settings = SettingsAt::default();
+        let names = Names::default();
+        let under = |settings| Under { settings, names: names.now(None), ..Under::default() };
+        let mut statements = Statements::default();
+        statements.parses_under(under(Some(settings)), Vec::new());
+        for name in [&b"early"[..], b"proven", b"unproven"] {
+            statements.parsed_at_primary(name, Some(statement.clone()));
+        }
+        assert!(statements.names_still_mean(b"proven", &names, Some(7)));
+        statements.proven(&names);
+        assert!(statements.names_still_mean(b"unproven", &names, Some(7)));
+        // Names have changed: what is not known to mean the same stays.
+        names.changed(None);
+        statements.proven(&names);
+        assert!(statements.names_still_mean(b"proven", &names, Some(7)));
+        assert!(!statements.names_still_mean(b"proven", &names, Some(8)));
+        assert!(!statements.names_still_mean(b"unproven", &names, Some(7)));
+        assert!(!statements.names_still_mean(b"early", &names, Some(7)));
+        assert!(!statements.names_still_mean(b"early", &names, None));
+        // Parsed anew, it means what its names mean now.
+        statements.parses_under(under(Some(settings)), Vec::new());
+        statements.parsed_at_primary(b"proven", Some(statement.clone()));
+        assert!(statements.names_still_mean(b"proven", &names, Some(8)));
+        // What it means may be known before it is parsed.
+        let meanings = vec![(b"foreseen"[..].into(), 9)];
+        statements.parses_under(under(Some(settings)), meanings);
+        statements.parsed_at_primary(b"foreseen", Some(statement.clone()));
+        names.changed(None);
+        assert!(statements.names_still_mean(b"foreseen", &names, Some(9)));
+        assert!(!statements.names_still_mean(b"foreseen", &names, Some(8)));
+        statements.parses_under(under(None), Vec::new());
+        statements.parsed_at_primary(b"unknown", Some(statement));
+        assert_eq!(statements.parsed_under(b"unknown"), None);
+        assert_eq!(statements.parsed_under(b"foreseen"), Some(settings));
+    }
+
+    #[test]
+    fn what_was_found_otherwise_is_so_until_it_is_found_the_same_or_parsed_anew() {
+        let statement = Rc::new(Statement::new(*b"SELECT v FROM t", []));
+        let mut statements = Statements::default();
+        statements.parsed_at_primary(b"s", Some(statement.clone()));
+        assert!(!statements.any_otherwise());
+        statements.found_otherwise(b"s", true);
+        assert!(statements.any_otherwise());
+        statements.found_otherwise(b"s", false);
+        assert!(!statements.any_otherwise());
+        statements.found_otherwise(b"s", true);
+        statements.parsed_at_primary(b"s", Some(statement));
+        assert!(!statements.any_otherwise());
+        statements.found_otherwise(b"missing", true);
+        statements.found_otherwise(b"s", true);
+        statements.closed(b"s");
+        assert!(!statements.any_otherwise());
+    }
+}

@@ -1,0 +1,175 @@
+//! What is known of a session, for another process in which it goes on: as values, for interned settings are this process's.
+
+use super::initial_settings::Beginning;
+use super::parameter_status::Reports;
+use super::{DirtSet, SessionState};
+use crate::{Interner, MIRRORED, OWN_SETTINGS, Own, Settings, Startup};
+use history::LoadTime;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Settings, by name.
+pub type Pairs = Vec<(String, String)>;
+
+/// A session's state outside a block, in which nothing has happened that nobody can follow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedState {
+    /// Its settings now.
+    pub settings: Pairs,
+    /// Those with which it began, where that is known.
+    pub first: Option<Pairs>,
+    /// Those are what RESET goes back to.
+    pub resets: bool,
+    /// Consort's own settings now, as SHOW says them.
+    pub own: Pairs,
+    /// What RESET makes of these.
+    pub defaults: Pairs,
+    /// It has had a temporary object once.
+    pub had_temporary: bool,
+    /// `random()` may be a sequence of its own.
+    pub seeded: bool,
+    /// It has set something.
+    pub any_set: bool,
+    /// What the server reported of its settings.
+    pub reported: Pairs,
+    /// That has not been believed yet.
+    pub moved: bool,
+    /// Its client speaks UTF-8.
+    pub client_utf8: bool,
+    /// So does its database.
+    pub server_utf8: bool,
+    /// When its process had read the configuration ([`LoadTime::get`]).
+    pub loaded_us: i64,
+}
+
+/// Settings as values.
+pub fn pairs(settings: &Settings) -> Pairs {
+    settings.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn interned(pairs: &Pairs, interner: &mut Interner) -> Settings {
+    interner.intern(pairs.iter().cloned().collect())
+}
+
+fn shown(own: &Own) -> Pairs {
+    let show = |name: &&str| Some(((*name).to_owned(), own.show(name).ok()?));
+    OWN_SETTINGS.iter().filter_map(show).collect()
+}
+
+/// Consort's own settings with these values. `None`: this process does not know one of them.
+fn own(shown: &Pairs, begins: &Own) -> Option<Own> {
+    let mut own = begins.clone();
+    for (name, value) in shown {
+        own.set(name, Some(value), begins).ok()?;
+    }
+    Some(own)
+}
+
+impl SessionState {
+    /// The state for another process. `None`: the session is in a block, or something has happened to it that nobody can follow
+    /// ([`SessionState::may_move`]).
+    pub fn carried(&self) -> Option<CarriedState> {
+        self.may_move().ok()?;
+        // Whoever adds a field decides here whether it goes along.
+        let SessionState {
+            defaults,
+            transaction,
+            dirt: _,
+            probing,
+            seeded,
+            application_settings: _,
+            beginning,
+            reports,
+            overflown: _,
+            name_changes: _,
+            named: _,
+        } = self;
+        let (now, Beginning { settings: first, resets, any_set, loaded }) = (&transaction.now, beginning);
+        let Reports { values, moved, client_utf8, server_utf8 } = reports;
+        if transaction.failed || now.own_after.is_some() {
+            return None;
+        }
+        let reported = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        Some(CarriedState {
+            settings: pairs(&now.settings),
+            first: first.as_ref().map(pairs),
+            resets: *resets,
+            own: shown(&now.own),
+            defaults: shown(defaults),
+            had_temporary: probing.had_temporary,
+            seeded: *seeded,
+            any_set: *any_set,
+            reported: reported.collect(),
+            moved: *moved,
+            client_utf8: *client_utf8,
+            server_utf8: *server_utf8,
+            loaded_us: loaded.get(),
+        })
+    }
+
+    /// The state of a session that was carried here. `begins`: Consort's own settings of one that asks for nothing here. `None`: a
+    /// setting of Consort's own is not known here.
+    pub fn of_carried(carried: &CarriedState, begins: &Own, interner: &mut Interner) -> Option<SessionState> {
+        let defaults = own(&carried.defaults, begins)?;
+        let startup = Startup { own: defaults.clone(), forward: Vec::new() };
+        let mut state = SessionState::new(&startup, interner);
+        state.transaction.now.settings = interned(&carried.settings, interner);
+        state.transaction.now.own = own(&carried.own, &defaults)?;
+        state.transaction.committed = state.transaction.now.clone();
+        state.beginning.settings = carried.first.as_ref().map(|first| interned(first, interner));
+        state.beginning.resets = carried.resets;
+        let reported: BTreeMap<&str, &str> =
+            carried.reported.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        for name in MIRRORED {
+            if let Some(value) = reported.get(name) {
+                state.reports.values.insert(name, (*value).to_owned());
+            }
+        }
+        (state.dirt, state.probing.due) = (DirtSet::default(), false);
+        (state.probing.had_temporary, state.seeded, state.beginning.any_set) =
+            (carried.had_temporary, carried.seeded, carried.any_set);
+        // What it began with is not carried.
+        state.application_settings = true;
+        state.reports.moved = carried.moved;
+        (state.reports.client_utf8, state.reports.server_utf8) = (carried.client_utf8, carried.server_utf8);
+        state.beginning.loaded = LoadTime::new(carried.loaded_us);
+        Some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dirt;
+
+    #[test]
+    fn a_session_goes_on_elsewhere_as_it_is() {
+        let mut here = Interner::new(8);
+        let pairs = [("consort.consistency", "session"), ("options", "-c app.x=1")];
+        let startup = Startup::of(pairs, Own::default()).unwrap();
+        let mut state = SessionState::new(&startup, &mut here);
+        assert_eq!(state.carried(), None, "nothing is known of it yet");
+        state.dirt = DirtSet::default();
+        state.reported("TimeZone", "UTC");
+        state.transaction.now.own.set("consort.tables_read", Some("a, b"), &Own::default()).unwrap();
+        state.transaction.committed = state.transaction.now.clone();
+        state.beginning.settings = Some(here.intern(BTreeMap::new()));
+        (state.beginning.resets, state.beginning.loaded) = (true, LoadTime::new(7));
+        let carried = state.carried().unwrap();
+        // Another process has other numbers for the same settings.
+        let mut there = Interner::new(8);
+        there.intern(BTreeMap::from([("datestyle".to_owned(), "ISO".to_owned())]));
+        let begins = Own { read_only_is_repeatable: true, ..Own::default() };
+        let mut arrived = SessionState::of_carried(&carried, &begins, &mut there).unwrap();
+        assert_eq!(arrived.carried(), Some(carried.clone()));
+        assert_eq!(arrived.settings().get("timezone"), None, "what is reported is not believed yet");
+        arrived.ready(b'I', &mut there);
+        assert_eq!(arrived.settings().get("timezone"), Some("UTC"));
+        assert_eq!(arrived.consistency(), startup.own.consistency);
+        assert!(arrived.transaction.now.own.read_only_is_repeatable, "that is this process's design");
+        let unknown = CarriedState { own: vec![("consort.unheard".to_owned(), String::new())], ..carried };
+        assert!(SessionState::of_carried(&unknown, &begins, &mut there).is_none());
+        state.dirtied(Dirt::Temporary);
+        assert_eq!(state.carried(), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Commands about what Consort keeps in a database. Without its event triggers nothing tells of DDL any more: the database is let
+//! go of until the command's transaction has ended, and whoever follows it then looks whether all is there.
+
+use super::Session;
+use super::request_analysis::{Several, Todo};
+use backend::request::Request;
+use cluster::barrier;
+use postgres::objects::SCHEMA;
+use session_state::utility::{Utility, What};
+
+/// What follows the schema's name in the names of the event triggers.
+const OF_TRIGGERS: [&[u8]; 3] = [b"_ddl_command_", b"_sql_drop", b"_table_rewrite"];
+
+impl Session {
+    /// Lets go of the database if a DDL command of the request names what is Consort's.
+    pub(super) async fn before_a_change_of_ours(&mut self, request: Request, todo: &Todo) {
+        let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else { return };
+        let changes = |what: &What| matches!(what, What::Utility(Utility::Ddl { .. }));
+        if statements.iter().any(|statement| changes(&statement.what))
+            && (names_ours(self.line.bytes(request)) || self.prepared_names_ours())
+            && self.txn.begins().ours_changes.is_none()
+        {
+            let hold = Box::pin(barrier::let_go(&self.service.cluster, &self.database)).await;
+            self.txn.begins().ours_changes = Some(hold);
+        }
+    }
+
+    /// The same of a statement that was prepared before.
+    fn prepared_names_ours(&self) -> bool {
+        self.current.statement.as_ref().is_some_and(|statement| names_ours(&statement.text))
+    }
+}
+
+/// What is there by other names, wherever a search_path finds it.
+const FUNCTIONS: [&[u8]; 4] =
+    [b"note_command", b"lacks_identity", b"tables_without_identity", b"give_identity"];
+
+/// Whether the schema, the publication (which has its name) or one of the event triggers is named.
+fn names_ours(bytes: &[u8]) -> bool {
+    let ours = SCHEMA.as_bytes();
+    let is_there = |name: &&[u8]| bytes.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
+    if FUNCTIONS.iter().any(is_there) {
+        return true;
+    }
+    let goes_on =
+        |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'$' || !byte.is_ascii();
+    (0..bytes.len().saturating_sub(ours.len() - 1)).any(|at| {
+        let (name, behind) = bytes[at..].split_at(ours.len());
+        let of_trigger =
+            |suffix: &&[u8]| behind.get(..suffix.len()).is_some_and(|part| part.eq_ignore_ascii_case(suffix));
+        name.eq_ignore_ascii_case(ours)
+            && !bytes[..at].last().is_some_and(goes_on)
+            && (!behind.first().is_some_and(goes_on) || OF_TRIGGERS.iter().any(of_trigger))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_has_its_names() {
+        for ours in [
+            "ALTER EVENT TRIGGER consort_ddl_command_end DISABLE",
+            "drop event trigger Consort_SQL_Drop",
+            "DROP SCHEMA consort CASCADE",
+            "DROP SCHEMA \"consort\"",
+            "CREATE OR REPLACE FUNCTION consort.note_command() RETURNS event_trigger",
+            "DROP TABLE consort.log",
+            "DROP FUNCTION Note_Command() CASCADE",
+        ] {
+            assert!(names_ours(ours.as_bytes()), "{ours}");
+        }
+        for other in
+            ["CREATE TABLE consort_bench_hot ()", "DROP TABLE myconsort", "CREATE TABLE t ()", "", "conso"]
+        {
+            assert!(!names_ours(other.as_bytes()), "{other}");
+        }
+    }
+}

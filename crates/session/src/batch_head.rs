@@ -1,0 +1,77 @@
+//! The head of a batch that is sent on alone, because the rest may run elsewhere. Drivers send the BEGIN of a transaction, or
+//! the Parse of a statement with a name, together with what follows; where that runs is known only behind it.
+
+use super::Session;
+use super::primary::Ended;
+use super::request_analysis::Todo;
+use super::split_batch::{self, Part};
+use backend::batch;
+use backend::batch::Batch;
+use backend::request::{Kind, Request};
+use session_state::BlockStatus;
+use session_state::utility::{Statement, Utility, What};
+use wire::{Answers, Status};
+
+impl Session {
+    /// What stands at the head of a batch and must be done before it is known whether the rest runs at a standby: the
+    /// BEGIN of a block that might, or statements that are parsed in such a block.
+    pub(super) fn head_apart(&mut self, request: Request) -> Result<Option<Request>, Ended> {
+        let begins = self.state.block() == BlockStatus::Idle && self.state.wants_snapshots();
+        if self.stands_alone() || !begins && !self.may_be_first_of_snapshot() {
+            return Ok(None);
+        }
+        let bytes = self.line.bytes(request).to_vec();
+        let splitter = self.line.client.splitter;
+        let first = |at| split_batch::first(&bytes[at..], splitter).map_err(Ended::Malformed);
+        let (part, length) = first(0)?;
+        if part == Part::End || length == bytes.len() || first(length)?.0 == Part::End {
+            return Ok(None);
+        }
+        let head = Request { kind: Kind::Batch, bytes: length };
+        match part {
+            Part::Control if !begins => Ok(Some(head)),
+            Part::Statement if begins => Ok(self.is_begin(&bytes[..length])?.then_some(head)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether this statement of a batch is a BEGIN, which is then the current statement.
+    fn is_begin(&mut self, bytes: &[u8]) -> Result<bool, Ended> {
+        let batch = batch::read(bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
+        let prepared = match batch {
+            Some(Batch { parse: Some(parse), .. }) => Some(self.prepared(&parse)),
+            Some(Batch { bind, .. }) => self.line.statements.get(bind.statement).cloned(),
+            None => None,
+        };
+        let Some(prepared) = prepared else { return Ok(false) };
+        if let Todo::Utility(statements) = self.understand_at_once(&prepared.text) {
+            self.current.statements = statements;
+        }
+        let one = |statement: &Statement| matches!(statement.what, What::Utility(Utility::Begin(_)));
+        Ok(self.current.statements.len() == 1 && self.current.statements.iter().all(one))
+    }
+
+    /// Runs the head of a batch alone; what follows it is the next request, unless it fails.
+    pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
+        self.probe().await?;
+        self.at_home().await?;
+        let under = self.parses_under(&Todo::Quiet);
+        self.line.statements.parses_under(under, Vec::new());
+        self.keep_columns_in(head).await?;
+        self.line.run_part(head).await?;
+        let failed = self.line.primary.status != Status::InBlock;
+        self.learn();
+        self.current.fresh = !failed;
+        if failed {
+            self.line.client.consume(request.bytes - head.bytes);
+            self.line.client.out().ready(self.line.primary.status);
+        }
+        self.settle().await;
+        self.line.send().await
+    }
+
+    /// The next statement would be the first of a block that may run at a standby.
+    pub(super) fn may_be_first_of_snapshot(&self) -> bool {
+        self.txn.is_fresh() && self.state.read_only_snapshot()
+    }
+}

@@ -1,0 +1,51 @@
+//! Tables that `EXPLAIN ANALYZE` of CREATE TABLE AS or SELECT INTO makes. No event trigger fires for them: they have no
+//! replica identity, without which their UPDATE fails, and nothing in the stream says that the catalog is another.
+//!
+//! So the session does both itself: behind the answer, on the client's own connection and in its transaction, it calls
+//! the function that attaching has made; and its transaction is one that must be marked, as a change of roles is. A table
+//! made inside a function, or one that is written in the same query string, is not seen.
+
+use super::request_analysis::{Several, Todo};
+use super::{Ended, Session};
+use postgres::sql::quoted;
+use session_state::utility::{Name, Utility, What};
+use wire::Status;
+
+/// The relations that a request makes so.
+pub(super) fn made(todo: &Todo) -> Vec<Name> {
+    let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else {
+        return Vec::new();
+    };
+    let made = |what: &What| match what {
+        What::Utility(Utility::Explain { makes, .. }) => makes.clone(),
+        _ => None,
+    };
+    statements.iter().filter_map(|statement| made(&statement.what)).collect()
+}
+
+/// The command that gives the relation its identity if it needs one, and fails in no case: it would take the client's
+/// transaction with it. The session's own search path says which relation the name means.
+fn command(name: &Name) -> Option<String> {
+    let schema = name.schema.iter().map(|schema| quoted(schema) + ".").collect::<String>();
+    let name = schema + &quoted(&name.name);
+    // Dollar quotes: the session may read backslashes in others.
+    (!name.contains("$consort")).then(|| {
+        format!(
+            "DO LANGUAGE plpgsql $consort_do$BEGIN \
+             PERFORM consort.give_identity(pg_catalog.to_regclass($consort_name${name}$consort_name$)); \
+             EXCEPTION WHEN OTHERS THEN NULL; END$consort_do$"
+        )
+    })
+}
+
+impl Session {
+    /// Behind its answer.
+    pub(super) async fn give_identities(&mut self, made: &[Name]) -> Result<(), Ended> {
+        for command in made.iter().filter_map(command) {
+            if self.database.id().is_some() && self.line.primary.status != Status::Failed {
+                self.line.ask(&command).await?;
+            }
+        }
+        Ok(())
+    }
+}

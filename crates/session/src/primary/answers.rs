@@ -1,0 +1,345 @@
+//! What an answer of the primary means: what is still to come, where the session stands, and who gets it.
+
+use super::notifications::Notified;
+use super::{Expect, Seen, Side, Told};
+use backend::prepared_statements::Statements;
+use backend::statement_description::Described;
+use std::collections::VecDeque;
+use wire::tag::back;
+use wire::{CommandTag, Complaint, Frame, Malformed, Part, Status};
+
+/// What PostgreSQL says when there is no prepared statement of a name.
+const NO_SUCH_STATEMENT: &[u8] = b"26000";
+
+/// The same if the block has failed, maybe by what was tried to have the statement.
+const FAILED_BLOCK: &[u8] = b"25P02";
+
+/// What an answer moves.
+pub(super) struct Standing<'a> {
+    pub(super) expects: &'a mut VecDeque<Expect>,
+    pub(super) status: &'a mut Status,
+    pub(super) open: &'a mut bool,
+    pub(super) copying: &'a mut bool,
+    pub(super) passes_over: &'a mut bool,
+    pub(super) portal_gone: &'a mut bool,
+    pub(super) told: &'a mut Told,
+    pub(super) seen: &'a mut Seen,
+    pub(super) notified: &'a mut Notified,
+    /// The connection's process.
+    pub(super) pid: i32,
+    /// A question of our own failed.
+    pub(super) unclosed: &'a mut bool,
+    /// What the client gets instead of the last answer.
+    pub(super) instead: &'a mut Option<Box<[u8]>>,
+    pub(super) keeps_tags: bool,
+    /// Settings that are reported are kept for later.
+    pub(super) holds_reports: bool,
+}
+
+impl Standing<'_> {
+    /// Notes what an answer means; `false`: it is not for the client.
+    pub(super) fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
+        match self.expects.front() {
+            _ if frame.tag() == back::NOTIFICATION => return self.notified(frame),
+            Some(expect) if expect.is_question() && !self.is_the_clients_own(frame) => {
+                return self.answered_ourselves(frame, side.statements);
+            }
+            Some(Expect::Aside(ours)) if !self.is_the_clients_own(frame) => {
+                let ours = *ours;
+                return self.answered_aside(frame, ours);
+            }
+            _ => {}
+        }
+        match frame.tag() {
+            back::PARSE_COMPLETE => match self.expects.pop_front() {
+                Some(Expect::Ours | Expect::Learns(_)) => return Ok(false),
+                Some(Expect::Parse(name, statement, _)) => {
+                    side.statements.parsed_at_primary(&name, statement)
+                }
+                _ => return Err(Malformed::Body),
+            },
+            back::CLOSE_COMPLETE => match self.expects.pop_front() {
+                Some(Expect::Ours | Expect::Learns(_) | Expect::PortalGone) => return Ok(false),
+                Some(Expect::Close(name)) => side.statements.closed(&name),
+                Some(Expect::ClosePortal) => {}
+                _ => return Err(Malformed::Body),
+            },
+            back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA if self.describes() => {
+                self.seen.described.extend_from_slice(frame.bytes());
+                if frame.tag() != back::PARAMETER_DESCRIPTION {
+                    self.described(side.statements)?;
+                }
+                return Ok(false);
+            }
+            back::BIND_COMPLETE | back::ROW_DESCRIPTION | back::NO_DATA => self.answer_came(),
+            back::COMMAND_COMPLETE => return self.command_completed(frame, side.statements),
+            back::PORTAL_SUSPENDED | back::EMPTY_QUERY => {
+                self.seen.completed += 1;
+                self.answer_came();
+            }
+            back::COPY_IN => {
+                *self.copying = true;
+                // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
+                if let (Some(Expect::Answer), Some(Expect::Synced)) =
+                    (self.expects.front(), self.expects.get(1))
+                {
+                    self.expects.remove(1);
+                    *self.open = true;
+                }
+            }
+            back::ERROR => {
+                self.complains(&Complaint::read(frame), side.statements);
+                return Ok(self.instead.is_none());
+            }
+            back::PARAMETER_STATUS => {
+                let (name, value) = wire::parameter_status(frame)?;
+                self.seen.reported.push((name.to_vec(), value.to_vec()));
+                if self.holds_reports {
+                    return Ok(false);
+                }
+                side.reported.note(name, value);
+            }
+            back::READY_FOR_QUERY => {
+                *self.copying = false;
+                *self.status = wire::status(frame)?;
+                // What was sent behind an error and before its Sync is never answered.
+                self.taken_back(side.statements, Expect::is_ready);
+                let answered = self.expects.pop_front();
+                let hushed = matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld));
+                return Ok(!hushed && !self.notified.holds_ready(*self.status));
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// The next answer is to a Describe of ours.
+    fn describes(&self) -> bool {
+        matches!(self.expects.front(), Some(Expect::Described { .. }))
+    }
+
+    /// It has come.
+    fn described(&mut self, statements: &mut Statements) -> Result<(), Malformed> {
+        let Some(Expect::Described { name, told }) = self.expects.pop_front() else {
+            return Err(Malformed::Body);
+        };
+        let now = Described::read(&std::mem::take(&mut self.seen.described))?;
+        match told {
+            None => statements.described(&name, now),
+            Some(told) if told.has_columns_of(&now) => {}
+            Some(_) => return Err(other_columns(&name)),
+        }
+        Ok(())
+    }
+
+    /// An error came. If the server does not have a statement that is refused, the client hears why.
+    fn complains(&mut self, complaint: &Complaint<'_>, statements: &mut Statements) {
+        if complaint.sqlstate() == NO_SUCH_STATEMENT
+            && let Some(Expect::Refused(error)) = self.expects.front_mut()
+        {
+            *self.instead = Some(std::mem::take(error));
+        } else if [NO_SUCH_STATEMENT, FAILED_BLOCK].contains(&complaint.sqlstate()) {
+            *self.instead = statements.refused_in_sql();
+        }
+        self.failed(statements);
+        self.seen.sqlstate = complaint.sqlstate().try_into().ok();
+        if self.keeps_tags {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let said = || (text(complaint.sqlstate()), text(complaint.message()));
+            self.seen.complaint.get_or_insert_with(said);
+        }
+        if complaint.is_fatal() {
+            *self.told = Told::ByPrimary;
+        }
+    }
+
+    /// A command was completed; `false`: the client hears of it later.
+    fn command_completed(
+        &mut self,
+        frame: &Frame<'_>,
+        statements: &mut Statements,
+    ) -> Result<bool, Malformed> {
+        self.seen.completed += 1;
+        self.answer_came();
+        let tag = CommandTag::read(frame)?;
+        self.seen.rows = tag.rows();
+        if self.keeps_tags {
+            self.seen.tags.push(tag.0.into());
+        }
+        self.completed(tag, statements);
+        let is_withheld = matches!(self.expects.front(), Some(Expect::Withheld));
+        if is_withheld {
+            self.seen.withheld.extend_from_slice(frame.bytes());
+        }
+        Ok(!is_withheld)
+    }
+
+    /// The next answer is for ourselves.
+    pub(super) fn asked_ourselves(&self) -> bool {
+        let ours = |expect: &Expect| expect.is_question() || matches!(expect, Expect::Aside(_));
+        self.expects.front().is_some_and(ours)
+    }
+
+    /// Notes what a piece of an answer means that is too large to be held; `false`: it is not for the client. Large are rows,
+    /// COPY data, what a function call gives, the description of many columns, and what quotes such a value: an error or a notice.
+    pub(super) fn answered_in_part(
+        &mut self,
+        part: Part<'_>,
+        statements: &mut Statements,
+    ) -> Result<bool, Malformed> {
+        let is_error = part.tag == back::ERROR;
+        let is_description = matches!(part.tag, back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION);
+        match self.expects.front() {
+            Some(Expect::Aside(_)) => self.seen.aside.extend_from_slice(part.bytes),
+            Some(Expect::Described { .. }) if is_description => {
+                self.seen.described.extend_from_slice(part.bytes);
+                if part.last && part.tag == back::ROW_DESCRIPTION {
+                    return self.described(statements).map(|()| false);
+                }
+            }
+            Some(Expect::Bound | Expect::Learnt { .. }) if is_description => {
+                self.seen.aside.extend_from_slice(part.bytes);
+            }
+            Some(expect) if expect.is_question() => {
+                if part.first && is_error {
+                    (self.seen.row, self.seen.error) = (None, Some(Vec::new()));
+                    *self.unclosed = true;
+                }
+                if let Some(error) = self.seen.error.as_mut().filter(|_| is_error) {
+                    error.extend_from_slice(part.bytes);
+                }
+            }
+            _ => {
+                if part.first && is_error {
+                    self.failed(statements);
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The client's request has failed.
+    fn failed(&mut self, statements: &mut Statements) {
+        self.seen.failed = true;
+        *self.copying = false;
+        self.passed_over(statements);
+    }
+
+    /// The end of an answer came, to a message of the extended protocol or to a Query.
+    fn answer_came(&mut self) {
+        self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer | Expect::Refused(_)));
+    }
+
+    /// If a message of the extended protocol failed, nothing that comes before the next Sync is answered.
+    fn passed_over(&mut self, statements: &mut Statements) {
+        match self.expects.front() {
+            None => return,
+            Some(expect) if expect.is_ready() => return,
+            // What it does to the unnamed statement it does before it fails.
+            Some(Expect::Parse(..)) => drop(self.expects.pop_front()),
+            Some(_) => {}
+        }
+        self.taken_back(statements, |expect| expect.is_ready() && !matches!(expect, Expect::Asked(..)));
+        *self.passes_over = self.expects.is_empty();
+        // Whatever follows belongs to what failed, up to its Sync.
+        *self.open |= *self.passes_over;
+    }
+
+    /// Nothing is answered any more of what is expected before this.
+    fn taken_back(&mut self, statements: &mut Statements, until: impl Fn(&Expect) -> bool) {
+        let end = self.expects.iter().position(until).unwrap_or(self.expects.len());
+        // The last one first: each knows what was before it.
+        for expect in self.expects.drain(..end).rev() {
+            *self.portal_gone |= matches!(expect, Expect::PortalGone);
+            if let Some(undo) = expect.undo() {
+                statements.undo(undo);
+            }
+        }
+    }
+
+    /// What comes although a question of ours is open, and is not its answer.
+    fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
+        match frame.tag() {
+            back::PARAMETER_STATUS => true,
+            back::NOTICE => matches!(self.expects.front(), Some(Expect::Command)),
+            back::ERROR => Complaint::read(frame).is_fatal(),
+            _ => false,
+        }
+    }
+
+    fn answered_ourselves(
+        &mut self,
+        frame: &Frame<'_>,
+        statements: &mut Statements,
+    ) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::DATA_ROW => {
+                let row = wire::row_texts(frame)?;
+                self.seen.answers.extend(row.first().cloned());
+                self.seen.row = Some(row);
+            }
+            back::PARSE_COMPLETE | back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
+                if matches!(self.expects.front(), Some(Expect::Bound | Expect::Learnt { .. })) =>
+            {
+                self.seen.aside.extend_from_slice(frame.bytes());
+            }
+            back::ERROR => {
+                self.seen.row = None;
+                self.seen.error = Some(frame.bytes().to_vec());
+                *self.unclosed = true;
+            }
+            back::READY_FOR_QUERY => {
+                *self.status = wire::status(frame)?;
+                if let Some(Expect::Learnt { name, told }) = self.expects.pop_front() {
+                    let (said, error) = (std::mem::take(&mut self.seen.aside), self.seen.error.take());
+                    match told {
+                        _ if error.is_some() => statements.unlearned(&name),
+                        Some(told) if !told.has_columns_of(&Described::read(&said)?) => {
+                            return Err(other_columns(&name));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn answered_aside(&mut self, frame: &Frame<'_>, ours: bool) -> Result<bool, Malformed> {
+        match frame.tag() {
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE if ours => {
+                self.expects.pop_front();
+                self.expects.push_front(Expect::Aside(false));
+                return Ok(false);
+            }
+            back::READY_FOR_QUERY => {
+                *self.status = wire::status(frame)?;
+                self.expects.pop_front();
+            }
+            _ => {}
+        }
+        self.seen.aside.extend_from_slice(frame.bytes());
+        Ok(false)
+    }
+
+    /// SQL may have taken prepared statements away.
+    fn completed(&mut self, tag: CommandTag<'_>, statements: &mut Statements) {
+        match (tag.0, self.expects.front()) {
+            (b"DEALLOCATE", Some(Expect::Asked(Some(name), _) | Expect::Hushed(Some(name)))) => {
+                statements.closed(name);
+            }
+            (b"DEALLOCATE", _) => statements.forget_named(),
+            (b"DEALLOCATE ALL" | b"DISCARD ALL", _) => statements.forget_all(),
+            _ => {}
+        }
+    }
+}
+
+/// A statement was told that gives other columns by now, and may have run: nothing of its answer is for the client.
+fn other_columns(name: &[u8]) -> Malformed {
+    let name = String::from_utf8_lossy(name);
+    tracing::warn!(%name, "the columns of a prepared statement changed while it was told to another connection");
+    Malformed::Body
+}

@@ -1,0 +1,736 @@
+//! What a request is: one statement that its tree explains, one that the grammar explains, or several. Nothing is sent
+//! to a server here but the probe that may prove a session clean, and a read waits for its tree no longer than it would
+//! for its proof.
+
+use super::primary::Ended;
+use super::read_only_snapshots::PATIENCE;
+use super::{Session, consort_settings};
+use backend::batch;
+use backend::batch::Batch;
+use backend::prepared_statements;
+use backend::prepared_statements::{SettingsAt, Statement as Prepared};
+use backend::request::Request;
+use backend::request_text::{TEXT_KEPT_BYTES, Words};
+use backend::standby::may_be_bound;
+use cluster::plan;
+use cluster::plan::{Asker, Plan, Writing};
+use cluster::understanding::Statement as Asked;
+use history::{Consistency, Footprint};
+use scheduler::{Reason, SessionMarks};
+use session_state::utility::{Held, Statement, Utility, What};
+use session_state::{BlockStatus, Dirt, set_by_function};
+use statement_analysis::shape::{Hint, Shape, Strings};
+use statement_analysis::template::FootprintTemplate;
+use statement_analysis::{Parameter, Template, Values};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transaction::Cluster as _;
+use wire::tag::front;
+use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Splitter, Step, Target};
+
+/// A prepared statement was parsed under other settings than the session has now, or its names meant something else.
+pub(super) const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
+
+/// A prepared statement that is not followed, or is not there.
+pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
+/// How long a Parse waits for a gauge while names may have changed in a way that is not known yet.
+pub(super) const GAUGE_LIMIT: Duration = Duration::from_millis(50);
+/// How long a read waits for its tree where the design has reads wait for replicas.
+const TREE_LIMIT: Duration = Duration::from_millis(50);
+
+/// What is to be done with a request.
+pub(super) enum Todo {
+    /// Nothing is executed.
+    Quiet,
+    /// A statement about a setting of our own.
+    Own(Rc<[Statement]>),
+    /// It cannot be done.
+    Refuse(Problem),
+    /// One statement that its tree explains.
+    One(Plan),
+    /// One that the grammar explains.
+    Utility(Rc<[Statement]>),
+    /// More than one, or nobody knows what.
+    Several(Several),
+}
+
+impl Todo {
+    /// A block in which nothing has run is so still behind it; or it begins one.
+    pub(super) fn leaves_block_fresh(&self) -> bool {
+        match self {
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) => true,
+            // It decides for itself.
+            Todo::One(_) => true,
+            Todo::Utility(statements) => matches!(
+                &**statements,
+                [Statement { what: What::Utility(Utility::Begin(_) | Utility::SetTransaction(_)), .. }]
+            ),
+            Todo::Several(_) => false,
+        }
+    }
+
+    /// Whatever is parsed in it is parsed under the settings that the session has before it.
+    pub(super) fn keeps_settings(&self) -> bool {
+        match self {
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => true,
+            Todo::Utility(_) => false,
+            Todo::Several(several) => {
+                let is_tree = |statement: &Statement| statement.what == What::Tree;
+                several.dirt.is_none() && several.statements.iter().all(is_tree)
+            }
+        }
+    }
+}
+
+/// Several statements in one request.
+pub(super) struct Several {
+    /// All that they may write.
+    pub(super) footprint: Footprint,
+    /// Some of them keep readers out from now on.
+    pub(super) locks_out_readers: bool,
+    /// One of them may end a block.
+    pub(super) may_end_block: bool,
+    /// What they may leave behind in the session.
+    pub(super) dirt: Option<Dirt>,
+    /// What they are, in order.
+    pub(super) statements: Rc<[Statement]>,
+    /// Why they run at the primary.
+    pub(super) reason: Reason,
+    /// The catalog's version under which the footprint was understood.
+    pub(super) catalog: u64,
+}
+
+impl Several {
+    /// Nobody knows what.
+    pub(super) fn anything(reason: Reason) -> Several {
+        let unknown = Statement { range: 0..0, what: What::Utility(Utility::Unknown) };
+        Several {
+            footprint: Footprint::Everything,
+            locks_out_readers: true,
+            may_end_block: true,
+            dirt: Some(Dirt::Unknown),
+            statements: Rc::new([unknown]),
+            reason,
+            catalog: 0,
+        }
+    }
+
+    /// Several statements of one text, which may write anything.
+    pub(super) fn of_text(statements: Rc<[Statement]>) -> Several {
+        let utilities = || {
+            statements.iter().filter_map(|statement| match &statement.what {
+                What::Utility(utility) => Some(utility),
+                What::Tree => None,
+            })
+        };
+        let has_tree = statements.iter().any(|statement| statement.what == What::Tree);
+        Several {
+            footprint: Footprint::Everything,
+            locks_out_readers: utilities().any(Utility::doubt_at_statement),
+            may_end_block: utilities().any(ends_block),
+            dirt: has_tree.then_some(Dirt::Unknown),
+            reason: Reason::Stay("several_statements"),
+            statements,
+            catalog: 0,
+        }
+    }
+}
+
+fn ends_block(utility: &Utility) -> bool {
+    matches!(
+        utility,
+        Utility::Commit { .. } | Utility::Rollback { .. } | Utility::PrepareTransaction(_) | Utility::Unknown
+    )
+}
+
+/// What a Describe message describes.
+pub(super) fn describes(frame: &Frame<'_>) -> Option<Target> {
+    Describe::read(frame).ok().map(|describe| describe.target)
+}
+
+impl Session {
+    /// Who asks, for the plan.
+    pub(super) fn asker(&self) -> Asker<'_> {
+        Asker {
+            cluster: &self.service.cluster,
+            database: &self.database,
+            session: &self.state,
+            marks: self.reads.marks,
+            home: self.reads.home,
+            in_snapshot: self.txn.snapshot().is_some(),
+        }
+    }
+
+    /// What a Query is.
+    pub(super) async fn understand_query(&mut self, request: Request) -> Result<Todo, Ended> {
+        match self.reads_query(request).map_err(Ended::Malformed)? {
+            Some(words) => self.understand(&words, &[], &[]).await,
+            None => Ok(Todo::Several(Several::anything(Reason::Stay("encoding")))),
+        }
+    }
+
+    /// What a batch is.
+    pub(super) async fn understand_batch(&mut self, request: Request) -> Result<Todo, Ended> {
+        let mut bytes = std::mem::take(&mut self.current.meant.scratch);
+        bytes.clear();
+        bytes.extend_from_slice(self.line.bytes(request));
+        let splitter = self.line.client.splitter;
+        let todo = match batch::read(&bytes, splitter).map_err(Ended::Malformed)? {
+            Some(batch) => self.understand_one(&batch).await,
+            None => self.understand_several(&bytes, splitter).await,
+        };
+        bytes.shrink_to(TEXT_KEPT_BYTES);
+        self.current.meant.scratch = bytes;
+        todo
+    }
+
+    /// What a batch of one statement is.
+    pub(super) async fn understand_one(&mut self, batch: &Batch<'_>) -> Result<Todo, Ended> {
+        let prepared = match &batch.parse {
+            Some(parse) => Some(self.prepared(parse)),
+            None => self.line.statements.get(batch.bind.statement).cloned(),
+        };
+        let Some(prepared) = prepared else {
+            return Ok(Todo::Several(Several::anything(UNKNOWN_STATEMENT)));
+        };
+        self.current.statement = Some(prepared.clone());
+        if batch.parse.is_some_and(|parse| !parse.name.is_empty()) {
+            self.know_before_parse().await?;
+        }
+        let mut todo = if let Some(words) = self.reads_prepared(&prepared) {
+            let parameters: Vec<Parameter<'_>> = batch.bind.parameters().map(parameter).collect();
+            self.understand(&words, &types(&prepared), &parameters).await
+        } else {
+            Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
+        };
+        if let Ok(Todo::One(Plan::Leaves(leaving))) = &mut todo {
+            leaving.question.at_copies &= may_be_bound(&leaving.template, &prepared.types, &batch.bind);
+        }
+        let meaning = self.current.meant.meaning.take();
+        match (&batch.parse, &todo) {
+            (Some(parse), Ok(Todo::One(_))) if !parse.name.is_empty() => {
+                self.current.meant.meanings.extend(meaning.map(|meaning| (parse.name.into(), meaning)));
+            }
+            (None, Ok(Todo::One(plan))) => {
+                if let Some(otherwise) = self.parsed_otherwise(batch.bind.statement, plan, meaning) {
+                    return Ok(otherwise);
+                }
+            }
+            _ => {}
+        }
+        todo
+    }
+
+    /// What is to be done instead with a statement that was parsed before, if what its constants and names mean, which was
+    /// fixed then, may not be what they would mean now.
+    fn parsed_otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
+        let otherwise = self.otherwise(name, plan, meaning);
+        self.line.statements.found_otherwise(name, otherwise.is_some());
+        if otherwise.is_some() {
+            // The tree that arrives later is that of what it would mean now.
+            self.current.commits.narrow = None;
+        }
+        otherwise.or_else(|| self.looks_up_first(name, plan))
+    }
+
+    /// A read that would leave runs at the primary first, if that has to look up its names. In a block that may run at a standby as a
+    /// whole nothing is looked up.
+    fn looks_up_first(&self, name: &[u8], plan: &Plan) -> Option<Todo> {
+        let is_whole = self.txn.snapshot().is_some() || self.may_be_first_of_snapshot();
+        if !matches!(plan, Plan::Leaves(_)) || name.is_empty() || is_whole {
+            return None;
+        }
+        // Connections that are shared look up the names of each statement by themselves.
+        let names = self.line.own.is_some().then(|| self.database.names());
+        let settings = self.settings_if_known();
+        let (statements, changes) = (&self.line.statements, self.state.name_changes());
+        let are = statements.are_names_looked_up(name, settings.as_ref(), changes, names);
+        (!are).then_some(Todo::One(Plan::Stays(PARSED_OTHERWISE)))
+    }
+
+    fn otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
+        let (settings, names) = (SettingsAt::of(self.state.settings()), self.database.names());
+        let statements = &mut self.line.statements;
+        let same_names = statements.names_still_mean(name, names, meaning);
+        let (under, if_judged) = (statements.parsed_under(name), statements.parsed_under_if_judged(name));
+        let is_known = same_names && self.state.knows_names() && under == Some(settings);
+        if statements.is_the_standbys(name) && !is_known {
+            let message = "the unnamed statement may mean something else by now than when it was parsed";
+            return Some(Todo::Refuse(Problem::error("0A000", message).hint("Parse it again.")));
+        }
+        if !same_names {
+            // Nobody knows what it does.
+            return Some(Todo::One(Plan::Writes(Writing::everything(PARSED_OTHERWISE))));
+        }
+        let otherwise = match plan {
+            Plan::Leaves(_) if under != Some(settings) => Plan::Stays(PARSED_OTHERWISE),
+            // It is judged with what ran before it: then it is known under which settings it was parsed, or that nobody knows.
+            Plan::Writes(writing)
+                if writing.dirties == Some(Dirt::Unjudged)
+                    && if_judged.map(|under| under.analysed) == Some(settings.analysed) =>
+            {
+                return None;
+            }
+            Plan::Writes(_) if under.map(|under| under.analysed) != Some(settings.analysed) => {
+                Plan::Writes(Writing::everything(PARSED_OTHERWISE))
+            }
+            _ => return None,
+        };
+        Some(Todo::One(otherwise))
+    }
+
+    /// The statement of a Parse message: the one that is known already, if it is the same.
+    pub(super) fn prepared(&self, parse: &Parse<'_>) -> Rc<Prepared> {
+        let (text, types) = parse.signature();
+        match self.line.statements.get(parse.name) {
+            Some(known) if *known.text == *text && *known.types == *types => known.clone(),
+            _ => Rc::new(Prepared::new(text, types)),
+        }
+    }
+
+    /// What one text is, with these parameters.
+    async fn understand(
+        &mut self,
+        words: &Words,
+        types: &[u32],
+        parameters: &[Parameter<'_>],
+    ) -> Result<Todo, Ended> {
+        let strings = self.state.strings();
+        let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
+        let statements = match held {
+            Held::Nothing => return Ok(Todo::Quiet),
+            Held::Tree => {
+                let plan = self.tree(words, types, parameters).await?;
+                return Ok(self.or_refused(plan, words, parameters));
+            }
+            Held::Statements(statements) => statements,
+        };
+        self.heed_settings(&statements, words, parameters);
+        if keeps_own(&statements) {
+            return Ok(Todo::Refuse(consort_settings::kept_at_server()));
+        }
+        let is_own = |statement: &Statement| matches!(&statement.what, What::Utility(u) if u.consort_setting().is_some());
+        match &*statements {
+            [] => Ok(Todo::Quiet),
+            [one] if one.what == What::Tree => {
+                let plan = self.tree(words, types, parameters).await?;
+                Ok(self.or_refused(plan, words, parameters))
+            }
+            [one] if is_own(one) => Ok(Todo::Own(statements)),
+            [one] => {
+                if matches!(one.what, What::Utility(Utility::Begin(_))) && !self.state.knows_names() {
+                    // Inside the block nobody can ask, and what is prepared there is used long afterwards.
+                    self.configuration_found().await;
+                    self.probe().await?;
+                }
+                Ok(Todo::Utility(statements))
+            }
+            several if several.iter().any(is_own) => {
+                let problem =
+                    Problem::error("0A000", "settings of Consort's own must be alone in their query");
+                Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW in a query of its own.")))
+            }
+            several if several.iter().any(|one| sets_own(&words.text[one.range.clone()], strings)) => {
+                Ok(Todo::Refuse(consort_settings::set_at_server()))
+            }
+            _ => {
+                self.heed_demands(words);
+                Ok(Todo::Several(Several::of_text(statements)))
+            }
+        }
+    }
+
+    /// The plan for one statement that its tree explains.
+    async fn tree(
+        &mut self,
+        words: &Words,
+        types: &[u32],
+        parameters: &[Parameter<'_>],
+    ) -> Result<Plan, Ended> {
+        if words.shape.hint() == Some(Hint::Unknown) {
+            let message = "the hint is not understood: the statement runs at the primary";
+            let notice = Problem { severity: Severity::Notice, ..Problem::error("01000", message) };
+            self.line.client.out().problem(&notice);
+        }
+        self.current.meant.meaning = None;
+        self.come_up(words);
+        if let Some(behind) = self.catalog_behind().await {
+            return Ok(Plan::Stays(behind));
+        }
+        let mut literals = Vec::new();
+        words.shape.texts(&words.text, &mut literals);
+        let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
+        let values = Values { literals: &literals, parameters, utf8 };
+        if words.may_be_a_read() {
+            self.catalog_in_hand().await;
+        }
+        let mut template = self.template(words, types).await;
+        let narrow = |template: &Template| !matches!(template.writes, FootprintTemplate::Everything);
+        if self.would_leave_if_clean(template.as_deref(), &values)
+            || self.is_unknown_for_nothing() && template.as_deref().is_none_or(narrow)
+        {
+            match self.state.block() {
+                BlockStatus::Idle => {
+                    self.probe().await?;
+                    template = self.known_template(words, types);
+                }
+                // In a block there is no place for a probe; before the next one there is.
+                _ => self.first.probe = self.takes_long(&words.shape),
+            }
+        }
+        // While that was asked and waited for, the primary may have been configured anew.
+        self.heed_reloads();
+        self.heed_demand(template.as_deref(), words);
+        let settings = self.state.settings().clone();
+        let statement =
+            Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
+        self.current.meant.meaning = template.as_ref().and_then(|template| template.validity.meaning);
+        let mut plan = plan::tree(self.asker(), statement, &values, template);
+        if let Plan::Writes(writing) = &mut plan
+            && writing.unknown
+        {
+            if self.state.knows_names() {
+                self.narrow_later(statement, &values);
+            }
+            if self.state.knows_names_if_judged() && self.unjudged.keep(statement, &self.database) {
+                writing.dirties = Some(Dirt::Unjudged);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The statement's template, if it is known.
+    fn known_template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
+        let settings = self.state.settings();
+        let statement = Asked { shape: &words.shape, text: &words.text, parameters: types, settings };
+        self.service.cluster.understanding().look(&self.database, statement)
+    }
+
+    /// The statement's template, waited for only if it may be a read that leaves.
+    async fn template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
+        let known = self.known_template(words, types);
+        let alone = self.state.block() == BlockStatus::Idle;
+        let waits = known.is_none()
+            && words.shape.sure().is_ok()
+            && (self.current.meant.patient || words.may_be_a_read())
+            && (alone || self.may_be_first_of_snapshot() || self.txn.snapshot().is_some())
+            && self.state.consistency() != Consistency::Primary
+            && (self.current.meant.patient || self.database.not_serving().is_none());
+        if !waits {
+            return known;
+        }
+        let begun = Instant::now();
+        let usual = self.service.cluster.proof_limit();
+        let patience = if self.current.meant.patient {
+            PATIENCE
+        } else if self.reads_wait() {
+            // Rather than burden the primary.
+            TREE_LIMIT.max(usual)
+        } else {
+            usual
+        };
+        let limit = begun + patience;
+        let statement = Asked {
+            shape: &words.shape,
+            text: &words.text,
+            parameters: types,
+            settings: self.state.settings(),
+        };
+        let understanding = self.service.cluster.understanding();
+        let template = understanding.look_until(limit, &self.database, statement).await;
+        self.service.cluster.metrics().analysis_wait.took(begun.elapsed());
+        template
+    }
+
+    /// What is written in this session is not known although a probe may tell its settings.
+    fn is_unknown_for_nothing(&self) -> bool {
+        !self.state.knows_names() && self.state.probe().is_some() && self.database.not_serving().is_none()
+    }
+
+    /// Only the session keeps this read at the primary, and a probe may change that.
+    fn would_leave_if_clean(&self, template: Option<&Template>, values: &Values<'_>) -> bool {
+        let Some(template) = template else { return false };
+        self.state.may_leave().is_err()
+            && self.state.may_be_clean()
+            && template.stay_with(values).is_none()
+            && template.writes.fill(values).is_nothing()
+            && self.database.not_serving().is_none()
+    }
+
+    /// Before a statement is prepared that will be executed later: under settings that nobody knows it could never leave, and
+    /// if nobody knew what the primary had shown by then, only until the catalog changes.
+    async fn know_before_parse(&mut self) -> Result<(), Ended> {
+        if self.state.block() == BlockStatus::Idle && self.state.known_settings().is_none() {
+            self.probe().await?;
+        }
+        self.current.meant.shown = self.shown_by_now().await;
+        Ok(())
+    }
+
+    /// What a named statement means that is about to be parsed, if it may be a read. Known now, it need not run before the
+    /// catalog changes.
+    async fn know_meaning(&mut self, name: &[u8], prepared: &Prepared) {
+        if name.is_empty() || self.state.known_settings().is_none() {
+            return;
+        }
+        if let Some(words) = self.reads_prepared(prepared).filter(|words| words.may_be_a_read()) {
+            let template = self.template(&words, &types(prepared)).await;
+            let meaning = template.and_then(|template| template.validity.meaning);
+            self.current.meant.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
+        }
+    }
+
+    /// What the primary has shown, if names may have changed in a way that is not known yet.
+    async fn shown_by_now(&self) -> Option<Rc<history::Snapshot>> {
+        let cluster = &self.service.cluster;
+        let known = self.database.id().filter(|_| self.database.reads_may_leave());
+        if known.is_some_and(|database| !cluster.scheduler().order().everything_in_doubt(database)) {
+            return None;
+        }
+        let wanted = cluster.scheduler().order_mut().want_gauge();
+        cluster.gauge_wanted();
+        let mut left = GAUGE_LIMIT;
+        loop {
+            if let Some((number, gauge)) = cluster.scheduler().order().newest_gauge()
+                && number >= wanted
+            {
+                return Some(Rc::new(gauge.snapshot.clone()));
+            }
+            left = cluster.changed(left).await?;
+        }
+    }
+
+    /// The session's marks, as far as a gauge has told them by now, if they are what these words are held to.
+    fn come_up(&mut self, words: &Words) {
+        let asked = match words.shape.hint() {
+            Some(Hint::Level(level)) => level,
+            Some(Hint::Unknown) => Consistency::Primary,
+            Some(Hint::Declares) | None => self.state.consistency(),
+        };
+        if asked == Consistency::Session {
+            self.marks_come_up();
+        }
+    }
+
+    fn marks_come_up(&mut self) {
+        let cluster = self.service.cluster.clone();
+        let mut scheduler = cluster.scheduler();
+        if std::mem::take(&mut self.reads.behind) {
+            self.reads.awaited = Some(scheduler.order_mut().want_gauge());
+        }
+        let Some(awaited) = self.reads.awaited else { return };
+        let marks: &mut SessionMarks = &mut self.reads.marks;
+        match scheduler.order().newest_gauge() {
+            Some((number, gauge)) if number >= awaited => {
+                marks.own_commit = gauge.insert_lsn;
+                if gauge.insert_lsn > marks.last_seen {
+                    marks.last_seen = gauge.insert_lsn;
+                    marks.seen_at = None;
+                }
+                self.reads.awaited = None;
+            }
+            _ => marks.own_commit = history::Lsn::MAX,
+        }
+        drop(scheduler);
+        cluster.gauge_wanted();
+    }
+
+    /// Something ran at the primary: what this session reads elsewhere must not be older.
+    pub(super) fn fell_behind(&mut self) {
+        self.reads.behind = true;
+        if self.state.consistency() == Consistency::Session {
+            self.marks_come_up();
+        }
+    }
+
+    /// What a batch of several statements is.
+    async fn understand_several(&mut self, bytes: &[u8], mut splitter: Splitter) -> Result<Todo, Ended> {
+        let (mut parsed, mut bound) = (BTreeMap::new(), None::<Rc<[Statement]>>);
+        let mut several = Several {
+            footprint: Footprint::NOTHING,
+            locks_out_readers: false,
+            may_end_block: false,
+            dirt: None,
+            statements: Rc::new([]),
+            reason: Reason::Stay("several_statements"),
+            catalog: self.database.version(),
+        };
+        let (mut statements, mut at) = (Vec::new(), 0);
+        while at < bytes.len() {
+            let Step::Whole(frame) = splitter.next(&bytes[at..]).map_err(Ended::Malformed)? else { break };
+            at += frame.bytes().len();
+            match frame.tag() {
+                front::PARSE => {
+                    let parse = Parse::read(&frame).map_err(Ended::Malformed)?;
+                    parsed.insert(parse.name, self.prepared(&parse));
+                }
+                front::BIND => {
+                    let bind = Bind::read(&frame).map_err(Ended::Malformed)?;
+                    let known =
+                        parsed.get(bind.statement).or_else(|| self.line.statements.get(bind.statement));
+                    let Some(prepared) = known.cloned().filter(|_| bind.portal.is_empty()) else {
+                        return Ok(Todo::Several(Several::anything(several.reason)));
+                    };
+                    // Planning and the parameters' types run code, though nothing is executed.
+                    let is_new = parsed.contains_key(bind.statement);
+                    match self.add(&mut several, &prepared, &bind, is_new) {
+                        Ok(completes) => bound = Some(completes),
+                        Err(todo) => return Ok(*todo),
+                    }
+                }
+                front::EXECUTE => {
+                    let execute = Execute::read(&frame).map_err(Ended::Malformed)?;
+                    let Some(completes) = bound.as_ref().filter(|_| execute.portal.is_empty()) else {
+                        return Ok(Todo::Several(Several::anything(several.reason)));
+                    };
+                    statements.extend(completes.iter().cloned());
+                }
+                _ => {}
+            }
+        }
+        if statements.is_empty() && several.footprint.is_nothing() && several.dirt.is_none() {
+            if !parsed.is_empty() {
+                self.know_before_parse().await?;
+            }
+            for (name, prepared) in &parsed {
+                self.know_meaning(name, prepared).await;
+            }
+            // Nothing of it runs, and no statement's time is counted.
+            self.says_nothing();
+            return Ok(Todo::Quiet);
+        }
+        several.statements = statements.into();
+        Ok(Todo::Several(several))
+    }
+
+    /// Adds one statement to several. What its Execute completes; an error: all of them are something else.
+    fn add(
+        &mut self,
+        several: &mut Several,
+        prepared: &Prepared,
+        bind: &Bind<'_>,
+        is_new: bool,
+    ) -> Result<Rc<[Statement]>, Box<Todo>> {
+        let mut todo = if let Some(words) = self.reads_prepared(prepared) {
+            let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
+            self.understand_in_passing(&words, &types(prepared), &parameters)
+        } else {
+            Todo::Several(Several::anything(Reason::Stay("encoding")))
+        };
+        if let Todo::One(plan) = &todo
+            && !is_new
+            && let Some(otherwise) = self.parsed_otherwise(bind.statement, plan, self.current.meant.meaning)
+        {
+            todo = otherwise;
+        }
+        if several.dirt.is_some() {
+            // It was understood by the names and settings from before the batch, which changes them.
+            several.footprint = Footprint::Everything;
+        }
+        let tree = || Rc::new([Statement { range: 0..0, what: What::Tree }]);
+        match todo {
+            Todo::One(Plan::Writes(writing)) => {
+                several.footprint.union(&writing.footprint);
+                several.dirt = several.dirt.or(writing.dirties);
+                Ok(tree())
+            }
+            Todo::One(Plan::Leaves(_) | Plan::Stays(_)) | Todo::Quiet => Ok(tree()),
+            Todo::Utility(utility) => {
+                let of_text = Several::of_text(utility.clone());
+                several.footprint = Footprint::Everything;
+                several.locks_out_readers |= of_text.locks_out_readers;
+                several.may_end_block |= of_text.may_end_block;
+                Ok(utility)
+            }
+            Todo::Own(_) => {
+                let problem =
+                    Problem::error("0A000", "settings of Consort's own must be alone in their batch");
+                Err(Box::new(Todo::Refuse(problem)))
+            }
+            other @ (Todo::Refuse(_) | Todo::Several(_)) => Err(Box::new(other)),
+        }
+    }
+
+    /// What one text without parameters is: by what is known now, without waiting.
+    pub(super) fn understand_at_once(&mut self, text: &[u8]) -> Todo {
+        match self.reads(text) {
+            Some(words) => self.understand_in_passing(&words, &[], &[]),
+            None => Todo::Several(Several::anything(Reason::Stay("encoding"))),
+        }
+    }
+
+    /// What one text among several is: by what is known now, without waiting.
+    fn understand_in_passing(&mut self, words: &Words, types: &[u32], parameters: &[Parameter<'_>]) -> Todo {
+        let strings = self.state.strings();
+        let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
+        match held {
+            Held::Nothing => Todo::Quiet,
+            Held::Statements(statements) if keeps_own(&statements) => {
+                Todo::Refuse(consort_settings::kept_at_server())
+            }
+            Held::Statements(statements) => match statements.first().map(|statement| &statement.what) {
+                Some(What::Utility(utility)) if utility.consort_setting().is_some() => Todo::Own(statements),
+                _ => {
+                    self.heed_settings(&statements, words, parameters);
+                    Todo::Utility(statements)
+                }
+            },
+            Held::Tree => {
+                self.heed_reloads();
+                self.come_up(words);
+                let settings = self.state.settings().clone();
+                let statement =
+                    Asked { shape: &words.shape, text: &words.text, parameters: types, settings: &settings };
+                let mut literals = Vec::new();
+                words.shape.texts(&words.text, &mut literals);
+                let values = Values { literals: &literals, parameters, utf8: false };
+                let template = self.service.cluster.understanding().look(&self.database, statement);
+                self.heed_demand(template.as_deref(), words);
+                self.current.meant.meaning = template.as_ref().and_then(|template| template.validity.meaning);
+                let plan = plan::tree(self.asker(), statement, &values, template);
+                self.or_refused(plan, words, parameters)
+            }
+        }
+    }
+
+    /// The plan, unless the statement would set a setting of our own where nobody heeds it. What it names of others is heeded.
+    fn or_refused(&mut self, plan: Plan, words: &Words, parameters: &[Parameter<'_>]) -> Todo {
+        match &plan {
+            Plan::Leaves(_) => return Todo::One(plan),
+            Plan::Writes(writing)
+                if writing.dirties.is_some() && set_by_function(&words.shape, &words.text, parameters) =>
+            {
+                return Todo::Refuse(consort_settings::set_at_server());
+            }
+            _ => {}
+        }
+        self.heed_settings(&[], words, parameters);
+        Todo::One(plan)
+    }
+}
+
+/// The same of one text among several, without parameters.
+fn sets_own(text: &str, strings: Strings) -> bool {
+    set_by_function(&Shape::of(text, strings), text, &[])
+}
+
+fn keeps_own(statements: &[Statement]) -> bool {
+    let keeps = |one: &Statement| matches!(one.what, What::Utility(Utility::Ddl { keeps_own: true, .. }));
+    statements.iter().any(keeps)
+}
+
+/// A parameter of a Bind message, for the template.
+pub(super) fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
+    match value {
+        None => Parameter::Null,
+        Some(value) if binary => Parameter::Binary(value),
+        Some(value) => Parameter::Text(value),
+    }
+}
+
+/// The parameter types that the client declared.
+pub(super) fn types(prepared: &Prepared) -> Vec<u32> {
+    prepared_statements::types(&prepared.types)
+}

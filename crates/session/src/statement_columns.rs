@@ -1,0 +1,157 @@
+//! Named statements that go along with a session from one shared connection to another keep their columns, as PostgreSQL's
+//! do: one that would have others where it is parsed anew is refused. Where something may have changed since the client was
+//! told of its columns, DDL or where names are looked for, that is asked before its request is sent, so that nothing of it has
+//! run. So it is where the client has set since by what a text is read: it goes on meaning what it meant.
+
+use super::Session;
+use super::primary::Ended;
+use super::sql_prepare::OF_TEXTS;
+use backend::prepared_statements::Lacking;
+use backend::request::{Kind, Request};
+use backend::statement_description;
+use backend::statement_description::Described;
+use cluster::NamesAt;
+use history::Footprint;
+use session_state::{PARSED_UNDER, Settings};
+use wire::tag::front;
+use wire::{Bind, Close, Describe, Malformed, Parse, Splitter, Status, Step, Target};
+
+impl Session {
+    /// Before a request is sent to the primary: the statements that it uses, and that the connection does not have, still
+    /// have their columns, or are refused in it. Asked once for each request, as early as it is known to go there.
+    pub(super) async fn keep_columns_in(&mut self, request: Request) -> Result<(), Ended> {
+        if std::mem::replace(&mut self.current.columns_kept, true) {
+            return Ok(());
+        }
+        self.line.statements.refuses_nothing();
+        if self.line.lent.is_none() || !matches!(request.kind, Kind::Batch | Kind::Flushed | Kind::Open) {
+            return Ok(());
+        }
+        let mut names =
+            used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
+        if request.kind == Kind::Open {
+            // What follows is sent as it comes, and nothing can be prepared by SQL in the middle of it.
+            let all = self.line.statements.names();
+            names.extend(all.into_iter().filter(|name| self.line.statements.lacks_by_sql(name)));
+        }
+        self.keep_columns(names).await
+    }
+
+    /// The same of all statements, before SQL may speak of them.
+    pub(super) async fn keep_all_columns(&mut self) -> Result<(), Ended> {
+        self.line.statements.refuses_nothing();
+        self.prepare_all_again().await?;
+        let names = self.line.statements.names();
+        self.keep_columns(names).await
+    }
+
+    pub(super) async fn keep_columns(&mut self, names: Vec<Box<[u8]>>) -> Result<(), Ended> {
+        for name in names {
+            // In a failed block it would be refused for that.
+            let stands = self.line.primary.status != Status::Failed;
+            if stands && self.line.statements.lacks_by_sql(&name) {
+                self.prepare_again(&name).await?;
+                continue;
+            }
+            let is_doubted = |lacking: Lacking<'_>| {
+                self.columns_may_have_changed(lacking.found) || self.is_understood_otherwise(&lacking)
+            };
+            if !stands || !self.line.statements.lacking(&name).is_some_and(is_doubted) {
+                continue;
+            }
+            // What changes while this is asked counts as a change behind it.
+            let (names, settings) = (self.database.names().now(None), self.settings_if_known());
+            match self.learn_as_parsed(&name).await? {
+                Ok(()) => self.line.statements.has_columns(&name, names, settings),
+                Err(error) => self.line.statements.refuse(&name, error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the connection learn a named statement that it lacks, under the settings by which PostgreSQL would have read it last.
+    async fn learn_as_parsed(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {
+        let now = self.state.settings().clone();
+        let then = self.reads_under(name, &now);
+        if then == now {
+            return self.line.learn_described(name).await;
+        }
+        let first = self.line.lent.as_ref().map(|lent| lent.first.clone());
+        self.line.primary.holds_reports = true;
+        self.take_settings(now.to_become_at_primary(&then, first.as_ref())).await?;
+        let learnt = self.line.learn_described(name).await?;
+        self.take_settings(then.to_become_at_primary(&now, first.as_ref())).await?;
+        self.tell_reports();
+        Ok(learnt)
+    }
+
+    /// The session's settings, but for those that decide how the text of this statement is read: they are as they were when the client
+    /// has parsed it. What is looked for elsewhere by now PostgreSQL analyses anew, from the words that it has read.
+    fn reads_under(&self, name: &[u8], now: &Settings) -> Settings {
+        // In a block SET would undo what SET LOCAL has set.
+        let may_set = self.line.primary.status == Status::Idle && self.state.knows_settings();
+        let lacking = self.line.statements.lacking(name).filter(|_| may_set);
+        let Some(then) = lacking.and_then(|lacking| lacking.parsed_under) else { return now.clone() };
+        let names: &[&str] = if then.find_as(now) { &PARSED_UNDER } else { &OF_TEXTS };
+        let mut interner = self.service.interner.borrow_mut();
+        names.iter().fold(now.clone(), |made, name| interner.with(&made, name, then.get(name)))
+    }
+
+    /// Whether this statement might be understood otherwise today than it was: its names may be found elsewhere, or its text is read
+    /// in another way.
+    fn is_understood_otherwise(&self, lacking: &Lacking<'_>) -> bool {
+        let Some(now) = self.settings_if_known() else { return true };
+        let is_read_otherwise = lacking.parsed_under.is_some_and(|then| !then.read_as(&now));
+        is_read_otherwise || lacking.found_under.is_none_or(|found| !found.find_as(&now))
+    }
+
+    /// The session's settings, where they are known.
+    pub(super) fn settings_if_known(&self) -> Option<Settings> {
+        self.state.knows_settings().then(|| self.state.settings().clone())
+    }
+
+    /// Whether something may have changed the columns of a statement since this moment: somebody's DDL that has come out, or
+    /// that may be committing now, or the session's own transaction.
+    pub(super) fn columns_may_have_changed(&self, since: &NamesAt) -> bool {
+        let in_block = self.line.primary.status == Status::InBlock;
+        let own = self.txn.block().map_or(in_block, |block| *block.wrote() == Footprint::Everything);
+        let known = self.database.id().filter(|_| self.database.reads_may_leave());
+        let order = |id| self.service.cluster.scheduler().order().everything_in_doubt(id);
+        own || known.is_none_or(order) || !self.database.names().are_those_of(since)
+    }
+}
+
+/// The names of statements that a request uses as they were before it.
+fn used(bytes: &[u8], mut splitter: Splitter) -> Result<Vec<Box<[u8]>>, Malformed> {
+    let (mut used, mut others): (Vec<Box<[u8]>>, Vec<&[u8]>) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
+        at += frame.bytes().len();
+        let name = match frame.tag() {
+            front::BIND => Bind::read(&frame)?.statement,
+            front::DESCRIBE => match Describe::read(&frame)? {
+                Describe { target: Target::Statement, name } => name,
+                Describe { target: Target::Portal, .. } => continue,
+            },
+            front::PARSE => {
+                others.push(Parse::read(&frame)?.name);
+                continue;
+            }
+            front::CLOSE => {
+                others.push(Close::read(&frame)?.name);
+                continue;
+            }
+            _ => continue,
+        };
+        if !name.is_empty() && !others.contains(&name) && !used.iter().any(|known| **known == *name) {
+            used.push(name.into());
+        }
+    }
+    Ok(used)
+}
+
+/// What the client gets who was told `told`, when a server answers so; `None`: it is as it was told.
+pub(super) fn difference(told: &Described, answer: &[u8]) -> Option<Box<[u8]>> {
+    let is_same = Described::read(answer).is_ok_and(|now| told.has_columns_of(&now));
+    (!is_same).then(statement_description::other_columns)
+}
