@@ -47,7 +47,7 @@ pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> 
         if key == "auth_file" && !has_users {
             has_users = true;
             let what = format!(
-                "{USERS} needs a line for each role: docs/operation.md has the query that prints them"
+                "{USERS} needs a line for each role: docs/operate/authentication.md has the query that prints them"
             );
             report.note(&At { file: file.display().to_string(), line: 0 }, &what);
             users(foreign, &mut draft)?;

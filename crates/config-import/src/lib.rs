@@ -77,7 +77,7 @@ impl Imported {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         let lines =
             self.secrets.iter().map(|(role, secret)| format!("{} {}\n", quoted(role), quoted(secret)));
-        let head = "; Roles and their secrets: docs/operation.md, \"Secrets and encryption\", says what a line holds.\n";
+        let head = "; Roles and their secrets: docs/operate/authentication.md, \"Secrets of roles\", says what a line holds.\n";
         head.to_owned() + &lines.collect::<String>()
     }
 }

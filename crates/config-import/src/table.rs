@@ -139,7 +139,7 @@ mod why {
     pub(super) const ALTER_ROLE: &str = "say it to PostgreSQL: ALTER ROLE .. SET, or ALTER DATABASE .. SET";
     pub(super) const OWN_ROLE: &str = "Consort logs in at the servers as the client's own role: let clients log in as the role that is meant";
     pub(super) const ROLES: &str =
-        "write the roles' lines to auth_file; docs/operation.md has the query that prints them";
+        "write the roles' lines to auth_file; docs/operate/authentication.md has the query that prints them";
     pub(super) const CLIENT_CERTIFICATES: &str = "auth_type = \"hba\" with client_tls_ca: hostssl with the method cert, or with clientcert=verify-full";
     pub(super) const RESTART: &str = "consort serve --takeover hands clients over to a new process; a second Consort takes over when the first is lost, with lease_time";
 }

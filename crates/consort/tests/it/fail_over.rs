@@ -1,4 +1,4 @@
-//! The run-book "Fail-over by hand" of docs/operation.md: each of its commands as it stands there, with real servers.
+//! The run-book "Fail-over by hand" of docs/operate/failover.md: each of its commands as it stands there, with real servers.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use testkit::Scratch;
 use crate::fixture::{CONSORT, Done, LIMIT, Serving, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console, READ_QUIET, TABLES};
 
-const BOOK: &str = include_str!("../../../../docs/operation.md");
+const BOOK: &str = include_str!("../../../../docs/operate/failover.md");
 
 /// The servers by the names that the run-book gives to them.
 struct Book {
