@@ -10,6 +10,7 @@ pub mod guarantees;
 pub mod licences;
 pub mod manifests;
 pub mod planted;
+pub mod prose;
 pub mod purity;
 pub mod secrets;
 pub mod source;
@@ -48,5 +49,6 @@ pub const LAWS: &[Law] = &[
     ("claims are counted as their pages judge them", claims::counted),
     ("modules import one way, crates and types are small, no static holds state", structure::structure),
     ("only the profile dist has LTO", manifests::lto),
+    ("words of comments, messages and documents keep to the rules", prose::prose),
     ("planted bugs stand behind a feature that no product turns on", planted::planted),
 ];
